@@ -19,7 +19,7 @@ from matrixresource.contract.defragmentations import (
 )
 from matrixresource.contract.nodes import NodeView
 from matrixresource.contract.plans import PlanRequest, PlanView
-from matrixresource.contract.topology import DomainView
+from matrixresource.contract.topology import DomainView, SupernodeWiring
 
 
 class ResourceClient:
@@ -80,6 +80,20 @@ class ResourceClient:
         """Let a lease start again, for this long."""
         body = {"leaseS": lease_s}
         return AllocationView.model_validate(await call(self._http, "POST", f"/v1/allocations/{name}:renew", body=body))
+
+    async def topology_version(self) -> str:
+        """The name of the newest version; empty before the first."""
+        try:
+            return str((await call(self._http, "GET", "/v1/topology-versions/current"))["name"])
+        except NotFound:
+            return ""
+
+    async def wiring(self, supernode: str) -> SupernodeWiring | None:
+        """All that it takes to draw a supernode's graph."""
+        try:
+            return SupernodeWiring.model_validate(await call(self._http, "GET", f"/v1/supernodes/{supernode}/wiring"))
+        except NotFound:
+            return None
 
     async def domains(self, filter: str | None = None) -> list[DomainView]:
         """Cabinets and supernodes, and whether they take newcomers."""

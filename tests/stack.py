@@ -48,8 +48,10 @@ class Seat:
 class Stack:
     """`async with Stack(tmp_path) as stack`: everything up, nodes enrolled."""
 
-    def __init__(self, folder: Path, seed: int = 1) -> None:
+    def __init__(self, folder: Path, seed: int = 1, topology: Path | None = None) -> None:
+        """`topology`: a file in which its supernode is drawn."""
         self.folder = folder
+        self.topology = topology
         self.seed = seed
         self.clock = LoopClock()
         self.seats = {name: Seat() for name in SERVICES}
@@ -105,7 +107,9 @@ class Stack:
         seat.database = DatabaseEngine(f"sqlite:///{self.folder / f'{name}.db'}")
         if name == "resource":
             seat.database.migrate(resource_main.MIGRATIONS)
-            return resource_main.build(resource_main.ResourceSettings(state=self.folder), self.clock, seat.database)
+            return resource_main.build(
+                resource_main.ResourceSettings(state=self.folder, topology=self.topology), self.clock, seat.database
+            )
         if name == "link":
             seat.database.migrate(link_main.MIGRATIONS)
             settings = link_main.LinkSettings(state=self.folder)

@@ -127,7 +127,7 @@ def _protect(book: BandwidthLedger, claim: BandwidthRequest, part: float) -> str
     short = book.overcommitted_ports(claim.plane, booking.whole, claim.owner)
     if short:
         owner, at = short[0]
-        link = book.fabric.ports.links(claim.plane, owner)[at]
+        link = book.fabric.link_names(claim.plane, owner)[at]
         return f"no room on {len(short)} links for one more failure, {link} among them"
     book.put(claim.owner, booking)
     return ""
@@ -171,7 +171,7 @@ def _no_path(claim: BandwidthRequest, cut: tuple[tuple[str, str], ...], what: st
 
 
 def _blocking(book: BandwidthLedger, claim: BandwidthRequest, owner: str, at: int, wanted: float) -> dict[str, Any]:
-    link = book.fabric.ports.links(claim.plane, owner)[at]
+    link = book.fabric.link_names(claim.plane, owner)[at]
     return {
         "plane": claim.plane,
         "link": link,

@@ -34,6 +34,7 @@ from matrixlink.routing.routes import Routes
 from matrixlink.routing.routing import choose_needs, choose_routes
 from matrixlink.store.store import LinkStore
 from matrixlink.store.tables import DrainRow, LinkRow, PeeringRow, SliceRow
+from matrixresource.topology import Supernode
 
 Seen = dict[str, dict[str, float]]
 
@@ -46,7 +47,7 @@ class AdmissionState:
         self.fabric = fabric
         self.pristine = fabric.as_built()
         self.ledger = BandwidthLedger(fabric, fabric.usable)
-        self.healthy_ledger = BandwidthLedger(fabric, lambda plane, owner: fabric.whole(plane, is_leaf(owner)))
+        self.healthy_ledger = BandwidthLedger(fabric, lambda plane, owner: self.pristine.usable(plane, owner))
         self.slices = SliceIndex()
         self.planes: dict[Plane, PlaneModel] = plane_models(fabric.spec)
         self.unsettled: set[str] = set()
@@ -80,6 +81,14 @@ class AdmissionState:
         """Take in what a row says now."""
         self.mark_stale()
         self.slices.put(terms_of(row))
+
+    def take_topology(self, supernode: Supernode) -> bool:
+        """Take up a supernode's graph: floors, routes and shares follow it. True when that is news."""
+        if not self.fabric.set_topology(supernode):
+            return False
+        self.pristine = self.fabric.as_built()
+        self.load()
+        return True
 
     def _follow(self, session: Session, rows: Sequence[ResourceRow], newest: int) -> None:
         for row in rows:

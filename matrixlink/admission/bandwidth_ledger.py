@@ -120,14 +120,14 @@ class BandwidthLedger:
     def booked(self, link: str) -> float:
         """All promises on a link, by its name."""
         owner, _, port = link.partition(".")
-        place = self.fabric.ports.place(port)
+        place = self.fabric.place(owner, port)
         total = self._sum.get((place[0], owner)) if place else None
         return 0.0 if total is None or place is None else float(total[place[1]])
 
     def owners(self, link: str) -> list[str]:
         """Who has been promised something of a link."""
         owner, _, port = link.partition(".")
-        place = self.fabric.ports.place(port)
+        place = self.fabric.place(owner, port)
         on = self._on.get((place[0], owner), {}) if place else {}
         return [name for name, amount in on.items() if place and amount[place[1]] > 0]
 
@@ -136,7 +136,7 @@ class BandwidthLedger:
         booking = self._reserved.get(name)
         found: dict[str, float] = {}
         for owner, amount in booking.whole.items() if booking else ():
-            links = self.fabric.ports.links(booking.plane, owner)  # type: ignore[union-attr]
+            links = self.fabric.link_names(booking.plane, owner)  # type: ignore[union-attr]
             found |= {link: float(each) for link, each in zip(links, amount, strict=True) if each}
         return found
 
@@ -146,5 +146,5 @@ class BandwidthLedger:
         for (plane, owner), total in self._sum.items():
             capacity = self._capacity(plane, owner)
             over = np.flatnonzero(total > capacity + ROUNDING * np.maximum(capacity, 1.0))
-            found += [self.fabric.ports.links(plane, owner)[at] for at in over]
+            found += [self.fabric.link_names(plane, owner)[at] for at in over]
         return found

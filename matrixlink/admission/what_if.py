@@ -143,10 +143,8 @@ def _overfull(promises: AdmissionState, fabric: Fabric, claims: list[BandwidthRe
         total, capacity = book.total(plane, owner), fabric.usable(plane, owner)
         over = total > capacity + 1e-9 * np.maximum(capacity, 1.0)
         if over.any():
-            ports = fabric.ports.of(plane, owner)
-            found[plane] += [
-                (float(total[at]), float(capacity[at]), f"{owner}.{ports[at]}") for at in np.flatnonzero(over)
-            ]
+            links = fabric.link_names(plane, owner)
+            found[plane] += [(float(total[at]), float(capacity[at]), links[at]) for at in np.flatnonzero(over)]
     return found
 
 

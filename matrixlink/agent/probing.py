@@ -6,7 +6,7 @@ explains is not reported again as a failed probe: a report names the ports, and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import floor
 
 from matrixlink.contract.slices import FailedProbe, ReportedProbes
@@ -15,9 +15,12 @@ from matrixlink.probing.plan import ROUND_S, ProbePlan
 
 
 class AgentProbing:
-    """One node's probes. `wires` is what it sends them over; `round_s` how long a round lasts, emulated seconds."""
+    """One node's probes. `plan` answers with the present plan; `wires` is what probes are sent over; `round_s` how long
+    a round lasts, emulated seconds."""
 
-    def __init__(self, node: str, plan: ProbePlan, wires: ProbeTransport, round_s: float = ROUND_S) -> None:
+    def __init__(
+        self, node: str, plan: Callable[[], ProbePlan], wires: ProbeTransport, round_s: float = ROUND_S
+    ) -> None:
         self._node = node
         self._plan = plan
         self._wires = wires
@@ -27,14 +30,14 @@ class AgentProbing:
 
     def report(self, now: float, ports: Mapping[str, float]) -> ReportedProbes:
         """The present round: sent now, unless it was before. `ports`: those that say they are below their rate."""
-        round = int(now / self._round_s)
+        round, plan = int(now / self._round_s), self._plan()
         if self._sweep is None or round != self._round:
-            self._round, self._sweep = round, self._wires.sweep(self._plan, self._node, round)
+            self._round, self._sweep = round, self._wires.sweep(plan, self._node, round)
         known = {f"{self._node}.{port}" for port, share in ports.items() if share < 1}
         failed = [
             FailedProbe(probe=probe, share=floor(share * 1e4) / 1e4)
             for probe, share in self._sweep.failed
-            if not known or known.isdisjoint(self._plan.links(self._node, round, probe))
+            if not known or known.isdisjoint(plan.links(self._node, round, probe))
         ]
         latency_us = dict(self._sweep.latency_us)
         return ReportedProbes(round=round, sent=self._sweep.sent, failed=failed, latency_us=latency_us)

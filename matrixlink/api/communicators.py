@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -15,11 +15,18 @@ from matrixlink.communicators.views import TableViews, change_item, change_items
 from matrixlink.contract.communicators import CommunicatorRequest, CommunicatorView, ForwardingTableView
 
 
-def communicator_routes(communicators: Communicators, supernodes: Iterable[str]) -> APIRouter:
+def communicator_routes(communicators: Communicators, supernodes: Collection[str]) -> APIRouter:
     """The routes over one Communicators, for a fabric of these supernodes."""
     api = APIRouter(prefix="/v1")
     records = communicators.store.records
-    shown = {name: TableViews(communicators.plane(name)) for name in supernodes}
+    shown: dict[str, TableViews] = {}
+
+    def views(name: str) -> TableViews:
+        """A supernode's tables beside those that its graph has when all of it is whole."""
+        traffic = communicators.plane(name)
+        if name not in shown or shown[name].topology is not traffic.supernode.topology:
+            shown[name] = TableViews(traffic)
+        return shown[name]
 
     # -- communicators -------------------------------------------------------------------------------------------------
 
@@ -74,7 +81,8 @@ def communicator_routes(communicators: Communicators, supernodes: Iterable[str])
             tables, version = _chip(switch, "switch")
             return JSONResponse(page(tables.entries(switch), params) | {"switch": switch, "version": version})
         items = []
-        for name, tables in shown.items():
+        for name in supernodes:
+            tables = views(name)
             version = communicators.plane(name).tables.version
             items += [tables.view(chip, version).wire() for chip in tables.switches]
         return JSONResponse(page(items, params))
@@ -86,7 +94,8 @@ def communicator_routes(communicators: Communicators, supernodes: Iterable[str])
         return tables.view(switch, version)
 
     def _chip(switch: str, field: str) -> tuple[TableViews, str]:
-        tables = shown.get(switch.partition("-")[0])
+        name = switch.partition("-")[0]
+        tables = views(name) if name in supernodes else None
         if tables is None or not tables.has(switch):
             raise NotFound(
                 f"there is no UB chip named {switch[:80]!r}; there are sn0-c00-n0-l1p3, sn0-l2p3-k11 ...", field=field

@@ -108,7 +108,7 @@ class Communicators:
     def plane(self, supernode: str) -> UbTraffic:
         """The tables and flows of a supernode, as the ports are now. KeyError when there is no such supernode."""
         if supernode not in self._traffic:
-            made = UbTraffic(self._fabric.supernodes[supernode])
+            made = UbTraffic(self._fabric.supernodes[supernode], self._fabric)
             made.synchronise(self._fabric, self._clock.now())
             made.events = 0
             self._traffic[supernode] = made

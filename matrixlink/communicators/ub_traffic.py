@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from matrixcommon.model.hardware_names import L2Name
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.forwarding.clos_shape import LINK_BLOCKS, NONE, ClosShape, Ints
-from matrixlink.forwarding.element_state import ElementEvent
+from matrixlink.forwarding.element_state import ElementEvent, ElementState
 from matrixlink.forwarding.forwarding_tables import ForwardingTables
 from matrixlink.forwarding.live_flows import FlowChange, LiveFlows
 from matrixlink.forwarding.paths import Floats, Paths
@@ -41,32 +42,71 @@ class GroupChange:
 class UbTraffic:
     """Tables and flows of one supernode. `events` counts the changes of ports that were followed."""
 
-    def __init__(self, supernode: Supernode) -> None:
-        self.supernode = supernode
+    def __init__(self, supernode: Supernode, fabric: Fabric | None = None) -> None:
         self.shape = ClosShape.of(supernode.spec)
-        self.nodes = supernode.nodes()
-        self.ends = [end for node in self.nodes for end in (*supernode.dies(node), *supernode.cpus(node))]
+        self._fabric = fabric or Fabric([supernode])
+        self.nodes = list(supernode.slots)
+        """By number; those that are not drawn have no cables."""
+        parts = Supernode(supernode.name, supernode.spec)
+        self.ends = [end for node in self.nodes for end in (*parts.dies(node), *parts.cpus(node))]
         self.end_number = {name: number for number, name in enumerate(self.ends)}
-        self.tables = ForwardingTables(self.shape)
-        self.flows = LiveFlows(self.tables)
-        self.changes: dict[str, GroupChange] = {}
-        self.events = 0
-        self._seen: dict[str, dict[str, tuple[float, bool]]] = {}
+        self._take(supernode)
         first = self.nodes[0]
-        self._ports = [port[len(first) + 1 :] for port in self.supernode.dies(first) + self.supernode.cpus(first)]
-        self._built = {link.port: link.capacity_gbps for link in supernode.links(first, "ub")}
+        self._ports = [port[len(first) + 1 :] for port in parts.dies(first) + parts.cpus(first)]
+        self._built = {link.port: link.capacity_gbps for link in parts.links(first, "ub")}
         self._element = {
             self.port(kind, plane, number): (kind, plane, number)
             for kind in ("end", "cable")
             for plane in range(self.shape.sub_planes)
             for number in range(self.shape.sizes[kind][2])
         }
+        self.tables = ForwardingTables(self.shape, self.drawn())
+        self.flows = LiveFlows(self.tables)
+        self.changes: dict[str, GroupChange] = {}
+        self.events = 0
+        built = self._fabric.as_built()
+        self._seen = {node: now for node in self.nodes if (now := self._ports_of(built, node))}
+
+    def _take(self, supernode: Supernode) -> None:
+        self.supernode = supernode
+        switches = supernode.switches("ub")
+        self.l1 = {(str(each.node), each.sub_plane or 0): each.name for each in switches if each.kind == "l1"}
+        self.l2 = {_chip(each.name): each.name for each in switches if each.kind == "l2"}
+
+    def drawn(self) -> ElementState:
+        """The plane as its graph has it: everything whole but the cables and nodes that are not drawn."""
+        state, built = ElementState(self.shape), self._fabric.as_built()
+        for node, number in self.supernode.slots.items():
+            for port, (gbps, _) in self._ports_of(built, node).items():
+                if port in self._element:
+                    kind, plane, element = self._element[port]
+                    state.share[kind][plane, number, element] = self._share(port, gbps)
+        return state
+
+    def _share(self, port: str, gbps: float) -> float:
+        """Of its built rate; two cables to one chip are no more than one to a table."""
+        return min(gbps / self._built[port], 1.0)
+
+    def _ports_of(self, fabric: Fabric, node: str) -> dict[str, tuple[float, bool]]:
+        """What differs of a node's ports from whole and in use, by place."""
+        if not fabric.has(node):
+            return dict.fromkeys(self._built, (0.0, False))
+        if node not in fabric.touched():
+            return {}
+        found = fabric.in_place(node, out=False)
+        return {port: found[port] for port in found.keys() & self._built.keys()}
 
     # ---- names ------------------------------------------------------------------------------------------------------
 
     def port(self, kind: str, plane: int, number: int) -> str:
         """A node's port, by the element that it leads to."""
         return f"ub-p{plane}-k{number:02d}" if kind == "cable" else f"{self._ports[number]}-p{plane}"
+
+    def cable(self, node: str, plane: int, chip: int) -> str:
+        """The name of a node's cable to an L2 chip, whatever port it is plugged into."""
+        place = self.port("cable", plane, chip)
+        leading = [port for port, to in self.supernode.rewired.get(node, {}).items() if to == place]
+        return f"{node}.{leading[0] if leading else place}"
 
     def path_names(self, path: Paths) -> list[str]:
         """The links of one path, in order."""
@@ -77,12 +117,17 @@ class UbTraffic:
         block = [name for name in LINK_BLOCKS if self.shape.link_starts[name] <= within][-1]
         kind = block.partition("-")[0]
         node, number = divmod(within - self.shape.link_starts[block], self.shape.sizes[kind][2])
+        if kind == "cable":
+            return self.cable(self.nodes[node], plane, number)
         return f"{self.nodes[node]}.{self.port(kind, plane, number)}"
 
     # ---- following ---------------------------------------------------------------------------------------------------
 
     def synchronise(self, fabric: Fabric, at: float) -> FlowChange | None:
         """Bring tables and flows to what the fabric knows; None when that is no news. `at`: seconds of the clock."""
+        now = fabric.supernodes.get(self.supernode.name, self.supernode)
+        if now.topology is not self.supernode.topology:
+            self._take(now)
         events = list(self._news(fabric))
         if not events:
             return None
@@ -94,10 +139,7 @@ class UbTraffic:
 
     def _news(self, fabric: Fabric) -> Iterator[ElementEvent]:
         for number, node in enumerate(self.nodes):
-            below, out = fabric.degraded_ports(node), fabric.drained(node)
-            now = {
-                port: (below.get(port, self._built[port]), port in out) for port in {*below, *out} & self._built.keys()
-            }
+            now = self._ports_of(fabric, node)
             seen = self._seen.get(node, {})
             if now == seen:
                 continue
@@ -106,7 +148,8 @@ class UbTraffic:
                 if port in self._element and now.get(port) != seen.get(port):
                     kind, plane, element = self._element[port]
                     gbps, drained = now.get(port, (self._built[port], False))
-                    yield ElementEvent(kind, (plane, number, element), share=gbps / self._built[port], drained=drained)
+                    share = self._share(port, gbps)
+                    yield ElementEvent(kind, (plane, number, element), share=share, drained=drained)
 
     def _note(self, name: str, change: FlowChange, at: float, ports: int) -> None:
         flows = self.flows.flows_of(name)
@@ -122,3 +165,9 @@ class UbTraffic:
             self.events, at, ports, int(moved.sum()), int(rated.sum()), ids - flows.start,
             before_paths, paths, before_rates, rates,
         )  # fmt: skip
+
+
+def _chip(l2: str) -> tuple[int, int]:
+    """Sub-plane and number of an L2 chip."""
+    name = L2Name(l2)
+    return name.part("sub_plane"), name.part("index")

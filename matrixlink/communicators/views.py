@@ -103,10 +103,11 @@ class TableViews:
 
     def __init__(self, traffic: UbTraffic) -> None:
         self._traffic = traffic
-        layout, shape = traffic.supernode.layout, traffic.shape
-        self._whole = ForwardingTables(shape)
-        self._l1 = {layout.l1(node, p): (p, n) for n, node in enumerate(traffic.nodes) for p in range(shape.sub_planes)}
-        self._l2 = {layout.l2(p, k): (p, k) for p in range(shape.sub_planes) for k in range(shape.chips)}
+        self.topology = traffic.supernode.topology
+        shape = traffic.shape
+        self._whole = ForwardingTables(shape, traffic.drawn())
+        self._l1 = {each: (p, traffic.supernode.slots[node]) for (node, p), each in traffic.l1.items()}
+        self._l2 = {each: (p, k) for (p, k), each in traffic.l2.items()}
 
     @property
     def switches(self) -> list[str]:
@@ -149,13 +150,13 @@ class TableViews:
 
     def _leads(self, switch: str, port: int) -> dict[str, str]:
         """A port's name and what is at its other end."""
-        traffic, shape, layout = self._traffic, self._traffic.shape, self._traffic.supernode.layout
+        traffic, shape = self._traffic, self._traffic.shape
         if port == NONE:
             return {}
         if switch in self._l2:
             plane, chip = self._l2[switch]
             node = traffic.nodes[port]
-            return {"port": f"{node}.{traffic.port('cable', plane, chip)}", "to": layout.l1(node, plane)}
+            return {"port": traffic.cable(node, plane, chip), "to": traffic.l1[node, plane]}
         plane, number = self._l1[switch]
         node = traffic.nodes[number]
         if port < shape.ends:
@@ -164,4 +165,4 @@ class TableViews:
                 "to": traffic.ends[number * shape.ends + port],
             }
         chip = port - shape.ends
-        return {"port": f"{node}.{traffic.port('cable', plane, chip)}", "to": layout.l2(plane, chip)}
+        return {"port": traffic.cable(node, plane, chip), "to": traffic.l2[plane, chip]}

@@ -140,7 +140,7 @@ class LinkReportProcessor:
         """Take up the supernode that a node never heard of stands in: it is there, as its agent speaks. Whoever reads
         the tables next finds it by the agent's row."""
         fabric = self._switchboard.fabric
-        if node not in Supernode(node.supernode, fabric.spec).nodes():
+        if node.supernode in fabric.supernodes or node not in Supernode(node.supernode, fabric.spec).nodes():
             return False
         fabric.ensure_supernode(node.supernode)
         log.info("supernode found", extra={"supernode": node.supernode, "by": node})

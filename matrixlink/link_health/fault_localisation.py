@@ -92,9 +92,10 @@ class FaultLocaliser:
         return self._news
 
     def _rounds_of(self, supernode: str) -> ProbeHistory:
-        """Those of a supernode, found only now or known from the start."""
-        if supernode not in self._rounds:
-            self._rounds[supernode] = ProbeHistory(probe_plan(supernode, self._fabric.spec))
+        """Those of a supernode, found only now or known from the start; begun anew when its graph is another."""
+        plan = probe_plan(self._fabric.supernodes[supernode])
+        if supernode not in self._rounds or self._rounds[supernode].plan is not plan:
+            self._rounds[supernode] = ProbeHistory(plan)
         return self._rounds[supernode]
 
     def look(self) -> list[str]:
@@ -142,7 +143,7 @@ class FaultLocaliser:
     def _outcomes(self, rounds: ProbeHistory, number: int) -> ProbeOutcomes:
         """Every probe of a round that says something: not those over ports whose own status explains their loss."""
         heard, plan = rounds.heard[number], rounds.plan
-        nodes = sorted(heard, key=plan.index.__getitem__)
+        nodes = sorted(heard.keys() & plan.index.keys(), key=plan.index.__getitem__)
         parts: Parts = plan.parts(number)[np.array([plan.index[node] for node in nodes])]
         shares = np.ones((len(nodes), plan.per_round))
         for at, node in enumerate(nodes):

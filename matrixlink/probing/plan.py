@@ -1,7 +1,8 @@
 """ProbePlan: who probes whom over which path in which round.
 
 In a round every node sends one probe over each of its paths out: one per UB L2 chip, one per RDMA port, one over the
-VPC card. That is 129 probes a node whatever the size of the supernode, and not one per pair of nodes. The peer moves
+VPC card. Over what its graph or its peer's lacks no probe is sent; where a cable leads to another chip, the probe goes
+by that one. That is 129 probes a node whatever the size of the supernode, and not one per pair of nodes. The peer moves
 on by a step of its own for each path and round, the same step for all nodes, so every path is also probed once from
 outside; the dies at both ends move too, so every die's port is probed once as a source and once as a target. A part
 that fails is therefore on at least two failed probes of a round that share nothing else, and everything beside it is on
@@ -19,7 +20,8 @@ from numpy.typing import NDArray
 
 from matrixcommon.model.planes import Plane
 from matrixlink.fabric.condition.port_order import port_order
-from matrixresource.topology import Supernode, SupernodeSpec
+from matrixresource.topology import Supernode
+from matrixresource.topology.compiled import CompiledTopology
 
 ROUND_S, ROUND_FLOOR_WALL_S = 10.0, 0.5
 """A round each 10 s of emulated time (the incumbent's ping mesh: an interval of 1 to 60 s, Ascend/mind-cluster)."""
@@ -30,10 +32,14 @@ LINKS_CROSSED = 4
 ROUNDS_CACHED = 8
 
 
+def probe_plan(supernode: Supernode) -> ProbePlan:
+    """The plan of a supernode with that graph, one for all who ask in this process."""
+    return _plan(supernode.name, supernode.topology)
+
+
 @functools.lru_cache(maxsize=16)
-def probe_plan(supernode: str, spec: SupernodeSpec) -> ProbePlan:
-    """The plan of a supernode of that name, one for all who ask in this process."""
-    return ProbePlan(Supernode(supernode, spec))
+def _plan(name: str, topology: CompiledTopology) -> ProbePlan:
+    return ProbePlan(Supernode(name, topology=topology))
 
 
 class ProbePlan:
@@ -45,7 +51,7 @@ class ProbePlan:
 
     def __init__(self, supernode: Supernode) -> None:
         self.spec = spec = supernode.spec
-        self._layout = layout = supernode.layout
+        self.supernode = supernode
         self.nodes = supernode.nodes()
         self.index = {node: at for at, node in enumerate(self.nodes)}
         self._planes, self._chips = spec.ub.sub_planes, spec.ub.l2_per_sub_plane
@@ -54,11 +60,8 @@ class ProbePlan:
         """The ports out of a node in the order in which a round's probes are numbered."""
         ports = self.paths + order.die_links
         self.port_number = {port: at for at, port in enumerate(ports)}
-        switches = [
-            *(layout.l1(node, p) for node in self.nodes for p in range(self._planes)),
-            *(layout.l2(p, k) for p in range(self._planes) for k in range(self._chips)),
-            *(layout.leaf(c, d) for c in layout.compute_cabinets() for d in range(spec.rdma.subnets)),
-        ]
+        every = supernode.switches()
+        switches = [each.name for kind in ("l1", "l2", "leaf") for each in every if each.kind == kind]
         self.names = [f"{node}.{port}" for node in self.nodes for port in ports] + switches + self.nodes
         """Of every part, by its number."""
         self.number = {name: at for at, name in enumerate(self.names)}
@@ -68,7 +71,30 @@ class ProbePlan:
         self._ports = len(ports)
         self._first_switch = len(self.nodes) * self._ports
         self._first_node = self._first_switch + len(switches)
+        self._compile()
         self.parts = functools.lru_cache(maxsize=ROUNDS_CACHED)(self._parts)
+
+    def _compile(self) -> None:
+        """From the graph: where every port leads, as numbers of parts. [node, port]: the port of a node that leads to
+        the switch that this one leads to on a regular machine (-1: none), and the switch at the far end."""
+        count, numbers = len(self.nodes), {port: at for at, port in enumerate(self.paths)}
+        regular = np.arange(len(self.paths), dtype=np.int32)
+        self._port_in_place: Parts = np.tile(regular, (count, 1))
+        self._far: Parts = np.full((count, len(self.paths)), -1, np.int32)
+        self._near: Parts = np.full((count, len(self.port_number)), -1, np.int32)
+        for at, node in enumerate(self.nodes):
+            for port, to in self.supernode.rewired.get(node, {}).items():
+                if port in numbers and to != port and self._port_in_place[at, numbers[port]] == numbers[port]:
+                    self._port_in_place[at, numbers[port]] = -1
+            for port, to in self.supernode.rewired.get(node, {}).items():
+                if to in numbers and self._port_in_place[at, numbers[to]] < 0:
+                    self._port_in_place[at, numbers[to]] = numbers[port]
+            for link in self.supernode.links(node):
+                if link.port in self.port_number:
+                    near, far = (self.number.get(end, -1) for end in link.ends)
+                    self._near[at, self.port_number[link.port]] = near if link.kind == "l1-l2" else far
+                    if link.port in numbers:
+                        self._far[at, numbers[link.port]] = far
 
     @property
     def per_round(self) -> int:
@@ -97,35 +123,45 @@ class ProbePlan:
         path = np.arange(self.per_round, dtype=np.int32)
         source: Parts = np.arange(count, dtype=np.int32)[:, None]
         target: Parts = (source + 1 + (path + 5 * number) % (count - 1)) % count
-        found[:, :, 0], found[:, :, 1] = source * self._ports + path, target * self._ports + path
+        out, into = self._port_in_place[source, path], self._port_in_place[target, path]
+        found[:, :, 0], found[:, :, 1] = source * self._ports + out, target * self._ports + into
         found[:, :, -2], found[:, :, -1] = self._first_node + target, self._first_node + source
-        self._ub(found, number, source, target)
-        self._rdma(found, source, target)
+        there = (out >= 0) & (into >= 0)
+        there &= self._ub(found, number, source, target, out, into)
+        self._rdma(found, source, target, out, into)
+        found[~there] = -1
         return found
 
-    def _ub(self, found: Parts, number: int, source: Parts, target: Parts) -> None:
-        """Over the dies' ports, which go round with the chip and the round, two L1 chips and an L2 chip."""
+    def _ub(
+        self, found: Parts, number: int, source: Parts, target: Parts, out: Parts, into: Parts
+    ) -> NDArray[np.bool_]:
+        """Over the dies' ports, which go round with the chip and the round, two L1 chips and an L2 chip; and which
+        probes there are."""
         uplinks, dies = self._planes * self._chips, self.spec.node.dies
         plane, k = np.divmod(np.arange(uplinks), self._chips)
         here, there = (k + number) % dies, (k + 3 * number + plane + 1) % dies
         first_die = len(self.paths)
         ub, to = found[:, :uplinks], target[:, :uplinks]
-        ub[:, :, 2] = source * self._ports + first_die + here * self._planes + plane
-        ub[:, :, 3] = to * self._ports + first_die + there * self._planes + plane
-        first_l2 = self._first_switch + len(self.nodes) * self._planes
-        ub[:, :, 4] = self._first_switch + source * self._planes + plane
-        ub[:, :, 5] = first_l2 + plane * self._chips + k
-        ub[:, :, 6] = self._first_switch + to * self._planes + plane
+        from_die, to_die = first_die + here * self._planes + plane, first_die + there * self._planes + plane
+        ub[:, :, 2] = source * self._ports + from_die
+        ub[:, :, 3] = to * self._ports + to_die
+        ub[:, :, 4] = self._near[source, from_die]
+        ub[:, :, 5] = self._far[source, out[:, :uplinks]]
+        ub[:, :, 6] = self._near[to, to_die]
+        exists = np.ones(found.shape[:2], bool)
+        exists[:, :uplinks] = (self._near[source, from_die] >= 0) & (self._near[to, to_die] >= 0)
+        return exists
 
-    def _rdma(self, found: Parts, source: Parts, target: Parts) -> None:
-        """From each port to the same port of the peer, in its own subnet, over the leaves of both cabinets."""
+    def _rdma(self, found: Parts, source: Parts, target: Parts, out: Parts, into: Parts) -> None:
+        """From each port to the same port of the peer, in its own subnet, over the leaves that both lead to."""
         first = self._planes * self._chips
-        ports = np.arange(self.spec.node.dies)
-        leaves = self._first_switch + len(self.nodes) * self._planes + first
-        subnets, a_cabinet = self.spec.rdma.subnets, self.spec.cabinet.nodes
-        rdma, to = found[:, first:-1], target[:, first:-1]
-        rdma[:, :, 4] = leaves + source // a_cabinet * subnets + ports % subnets
-        rdma[:, :, 5] = leaves + to // a_cabinet * subnets + ports % subnets
+        rdma = slice(first, found.shape[1] - 1)
+        found[:, rdma, 4] = self._far[source, out[:, rdma]]
+        found[:, rdma, 5] = self._far[target[:, rdma], into[:, rdma]]
+
+    def sent(self, node: str, number: int) -> int:
+        """How many probes a node has to send in a round."""
+        return int((self.parts(number)[self.index[node], :, -1] >= 0).sum())
 
     def links_of(self, part: str) -> list[str]:
         """The links that carry nothing when a link or switch does not; [] for a node, whose loss is not a link's."""
@@ -133,9 +169,5 @@ class ProbePlan:
             return [part]
         if part in self.index:
             return []
-        if "-l2" in part:
-            return [f"{node}.ub-{part.partition('-l2')[2]}" for node in self.nodes]
-        owner = part.rpartition("-")[0]  # an L1's node, or a leaf's cabinet
-        nodes = [node for node in self.nodes if node == owner or node.startswith(f"{owner}-")]
-        links = [link for node in nodes for link in (*self._layout.ub_links(node), *self._layout.rdma_links(node))]
-        return [link.name for link in links if part in link.ends]
+        ports = self.supernode.ports_of(part)
+        return [f"{owner}.{port}" for owner in ports if owner in self.index for port in sorted(ports[owner])]

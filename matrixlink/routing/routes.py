@@ -60,5 +60,5 @@ def by_link(fabric: Fabric, plane: Plane, demand: Demand) -> dict[str, float]:
     return {
         link: float(amount)
         for owner, vector in demand.items()
-        for link, amount in zip(fabric.ports.links(plane, owner), vector, strict=True)
+        for link, amount in zip(fabric.link_names(plane, owner), vector, strict=True)
     }

@@ -12,7 +12,7 @@ from matrixlink.store.tables import SliceRow
 def slice_conditions(row: SliceRow, failures: list[str], lost: int, now: float) -> list[dict[str, Any]]:
     """The slice's conditions: Admitted, RoutesProgrammed, QosSatisfied, Degraded, and Protected where that was asked. A
     condition keeps its transition time while its status stays. `failures` are agents' own words; `lost` of the ports
-    that its routes go around are broken, the others drained."""
+    that its routes go around are broken, the others are drained or lack a cable in the graph."""
     generation = row.generation
     members, around = len(row.members), sum(map(len, (row.ports_seen or {}).values()))
     done = row.programmed == members and row.program_generation == row.generation
@@ -30,7 +30,7 @@ def slice_conditions(row: SliceRow, failures: list[str], lost: int, now: float) 
         (
             "Degraded", bool(lost) or row.kept < 1,
             "LinksLost" if lost else "LinksDrained" if around else "AllLinksUp",
-            f"{lost} ports that its routes could use are below their rate, {around - lost} are drained"
+            f"{lost} ports that its routes could use are below their rate, {around - lost} are drained or not drawn"
             if around else "",
         ),
     ]  # fmt: skip

@@ -31,6 +31,7 @@ from matrixlink.store.tables import (
     ProgramRow,
     SliceNameRow,
     SliceRow,
+    WiringRow,
     built_of,
 )
 from matrixresource.topology import Link
@@ -159,6 +160,12 @@ class LinkStore:
         for row in [*reported, *all_rows(session, FenceRow)]:
             if row.node.startswith(inside):
                 session.delete(row)
+        if (wiring := session.get(WiringRow, name)) is not None:
+            session.delete(wiring)
+
+    def wirings(self, session: Session) -> dict[str, dict[str, Any]]:
+        """What was learnt of supernodes' graphs, by supernode."""
+        return {row.supernode: row.document for row in session.scalars(select(WiringRow))}
 
     def links(self, session: Session) -> list[LinkRow]:
         return sorted(all_rows(session, LinkRow), key=_name)

@@ -283,6 +283,15 @@ class AgentRow(Base):
     epoch: Mapped[int] = mapped_column(BigInteger)
 
 
+class WiringRow(Base):
+    """A supernode's graph as it was learnt last: its spec's numbers, where it is drawn otherwise, and what moved."""
+
+    __tablename__ = "wirings"
+
+    supernode: Mapped[str] = mapped_column(String(63), primary_key=True)
+    document: Mapped[dict[str, Any]] = mapped_column(JSON)
+
+
 class FenceRow(Base):
     """A node that may still hold an ended slice's program, and the key it would use."""
 

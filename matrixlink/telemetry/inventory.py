@@ -102,13 +102,7 @@ class FabricInventory:
         return lost
 
     def _switch_view(self, switch: Vertex, lost: dict[str, Counter[str]]) -> SwitchView:
-        spec = self._fabric.spec
-        ports = {
-            "l1": spec.node.dies + spec.node.cpus + spec.ub.l2_per_sub_plane,
-            "l2": spec.ub.l2_ports,
-            "leaf": spec.cabinet.npus + spec.rdma.spines,
-            "spine": spec.rdma.subnets * spec.rdma.leaves_per_subnet,
-        }[switch.kind]
+        ports = sum(map(len, self._fabric.supernodes[switch.name.partition("-")[0]].ports_of(switch.name).values()))
         below = lost.get(switch.name, Counter())
         state = DOWN if below[DOWN] >= ports else DEGRADED if below.total() else UP
         return SwitchView(
@@ -148,9 +142,9 @@ class FabricInventory:
     def _plane_view(self, plane: Plane, below: Counter[str], slices: int) -> PlaneSummary:
         model = self._switchboard.promises.planes[plane]
         links = sum(
-            sum(plane_of_port(port) == plane for port in self._fabric.built) * len(supernode.nodes())
-            + (len(list(supernode.layout.rdma_trunks())) if plane == Plane.RDMA else 0)
+            link.plane == plane
             for supernode in self._fabric.supernodes.values()
+            for link in supernode.topology.link_named.values()
         )
         return PlaneSummary(
             name=str(plane),

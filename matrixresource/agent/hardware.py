@@ -15,9 +15,10 @@ from matrixcommon.model.hardware_names import NodeName, SwitchName
 from matrixcommon.model.resource_model import ApiModel
 from matrixresource.contract.nodes import NodeInventory
 from matrixresource.nodes.expected_inventory import inventory
-from matrixresource.topology.deviations import as_built, links_of
-from matrixresource.topology.layout import Layout
+from matrixresource.topology.deviations import as_built
+from matrixresource.topology.loading import load_spec
 from matrixresource.topology.spec import SupernodeSpec
+from matrixresource.topology.supernode import Supernode
 
 FaultKind = Literal[
     "node-down",
@@ -95,12 +96,21 @@ class EmulatedNode:
     missing: frozenset[str] = frozenset()
     """Parts it lacks, by name."""
     power_cycles: int = 0
-    spec: SupernodeSpec = field(default_factory=SupernodeSpec.load)
+    spec: SupernodeSpec = field(default_factory=load_spec)
+    racked: Supernode | None = None
+    """What it stands in and is wired to; as the spec says where nothing else is known."""
 
     def __post_init__(self) -> None:
         self.inventory = self._look()
-        self._built: dict[str, str | None] = dict(as_built(Layout(self.spec, self.name.supernode), self.name))
+        self.rack(self.racked or Supernode(self.name.supernode, self.spec))
         self._struck: frozenset[str] = frozenset()
+
+    def rack(self, supernode: Supernode) -> None:
+        """Wire it as that supernode's graph says. Ports that no cable leads from answer nobody and carry nothing."""
+        self.supernode = self.racked = supernode
+        self._links = supernode.links(self.name)
+        self._built: dict[str, str | None] = dict(as_built(supernode, self.name))
+        self.towards = supernode.rewired.get(self.name, {})
 
     @property
     def responsive(self) -> bool:
@@ -119,8 +129,17 @@ class EmulatedNode:
         return self._built | {port: peer for port, peer in (self.moved | dark).items() if port in self._built}
 
     def carries(self, port: str) -> float:
-        """The share of its rate that a port truly carries; nothing without power."""
-        return min(self.ports.get(port, 1.0), self.silent.get(port, 1.0)) if self.powered else 0.0
+        """The share of its rate that a port truly carries; nothing without power or without a cable."""
+        if not self.powered or port not in self._built:
+            return 0.0
+        return min(self.ports.get(port, 1.0), self.silent.get(port, 1.0))
+
+    def carries_towards(self, port: str) -> float:
+        """The same of all the ports that lead where this one does on a regular machine."""
+        if not self.towards:
+            return self.carries(port)
+        own = [self.carries(port)] if self.towards.get(port, port) == port else []
+        return sum([*own, *(self.carries(other) for other, to in self.towards.items() if to == port and other != port)])
 
     @property
     def sound(self) -> bool:
@@ -169,8 +188,7 @@ class EmulatedNode:
 
     def _leading_to(self, switch: str) -> list[str]:
         """The ports that end at a switch, or pass it on their way out of the node; a moved cable ends elsewhere."""
-        links = links_of(Layout(self.spec, self.name.supernode), self.name)
-        built = [link.port for link in links if switch in link.ends and link.port not in self.moved]
+        built = [link.port for link in self._links if switch in link.ends and link.port not in self.moved]
         return built + [port for port, peer in self.moved.items() if peer == switch]
 
     def _strike_tables(self, faults: list[InjectedFault]) -> None:

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.persistence.database_session import ResourceRow
+from matrixresource.allocations.cluster_index import cluster_shape, node_numbers
 from matrixresource.allocations.request_mapping import NEVER, map_request
 from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.nodes.fault_rules import unusable_dies
@@ -157,14 +158,8 @@ class LedgerSync:
         """Everything, from the tables."""
         rows = self._store.nodes(session)
         built = supernodes(session)
-        order = {name: place for place, name in enumerate(built)}
-        sizes = [(len(each.compute_cabinets()), each.spec.cabinet.nodes, each.spec.node) for each in built.values()]
-        shape = ClusterShape(
-            max(1, len(order)),
-            max((cabinets for cabinets, _, _ in sizes), default=1),
-            max((nodes for _, nodes, _ in sizes), default=1),
-            *max(((node.npus, node.cpus, node.dram_gib) for _, _, node in sizes), default=(8, 4, 0)),
-        )
+        shape = cluster_shape(built)
+        drawn = node_numbers(built, shape)
         learned, known = self.ledger.chooser, self.ledger.shape
         self.ledger = Ledger(shape, self._policy)
         if known == shape:
@@ -172,11 +167,9 @@ class LedgerSync:
         self.names = [None] * shape.all_nodes
         self.numbers, self.preempted_by = {}, {}
         for row in rows:
-            if row.supernode not in order:
-                continue
-            cabinet, node = row.node_name.place
-            number = (order[row.supernode] * shape.cabinets + cabinet) * shape.nodes + node
-            self.names[number], self.numbers[row.name] = row.node_name, number
+            number = drawn.get(row.name)
+            if number is not None:
+                self.names[number], self.numbers[row.name] = row.node_name, number
         for number, name in enumerate(self.names):
             if name is None:
                 self.ledger.set_up(number, False)

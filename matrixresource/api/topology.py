@@ -14,7 +14,13 @@ from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, list_or_watc
 from matrixcommon.model.errors import InvalidField, NotFound
 from matrixcommon.persistence.database_session import find
 from matrixresource.contract.nodes import SupernodeView
-from matrixresource.contract.topology import DomainRequest, DomainView, SupernodeRequest, TopologyVersionView
+from matrixresource.contract.topology import (
+    DomainRequest,
+    DomainView,
+    SupernodeRequest,
+    SupernodeWiring,
+    TopologyVersionView,
+)
 from matrixresource.store.maintenance_domains import DomainRow, lying
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.topology_versions import (
@@ -26,6 +32,7 @@ from matrixresource.store.topology_versions import (
 )
 from matrixresource.supernodes.topology_manager import TopologyManager
 from matrixresource.topology.observed_graph import graph_as_found, graphml, node_link
+from matrixresource.topology.supernode import Supernode
 
 Drain = Annotated[bool, Query(description="whoever lies there is to leave; nobody is moved by MatrixResource itself")]
 
@@ -78,11 +85,11 @@ def topology_routes(store: ResourceStore, surveyor: TopologyManager, replenish: 
     async def get_topology(
         name: str,
         format: Annotated[str, Query(description="node-link or graphml")] = "node-link",
-        level: Annotated[str, Query(description="package or die")] = "package",
+        level: Annotated[str, Query(description="package, die, or model: the graph itself")] = "package",
         version: Annotated[str | None, Query(description="as of this topology version; without it, now")] = None,
     ) -> Response:
-        if level not in ("package", "die"):
-            raise InvalidField(f"{level!r} is no level; use package or die", field="level")
+        if level not in ("package", "die", "model"):
+            raise InvalidField(f"{level!r} is no level; use package, die or model", field="level")
         if format not in ("node-link", "graphml"):
             raise InvalidField(f"{format!r} is no format; use node-link or graphml", field="format")
         with store.reading() as session:
@@ -91,14 +98,27 @@ def topology_routes(store: ResourceStore, surveyor: TopologyManager, replenish: 
             return PlainTextResponse(graphml(graph), media_type="application/graphml+xml")
         return JSONResponse({"topologyVersion": called, "graph": node_link(graph)})
 
+    @api.get("/supernodes/{name}/wiring")
+    async def get_wiring(name: str) -> SupernodeWiring:
+        """All that it takes to draw this supernode's graph as it is now: how MatrixLink and the agents learn it."""
+        with store.reading() as session:
+            supernode, version = _supernode(session, name, None), current_version(session)
+            found = [each.local(name).wire() for each in topology_at(session).of(name).deviations]
+        ordered = sorted(found, key=lambda each: (each["kind"], each["part"]))
+        return SupernodeWiring(supernode=name, topology_version=version, found=ordered, **supernode.topology.document())
+
     def _graph(session: Session, name: str, level: str, version: str | None) -> tuple[Any, str]:
+        supernode = _supernode(session, name, version)
+        called = version or current_version(session)
+        return graph_as_found(supernode, topology_at(session, version), called, level), called
+
+    def _supernode(session: Session, name: str, version: str | None) -> Supernode:
         supernode = supernodes(session, version).get(name)
         if supernode is None:
             raise NotFound(
                 f"there is no supernode named {name!r}" + (f" in {version}" if version else ""), field="name"
             )
-        called = version or current_version(session)
-        return graph_as_found(supernode, topology_at(session, version), called, level), called
+        return supernode
 
     @api.get("/topology-versions")
     async def list_versions(request: Request, params: Params) -> Response:

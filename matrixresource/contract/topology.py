@@ -10,10 +10,26 @@ from matrixcommon.model.resource_model import ApiModel, ResourceView
 
 
 class SupernodeRequest(ApiModel):
-    """A supernode that exists. `spec` is a document in the form of `cloudmatrix384.yaml`; without it, the service's."""
+    """A supernode that exists. `spec` is a document in the form of `cloudmatrix384.yaml`; without it, the service's.
+
+    `graph` is how it is wired: node-link JSON, GraphML text, or either as base64 of gzip, for a whole supernode is
+    larger than a body may be. Without it, as the spec says, or as it is wired already.
+    """
 
     labels: dict[str, str] = Field(default_factory=dict, max_length=64)
     spec: dict[str, Any] | None = None
+    graph: dict[str, Any] | str | None = None
+
+
+class SupernodeWiring(ApiModel):
+    """All that it takes to draw a supernode's graph: the numbers of its spec, where it is `drawn` otherwise than they
+    say, and where agents `found` it otherwise than drawn. Parts are named without the supernode."""
+
+    supernode: str
+    topology_version: str
+    spec: dict[str, Any]
+    drawn: list[dict[str, str]] = Field(default_factory=list)
+    found: list[dict[str, str]] = Field(default_factory=list)
 
 
 class DomainRequest(ApiModel):
@@ -42,6 +58,7 @@ class TopologyChange(ApiModel):
     kind: Literal[
         "SupernodeAdded",
         "SupernodeRemoved",
+        "SupernodeRedrawn",
         "DomainClosed",
         "DomainOpened",
         "CableDark",

@@ -16,7 +16,7 @@ from matrixresource.scheduler.explain import explain
 from matrixresource.scheduler.explain.explain import DomainDiagnosis, Suggestion
 from matrixresource.scheduler.metrics.capacity_metrics import largest_blocks
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.topology_versions import checked_version, current_version
+from matrixresource.store.topology_versions import checked_version, current_version, supernodes_as_found
 
 KINDS: dict[str, Literal["Fewer", "Relax", "Release", "Preempt", "Move"]] = {
     "fewer": "Fewer",
@@ -51,7 +51,8 @@ class Planner:
             version = checked_version(session, request.topology_version)
             ledger = self._ledger.open(session)
             allocation_request = self._ledger.placement_request(request, self._clock.now())
-            answer = explain.answer(ledger, allocation_request, self._clock.now())
+            topologies = [each.topology for each in supernodes_as_found(session).values()]
+            answer = explain.answer(ledger, allocation_request, self._clock.now(), topologies=topologies)
             view = PlanView(
                 fits=answer.place is not None,
                 topology_version=version,

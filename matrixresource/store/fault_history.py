@@ -25,7 +25,7 @@ from matrixresource.nodes.fault_rules import (
     released,
 )
 from matrixresource.store.tables import Base, NodeRow
-from matrixresource.topology.spec import SupernodeSpec
+from matrixresource.topology.loading import load_spec
 
 
 class FaultRecordRow(Base):
@@ -108,7 +108,7 @@ class FaultRecords:
     def _uplinks(self, faults: list[FaultView]) -> list[FaultView]:
         """A fault of the node for every L1 chip that has lost its last way to the L2 switches."""
         table, active = fault_table(), [fault for fault in faults if fault.active]
-        uplinks = SupernodeSpec.load().ub.l2_per_sub_plane
+        uplinks = load_spec().ub.l2_per_sub_plane
         return [
             FaultView(
                 code=table.uplinks_code,

@@ -68,6 +68,11 @@ def allocations_in(session: Session, domain: str) -> list[str]:
     return sorted({holder for _, holder in _holdings(session, f"{domain}-")})
 
 
+def allocations_on(session: Session, node: str) -> list[str]:
+    """The allocations that hold anything of a node."""
+    return sorted({holder for name, holder in _holdings(session, node) if name == node})
+
+
 def lying(session: Session) -> dict[str, list[str]]:
     """By domain the allocations that hold anything there; domains where nobody does are left out."""
     found: dict[str, set[str]] = defaultdict(set)

@@ -19,6 +19,7 @@ from matrixcommon.model.hardware_names import SupernodeName
 from matrixcommon.persistence.database_session import ResourceRow, find
 from matrixresource.contract.topology import TopologyChange, TopologyVersionView
 from matrixresource.store.tables import Base, SupernodeRow
+from matrixresource.topology.compiled import CompiledTopology, compiled_document
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.topology.supernode import Supernode
 from matrixresource.topology.versions import Topology, changes, matches, summary
@@ -35,12 +36,14 @@ class TopologyHeadRow(Base):
 
 
 class SpecRow(Base):
-    """The numbers of a spec, by their fingerprint. Sources of the figures stay in the file they came from."""
+    """A graph by its fingerprint: the numbers of its spec, and where it is drawn otherwise than they say. Sources of
+    the figures stay in the file they came from."""
 
     __tablename__ = "topology_specs"
 
     fingerprint: Mapped[str] = mapped_column(String(12), primary_key=True)
     numbers: Mapped[str] = mapped_column(Text)
+    drawn: Mapped[str] = mapped_column(Text, default="[]")
 
 
 class TopologyVersionRow(ResourceRow, Base):
@@ -97,12 +100,19 @@ def supernodes(session: Session, version: str | None = None) -> dict[str, Supern
     """The supernodes of a version, by default the newest, in the order of their numbers. Raises NotFound."""
     specs = topology_at(session, version).supernodes
     ordered = sorted(specs, key=lambda name: SupernodeName(name).part("supernode"))
-    return {name: Supernode(name, spec_of(session, specs[name])) for name in ordered}
+    return {name: Supernode(name, topology=graph_of(session, specs[name])) for name in ordered}
+
+
+def supernodes_as_found(session: Session, version: str | None = None) -> dict[str, Supernode]:
+    """The same with what agents found to be otherwise."""
+    topology = topology_at(session, version)
+    built = supernodes(session, version)
+    return {name: supernode.deviating(topology.of(name).deviations) for name, supernode in built.items()}
 
 
 def spec_at(session: Session, supernode: str) -> SupernodeSpec:
     """What a supernode that exists is built to."""
-    return spec_of(session, topology_at(session).supernodes[supernode])
+    return graph_of(session, topology_at(session).supernodes[supernode]).spec
 
 
 def lock(session: Session) -> TopologyHeadRow:
@@ -141,21 +151,22 @@ def record(session: Session, head: TopologyHeadRow, after: Topology, *, by: str)
     return name
 
 
-def keep_spec(session: Session, spec: SupernodeSpec) -> str:
-    """Remember a spec's numbers; its fingerprint."""
-    if session.get(SpecRow, spec.fingerprint) is None:
-        numbers = json.dumps(spec.model_dump(exclude={"figures"}))
-        session.add(SpecRow(fingerprint=spec.fingerprint, numbers=numbers))
-    return spec.fingerprint
+def keep_graph(session: Session, topology: CompiledTopology) -> str:
+    """Remember a graph; its fingerprint."""
+    if session.get(SpecRow, topology.fingerprint) is None:
+        document = topology.document()
+        numbers, drawn = json.dumps(document["spec"]), json.dumps(document["drawn"])
+        session.add(SpecRow(fingerprint=topology.fingerprint, numbers=numbers, drawn=drawn))
+    return topology.fingerprint
 
 
-def spec_of(session: Session, fingerprint: str) -> SupernodeSpec:
-    """The spec with these numbers."""
+def graph_of(session: Session, fingerprint: str) -> CompiledTopology:
+    """The compiled graph of that fingerprint; one for all supernodes that are alike."""
     row = session.get(SpecRow, fingerprint)
     assert row is not None, f"no spec {fingerprint} in the database"
-    return _spec(row.numbers)
+    return _graph(row.numbers, row.drawn)
 
 
-@functools.lru_cache(maxsize=32)
-def _spec(numbers: str) -> SupernodeSpec:
-    return SupernodeSpec(**json.loads(numbers))
+@functools.lru_cache(maxsize=64)
+def _graph(numbers: str, drawn: str) -> CompiledTopology:
+    return compiled_document({"spec": json.loads(numbers), "drawn": json.loads(drawn)})

@@ -22,12 +22,21 @@ from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.hardware_names import checked_supernode_name
 from matrixcommon.persistence.database_session import check_etag, find
 from matrixresource.contract.topology import DomainView, SupernodeRequest
-from matrixresource.store.maintenance_domains import DomainRow, allocations_in, closed_cabinets, domains_of
+from matrixresource.store.maintenance_domains import (
+    DomainRow,
+    allocations_in,
+    allocations_on,
+    closed_cabinets,
+    domains_of,
+)
 from matrixresource.store.port_observations import ObservedPortsRow, due, record_report, taken_up
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AssignmentRow, NodeRow, SupernodeRow
-from matrixresource.store.topology_versions import keep_spec, lock, record, supernodes, topology_at
+from matrixresource.store.topology_versions import keep_graph, lock, record, supernodes, topology_at
+from matrixresource.topology.compiled import CompiledTopology, compiled_spec
 from matrixresource.topology.deviations import as_built, deviations
+from matrixresource.topology.graph_document import compile_document
+from matrixresource.topology.loading import parse_spec
 from matrixresource.topology.spec import InvalidSpec, SupernodeSpec
 from matrixresource.topology.supernode import Supernode
 from matrixresource.topology.versions import Topology
@@ -37,12 +46,16 @@ ALIKE = ("supernode.compute_cabinets", "cabinet.nodes", "node.npus", "node.cpus"
 
 
 class TopologyManager:
-    """The verbs over the machine. `spec` is what a supernode is built to when nothing else is reported."""
+    """The verbs over the machine. `spec` is what a supernode is built to when nothing else is asked for, and `topology`
+    the graph it is wired by; without one, as the spec says."""
 
-    def __init__(self, store: ResourceStore, clock: Clock, spec: SupernodeSpec) -> None:
+    def __init__(
+        self, store: ResourceStore, clock: Clock, spec: SupernodeSpec, topology: CompiledTopology | None = None
+    ) -> None:
         self._store = store
         self._clock = clock
         self._spec = spec
+        self._topology = topology or compiled_spec(spec)
 
     # -- by request ----------------------------------------------------------------------------------------------
 
@@ -54,7 +67,7 @@ class TopologyManager:
                 return
             # A database from before there were versions has supernodes already.
             current = [row.name for row in self._store.supernodes(session)]
-            built = [Supernode(name, self._spec) for name in current or names]
+            built = [Supernode(name, topology=self._topology) for name in current or names]
             for supernode in built:
                 self._enrol(session, supernode)
             record(session, head, Topology(self._fingerprints(session, built)), by="start")
@@ -62,25 +75,55 @@ class TopologyManager:
     def ensure_supernode(
         self, name: str, request: SupernodeRequest, *, by: str, if_match: str | None = None, dry: bool = False
     ) -> None:
-        """Have a supernode of that name, with its nodes enrolled and nothing on them. Raises Conflict when it exists
-        with another spec, InvalidField where spec or name cannot be."""
+        """Have a supernode of that name, wired by that graph, with its nodes enrolled and nothing on them. Raises
+        Conflict when it exists with another spec, or when somebody holds nodes that another graph lacks; InvalidField
+        where spec, graph or name cannot be."""
         spec = self._spec if request.spec is None else _parsed(request.spec)
+        topology = self._topology if request.spec is None else compiled_spec(spec)
+        if request.graph is not None:
+            topology = compile_document(request.graph, spec)
         with self._store.transaction(dry) as session:
             head, before = lock(session), topology_at(session)
             row = session.get(SupernodeRow, name)
             check_etag(row, if_match)
             if name in before.supernodes:
                 assert row is not None
-                if request.spec is not None and before.supernodes[name] != spec.fingerprint:
+                built = supernodes(session)[name]
+                if request.spec is not None and built.spec.fingerprint != spec.fingerprint:
                     raise Conflict(f"{name} is built to another spec; remove it first", field="spec")
                 if request.labels and row.labels != request.labels:
                     row.labels, row.generation = request.labels, row.generation + 1
+                if request.graph is not None and topology.fingerprint != before.supernodes[name]:
+                    self._redraw(session, built, Supernode(name, topology=topology))
+                    after = {**before.supernodes, name: keep_graph(session, topology)}
+                    left = before.deviations - before.of(name).deviations
+                    record(session, head, replace(before, supernodes=after, deviations=left), by=by)
                 return
             _check_fits(name, spec, supernodes(session))
-            added = Supernode(name, spec)
+            added = Supernode(name, topology=topology)
             self._enrol(session, added).labels = request.labels
             after = {**before.supernodes, **self._fingerprints(session, [added])}
             record(session, head, replace(before, supernodes=after), by=by)
+
+    def _redraw(self, session: Session, before: Supernode, after: Supernode) -> None:
+        """Nodes and domains as another graph of the same supernode has them. What was found of its ports begins anew:
+        it was judged by the graph before."""
+        if before.spec.fingerprint != after.spec.fingerprint:
+            raise Conflict(f"{before.name} is built to another spec; remove it first", field="spec")
+        gone = set(before.nodes()) - set(after.nodes())
+        holders = [(node, holder) for node in sorted(gone) for holder in allocations_on(session, node)]
+        if holders:
+            blocking = [{"domain": node, "allocations": [holder]} for node, holder in holders]
+            raise Conflict(f"{holders[0][1]} lies on {holders[0][0]}, which the graph lacks", blocking=blocking)
+        for node in gone:
+            session.delete(find(session, NodeRow, node))
+        emptied = set(before.compute_cabinets()) - set(after.compute_cabinets())
+        for cabinet in emptied:
+            session.delete(find(session, DomainRow, cabinet))
+        for row in session.scalars(select(ObservedPortsRow).where(ObservedPortsRow.supernode == before.name)):
+            session.delete(row)
+        session.flush()
+        self._enrol(session, after)
 
     def remove_supernode(self, name: str, *, by: str, if_match: str | None = None, dry: bool = False) -> None:
         """Forget a supernode, once nobody holds anything in it. Raises Conflict with who does in `blocking`.
@@ -182,7 +225,7 @@ class TopologyManager:
             session.add(row)
         built = supernodes(session)[known.supernode]
         row.digest = digest
-        row.write(record_report(row.read(), ports, as_built(built.layout, node), self._clock.now()))
+        row.write(record_report(row.read(), ports, as_built(built, node), self._clock.now()))
 
     def reconcile(self) -> str | None:
         """Take up what has stayed the same for long enough; the new version's name, or None. Run on a period."""
@@ -228,7 +271,7 @@ class TopologyManager:
         return row
 
     def _fingerprints(self, session: Session, built: Iterable[Supernode]) -> dict[str, str]:
-        return {supernode.name: keep_spec(session, supernode.spec) for supernode in built}
+        return {supernode.name: keep_graph(session, supernode.topology) for supernode in built}
 
 
 def _assignments(session: Session, supernode: Supernode) -> Iterable[AssignmentRow]:
@@ -257,12 +300,12 @@ def _moving(session: Session) -> list[Any]:
 def _found(session: Session, supernode: Supernode) -> frozenset[Any]:
     rows = session.scalars(select(ObservedPortsRow).where(ObservedPortsRow.supernode == supernode.name)).all()
     connected = select(NodeRow.name).where(NodeRow.supernode == supernode.name, NodeRow.agent == "Connected")
-    return deviations(supernode.layout, {row.node: row.taken() for row in rows}, set(session.scalars(connected)))
+    return deviations(supernode, {row.node: row.taken() for row in rows}, set(session.scalars(connected)))
 
 
 def _parsed(document: Mapping[str, Any]) -> SupernodeSpec:
     try:
-        return SupernodeSpec.parse(document)
+        return parse_spec(document)
     except InvalidSpec as wrong:
         raise InvalidField(wrong.message, field=f"spec.{wrong.field}".rstrip(".")) from wrong
 

@@ -8,10 +8,8 @@ cabinets from nodes, rates from links, cables counted at one end against the oth
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from matrixresource.topology.spec import SupernodeSpec
+from matrixresource.topology.spec import SupernodeSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Where the machine is wired otherwise than its layout says, reported from what nodes report of their ports.
+"""Where the machine is wired otherwise than its graph says, worked out from what nodes report of their ports.
 
 A node says of each of its ports who answers at the other end, or that nobody does. A port that is answered by somebody
 else is a moved cable. Dark ports are explained by as few parts as can be: a switch in another cabinet has failed when
@@ -8,11 +8,13 @@ dark is a cable each. Pure: who is heard, and since when a report counts, is the
 
 from __future__ import annotations
 
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-from matrixresource.topology.layout import Layout, Link
+from matrixresource.topology.layout import Link
 
 WITNESSES_LEAST = 2
 """One node alone cannot tell a dark cable from a failed switch."""
@@ -21,7 +23,14 @@ KINDS = {
     "CableDark": "nobody answers at the other end of a port",
     "CableMoved": "somebody else answers than the layout says",
     "SwitchFailed": "a switch answers to nobody",
+    "NodeAbsent": "a node that the spec has room for is not drawn",
 }
+
+
+class Wiring(Protocol):
+    """Who can say what links a node has a port of."""
+
+    def links(self, node: str) -> list[Link]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,26 +45,36 @@ class Deviation:
         found = {"kind": self.kind, "part": self.part}
         return found | {"peer": self.peer} if self.peer is not None else found
 
+    def of(self, supernode: str) -> Deviation:
+        """The same of one supernode, where parts were named without any."""
+        peer = self.peer
+        return replace(self, part=f"{supernode}-{self.part}", peer=peer and _inside(supernode, peer))
 
-def links_of(layout: Layout, node: str) -> list[Link]:
-    """Every link that a node has a port of, on die level. The far end is the second of its `ends`."""
-    return [*layout.ub_links(node), *layout.rdma_links(node), *layout.vpc_links(node)]
+    def local(self, supernode: str) -> Deviation:
+        """The reverse of `of`."""
+        prefix = f"{supernode}-"
+        return replace(self, part=self.part.removeprefix(prefix), peer=self.peer and self.peer.removeprefix(prefix))
 
 
-def as_built(layout: Layout, node: str) -> dict[str, str]:
-    """Who answers at each port of a node that is wired as the layout says."""
-    return {link.port: link.ends[1] for link in links_of(layout, node)}
+def _inside(supernode: str, peer: str) -> str:
+    return peer if re.match(r"sn\d+-", peer) else f"{supernode}-{peer}"
+
+
+def as_built(supernode: Wiring, node: str) -> dict[str, str]:
+    """Who answers at each port of a node that is wired as its graph says. The far end is the second of a link's
+    `ends`."""
+    return {link.port: link.ends[1] for link in supernode.links(node)}
 
 
 def deviations(
-    layout: Layout, found: Mapping[str, Mapping[str, str | None]], heard: Collection[str]
+    supernode: Wiring, found: Mapping[str, Mapping[str, str | None]], heard: Collection[str]
 ) -> frozenset[Deviation]:
     """What is otherwise. `found` has for every node that ever reported the ports that are not as built (peer, or None
     for dark; maybe none at all); `heard` are the nodes whose agents are there to be believed."""
     witnesses = {node for node in found if node in heard}
     if len(witnesses) < WITNESSES_LEAST:
         witnesses = set(found)
-    links = {node: links_of(layout, node) for node in found}
+    links = {node: supernode.links(node) for node in found}
     dark = {
         link.name: link
         for node, ports in found.items()
@@ -63,7 +82,7 @@ def deviations(
         if link.port in ports and ports[link.port] is None
     }
     failed = _failed_far_switches(dark, [link for node in witnesses for link in links[node]])
-    failed |= _failed_l1_switches(dark, failed, layout.spec.ub.l2_per_sub_plane)
+    failed |= _failed_l1_switches(dark, failed, [link for each in links.values() for link in each])
     rest = [Deviation("CableDark", name) for name, link in dark.items() if not failed & set(link.ends)]
     moved = [
         Deviation("CableMoved", link.name, peer)
@@ -88,14 +107,17 @@ def _failed_far_switches(dark: Mapping[str, Link], heard: Iterable[Link]) -> set
     return {switch for switch in suspects - cleared if len(nodes[switch]) >= WITNESSES_LEAST}
 
 
-def _failed_l1_switches(dark: Mapping[str, Link], failed: set[str], each: int) -> set[str]:
-    """L1 switches without one of their `each` uplinks, unless every uplink is missed for its L2 switch's sake."""
+def _failed_l1_switches(dark: Mapping[str, Link], failed: set[str], links: Iterable[Link]) -> set[str]:
+    """L1 switches without one of their uplinks, unless every uplink is missed for its L2 switch's sake."""
     uplinks: dict[str, list[Link]] = defaultdict(list)
     for link in dark.values():
         if link.kind == "l1-l2":
             uplinks[link.ends[0]].append(link)
+    drawn = Counter(link.ends[0] for link in links if link.kind == "l1-l2" and link.ends[0] in uplinks)
     return {
-        l1 for l1, links in uplinks.items() if len(links) == each and not {link.ends[1] for link in links} <= failed
+        l1
+        for l1, links in uplinks.items()
+        if len(links) == drawn[l1] and not {link.ends[1] for link in links} <= failed
     }
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from matrixresource.topology.layout import Link
+import networkx as nx
+
 from matrixresource.topology.supernode import Supernode
 
 BEGIN, END = "<!-- generated:supernode -->", "<!-- /generated -->"
@@ -59,19 +60,18 @@ def _sub_plane(sn: Supernode) -> list[str]:
 
 
 def _ub_table(sn: Supernode, level: str) -> list[str]:
-    layout = sn.layout
-    kinds = Counter(v.kind for v in [*layout.endpoints(level), *layout.ub_switches()])
-    links = [link for node in sn.nodes() for link in layout.ub_links(node, level)]
-    return [*_vertices(kinds), "", *_links(links)]
+    graph = sn.graph(level, "ub")
+    return [*_vertices(_kinds(graph)), "", *_links(graph)]
 
 
 def _others_table(sn: Supernode) -> list[str]:
-    layout = sn.layout
-    kinds = Counter(v.kind for v in [*layout.rdma_switches(), *layout.vpc_vertices()])
-    links = [link for node in sn.nodes() for link in layout.rdma_links(node)]
-    links += layout.rdma_trunks()
-    links += [link for node in sn.nodes() for link in layout.vpc_links(node)]
-    return [*_vertices(kinds), "", *_links(links)]
+    graph = nx.compose(sn.graph("die", "rdma"), sn.graph("die", "vpc"))
+    kinds = {kind: count for kind, count in _kinds(graph).items() if kind != "die"}
+    return [*_vertices(Counter(kinds)), "", *_links(graph)]
+
+
+def _kinds(graph: nx.Graph) -> Counter[str]:
+    return Counter(kind for _, kind in graph.nodes(data="kind"))
 
 
 def _vertices(kinds: Counter[str]) -> list[str]:
@@ -79,9 +79,12 @@ def _vertices(kinds: Counter[str]) -> list[str]:
     return _table(("vertices", "count"), [*rows, ("total", f"{kinds.total():,}")])
 
 
-def _links(links: Sequence[Link]) -> list[str]:
-    count = Counter(link.kind for link in links)
-    rate = {link.kind: link.capacity_gbps for link in links}
+def _links(graph: nx.Graph) -> list[str]:
+    every = [about for _, _, about in graph.edges(data=True)]
+    order = ("npu-l1", "die-l1", "cpu-l1", "l1-l2", "die-die", "die-leaf", "leaf-spine", "qingtian-fabric")
+    found = Counter(about["kind"] for about in every)
+    count = Counter({kind: found[kind] for kind in order if kind in found})
+    rate = {about["kind"]: about["capacity_gbps"] for about in every}
     rows = [(kind, f"{n:,}", f"{rate[kind]:.5g}", f"{n * rate[kind]:,.0f}") for kind, n in count.items()]
     return _table(
         ("links", "count", "GB/s each way", "together"),

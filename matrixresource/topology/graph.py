@@ -1,73 +1,136 @@
-"""The supernode as NetworkX graphs, one function per plane and one for everything.
+"""The supernode as a NetworkX graph: the model that everything else is compiled from, and the views drawn of it.
 
-The UB plane comes at two levels: `package` has one vertex per NPU and 56 GB/s links, `die` has one per die, 28 GB/s
-links and the link inside each package. Vertex attributes: `kind`, `cabinet`, `node`, `plane`, `sub_plane`. Edge
-attributes: `name`, `kind`, `capacity_gbps` (GB/s each way), `plane`, `sub_plane`, `node`. Attributes that do not apply
-are left out, so that GraphML can carry every graph. NetworkX is imported on the first build: a service that asks no
-graph questions never loads it.
+`supernode_graph` builds the graph of a supernode that is wired as its spec says; a drawn one is read by
+`graph_document.py` and checked by `graph_checks.py`. It is a multigraph, for two cables may lead to one chip, and a
+link's key is its name. Vertices bear `kind`, `cabinet`, `node`, `plane`, `sub_plane`; links `name`, `kind`,
+`capacity_gbps` (GB/s each way), `plane`, `sub_plane`, `node`. What stands in what (cabinet, node, part) is joined by
+edges of the kind `contains`, which carry nothing. Attributes that do not apply are left out, so that GraphML can carry
+every graph.
+
+`at_level` draws a plain graph of one plane or all: `die` has one vertex per die, `package` one per NPU with 56 GB/s
+links. Links between the same two vertices are then one edge with the sum of their rates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import networkx as nx
 
 from matrixcommon.model.errors import InvalidField
 from matrixresource.topology.layout import Layout, Link, Vertex
-
-if TYPE_CHECKING:
-    import networkx as nx
+from matrixresource.topology.spec import SupernodeSpec
 
 LEVELS = ("package", "die")
+CONTAINS = "contains"
+CONTAINERS = ("cabinet", "node")
+DIE = re.compile(r"-die\d+")
+
+VERTEX_ATTRIBUTES = ("kind", "cabinet", "node", "plane", "sub_plane")
+LINK_ATTRIBUTES = ("name", "kind", "capacity_gbps", "plane", "sub_plane", "node")
 
 
-def build_ub(layout: Layout, level: str = "package") -> nx.Graph:
-    """The UB plane. At `package` level 1,024 vertices and 9,408 edges, at `die` level 1,408 and 12,480."""
-    _check(level)
-    links = (link for node in layout.nodes() for link in layout.ub_links(node, level))
-    return _graph([*layout.endpoints(level), *layout.ub_switches()], links)
-
-
-def build_rdma(layout: Layout, level: str = "die") -> nx.Graph:
-    """The RDMA plane: NPUs or dies, the leaves of both subnets, the spines. At package level the two ports of an NPU
-    lead to different leaves, so no edge is doubled."""
-    _check(level)
-    endpoints = [vertex for vertex in layout.endpoints(level) if vertex.kind != "cpu"]
-    links = [link for node in layout.nodes() for link in layout.rdma_links(node, level)]
-    return _graph([*endpoints, *layout.rdma_switches()], [*links, *layout.rdma_trunks()])
-
-
-def build_vpc(layout: Layout) -> nx.Graph:
-    """The VPC plane: the nodes' Qingtian cards and the data-centre fabric as one vertex."""
-    return _graph(layout.vpc_vertices(), (link for node in layout.nodes() for link in layout.vpc_links(node)))
-
-
-def build(layout: Layout, level: str = "die") -> nx.Graph:
-    """All three planes over the same endpoints in one graph; edges tell their plane."""
-    import networkx as nx
-
-    planes = (build_ub(layout, level), build_rdma(layout, level), build_vpc(layout))
-    whole = nx.compose_all(planes)
-    whole.graph.update(supernode=layout.name, model=layout.spec.model, level=level)
-    return whole
-
-
-def _graph(vertices: Iterable[Vertex], links: Iterable[Link]) -> nx.Graph:
-    import networkx as nx
-
-    graph = nx.Graph()
-    for vertex in vertices:
-        graph.add_node(vertex.name, **_present(vertex, ("kind", "cabinet", "node", "plane", "sub_plane")))
-    for link in links:
-        attributes = _present(link, ("name", "kind", "capacity_gbps", "plane", "sub_plane", "node"))
-        graph.add_edge(*link.ends, **attributes)
+def supernode_graph(spec: SupernodeSpec, name: str = "sn0") -> nx.MultiGraph:
+    """The graph of a supernode built to `spec`: 1,553 vertices and 13,488 links of the published one."""
+    layout = Layout(spec, name)
+    graph = nx.MultiGraph(supernode=name, model=spec.model)
+    graph.add_nodes_from((vertex.name, present(vertex, VERTEX_ATTRIBUTES)) for vertex in every_vertex(layout))
+    for vertex, about in list(graph.nodes(data=True)):
+        container = about.get("node") or (about.get("cabinet") if about["kind"] != "cabinet" else None)
+        if container is not None:
+            graph.add_edge(container, vertex, key=f"{container} {CONTAINS} {vertex}", kind=CONTAINS)
+    graph.add_edges_from((*link.ends, link.name, present(link, LINK_ATTRIBUTES)) for link in every_link(layout))
     return graph
 
 
-def _present(record: Vertex | Link, names: tuple[str, ...]) -> dict[str, object]:
+def every_vertex(layout: Layout) -> Iterator[Vertex]:
+    """Everything that a supernode consists of, on die level."""
+    for cabinet in (*layout.compute_cabinets(), *layout.communication_cabinets()):
+        yield Vertex(cabinet, "cabinet")
+    for cabinet in layout.compute_cabinets():
+        for node in layout.nodes(cabinet):
+            yield Vertex(node, "node", cabinet)
+    yield from layout.endpoints("die")
+    yield from layout.ub_switches()
+    yield from layout.rdma_switches()
+    yield from layout.vpc_vertices()
+
+
+def every_link(layout: Layout) -> Iterator[Link]:
+    """Every link on die level: node by node, then the trunks between RDMA switches."""
+    for node in layout.nodes():
+        yield from layout.ub_links(node)
+        yield from layout.rdma_links(node)
+        yield from layout.vpc_links(node)
+    yield from layout.rdma_trunks()
+
+
+def present(record: Vertex | Link, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(record, name)) is not None}
 
 
-def _check(level: str) -> None:
+def link_edges(graph: nx.MultiGraph) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+    """The links: both ends, the name, the attributes. What only says what stands in what is left out."""
+    for a, b, key, about in graph.edges(keys=True, data=True):
+        if about.get("kind") != CONTAINS:
+            yield a, b, key, about
+
+
+def ends_of_links(graph: nx.MultiGraph) -> dict[str, tuple[str, str]]:
+    """By name of link, its ends."""
+    return {key: (a, b) for a, b, key, _ in link_edges(graph)}
+
+
+# ---- drawn views ----------------------------------------------------------------------------------------------------
+
+
+def at_level(graph: nx.MultiGraph, level: str = "die", plane: str | None = None) -> nx.Graph:
+    """A plain graph of the planes (or one) with dies or with NPUs."""
     if level not in LEVELS:
         raise InvalidField(f"{level!r} is neither package nor die", field="level")
+    drawn = nx.Graph(**graph.graph, level=level)
+    for vertex, about in graph.nodes(data=True):
+        if about["kind"] not in CONTAINERS and (plane is None or plane in planes_of(about)):
+            npu = level == "package" and about["kind"] == "die"
+            drawn.add_node(DIE.sub("", vertex) if npu else vertex, **about | ({"kind": "npu"} if npu else {}))
+    for a, b, _, about in link_edges(graph):
+        if plane in (None, about["plane"]):
+            _draw(drawn, a, b, about, level)
+    return drawn
+
+
+def planes_of(about: dict[str, Any]) -> tuple[str, ...]:
+    """The planes that a vertex is on: a switch's own, a die's two, a CPU's one."""
+    if "plane" in about:
+        return (about["plane"],)
+    return {"die": ("ub", "rdma"), "npu": ("ub", "rdma"), "cpu": ("ub",)}.get(about["kind"], ())
+
+
+def _draw(drawn: nx.Graph, a: str, b: str, about: dict[str, Any], level: str) -> None:
+    about = dict(about)
+    moved = about.pop("moved", False)
+    if level == "package" and about["kind"].startswith("die-"):
+        a, b = DIE.sub("", a), DIE.sub("", b)
+        if a == b:
+            return
+        if about["kind"] == "die-l1":
+            about["kind"] = "npu-l1"
+            if not moved:
+                about["name"] = DIE.sub("", about["name"])
+        else:
+            about["kind"] = "npu-leaf"
+    if drawn.has_edge(a, b):
+        there = drawn.edges[a, b]
+        there["capacity_gbps"] += about["capacity_gbps"]
+        if about["name"] != there["name"]:
+            there["name"] += f"+{about['name']}"
+    else:
+        drawn.add_edge(a, b, **about)
+
+
+def without(graph: nx.MultiGraph, parts: Iterable[str]) -> nx.MultiGraph:
+    """A view of the graph without some vertices and links (by name)."""
+    gone = set(parts)
+    return nx.subgraph_view(graph, filter_node=lambda v: v not in gone, filter_edge=lambda a, b, key: key not in gone)

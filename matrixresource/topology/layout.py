@@ -1,9 +1,9 @@
-"""Where everything of a supernode is: its vertices and links by name, computed from the counts of the spec.
+"""The builder of the regular machine: the vertices and links of a supernode by name, from the counts of its spec.
 
-The wiring is regular, so no graph is needed to know it: a sub-plane has one L1 switch in every node and 16 L2 switches
-in the communication cabinets, an L1 switch has one link to each die and CPU of its node and one uplink to each L2
-switch of its sub-plane; an NPU's two dies reach the RDMA plane through leaves of different subnets; a node's Qingtian
-card reaches the VPC plane. `build.py` turns these records into NetworkX graphs, `supernode.py` answers questions.
+`graph.py` makes the graph of these records, and nobody else asks them: what decides reads the compiled graph. A
+sub-plane has one L1 switch in every node and 16 L2 switches in the communication cabinets, an L1 switch has one link to
+each die and CPU of its node and one uplink to each L2 switch of its sub-plane; an NPU's two dies reach the RDMA plane
+through leaves of different subnets; a node's Qingtian card reaches the VPC plane.
 
 A link is named by the node it belongs to and its port there: `sn0-c03-n2.ub-p3-k11` is the uplink of sub-plane 3 to L2
 switch 11, `sn0-c03-n2.npu5-die1-p2` a die's link, `sn0-c03-n2.cpu0-p2` a CPU's, `sn0-c03-n2.rdma-npu5-die0` an RDMA

@@ -1,9 +1,10 @@
 """What one CloudMatrix384 is made of, in numbers.
 
-`SupernodeSpec` is loaded from a YAML file in which every figure stands beside its public source and a mark of
-confidence. On load each section is checked for unknown and missing fields and for types, each figure for a known source
-and mark, and then every sum and product that the hardware must obey is recomputed (`cross_checks.py`): a spec that does
-not add up is refused with the field's path. What the numbers mean as vertices and edges is left to `layout.py`.
+`SupernodeSpec` is loaded (`loading.py`) from a YAML file in which every figure stands beside its public source and a
+mark of confidence. On load each section is checked for unknown and missing fields and for types, each figure for a
+known source and mark, and then every sum and product that the hardware must obey is recomputed (`cross_checks.py`): a
+spec that does not add up is refused with the field's path. What the numbers mean as vertices and edges is left to
+`layout.py`.
 
 Rates are GB/s (10^9 bytes per second) one way, written `_gbps`.
 """
@@ -13,18 +14,11 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from matrixcommon.model.errors import InvalidField
-
-MARKS = ("C2", "C1", "DER", "REC", "ASSUMED")
-DEFAULT_FILE = Path(__file__).with_name("cloudmatrix384.yaml")
 
 
 class InvalidSpec(InvalidField):
@@ -160,35 +154,7 @@ class SupernodeSpec(Section):
     figures: tuple[Figure, ...] = ()
 
     @classmethod
-    def load(cls, path: Path | None = None) -> SupernodeSpec:
-        """The spec in `path`, by default the published CloudMatrix384. Raises InvalidSpec with the field's path."""
-        return _default() if path is None else cls.parse(yaml.safe_load(path.read_text(encoding="utf-8")))
-
-    @classmethod
-    def parse(cls, document: Any) -> SupernodeSpec:
-        """A spec from the loaded YAML document, checked whole. Raises InvalidSpec with the field's path."""
-        if not isinstance(document, Mapping):
-            raise InvalidSpec("", "a spec is a mapping of sections")
-        figures = tuple(_figures(document))
-        numbers: dict[str, Any] = {key: value for key, value in document.items() if key not in cls._sections()}
-        numbers.pop("sources", None)
-        for name in cls._sections():
-            if name in document:
-                numbers[name] = {key: cell["value"] for key, cell in document[name].items()}
-        try:
-            spec = cls(**numbers, figures=figures)
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise InvalidSpec(".".join(str(part) for part in first["loc"]), first["msg"].lower()) from error
-        from matrixresource.topology.cross_checks import cross_checks
-
-        for check in cross_checks(spec):
-            if not check.holds:
-                raise InvalidSpec(check.field, f"{check.sentence}: {check.stated:g} stated, {check.derived:g} derived")
-        return spec
-
-    @classmethod
-    def _sections(cls) -> tuple[str, ...]:
+    def sections(cls) -> tuple[str, ...]:
         return tuple(name for name in cls.model_fields if name not in ("model", "figures"))
 
     @functools.cached_property
@@ -196,39 +162,3 @@ class SupernodeSpec(Section):
         """Twelve hex digits that change when any number changes: the spec's part of a topologyVersion."""
         numbers = json.dumps(self.model_dump(exclude={"figures"}), sort_keys=True)
         return hashlib.sha256(numbers.encode()).hexdigest()[:12]
-
-
-def _figures(document: Mapping[str, Any]) -> Iterator[Figure]:
-    titles = document.get("sources", {})
-    for section, cells in document.items():
-        if section in ("sources", "model"):
-            continue
-        if not isinstance(cells, Mapping):
-            raise InvalidSpec(str(section), "a section is a mapping of figures")
-        for key, cell in cells.items():
-            yield _figure(f"{section}.{key}", cell, titles)
-
-
-def _figure(path: str, cell: Any, titles: Mapping[str, str]) -> Figure:
-    if not isinstance(cell, Mapping) or "value" not in cell:
-        raise InvalidSpec(path, "a figure has a value, its source and a mark")
-    for key in cell:
-        if key not in ("value", "source", "mark", "note"):
-            raise InvalidSpec(f"{path}.{key}", "unknown field")
-    value = cell["value"]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise InvalidSpec(path, "a figure is a positive number")
-    mark, codes = cell.get("mark"), cell.get("source")
-    if mark not in MARKS:
-        raise InvalidSpec(f"{path}.mark", f"one of {', '.join(MARKS)}")
-    if not isinstance(codes, list) or (not codes and mark != "ASSUMED"):
-        raise InvalidSpec(f"{path}.source", "a published figure names its source")
-    for code in codes:
-        if code not in titles:
-            raise InvalidSpec(f"{path}.source", f"{code} is not among the sources")
-    return Figure(path, cell["value"], tuple(titles[code] for code in codes), mark, cell.get("note", ""))
-
-
-@functools.cache
-def _default() -> SupernodeSpec:
-    return SupernodeSpec.parse(yaml.safe_load(DEFAULT_FILE.read_text(encoding="utf-8")))

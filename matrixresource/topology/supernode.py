@@ -1,9 +1,8 @@
 """Supernode: read-only questions asked of one CloudMatrix384.
 
 What is in it, what is wired to what, how fast a link is, and what is lost when a cabinet, node or switch goes. Answers
-come from the layout's arithmetic, so a process that only asks these loads no graph library; `graph()` and the two
-exports build the NetworkX graph when they are asked. Nothing here knows of health or holders: that is the inventory's
-and MatrixLink's.
+come from the compiled form of its graph (`compiled.py`), which supernodes that are alike share; here they get the
+supernode's name. Nothing here knows of health or holders: that is the inventory's and MatrixLink's.
 """
 
 from __future__ import annotations
@@ -11,17 +10,31 @@ from __future__ import annotations
 import functools
 import io
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from matrixcommon.model.errors import NotFound
-from matrixresource.topology.layout import Layout, Link, Vertex
+from matrixresource.topology.compiled import (
+    CompiledTopology,
+    combined,
+    compiled_deviating,
+    compiled_spec,
+    frame_of,
+    renamed,
+)
+from matrixresource.topology.deviations import Deviation
+from matrixresource.topology.graph import at_level
+from matrixresource.topology.layout import Link, Vertex
+from matrixresource.topology.loading import load_spec
 from matrixresource.topology.spec import SupernodeSpec
 
 if TYPE_CHECKING:
     import networkx as nx
 
 PLANES = ("ub", "rdma", "vpc")
+FOREIGN = re.compile(r"sn\d+-")
+"""The name of a part of another supernode: local names have none before them."""
 
 
 class UnknownPart(NotFound):
@@ -47,28 +60,40 @@ class BlastRadius:
 
 
 class Supernode:
-    """One supernode by name. Immutable: two with the same name and spec have the same `topology_version`."""
+    """One supernode by name. Immutable: two with the same name and graph have the same `topology_version`.
 
-    def __init__(self, name: str = "sn0", spec: SupernodeSpec | None = None) -> None:
+    Without a compiled topology it is wired as its spec says.
+    """
+
+    def __init__(
+        self, name: str = "sn0", spec: SupernodeSpec | None = None, topology: CompiledTopology | None = None
+    ) -> None:
         self.name = name
-        self.spec = spec or SupernodeSpec.load()
-        self.layout = Layout(self.spec, name)
+        self.topology = topology or compiled_spec(spec or load_spec())
+        self.spec = self.topology.spec
 
     @property
     def topology_version(self) -> str:
-        return f"{self.name}-{self.spec.fingerprint}"
+        return f"{self.name}-{self.topology.fingerprint}"
+
+    def deviating(self, found: Iterable[Deviation]) -> Supernode:
+        """This supernode with further deviations, as agents found them."""
+        mine = frozenset(each.local(self.name) for each in found)
+        if mine <= self.topology.deviations:
+            return self
+        return Supernode(self.name, topology=compiled_deviating(self.spec, combined(self.topology.deviations, mine)))
 
     # ---- what is in it ----------------------------------------------------------------------------------------------
 
     def cabinets(self) -> list[str]:
         """All cabinets; the communication cabinets come last."""
-        return self.layout.compute_cabinets() + self.layout.communication_cabinets()
+        return self.compute_cabinets() + self.communication_cabinets()
 
     def compute_cabinets(self) -> list[str]:
-        return self.layout.compute_cabinets()
+        return [self._named(cabinet) for cabinet in self.topology.compute_cabinets]
 
     def communication_cabinets(self) -> list[str]:
-        return self.layout.communication_cabinets()
+        return [self._named(cabinet) for cabinet in self.topology.communication_cabinets]
 
     def nodes(self, cabinet: str | None = None) -> list[str]:
         """Every node, or those of one cabinet (none in a communication cabinet)."""
@@ -76,124 +101,139 @@ class Supernode:
             return list(self._nodes)
         if cabinet not in self.cabinets():
             raise UnknownPart(cabinet)
-        return self.layout.nodes(cabinet) if cabinet in self.layout.compute_cabinets() else []
+        return [node for node in self._nodes if self.cabinet_of(node) == cabinet]
+
+    @functools.cached_property
+    def slots(self) -> dict[str, int]:
+        """Every node that the spec has room for, drawn or not, with its number: what arrays over nodes count by."""
+        return {self._named(node): number for number, node in enumerate(frame_of(self.spec).node_slots)}
+
+    def place_of(self, node: str) -> tuple[int, int]:
+        """The number of a node's cabinet, and of its place in it."""
+        return self.topology.nodes[self._local(self._known(node))]
 
     def cabinet_of(self, node: str) -> str:
-        return self._known(node).rpartition("-")[0]
+        return self._named(self.topology.cabinet_of[self._local(self._known(node))])
 
     def npus(self, node: str) -> list[str]:
-        return self.layout.npus(self._known(node))
+        return self._endpoints(node, "npu")
 
     def dies(self, node: str) -> list[str]:
-        return self.layout.dies(self._known(node))
+        return self._endpoints(node, "die")
 
     def cpus(self, node: str) -> list[str]:
-        return self.layout.cpus(self._known(node))
+        return self._endpoints(node, "cpu")
 
     def l1_switches(self, sub_plane: int | None = None, node: str | None = None) -> list[str]:
         """L1 switches, of one sub-plane or node if given."""
-        nodes = self._nodes if node is None else [self._known(node)]
-        planes = range(self.spec.ub.sub_planes) if sub_plane is None else [self._plane(sub_plane)]
-        return [self.layout.l1(n, p) for n in nodes for p in planes]
+        where = None if node is None else self._local(self._known(node))
+        plane = None if sub_plane is None else self._plane(sub_plane)
+        return [
+            self._named(each.name)
+            for each in self.topology.switches.values()
+            if each.kind == "l1" and where in (None, each.node) and plane in (None, each.sub_plane)
+        ]
 
     def l2_switches(self, sub_plane: int | None = None) -> list[str]:
-        planes = range(self.spec.ub.sub_planes) if sub_plane is None else [self._plane(sub_plane)]
-        return [self.layout.l2(p, k) for p in planes for k in range(self.spec.ub.l2_per_sub_plane)]
+        plane = None if sub_plane is None else self._plane(sub_plane)
+        found = self.topology.switches.values()
+        return [self._named(each.name) for each in found if each.kind == "l2" and plane in (None, each.sub_plane)]
+
+    def leaves(self, cabinet: str | None = None, subnet: int | None = None) -> list[str]:
+        """RDMA leaves, of a cabinet or a subnet if given."""
+        where = None if cabinet is None else self._local(cabinet)
+        return [
+            self._named(each.name)
+            for each in self.topology.switches.values()
+            if each.kind == "leaf" and where in (None, each.cabinet) and subnet in (None, each.sub_plane)
+        ]
 
     def switches(self, plane: str | None = None) -> list[Vertex]:
         """The switches of the UB and RDMA planes; the VPC plane's fabric is outside the supernode."""
-        found = [*self.layout.ub_switches(), *self.layout.rdma_switches()]
-        return [switch for switch in found if plane in (None, switch.plane)]
+        return [self._vertex(each) for each in self.topology.switches.values() if plane in (None, each.plane)]
+
+    def bus_device(self, l2: str) -> str:
+        """The box that an L2 switch sits in, for example `sn0-c13-bus4`."""
+        return self._named(self.topology.bus_devices[self._local(l2)])
 
     # ---- what is wired to what --------------------------------------------------------------------------------------
 
     def links(self, node: str | None = None, plane: str | None = None) -> list[Link]:
         """Links on die level: a node's own, or everybody's and the trunks between RDMA switches; of one plane if
         given."""
-        nodes = self._nodes if node is None else [self._known(node)]
-        found: list[Link] = []
-        for n in nodes:
-            found += self.layout.ub_links(n) if plane in (None, "ub") else ()
-            found += self.layout.rdma_links(n) if plane in (None, "rdma") else ()
-            found += self.layout.vpc_links(n) if plane in (None, "vpc") else ()
-        if node is None and plane in (None, "rdma"):
-            found += self.layout.rdma_trunks()
-        return found
+        if node is not None:
+            owners: Iterable[str] = [self._local(self._known(node))]
+        else:
+            owners = self.topology.links
+        every = self.topology.links
+        return [self._link(link) for owner in owners for link in every[owner] if plane in (None, link.plane)]
 
     def link(self, name: str) -> Link:
         """The link of that name. Raises UnknownPart."""
-        owner, _, port = name.partition(".")
-        if owner in self._nodes:
-            found = self._link_of_node(owner, port)
-        elif re.fullmatch(rf"{re.escape(self.name)}-c\d+-leaf\d+", owner):
-            found = next((link for link in self.layout.rdma_trunks() if link.name == name), None)
-        else:
-            found = None
+        found = self.topology.link_named.get(self._local(name)) if name.startswith(f"{self.name}-") else None
         if found is None:
             raise UnknownPart(name)
-        return found
+        return self._link(found)
 
-    def _link_of_node(self, node: str, port: str) -> Link | None:
-        """As the first node has it, for every node is wired alike: with this node's name, and its cabinet's leaf."""
-        like = self._first_nodes_links.get(port)
-        if like is None or like.node is None:
-            return None
-        first, cabinet = like.node, self.cabinet_of(like.node)
+    @functools.cached_property
+    def rewired(self) -> dict[str, dict[str, str | None]]:
+        """By node or leaf, the ports whose cable leads elsewhere, with the port in whose place it leads; None: to
+        nothing."""
+        return {self._named(owner): dict(ports) for owner, ports in self.topology.rewired.items()}
 
-        def here(end: str) -> str:
-            if end.startswith(f"{first}-"):
-                return node + end[len(first) :]
-            return self.cabinet_of(node) + end[len(cabinet) :] if end.startswith(f"{cabinet}-leaf") else end
-
-        ends = (here(like.ends[0]), here(like.ends[1]))
-        return Link(f"{node}.{port}", like.kind, ends, like.capacity_gbps, like.plane, like.sub_plane, node)
+    def ports_of(self, element: str) -> dict[str, set[str]]:
+        """The ports, by node or leaf, that go with an element of this supernode, or with all of it; none where it has
+        no such element."""
+        local = "" if element == self.name else self._local(element)
+        if local:
+            found = self.topology.ports_of(local)
+        else:
+            found = {owner: {link.port for link in links} for owner, links in self.topology.links.items()}
+        return {self._named(owner): set(ports) for owner, ports in found.items()}
 
     # ---- what goes with what ----------------------------------------------------------------------------------------
 
     def blast_radius(self, part: str) -> BlastRadius:
         """What is lost with a compute or communication cabinet, a node, an L1 or an L2 switch. Raises UnknownPart."""
-        if part in self.layout.compute_cabinets():
-            return self._without_nodes(part, "compute-cabinet", self.layout.nodes(part))
+        local = self._local(part) if part.startswith(f"{self.name}-") else ""
         if part in self._nodes:
             return self._without_nodes(part, "node", [part])
-        if part in self.layout.communication_cabinets():
-            gone = [v.name for v in self.layout.ub_switches() if v.kind == "l2" and v.cabinet == part]
-            return self._without_l2(part, "communication-cabinet", gone)
-        if part in self._l2:
-            return self._without_l2(part, "l2", [part])
-        if match := re.fullmatch(r"(.+)-l1p(\d+)", part):
-            node, sub_plane = match.group(1), int(match.group(2))
-            if node in self._nodes and sub_plane < self.spec.ub.sub_planes:
-                return self._without_l1(part, node)
+        if local in self.topology.compute_cabinets:
+            return self._without_nodes(part, "compute-cabinet", self.nodes(part))
+        switches = self.topology.switches
+        if local in self.topology.communication_cabinets:
+            gone = [each.name for each in switches.values() if each.kind == "l2" and each.cabinet == local]
+            return self._without_switches(part, "communication-cabinet", gone)
+        if local in switches and switches[local].kind in ("l1", "l2"):
+            return self._without_switches(part, switches[local].kind, [local])
         raise UnknownPart(part)
 
     def _without_nodes(self, part: str, kind: str, nodes: list[str]) -> BlastRadius:
-        switches = tuple(self.layout.l1(n, p) for n in nodes for p in range(self.spec.ub.sub_planes))
-        return BlastRadius(part, kind, tuple(nodes), (), len(nodes) * self.spec.node.npus, switches)
+        switches = tuple(switch for node in nodes for switch in self.l1_switches(node=node))
+        npus = sum(len(self.npus(node)) for node in nodes)
+        return BlastRadius(part, kind, tuple(nodes), (), npus, switches)
 
-    def _without_l2(self, part: str, kind: str, gone: list[str]) -> BlastRadius:
-        lost = len(gone) * self.spec.ub.uplink_gbps
-        left = self.spec.node.ub_gbps - lost
+    def _without_switches(self, part: str, kind: str, gone: list[str]) -> BlastRadius:
+        """The uplinks that end at those switches, of the node that loses the most of them."""
+        uplinks = self.topology.uplink_gbps(gone)
+        lost = max(uplinks.values(), default=0.0)
+        worst = max(uplinks, key=lambda node: uplinks[node], default=None)
+        left = self.topology.node_uplink_gbps[worst] - lost if worst else 0.0
         per_npu = left / self.spec.node.npus
-        return BlastRadius(part, kind, (), tuple(self._nodes), 0, tuple(gone), lost, left, per_npu)
-
-    def _without_l1(self, part: str, node: str) -> BlastRadius:
-        lost = self.spec.ub.l1_uplink_gbps
-        left = self.spec.node.ub_gbps - lost
-        npu_left = self.spec.npu.ub_gbps - self.spec.npu.dies * self.spec.die.ub_link_gbps
-        return BlastRadius(part, "l1", (), (node,), 0, (part,), lost, left, npu_left)
+        if kind == "l1":
+            per_npu = self.spec.npu.ub_gbps - self.spec.npu.dies * self.spec.die.ub_link_gbps
+        degraded = tuple(self._named(node) for node in uplinks)
+        return BlastRadius(part, kind, (), degraded, 0, tuple(self._named(each) for each in gone), lost, left, per_npu)
 
     # ---- as a graph -------------------------------------------------------------------------------------------------
 
-    def graph(self, level: str = "die", plane: str | None = None) -> nx.Graph:
-        """The NetworkX graph of one plane, or of all three. `level` is `die` or `package`."""
-        from matrixresource.topology import graph as build
+    def model_graph(self) -> nx.MultiGraph:
+        """The graph itself, named for this supernode. Nobody writes into it."""
+        return renamed(self.topology.graph, self.name)
 
-        if plane is None:
-            return build.build(self.layout, level)
-        if plane == "ub":
-            return build.build_ub(self.layout, level)
-        return build.build_rdma(self.layout, level) if plane == "rdma" else build.build_vpc(self.layout)
+    def graph(self, level: str = "die", plane: str | None = None) -> nx.Graph:
+        """The graph of one plane, or of all three, drawn plain. `level` is `die` or `package`."""
+        return at_level(self.model_graph(), level, plane)
 
     def node_link(self, level: str = "package") -> dict[str, Any]:
         """The graph as node-link JSON, with `topologyVersion` among the graph's attributes."""
@@ -216,17 +256,29 @@ class Supernode:
     # ---- small helpers ----------------------------------------------------------------------------------------------
 
     @functools.cached_property
-    def _first_nodes_links(self) -> dict[str, Link]:
-        """By port."""
-        return {link.port: link for link in self.links(next(iter(self._nodes)))}
-
-    @functools.cached_property
     def _nodes(self) -> dict[str, None]:
-        return dict.fromkeys(self.layout.nodes())
+        return dict.fromkeys(self._named(node) for node in self.topology.nodes)
 
-    @functools.cached_property
-    def _l2(self) -> frozenset[str]:
-        return frozenset(self.l2_switches())
+    def _named(self, local: str) -> str:
+        return local if FOREIGN.match(local) else f"{self.name}-{local}"
+
+    def _local(self, name: str) -> str:
+        return name.removeprefix(f"{self.name}-")
+
+    def _vertex(self, each: Vertex) -> Vertex:
+        cabinet, node = each.cabinet and self._named(each.cabinet), each.node and self._named(each.node)
+        return replace(each, name=self._named(each.name), cabinet=cabinet, node=node)
+
+    def _link(self, link: Link) -> Link:
+        prefix = self.name
+        a, b = link.ends
+        return Link(
+            f"{prefix}-{link.name}", link.kind, (f"{prefix}-{a}", self._named(b)), link.capacity_gbps, link.plane,
+            link.sub_plane, link.node and f"{prefix}-{link.node}",
+        )  # fmt: skip
+
+    def _endpoints(self, node: str, kind: str) -> list[str]:
+        return [self._named(name) for name in self.topology.endpoints[self._local(self._known(node))][kind]]
 
     def _known(self, node: str) -> str:
         if node not in self._nodes:

@@ -20,7 +20,7 @@ NAME = re.compile(r"v(\d+)-([0-9a-f]{12})")
 
 @dataclass(frozen=True)
 class Topology:
-    """Supernodes with the fingerprint of their spec, the domains closed for newcomers, and what is wired otherwise."""
+    """Supernodes with the fingerprint of their graph, the domains closed for newcomers, and what is wired otherwise."""
 
     supernodes: Mapping[str, str] = field(default_factory=dict)
     closed: frozenset[str] = frozenset()
@@ -61,6 +61,11 @@ def changes(before: Topology, after: Topology) -> list[dict[str, str]]:
     reported = [
         *(("SupernodeRemoved", name) for name in sorted(before.supernodes.keys() - after.supernodes.keys())),
         *(("SupernodeAdded", name) for name in sorted(after.supernodes.keys() - before.supernodes.keys())),
+        *(
+            ("SupernodeRedrawn", name)
+            for name in sorted(before.supernodes.keys() & after.supernodes.keys())
+            if before.supernodes[name] != after.supernodes[name]
+        ),
         *(("DomainOpened", name) for name in sorted(before.closed - after.closed)),
         *(("DomainClosed", name) for name in sorted(after.closed - before.closed)),
     ]

@@ -24,6 +24,7 @@ from matrixlink.controllers.agent_leases import Leases
 from matrixlink.controllers.link_health import LinkHealth
 from matrixlink.controllers.link_reports import LinkReportProcessor
 from matrixlink.controllers.supernode_expiry import DepartedSupernodes
+from matrixlink.controllers.topology_follower import TopologyFollower, supernode_of
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.fabric.sharing.native_kernel import kernel
 from matrixlink.link_health.fault_localisation import FaultLocaliser
@@ -38,7 +39,8 @@ from matrixlink.telemetry.metrics import LinkMetrics
 from matrixlink.telemetry.rates import PortRates
 from matrixlink.telemetry.views import Telemetry
 from matrixresource.client import ResourceClient
-from matrixresource.topology import Supernode, SupernodeSpec
+from matrixresource.topology import Supernode
+from matrixresource.topology.loading import load_spec
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.database import DatabaseEngine, opened
@@ -53,6 +55,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 
 HEALTH_PERIOD_S = 5.0
 DEPARTED_PERIOD_S = 60.0
+TOPOLOGY_PERIOD_S = 5.0
 COMPACTION_PERIOD_S = 600.0
 JOURNAL_KEPT_WALL_S = 600.0
 
@@ -93,12 +96,18 @@ def build(
     settings: LinkSettings, clock: Clock, database: DatabaseEngine, resource: ResourceClient | None = None
 ) -> FastAPI:
     """The application over a migrated database. `resource`: who is asked whose nodes a slice's members are."""
-    spec = SupernodeSpec.load(settings.spec)
+    spec = load_spec(settings.spec)
     records = Database(database.sessions, Base.metadata, clock)
     kept = [f"sn{index}" for index in range(settings.supernodes)]
     fabric = Fabric(Supernode(name, spec) for name in kept)
+    store = LinkStore(records)
+    with store.reading() as session:
+        for name, document in store.wirings(session).items():
+            learnt = supernode_of(name, document)
+            if learnt.spec.fingerprint == spec.fingerprint:
+                fabric.set_topology(learnt)
     leases = Leases(clock, clock.at_least_wall(settings.lease_grace, 6.0))
-    switchboard = SliceController(LinkStore(records), fabric, clock, leases)
+    switchboard = SliceController(store, fabric, clock, leases)
     conditions = LinkStateTracker(switchboard.store, switchboard.promises, clock, settings.damping())
     diagnosis = FaultLocaliser(fabric, switchboard.promises, conditions, clock)
     watcher = LinkHealth(switchboard, conditions, diagnosis)
@@ -119,6 +128,17 @@ def build(
     registry = CollectorRegistry()
     registry.register(LinkMetrics(switchboard, telemetry, conditions, diagnosis, reports.counters))
 
+    watchers: list[Periodic] = []
+    if resource is not None:
+        follower = TopologyFollower(switchboard, resource)
+
+        async def follow() -> str:
+            found = await follower.watch()
+            communicators.synchronise()
+            return found
+
+        watchers = [Periodic("topology", follow, clock, period_s=TOPOLOGY_PERIOD_S, floor_wall_s=0.5)]
+
     async def compact() -> str:
         with records.transaction() as session:
             switchboard.store.forget_events(session)
@@ -138,6 +158,7 @@ def build(
         ],
         tokens=Tokens(settings.tokens),
         watchers=[
+            *watchers,
             health,
             following,
             Periodic("departed", departed.watch, clock, period_s=DEPARTED_PERIOD_S, floor_wall_s=1.0),

@@ -22,6 +22,7 @@ from services.matrixctl.commands import (
     quotas,
     stack,
     top,
+    topology,
     traffic,
     unsupported,
 )
@@ -37,7 +38,22 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for group in (stack, get, apply, hardware, plan, quotas, defrag, drains, top, traffic, experiment, demo, unsupported):
+for group in (
+    stack,
+    get,
+    apply,
+    hardware,
+    topology,
+    plan,
+    quotas,
+    defrag,
+    drains,
+    top,
+    traffic,
+    experiment,
+    demo,
+    unsupported,
+):
     group.register(app)
 
 

@@ -15,7 +15,7 @@ from matrixlink.client import LinkClient
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixresource.agent.stages import node_stages
 from matrixresource.client import ResourceClient
-from matrixresource.topology.spec import SupernodeSpec
+from matrixresource.topology.loading import load_spec
 from matrixresource.topology.supernode import Supernode
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
@@ -28,6 +28,7 @@ from services.node_agent.api.faults import routes
 from services.node_agent.api.traffic import traffic_routes
 from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.fleet.store import FleetStore
+from services.node_agent.fleet.wiring import RackWiring
 
 
 class AgentSettings(Settings):
@@ -44,7 +45,7 @@ class AgentSettings(Settings):
 
 
 def node_names(settings: AgentSettings) -> list[NodeName]:
-    spec = SupernodeSpec.load(settings.spec)
+    spec = load_spec(settings.spec)
     supernodes = [Supernode(f"sn{index}", spec) for index in range(settings.supernodes)]
     return [NodeName(name) for supernode in supernodes for name in supernode.nodes()]
 
@@ -64,10 +65,11 @@ def build_fleet(
     settings: AgentSettings, clock: Clock, memory: FleetStore, resource: ResourceClient, link: LinkClient
 ) -> Fleet:
     """All nodes with both agents on each."""
-    fleet = Fleet(node_names(settings), memory, clock, settings.seed, SupernodeSpec.load(settings.spec))
+    fleet = Fleet(node_names(settings), memory, clock, settings.seed, load_spec(settings.spec))
     resource_agents(fleet, resource, node_stages(settings.stages))
-    built = Fabric([Supernode("sn0", SupernodeSpec.load(settings.spec))]).built
+    built = Fabric([Supernode("sn0", load_spec(settings.spec))]).built
     link_agents(fleet, link, link_stages(settings.link_stages), built)
+    fleet.background.append(RackWiring(fleet, resource).run)
     return fleet
 
 

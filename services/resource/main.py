@@ -27,7 +27,8 @@ from matrixresource.scheduler import FORM
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import Base
 from matrixresource.supernodes.topology_manager import TopologyManager
-from matrixresource.topology.spec import SupernodeSpec
+from matrixresource.topology.graph_document import compiled_drawing, read_file
+from matrixresource.topology.loading import load_spec
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.database import DatabaseEngine, opened
@@ -63,6 +64,9 @@ class ResourceSettings(ServiceSettings):
     spec: Path | None = Field(
         None, description="YAML file with the numbers of a new supernode; the built-in CloudMatrix384"
     )
+    topology: Path | None = Field(
+        None, description="a supernode as it is drawn (node-link JSON, GraphML); without it, wired as its numbers say"
+    )
     lease_grace: float = Field(
         60.0, gt=0, description="emulated seconds after start in which silent agents are forgiven"
     )
@@ -70,10 +74,11 @@ class ResourceSettings(ServiceSettings):
 
 def build(settings: ResourceSettings, clock: Clock, database: DatabaseEngine) -> FastAPI:
     """The application over a migrated database."""
-    spec = SupernodeSpec.load(settings.spec)
+    spec = load_spec(settings.spec)
     records = Database(database.sessions, Base.metadata, clock)
     store = ResourceStore(records)
-    surveyor = TopologyManager(store, clock, spec)
+    drawn = compiled_drawing(read_file(settings.topology), spec) if settings.topology else None
+    surveyor = TopologyManager(store, clock, spec, drawn)
     surveyor.seed(f"sn{index}" for index in range(settings.supernodes))
     allocator = Allocator(store, clock, settings.policy)
 

@@ -25,7 +25,7 @@ from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import Base
 from matrixresource.store.topology_versions import TopologyVersionRow
 from matrixresource.supernodes.topology_manager import TopologyManager
-from matrixresource.topology.spec import SupernodeSpec
+from matrixresource.topology.loading import load_spec
 from services.chassis.database import DatabaseEngine
 from services.resource.main import MIGRATIONS
 from tests.e2e.owners import Owner, all_ask
@@ -133,7 +133,7 @@ def begin(url: str, together: Barrier) -> None:
     database.migrate(MIGRATIONS)
     clock = FixedClock()
     store = ResourceStore(Database(database.sessions, Base.metadata, clock))
-    TopologyManager(store, clock, SupernodeSpec.load()).seed(["sn0"])
+    TopologyManager(store, clock, load_spec()).seed(["sn0"])
     database.close()
 
 

@@ -60,12 +60,12 @@ class Stack:
         self.settings = LinkSettings(state=tmp_path, lease_grace=60)
         built = Fabric([Supernode()]).built
         self.hardware = {name: EmulatedNode(NodeName(name)) for name in nodes or NODES}
-        wires, plan = EmulatedWires(self.hardware, Supernode().spec), probe_plan("sn0", Supernode().spec)
+        wires, plan = EmulatedWires(self.hardware, Supernode().spec), probe_plan(Supernode())
         self.traffic = EmulatedTraffic(self.hardware, Supernode().spec, self.clock)
         self.agents = {
             name: LinkAgent(
                 node, built, link_stages(), self.clock, Random(name), lease_s=30.0,
-                probing=AgentProbing(name, plan, wires), meters=self.traffic,
+                probing=AgentProbing(name, lambda: plan, wires), meters=self.traffic,
             )
             for name, node in self.hardware.items()
         }  # fmt: skip

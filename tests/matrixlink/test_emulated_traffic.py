@@ -7,12 +7,12 @@ import pytest
 from matrixcommon.model.clock import FixedClock
 from matrixcommon.model.hardware_names import NodeName
 from matrixresource.agent.hardware import EmulatedNode, InjectedFault
-from matrixresource.topology import SupernodeSpec
+from matrixresource.topology.loading import load_spec
 from services.node_agent.network.traffic import EmulatedTraffic
 from services.node_agent.network.traffic_patterns import Load, demands
 
 NODES = [f"sn0-c00-n{n}" for n in range(4)]
-SPEC = SupernodeSpec.load()
+SPEC = load_spec()
 UB_NODE_GBPS = 3136.0
 EVEN = [{"sub_plane": p, "weight": 1 / 7, "spread": []} for p in range(7)]
 

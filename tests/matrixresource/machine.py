@@ -20,7 +20,7 @@ from matrixresource.planning.planner import Planner
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import Base as Tables
 from matrixresource.supernodes.topology_manager import TopologyManager
-from matrixresource.topology.spec import SupernodeSpec
+from matrixresource.topology.loading import load_spec
 from services.chassis.database import DatabaseEngine
 from services.resource.main import MIGRATIONS
 from tests.matrixresource.accounting import Accounts, kept_as_written, same_as_the_tables
@@ -41,7 +41,7 @@ class Machine:
         self.database = DatabaseEngine(self.url)
         self.database.migrate(MIGRATIONS)
         self.store = ResourceStore(Database(self.database.sessions, Tables.metadata, self.clock))
-        self.surveyor = TopologyManager(self.store, self.clock, SupernodeSpec.load())
+        self.surveyor = TopologyManager(self.store, self.clock, load_spec())
         self.surveyor.seed(names)
         self.allocator = Allocator(self.store, self.clock, self.policy)
         self.planner = Planner(self.store, self.allocator.ledger, self.clock)

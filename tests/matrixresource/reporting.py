@@ -18,7 +18,7 @@ from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AssignmentRow, NodeRow
 from matrixresource.store.tables import Base as Tables
 from matrixresource.supernodes.topology_manager import TopologyManager
-from matrixresource.topology.spec import SupernodeSpec
+from matrixresource.topology.loading import load_spec
 from services.chassis.database import DatabaseEngine
 from services.resource.main import MIGRATIONS
 
@@ -39,7 +39,7 @@ class Reporting:
         database = DatabaseEngine(self._url)
         database.migrate(MIGRATIONS)
         self.store = ResourceStore(Database(database.sessions, Tables.metadata, self.clock))
-        surveyor = TopologyManager(self.store, self.clock, SupernodeSpec.load())
+        surveyor = TopologyManager(self.store, self.clock, load_spec())
         surveyor.seed(["sn0"])
         self.nudges: list[str] = []
         allocator = Allocator(self.store, self.clock)

@@ -14,10 +14,10 @@ from matrixresource.agent.stages import node_stages
 from matrixresource.contract.agents import DesiredPartition, NodeReport
 from matrixresource.nodes.expected_inventory import inventory, mismatches, part_names
 from matrixresource.store.tables import AssignmentRow
-from matrixresource.topology.spec import SupernodeSpec
+from matrixresource.topology.loading import load_spec
 from tests.matrixresource.reporting import NODE, Reporting
 
-SPEC = SupernodeSpec.load()
+SPEC = load_spec()
 
 
 @pytest.mark.parametrize(

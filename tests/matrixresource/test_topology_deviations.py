@@ -83,11 +83,11 @@ CASES = [
 @pytest.mark.parametrize(("sentence", "found", "heard", "expected"), CASES, ids=[case[0] for case in CASES])
 def test_as_few_parts_as_explain_it(sentence, found, heard, expected):
     everybody = {node: found.get(node, {}) for node in NODES}
-    assert deviations(SN.layout, everybody, heard) == expected, sentence
+    assert deviations(SN, everybody, heard) == expected, sentence
 
 
 def test_one_node_alone_convicts_no_switch():
-    found = deviations(SN.layout, {HERE: dark("ub-p3-k11")}, [HERE])
+    found = deviations(SN, {HERE: dark("ub-p3-k11")}, [HERE])
     assert found == {Deviation("CableDark", f"{HERE}.ub-p3-k11")}
 
 
@@ -95,7 +95,7 @@ def test_one_node_alone_convicts_no_switch():
 @given(
     switches=st.sets(st.sampled_from(SN.l2_switches()), max_size=3),
     l1=st.sets(st.sampled_from(SN.l1_switches()), max_size=2),
-    cables=st.sets(st.tuples(st.sampled_from(NODES), st.sampled_from(sorted(as_built(SN.layout, HERE)))), max_size=4),
+    cables=st.sets(st.tuples(st.sampled_from(NODES), st.sampled_from(sorted(as_built(SN, HERE)))), max_size=4),
 )
 def test_what_is_broken_is_what_is_found(switches, l1, cables):
     """Break switches and cables in the graph; what each node then sees of it leads back to them."""
@@ -105,10 +105,10 @@ def test_what_is_broken_is_what_is_found(switches, l1, cables):
     reports: dict[str, dict[str, str | None]] = {node: {} for node in NODES}
     intact = {data["name"] for _, _, data in graph.edges(data=True)} - unplugged
     for node in NODES:
-        for port in as_built(SN.layout, node):
+        for port in as_built(SN, node):
             if f"{node}.{port}" not in intact:
                 reports[node][port] = None
-    found = deviations(SN.layout, reports, NODES)
+    found = deviations(SN, reports, NODES)
     assert {each.part for each in found if each.kind == "SwitchFailed"} == switches | l1
     rebuilt = graph_as_found(SN, Topology({"sn0": "x"}, frozenset(), found), "v1", "die")
     assert {data["name"] for _, _, data in rebuilt.edges(data=True)} == {

@@ -1,19 +1,17 @@
 """The spec refuses what does not add up; Supernode answers by name; exports round-trip; the README is printed."""
 
 import json
-import subprocess
-import sys
 
 import networkx as nx
 import pytest
 import yaml
 
 from matrixcommon.model.hardware_names import CabinetName, CpuName, DieName, L1Name, L2Name, NodeName
-from matrixresource.topology import InvalidSpec, Supernode, SupernodeSpec, UnknownPart
+from matrixresource.topology import InvalidSpec, Supernode, UnknownPart
 from matrixresource.topology.__main__ import README, main, with_print
 from matrixresource.topology.cross_checks import cross_checks
 from matrixresource.topology.diagram import picture
-from matrixresource.topology.spec import DEFAULT_FILE, MARKS
+from matrixresource.topology.loading import DEFAULT_FILE, MARKS, load_spec, parse_spec
 
 
 @pytest.fixture
@@ -22,7 +20,7 @@ def document():
 
 
 def test_every_figure_has_a_source_and_a_mark():
-    spec = SupernodeSpec.load()
+    spec = load_spec()
     assert len(spec.figures) == sum(len(type(getattr(spec, s)).model_fields) for s in spec._sections())
     for figure in spec.figures:
         assert figure.mark in MARKS
@@ -30,7 +28,7 @@ def test_every_figure_has_a_source_and_a_mark():
 
 
 def test_every_cross_check_holds():
-    for check in cross_checks(SupernodeSpec.load()):
+    for check in cross_checks(load_spec()):
         assert check.holds, check
 
 
@@ -59,7 +57,7 @@ def change(document, path, value):
 def test_a_spec_that_is_wrong_is_refused_with_its_field(document, path, value, field):
     change(document, path, value)
     with pytest.raises(InvalidSpec) as refused:
-        SupernodeSpec.parse(document)
+        parse_spec(document)
     assert refused.value.field == field
 
 
@@ -76,21 +74,21 @@ def test_a_spec_that_is_wrong_is_refused_with_its_field(document, path, value, f
 def test_a_figure_without_its_source_is_refused(document, cell, field):
     document["node"]["cpus"] = cell
     with pytest.raises(InvalidSpec) as refused:
-        SupernodeSpec.parse(document)
+        parse_spec(document)
     assert refused.value.field == field
 
 
 def test_a_missing_figure_or_section_is_refused(document):
     del document["cpu"]
     with pytest.raises(InvalidSpec, match="cpu"):
-        SupernodeSpec.parse(document)
+        parse_spec(document)
     with pytest.raises(InvalidSpec):
-        SupernodeSpec.parse([])
+        parse_spec([])
 
 
 def test_topology_version_changes_with_a_number(document):
     change(document, "node.dram_gib", 1024)
-    changed = SupernodeSpec.parse(document)
+    changed = parse_spec(document)
     assert Supernode("sn0", changed).topology_version != Supernode("sn0").topology_version
     assert Supernode("sn0").topology_version == Supernode("sn0").topology_version != Supernode("sn1").topology_version
 
@@ -144,13 +142,6 @@ def test_exports_round_trip():
     assert nx.utils.graphs_equal(again, nx.node_link_graph(sn.node_link(), edges="edges"))
     drawn = nx.parse_graphml(sn.graphml())
     assert (drawn.number_of_nodes(), drawn.number_of_edges()) == (len(document["nodes"]), len(document["edges"]))
-
-
-def test_a_process_that_asks_no_graph_loads_no_graph_library():
-    asks = "import sys; from matrixresource.topology import Supernode; Supernode().blast_radius('sn0-c03'); " \
-           "print('networkx' in sys.modules, 'numpy' in sys.modules)"  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False False"
 
 
 def test_readme_shows_what_is_printed(capsys):

@@ -22,7 +22,7 @@ from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import Base, NodeRow
 from matrixresource.store.topology_versions import current_version, supernodes, topology_at, versions
 from matrixresource.supernodes.topology_manager import TopologyManager
-from matrixresource.topology.spec import DEFAULT_FILE, SupernodeSpec
+from matrixresource.topology.loading import DEFAULT_FILE, load_spec
 from services.chassis.database import DatabaseEngine
 from services.chassis.http import http_client
 from services.resource.main import MIGRATIONS, ResourceSettings, build
@@ -46,7 +46,7 @@ class Desk:
         app = build(ResourceSettings(state=self.folder, supernodes=supernodes), self.clock, self.database)
         self.http = http_client("http://resource", transport=httpx.ASGITransport(app))
         self.store = ResourceStore(Database(self.database.sessions, Base.metadata, self.clock))
-        self.surveyor = TopologyManager(self.store, self.clock, SupernodeSpec.load())
+        self.surveyor = TopologyManager(self.store, self.clock, load_spec())
 
     async def call(self, method: str, path: str, body: Any = None, status: int = 200, **headers: str) -> Any:
         answer = await self.http.request(method, f"/v1/{path}", json=body, headers=headers)

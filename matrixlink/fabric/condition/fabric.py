@@ -1,8 +1,13 @@
 """The links of the fabric as they are now: what each was built for and what it carries at the moment.
 
-Built rates come from the topology and never change. What a link carries now is what the agents last reported of their
-ports: a port that nobody reports below its rate is at its rate. The fabric knows ports by node and name; both ends of a
-cable are one link, so a lost port takes the cable with it in both directions. Trunks belong to their RDMA leaf.
+Built rates come from the supernodes' graphs and change with them (`set_topology`). What a link carries now is what the
+agents last reported of their ports: a port that nobody reports below its rate is at its rate. The fabric knows ports by
+node and name; both ends of a cable are one link, so a lost port takes the cable with it in both directions. Trunks
+belong to their RDMA leaf.
+
+Arrays over ports have a place for every switch that a node can reach. On a regular machine that is the port's own
+number; where a graph lacks a cable its place is empty, and a cable that leads to another switch of its plane counts in
+that one's place (`Supernode.rewired`). So what a user drew and what agents found comes to the same vectors.
 
 Beside what links carry stands what may be used of them: links that are drained for maintenance carry on until the last
 route has left them, and no new one is chosen over them.
@@ -40,6 +45,9 @@ class Fabric:
         self.supernodes = {supernode.name: supernode for supernode in supernodes}
         self.spec = next(iter(self.supernodes.values())).spec
         self._nodes = {node: supernode for supernode in self.supernodes.values() for node in supernode.nodes()}
+        self._rewired: dict[str, dict[str, str | None]] = {}
+        for supernode in self.supernodes.values():
+            self._rewired |= supernode.rewired
         self.ports = port_order(self.spec)
         self._below: dict[str, dict[str, float]] = {}
         self._drained: dict[str, frozenset[str]] = {}
@@ -74,12 +82,33 @@ class Fabric:
             supernode = self.supernodes[name] = Supernode(name, self.spec)
             self._nodes |= dict.fromkeys(supernode.nodes(), supernode)
 
+    def set_topology(self, supernode: Supernode) -> bool:
+        """Take up a supernode's graph. True when it is another than the one before."""
+        before = self.supernodes.get(supernode.name)
+        if before is not None and before.topology is supernode.topology:
+            return False
+        if supernode.spec.fingerprint != self.spec.fingerprint:
+            text = f"{supernode.name} is built to another spec than this fabric's"
+            raise InvalidField(text, field="spec")
+        gone = set() if before is None else {*before.nodes(), *before.rewired}
+        for owner in gone:
+            self._nodes.pop(owner, None)
+            self._rewired.pop(owner, None)
+            self._forget(owner)
+        self.supernodes[supernode.name] = supernode
+        self._nodes |= dict.fromkeys(supernode.nodes(), supernode)
+        self._rewired |= supernode.rewired
+        for owner in supernode.rewired:
+            self._forget(owner)
+        return True
+
     def forget_supernode(self, name: str) -> None:
         """Know it no longer, nor the condition of its ports."""
         for node in self.supernodes.pop(name).nodes():
             del self._nodes[node]
         inside = f"{name}-"
-        for owner in [owner for owner in {*self._below, *self._drained} if owner.startswith(inside)]:
+        for owner in [owner for owner in {*self._below, *self._drained, *self._rewired} if owner.startswith(inside)]:
+            self._rewired.pop(owner, None)
             self._below.pop(owner, None)
             self._drained.pop(owner, None)
         self._usable = {key: rates for key, rates in self._usable.items() if not key[1].startswith(inside)}
@@ -110,8 +139,8 @@ class Fabric:
     @functools.cached_property
     def built(self) -> dict[str, float]:
         """Built rate of each port that a node has, by the port's name."""
-        supernode = next(iter(self.supernodes.values()))
-        return {link.port: link.capacity_gbps for link in supernode.links(supernode.nodes()[0])}
+        node = Supernode(spec=self.spec)
+        return {link.port: link.capacity_gbps for link in node.links(node.nodes()[0])}
 
     def full(self, port: str) -> float:
         """Built rate of a port of a node, or of a leaf."""
@@ -167,8 +196,8 @@ class Fabric:
         return bool(self._drained)
 
     def touched(self) -> set[str]:
-        """Nodes and leaves of which something is below its rate, or drained."""
-        return {*self._below, *self._drained}
+        """Nodes and leaves of which something is below its rate, drained, or wired otherwise than is regular."""
+        return {*self._below, *self._drained, *self._rewired}
 
     def set_drained(self, links: Mapping[str, Collection[str]]) -> bool:
         """Take in which ports, by node or leaf, are to be out of use; all others are in use. True when that is news."""
@@ -182,7 +211,11 @@ class Fabric:
         return True
 
     def unavailable_ports(self, owner: str) -> Ports:
-        """The ports of a node or leaf that new routes cannot use in full: below their rate, or drained."""
+        """The places of a node or leaf in which new routes have something else than a whole port: what they have there,
+        by the port that is there on a regular machine. Below its rate, drained, without a cable, or with two."""
+        if owner in self._rewired:
+            found = self.in_place(owner)
+            return {port: gbps for port, (gbps, _) in found.items() if gbps != self.full(port)}
         drained = self._drained.get(owner)
         return (
             self.degraded_ports(owner)
@@ -190,8 +223,41 @@ class Fabric:
             else {**self.degraded_ports(owner), **dict.fromkeys(sorted(drained), 0.0)}
         )
 
+    def in_place(self, owner: str, out: bool = True) -> dict[str, tuple[float, bool]]:
+        """By place that is not as a regular machine's: GB/s there, and whether all of it is drained. `out`: what is
+        drained does not count."""
+        rewired = self._rewired.get(owner, {})
+        below, drained = self.degraded_ports(owner), self.drained(owner)
+        ports = {*below, *drained, *rewired, *(to for to in rewired.values() if to)}
+        there: dict[str, list[str]] = {port: [] for port in sorted(ports)}
+        for port in sorted(ports):
+            to = rewired.get(port, port)
+            if to is not None:
+                there[to].append(port)
+        return {
+            place: (
+                sum(below.get(port, self.full(port)) for port in found if not (out and port in drained)),
+                bool(found) and drained.issuperset(found),
+            )
+            for place, found in there.items()
+        }
+
+    def place(self, owner: str, port: str) -> tuple[Plane, int] | None:
+        """The plane and place of a port in vectors; None for one that has none, or whose cable leads nowhere."""
+        to = self._rewired.get(owner, {}).get(port, port)
+        return None if to is None else self.ports.place(to)
+
+    def link_names(self, plane: Plane, owner: str) -> list[str]:
+        """By place the name of the link there; of two the first, and of none the regular one."""
+        names = self.ports.links(plane, owner)
+        for port, to in self._rewired.get(owner, {}).items():
+            place = self.ports.place(to) if to is not None and to != port else None
+            if place is not None and place[0] == plane and self._rewired[owner].get(str(to), to) != to:
+                names[place[1]] = f"{owner}.{port}"
+        return names
+
     def usable(self, plane: Plane, owner: str) -> NDArray[np.float64]:
-        """GB/s each way that routes may use of each port of a node or leaf, in the order of `PortOrder`."""
+        """GB/s each way that routes may use in each place of a node or leaf, in the order of `PortOrder`."""
         found = self._usable.get((plane, owner))
         if found is None:
             found = self.whole(plane, is_leaf(owner))
@@ -206,7 +272,7 @@ class Fabric:
         return found
 
     def whole(self, plane: Plane, of_leaf: bool = False) -> NDArray[np.float64]:
-        """The built rates in that order."""
+        """The rates of a regular machine in that order."""
         return self._whole[plane, of_leaf]
 
     def share(self, owner: str, port: str) -> float:

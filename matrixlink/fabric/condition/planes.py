@@ -16,6 +16,7 @@ import yaml
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.planes import Plane
 from matrixresource.topology import SupernodeSpec
+from matrixresource.topology.loading import load_spec
 
 CALIBRATION = Path(__file__).with_name("calibration.yaml")
 
@@ -46,7 +47,7 @@ class PlaneModel:
 @functools.cache
 def plane_models(spec: SupernodeSpec | None = None) -> dict[Plane, PlaneModel]:
     """The three planes of a supernode built to `spec`, by default the published one."""
-    return _models(spec or SupernodeSpec.load(), calibration())
+    return _models(spec or load_spec(), calibration())
 
 
 def _models(spec: SupernodeSpec, measured: dict[str, Any]) -> dict[Plane, PlaneModel]:

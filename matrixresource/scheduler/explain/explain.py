@@ -11,7 +11,7 @@ Trials change the ledger and take every change back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from matrixresource.scheduler.changes import preemption
@@ -24,6 +24,7 @@ from matrixresource.scheduler.placement.affinity import AffinityFilter
 from matrixresource.scheduler.placement.choose import choose
 from matrixresource.scheduler.placement.emptiest_domains import emptiest_domains
 from matrixresource.scheduler.placement.reserved_capacity import hide_reservations
+from matrixresource.topology.compiled import CompiledTopology
 
 DOMAINS_SHOWN = 16
 NARROW = 128  # nodes up to which moves are sought without being asked for
@@ -95,12 +96,16 @@ class PlacementExplanation:
 
 
 def answer(
-    ledger: LedgerState, request: PlacementRequest, now: float, effort: SearchBudget = QUICK
+    ledger: LedgerState,
+    request: PlacementRequest,
+    now: float,
+    effort: SearchBudget = QUICK,
+    topologies: Sequence[CompiledTopology] = (),
 ) -> PlacementExplanation:
-    """Everything there is to say about a request."""
+    """Everything there is to say about a request. `topologies`: the graphs of the supernodes, in their order."""
     place = choose(ledger, request)
     if place is not None:
-        return PlacementExplanation(place, earliest=now, radius=blast_radius(ledger, place))
+        return PlacementExplanation(place, earliest=now, radius=blast_radius(ledger, place, topologies))
     return PlacementExplanation(
         None,
         blocking_domains(ledger, request),

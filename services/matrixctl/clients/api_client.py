@@ -63,14 +63,23 @@ class ApiClient:
     ) -> dict[str, Any]:
         """The JSON answer; raises the MatrixError the service names, Unavailable where it does not answer."""
 
-        def once() -> dict[str, Any]:
+        answer = self.fetch(service, path, params, method=method, body=body)
+        found: dict[str, Any] = answer.json() if answer.content else {}
+        return found
+
+    def fetch(
+        self, service: str, path: str, params: dict[str, Any] | None = None, *, method: str = "GET", body: Any = None
+    ) -> httpx.Response:
+        """The answer as it comes, in whatever form; raises the same."""
+
+        def once() -> httpx.Response:
             with self._client(service) as http:
                 try:
                     answer = http.request(method, path, json=body, params=params)
                 except httpx.HTTPError as wrong:
                     raise Unavailable(f"{service} does not answer at {self.url(service)}: {wrong}") from wrong
             _raise_for(answer)
-            return answer.json() if answer.content else {}
+            return answer
 
         return patiently(once, self.patience_wall_s)
 

@@ -61,6 +61,9 @@ def supernode_add(
     spec: Annotated[
         Path | None, typer.Option("--filename", "-f", help="Its numbers, as cloudmatrix384.yaml has them.")
     ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", help="How it is wired: node-link JSON or GraphML, as it was drawn.")
+    ] = None,
     hardware: Annotated[
         bool, typer.Option(help="Put up the emulated cabinets too; without, the inventory waits for them.")
     ] = True,
@@ -69,13 +72,21 @@ def supernode_add(
     """Have a supernode in the inventory and put its emulated cabinets up; its agents make themselves known.
 
     Emulated cabinets have the shape that the agents' process was started with: one with numbers of its own (-f) is
-    taken into the inventory alone.
+    taken into the inventory alone. With --file it is wired as that graph says; a supernode that exists is drawn anew.
+
+        matrixctl topology export sn0 > drawn.json      a graph to begin with
+        matrixctl supernode add sn1 --file drawn.json   one more, wired so
+        matrixctl supernode add sn0 --file drawn.json   the same cabinets, other cables: one version on
     """
     import yaml
 
     if spec is not None and not spec.exists():
         raise InvalidField(f"there is no file {spec}", field="--filename")
     body = {"spec": yaml.safe_load(spec.read_text(encoding="utf-8"))} if spec else {}
+    if file is not None:
+        from matrixresource.topology.graph_document import packed, read_file
+
+        body["graph"] = packed(read_file(file))
     view = _call(state, "PUT", f"supernodes/{name}", body)
     up = hardware and spec is None
     if up:

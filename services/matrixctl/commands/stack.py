@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from matrixcommon.model.errors import InvalidField, MatrixError
+from matrixresource.topology.loading import load_spec
 from services.matrixctl.commands.options import DEFAULT_STATE, Output, State
 from services.matrixctl.output.screen import EXIT_REFUSED, EXIT_UNREACHABLE, Form, NotRunning, document, mib, say, table
 
@@ -26,6 +28,10 @@ def up(
     database: Annotated[
         str, typer.Option(help="SQLAlchemy URL with {service} in it, e.g. postgresql://me@host/cm_{service}.")
     ] = "",
+    topology: Annotated[
+        Path | None,
+        typer.Option(help="A supernode as it was drawn (node-link JSON, GraphML); a new state's supernodes are so."),
+    ] = None,
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay, and log to the terminal.")] = False,
     wait: Annotated[float, typer.Option(help="Seconds to wait until everything is ready.")] = 120.0,
 ) -> None:
@@ -42,8 +48,11 @@ def up(
         raise InvalidField("must be over 0 and at most 100000", field="--time-scale")
     if database and "{service}" not in database:
         raise InvalidField("each service has a database of its own: put {service} into the URL", field="--database")
+    if topology is not None:
+        _check_drawing(topology)
+        topology = topology.absolute()
     folder = Folder(state)
-    request = Request(choose(only), time_scale, seed, database).to_json()
+    request = Request(choose(only), time_scale, seed, database, topology=str(topology or "")).to_json()
     if folder.supervisor() is not None:
         say(f"already running in {folder.path}; `matrixctl down` stops it")
         _refuse_other_settings(folder, time_scale, only)
@@ -56,6 +65,13 @@ def up(
     supervisor = start(folder, request)
     show_progress(folder, supervisor, wait)
     show_where(folder)
+
+
+def _check_drawing(file: Path) -> None:
+    """Before anything is started. Raises InvalidField with a sentence for each fault."""
+    from matrixresource.topology.graph_document import compiled_drawing, read_file
+
+    compiled_drawing(read_file(file), load_spec())
 
 
 def _refuse_other_settings(folder: Any, time_scale: float | None, only: str | None) -> None:

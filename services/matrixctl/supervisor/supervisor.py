@@ -62,6 +62,8 @@ class Request:
     seed: int | None = None
     database: str = ""
     shared: tuple[str, ...] = SHARED_MODULES
+    topology: str = ""
+    """The file in which the supernodes of a new state are drawn."""
 
     def to_json(self) -> str:
         return json.dumps(
@@ -149,6 +151,8 @@ class Supervisor:
             settings["SEED"] = str(self.stack.seed)
         if process.has_database and self.stack.database:
             settings["DATABASE"] = self.stack.database.replace("{service}", name)
+        if name == "resource" and self.request.topology:
+            settings["TOPOLOGY"] = self.request.topology
         if name == "operator" and "kube" in self.stack.children:
             settings["SHARED_CLUSTER"] = "false"
         if name == "kube":
@@ -332,7 +336,7 @@ _OURS = frozenset(
     f"CLOUDMATRIX_{key}"
     for key in (
         *("HOST", "PORT", "STATE", "TIME_SCALE", "TIME_ANCHOR_WALL", "TIME_ANCHOR_EMULATED", "TOKENS", "TOKEN"),
-        *("SEED", "DATABASE", "KUBECONFIG", "KUBE_ADMIN_TOKEN"),
+        *("SEED", "DATABASE", "TOPOLOGY", "KUBECONFIG", "KUBE_ADMIN_TOKEN"),
         *(f"{process.name.upper()}_URL" for process in PROCESSES),
     )
 )

@@ -134,7 +134,7 @@ def link_agents(fleet: Fleet, client: LinkClient, stages: Stages, built_gbps: di
     wires = EmulatedWires(fleet.nodes, fleet.spec)
 
     def agent(node: EmulatedNode, random: Random, changed: Callable[[], None]) -> LinkAgent:
-        probing = AgentProbing(str(node.name), probe_plan(node.name.supernode, fleet.spec), wires, round_s)
+        probing = AgentProbing(str(node.name), lambda: probe_plan(node.supernode), wires, round_s)
         return LinkAgent(node, built_gbps, stages, fleet.clock, random, changed, lease_s, probing, fleet.traffic)
 
     fleet.add_agents("link", agent)

@@ -16,7 +16,7 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, NotFound
 from matrixcommon.model.hardware_names import NodeName
 from matrixresource.agent.hardware import SWITCH_KINDS, EmulatedNode, InjectedFault
-from matrixresource.topology.layout import Layout
+from matrixresource.topology.loading import load_spec
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.topology.supernode import Supernode
 from services.node_agent.channels.agent_gateway import Channel, Uplink
@@ -54,7 +54,10 @@ class Fleet:
         seed: int | None,
         spec: SupernodeSpec | None = None,
     ) -> None:
-        self.spec = spec or SupernodeSpec.load()
+        self.spec = spec or load_spec()
+        self._racked: dict[str, Supernode] = {}
+        self.background: list[Callable[[], Awaitable[Any]]] = []
+        """What else runs from start to stop."""
         self._memory = memory
         self.built_in = frozenset(name.supernode for name in names)
         installed = sorted(set(memory.all("supernode")) - self.built_in)
@@ -127,16 +130,52 @@ class Fleet:
         if supernode in self.supernodes():
             return
         self._memory.put("supernode", {supernode: {}})
-        added = {name: EmulatedNode(name, spec=self.spec) for name in self._nodes_of(supernode)}
+        added = {name: self._node(name) for name in self._nodes_of(supernode)}
         self.nodes |= added
         self.traffic.change_nodes(self.nodes)
         for name, node in added.items():
-            node.apply_faults(list(self.faults.values()))
+            self._put_up(name, node)
+
+    def _node(self, name: NodeName) -> EmulatedNode:
+        return EmulatedNode(name, spec=self.spec, racked=self._racked.get(name.supernode))
+
+    def _put_up(self, name: NodeName, node: EmulatedNode) -> None:
+        node.apply_faults(list(self.faults.values()))
+        for kind in self._agents:
+            self._add_agent(kind, name, self._memory.named(kind, name))
+            self._changed(kind, name)
+        if self._running and node.responsive:
+            self._begin(name)
+
+    def _take_away(self, name: NodeName) -> None:
+        self._end(name)
+        for kind, agents in self._agents.items():
+            del agents[name]
+            self._dirty[kind].discard(name)
+            self._memory.remove(kind, name)
+        del self.nodes[name]
+
+    def rack(self, supernode: Supernode) -> None:
+        """Wire a supernode's nodes as its graph says: those that it lacks are taken away, others put up."""
+        before = self._racked.get(supernode.name) or Supernode(supernode.name, self.spec)
+        if before.topology is supernode.topology:
+            return
+        self._racked[supernode.name] = supernode
+        drawn = [NodeName(name) for name in supernode.nodes()]
+        current = [name for name in self.nodes if name.supernode == supernode.name]
+        for name in set(current) - set(drawn):
+            self._take_away(name)
+        for name in drawn:
+            if name in self.nodes:
+                self.nodes[name].rack(supernode)
+        added = {name: self._node(name) for name in drawn if name not in self.nodes}
+        self.nodes |= added
+        self.traffic.change_nodes(self.nodes)
+        for name, node in added.items():
+            self._put_up(name, node)
+        for name in drawn:
             for kind in self._agents:
-                self._add_agent(kind, name, self._memory.named(kind, name))
                 self._changed(kind, name)
-            if self._running and node.responsive:
-                self._begin(name)
 
     def remove_supernode(self, supernode: str) -> None:
         """Take a supernode's cabinets away, their cards' memories and their faults with them. Raises Conflict for one
@@ -150,19 +189,19 @@ class Fleet:
             del self.faults[fault]
             self._memory.remove("fault", fault)
         for name in [name for name in self.nodes if name.supernode == supernode]:
-            self._end(name)
-            for kind, agents in self._agents.items():
-                del agents[name]
-                self._dirty[kind].discard(name)
-                self._memory.remove(kind, name)
-            del self.nodes[name]
+            self._take_away(name)
+        self._racked.pop(supernode, None)
         self.traffic.change_nodes(self.nodes)
 
     # -- running -------------------------------------------------------------------------------------------------
 
     def tasks(self) -> list[Callable[[], Awaitable[Any]]]:
         """Everything that runs from start to stop."""
-        return [self._start, *(loop for up in self._uplinks.values() for loop in (up.report, up.listen))]
+        return [
+            self._start,
+            *self.background,
+            *(loop for up in self._uplinks.values() for loop in (up.report, up.listen)),
+        ]
 
     async def _start(self) -> None:
         self._running = True
@@ -207,9 +246,9 @@ class Fleet:
 
     def switches(self) -> set[str]:
         """The switches that ports of these nodes lead to."""
-        layouts = [Layout(self.spec, name) for name in {node.supernode for node in self.nodes}]
-        ub = {switch.name for layout in layouts for switch in layout.ub_switches()}
-        return ub | {switch.name for layout in layouts for switch in layout.rdma_switches() if switch.kind == "leaf"}
+        supernodes = [Supernode(name, self.spec) for name in {node.supernode for node in self.nodes}]
+        every = [switch for supernode in supernodes for switch in supernode.switches()]
+        return {switch.name for switch in every if switch.kind in ("l1", "l2", "leaf")}
 
     def _strike(self, fault: InjectedFault) -> None:
         """Have everything that a fault can touch feel what is broken now."""

@@ -27,7 +27,7 @@ class PortGroups:
         uplinks, rdma = self.order.uplinks, self.order.nodes[Plane.RDMA]
         self.ports = self.order.outward
         built = [spec.ub.uplink_gbps] * len(uplinks) + [spec.die.rdma_gbps] * len(rdma) + [spec.node.vpc_gbps]
-        share = np.array([[node.carries(port) for port in self.ports] for node in nodes])
+        share = np.array([[node.carries_towards(port) for port in self.ports] for node in nodes])
         self.carries: Floats = share * np.array(built)
         self.powered = np.array([node.powered for node in nodes])
         whole = (share[self.powered] == 1.0).all(axis=0) if self.powered.any() else np.ones(len(self.ports), bool)

@@ -45,11 +45,11 @@ class EmulatedWires:
         """Where all is well nothing is looked at one by one."""
         impaired = {str(name): each for name, each in self._nodes.items() if not each.sound and name in plan.index}
         if not impaired:
-            return ProbeRoundResult(plan.per_round, (), self._latency_us)
+            return ProbeRoundResult(plan.sent(node, number), (), self._latency_us)
         crossed = plan.parts(number)[plan.index[node], :, :LINKS_CROSSED]
         shares = _carried(plan, impaired)[crossed].min(axis=1)
         failed = [(int(probe), float(shares[probe])) for probe in np.flatnonzero(shares < WHOLE)]
-        return ProbeRoundResult(len(shares), failed, self._latencies(plan, shares))
+        return ProbeRoundResult(plan.sent(node, number), failed, self._latencies(plan, shares))
 
     def _latencies(self, plan: ProbePlan, shares: NDArray[np.float64]) -> dict[Plane, float]:
         found = {}

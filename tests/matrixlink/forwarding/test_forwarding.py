@@ -11,7 +11,7 @@ from matrixcommon.model.errors import InvalidField
 from matrixlink.forwarding.clos_shape import NONE, ClosShape
 from matrixlink.forwarding.element_state import ElementEvent, ElementState, back, drain, lost, undrain
 from matrixlink.forwarding.forwarding_tables import ForwardingTables
-from matrixresource.topology import SupernodeSpec
+from matrixresource.topology.loading import load_spec
 from tests.matrixlink.forwarding.plain import Plain, walk
 
 ONE = ClosShape(nodes=4, sub_planes=2, dies=4, cpus=2, chips=4)
@@ -192,7 +192,7 @@ def test_a_shape_that_cannot_be_is_refused(sizes, field):
 
 
 def test_the_shape_of_the_spec_is_the_built_in_one():
-    assert ClosShape.of(SupernodeSpec.load()) == ClosShape()
+    assert ClosShape.of(load_spec()) == ClosShape()
     assert (ClosShape().switches, whole.entries) == (448, 430_080)
     pods = ClosShape(sub_planes=1, supernodes=22, spines=16)
     assert (pods.switches, pods.all_nodes * pods.ends) == (1664, 21_120)

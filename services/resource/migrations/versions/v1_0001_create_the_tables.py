@@ -270,6 +270,7 @@ def upgrade() -> None:
         "topology_specs",
         sa.Column("fingerprint", sa.String(length=12), nullable=False),
         sa.Column("numbers", sa.Text(), nullable=False),
+        sa.Column("drawn", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("fingerprint"),
     )
     op.create_table(

@@ -1,0 +1,78 @@
+"""Follows the supernodes' graphs: asks MatrixResource for them whenever the topology has another version.
+
+A graph as it was drawn is taken up whole, and cables that agents found to lead elsewhere with it; what is dark or has
+failed MatrixLink hears from its own agents, sooner. What was learnt is kept, so that a restart begins with it. While
+MatrixResource does not answer, the fabric stays as it is known.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from matrixcommon.model.errors import InvalidField
+from matrixlink.slices.slice_controller import SliceController
+from matrixlink.store.tables import WiringRow
+from matrixresource.client import ResourceClient
+from matrixresource.contract.topology import SupernodeWiring
+from matrixresource.topology import Supernode
+from matrixresource.topology.compiled import compiled_document
+from matrixresource.topology.deviations import Deviation
+
+log = logging.getLogger(__name__)
+
+MOVED = "CableMoved"
+
+
+class TopologyFollower:
+    """One run asks for what is not known yet, and reroutes what crossed another cable."""
+
+    def __init__(self, switchboard: SliceController, resource: ResourceClient) -> None:
+        self._switchboard = switchboard
+        self._resource = resource
+        self._known: dict[str, str] = {}
+        """By supernode, the version of the topology that its graph was asked at."""
+
+    async def watch(self) -> str:
+        version = await self._resource.topology_version()
+        fabric = self._switchboard.fabric
+        self._known = {name: seen for name, seen in self._known.items() if name in fabric.supernodes}
+        behind = [name for name in fabric.supernodes if self._known.get(name) != version]
+        learnt = []
+        for name in behind:
+            wiring = await self._resource.wiring(name)
+            if wiring is not None and name in fabric.supernodes and self._take(name, wiring):
+                learnt.append(name)
+            self._known[name] = version
+        if learnt:
+            self._switchboard.reroute()
+        return f"wired anew: {', '.join(learnt) or 'nothing'}"
+
+    def _take(self, name: str, wiring: SupernodeWiring) -> bool:
+        document: dict[str, Any] = {"spec": wiring.spec, "drawn": wiring.drawn, "found": _moved(wiring)}
+        supernode = supernode_of(name, document)
+        try:
+            news = self._switchboard.promises.take_topology(supernode)
+        except InvalidField as refused:
+            log.warning("graph refused", extra={"supernode": name, "why": refused.message})
+            return False
+        if news:
+            with self._switchboard.store.transaction() as session:
+                row = session.get(WiringRow, name)
+                if row is None:
+                    row = WiringRow(supernode=name)
+                    session.add(row)
+                row.document = document
+            log.info("graph taken up", extra={"supernode": name, "version": wiring.topology_version})
+        return news
+
+
+def _moved(wiring: SupernodeWiring) -> list[dict[str, str]]:
+    return [each for each in wiring.found if each["kind"] == MOVED]
+
+
+def supernode_of(name: str, document: Mapping[str, Any]) -> Supernode:
+    """A supernode from what was kept of its graph."""
+    supernode = Supernode(name, topology=compiled_document(document))
+    return supernode.deviating(Deviation(**each).of(name) for each in document["found"])

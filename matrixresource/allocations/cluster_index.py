@@ -1,0 +1,35 @@
+"""The shape that free capacity is counted in, and every node's number in it, compiled from the supernodes' graphs.
+
+A number is a place: supernodes in their order, cabinets and nodes as the graph has them. Places whose node is not drawn
+are left empty, so that a drawing with fewer nodes is counted in the shape of its spec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from matrixresource.scheduler.model.cluster_shape import ClusterShape
+from matrixresource.topology.compiled import frame_of
+from matrixresource.topology.supernode import Supernode
+
+
+def cluster_shape(supernodes: Mapping[str, Supernode]) -> ClusterShape:
+    """The largest of what each has: supernodes of one machine are alike but for what is not drawn."""
+    specs = {each.spec.fingerprint: each.spec for each in supernodes.values()}.values()
+    slots = [at for spec in specs for at in frame_of(spec).node_slots.values()]
+    return ClusterShape(
+        max(1, len(supernodes)),
+        max((cabinet + 1 for cabinet, _ in slots), default=1),
+        max((node + 1 for _, node in slots), default=1),
+        *max(((spec.node.npus, spec.node.cpus, spec.node.dram_gib) for spec in specs), default=(8, 4, 0)),
+    )
+
+
+def node_numbers(supernodes: Mapping[str, Supernode], shape: ClusterShape) -> dict[str, int]:
+    """Every node that is drawn, with its number in the shape."""
+    found = {}
+    for order, (name, supernode) in enumerate(supernodes.items()):
+        first = order * shape.of_supernode
+        for node, (cabinet, place) in supernode.topology.nodes.items():
+            found[f"{name}-{node}"] = first + cabinet * shape.nodes + place
+    return found

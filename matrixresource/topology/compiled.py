@@ -1,0 +1,349 @@
+"""CompiledTopology: what a supernode's graph says, in the tables that decisions read.
+
+Compiled from the graph and from nothing else: which nodes there are and in which cabinet, the switches, the links of
+every node and leaf, and where the graph departs from the regular machine that the spec describes: nodes and switches it
+lacks, cables it lacks or leads elsewhere. Names are kept without the supernode's, so that all supernodes that are alike
+share one graph and one compiled form; only what deviates is kept for each that does.
+
+`rewired` is what arrays over ports need to know: by owner and port, the port in whose place its cable leads (that of
+the same switch in the regular machine), or None where it leads nowhere that its plane could use.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import networkx as nx
+
+from matrixresource.topology.deviations import Deviation
+from matrixresource.topology.graph import every_link, every_vertex, link_edges, supernode_graph
+from matrixresource.topology.layout import Layout, Link, Vertex
+from matrixresource.topology.loading import load_spec
+from matrixresource.topology.rewiring import apply_deviations
+from matrixresource.topology.spec import SupernodeSpec
+
+SWITCHES = ("l1", "l2", "leaf", "spine")
+STANDARD = "sn0"
+"""The supernode that shared graphs are drawn of."""
+
+Rewired = Mapping[str, Mapping[str, str | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The regular machine of a spec, by local names: what a graph is compared with."""
+
+    vertices: dict[str, Vertex]
+    links: dict[str, Link]
+    node_slots: dict[str, tuple[int, int]]
+    """Every node that the spec has room for, with the numbers of its cabinet and of its place there."""
+    port_towards: dict[tuple[str, str], str]
+    """By the near end and the far end of a link, its port."""
+    bus_devices: dict[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledTopology:
+    """One supernode's graph, ready to be asked. `deviations` are the graph's from the regular machine of `spec`."""
+
+    spec: SupernodeSpec
+    fingerprint: str
+    graph: nx.MultiGraph
+    """Drawn of `STANDARD`; nobody writes into it."""
+    compute_cabinets: tuple[str, ...]
+    communication_cabinets: tuple[str, ...]
+    nodes: dict[str, tuple[int, int]]
+    """By name: the number of the cabinet and of the place in it."""
+    switches: dict[str, Vertex]
+    links: dict[str, tuple[Link, ...]]
+    """By owner: a node, or an RDMA leaf for its trunks."""
+    rewired: Rewired
+    deviations: frozenset[Deviation]
+    endpoints: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
+    """By node and kind (npu, die, cpu), the names."""
+    cabinet_of: dict[str, str] = field(default_factory=dict)
+    bus_devices: dict[str, str] = field(default_factory=dict)
+    """By L2 switch, the box it sits in."""
+
+    @functools.cached_property
+    def link_named(self) -> dict[str, Link]:
+        return {link.name: link for found in self.links.values() for link in found}
+
+    @functools.cached_property
+    def ports_at(self) -> dict[str, dict[str, set[str]]]:
+        """By part (die, CPU, switch), the ports that end there, by owner."""
+        found: dict[str, dict[str, set[str]]] = {}
+        for owner, links in self.links.items():
+            for link in links:
+                for end in link.ends:
+                    found.setdefault(end, {}).setdefault(owner, set()).add(link.port)
+        return found
+
+    def ports_of(self, element: str) -> dict[str, set[str]]:
+        """The ports, by owner, that go with an element (`matrixlink/fabric/condition/elements.py` lists
+        them); none where there is none."""
+        if "." in element:
+            owner, _, port = element.partition(".")
+            if match := re.fullmatch(r"ub-p(\d+)", port):
+                plane = int(match.group(1))
+                return self._where(lambda link: link.kind == "l1-l2" and link.sub_plane == plane, [owner])
+            return self._where(lambda link: link.port == port, [owner])
+        if match := re.fullmatch(r"(ub|rdma|vpc)(?:-p(\d+))?", element):
+            name, number = match.groups()
+            return self._where(lambda link: link.plane == name and number in (None, str(link.sub_plane)))
+        if element in self.nodes:
+            return self._where(lambda link: True, [element])
+        return together(self.ports_at.get(part, {}) for part in self._parts(element))
+
+    def _parts(self, element: str) -> list[str]:
+        """The dies and switches that an element consists of."""
+        if element in self.compute_cabinets:
+            dies = [die for node in self.nodes if self.cabinet_of[node] == element for die in self._inside(node)]
+            return [*dies, *(each.name for each in self.switches.values() if each.cabinet == element)]
+        if element in self.communication_cabinets:
+            return [each.name for each in self.switches.values() if each.kind == "l2" and each.cabinet == element]
+        if boxed := [switch for switch, box in self.bus_devices.items() if box == element]:
+            return boxed
+        node = element.rpartition("-npu")[0]
+        if node in self.nodes and element in self.endpoints[node]["npu"]:
+            return [die for die in self.endpoints[node]["die"] if die.startswith(f"{element}-")]
+        return [element] if element in self.switches else []
+
+    def _inside(self, node: str) -> list[str]:
+        return [*self.endpoints[node]["die"], *self.endpoints[node]["cpu"], f"{node}-qingtian"]
+
+    def _where(self, wanted: Callable[[Link], bool], owners: Iterable[str] | None = None) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for owner in self.links if owners is None else owners:
+            if ports := {link.port for link in self.links.get(owner, ()) if wanted(link)}:
+                found[owner] = ports
+        return found
+
+    @functools.cached_property
+    def node_uplink_gbps(self) -> dict[str, float]:
+        """By node, what all its uplinks of the UB plane carry together."""
+        every = [each.name for each in self.switches.values() if each.kind == "l2"]
+        return dict.fromkeys(self.nodes, 0.0) | self.uplink_gbps(every)
+
+    @functools.cached_property
+    def _uplinks(self) -> dict[str, list[Link]]:
+        """By L1 and L2 switch, the uplinks that end there and that their plane can use."""
+        found: dict[str, list[Link]] = {}
+        for owner, links in self.links.items():
+            lost = self.rewired.get(owner, {})
+            for link in links:
+                if link.kind == "l1-l2" and lost.get(link.port, link.port) is not None:
+                    for end in link.ends:
+                        found.setdefault(end, []).append(link)
+        return found
+
+    def uplink_gbps(self, switches: Iterable[str]) -> dict[str, float]:
+        """By node, the rate of its uplinks that end at any of those switches."""
+        found: dict[str, float] = {}
+        for switch in switches:
+            for link in self._uplinks.get(switch, ()):
+                assert link.node is not None
+                found[link.node] = found.get(link.node, 0.0) + link.capacity_gbps
+        return found
+
+    @property
+    def regular(self) -> bool:
+        """Whether it is wired as its spec says, with nothing missing."""
+        return not self.deviations
+
+    def document(self) -> dict[str, Any]:
+        """Spec and deviations: all that it takes to draw the graph again."""
+        numbers = self.spec.model_dump(exclude={"figures"})
+        ordered = sorted(self.deviations, key=lambda each: (each.kind, each.part, each.peer or ""))
+        return {"spec": numbers, "drawn": [each.wire() for each in ordered]}
+
+
+def together(each: Iterable[Mapping[str, Iterable[str]]]) -> dict[str, set[str]]:
+    """The ports of several parts, by owner: each once."""
+    found: dict[str, set[str]] = {}
+    for ports in each:
+        for owner, names in ports.items():
+            found.setdefault(owner, set()).update(names)
+    return found
+
+
+@functools.lru_cache(maxsize=8)
+def frame_of(spec: SupernodeSpec) -> Frame:
+    layout, cut = Layout(spec, STANDARD), len(STANDARD) + 1
+    found = {vertex.name[cut:]: local_vertex(vertex, cut) for vertex in every_vertex(layout)}
+    every = {link.name[cut:]: local_link(link, cut) for link in every_link(layout)}
+    slots = {
+        node[cut:]: (number, place)
+        for number, cabinet in enumerate(layout.compute_cabinets())
+        for place, node in enumerate(layout.nodes(cabinet))
+    }
+    towards = {link.ends: link.port for link in every.values()}
+    ub = spec.ub
+    chips = [(p, k) for p in range(ub.sub_planes) for k in range(ub.l2_per_sub_plane)]
+    boxes = {layout.l2(p, k)[cut:]: layout.bus_device(p, k)[cut:] for p, k in chips}
+    return Frame(found, every, slots, towards, boxes)
+
+
+def local_name(name: str) -> str:
+    """Without the supernode's name; a part of another supernode keeps it."""
+    cut = len(STANDARD) + 1
+    return name[cut:] if name.startswith(f"{STANDARD}-") else name
+
+
+def local_vertex(vertex: Vertex, cut: int) -> Vertex:
+    node, cabinet = vertex.node and vertex.node[cut:], vertex.cabinet and vertex.cabinet[cut:]
+    return replace(vertex, name=vertex.name[cut:], cabinet=cabinet, node=node)
+
+
+def local_link(link: Link, cut: int) -> Link:
+    ends = (link.ends[0][cut:], link.ends[1][cut:])
+    return replace(link, name=link.name[cut:], ends=ends, node=link.node and link.node[cut:])
+
+
+def compiled_spec(spec: SupernodeSpec) -> CompiledTopology:
+    """The compiled graph of a supernode built to `spec` throughout, one for all who ask in this process."""
+    return _compiled_deviating(spec, frozenset())
+
+
+def compiled_document(document: Mapping[str, Any]) -> CompiledTopology:
+    """The reverse of `CompiledTopology.document`."""
+    spec = _spec(json.dumps(document["spec"]))
+    return compiled_deviating(spec, [Deviation(**each) for each in document.get("drawn", ())])
+
+
+def compiled_deviating(spec: SupernodeSpec, found: Any) -> CompiledTopology:
+    """The compiled graph of a spec's supernode with these deviations (local names)."""
+    return _compiled_deviating(spec, frozenset(found))
+
+
+@functools.lru_cache(maxsize=8)
+def _spec(numbers: str) -> SupernodeSpec:
+    spec = SupernodeSpec(**json.loads(numbers))
+    standard = load_spec()
+    return standard if spec.fingerprint == standard.fingerprint else spec
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled_deviating(spec: SupernodeSpec, found: frozenset[Deviation]) -> CompiledTopology:
+    graph = supernode_graph(spec, STANDARD)
+    return compile_graph(apply_deviations(graph, [each.of(STANDARD) for each in found]) if found else graph, spec)
+
+
+def compile_graph(graph: nx.MultiGraph, spec: SupernodeSpec) -> CompiledTopology:
+    """What a checked graph says. `spec` is the regular machine that it is drawn on."""
+    name = graph.graph.get("supernode", STANDARD)
+    if name != STANDARD:
+        graph = renamed(graph, STANDARD)
+    cut, frame = len(STANDARD) + 1, frame_of(spec)
+    here = {local_name(vertex): about for vertex, about in graph.nodes(data=True)}
+    drawn = {local_name(key): (local_name(a), local_name(b)) for a, b, key, _ in link_edges(graph)}
+    nodes = {node: at for node, at in frame.node_slots.items() if node in here}
+    cabinets = {about.get("cabinet", "")[cut:] for vertex, about in here.items() if vertex in nodes}
+    by_owner, rewired, cables = _read_links(frame, here, drawn, nodes)
+    lost = [
+        Deviation("SwitchFailed", each.name)
+        for each in frame.vertices.values()
+        if each.kind in (*SWITCHES, "fabric") and each.name not in here and (each.node is None or each.node in nodes)
+    ]
+    absent = [Deviation("NodeAbsent", node) for node in frame.node_slots if node not in nodes]
+    found = frozenset([*cables, *lost, *absent])
+    layout = Layout(spec, STANDARD)
+    return CompiledTopology(
+        spec,
+        _fingerprint(spec, found),
+        graph,
+        tuple(each[cut:] for each in layout.compute_cabinets() if each[cut:] in cabinets),
+        tuple(each[cut:] for each in layout.communication_cabinets()),
+        nodes,
+        {name: each for name, each in frame.vertices.items() if each.kind in SWITCHES and name in here},
+        by_owner,
+        rewired,
+        found,
+        _endpoints(frame, here, nodes),
+        {node: local_name(here[node]["cabinet"]) for node in nodes},
+        {name: frame.bus_devices[name] for name in frame.bus_devices if name in here},
+    )
+
+
+def combined(drawn: Iterable[Deviation], found: Iterable[Deviation]) -> frozenset[Deviation]:
+    """What deviates when agents found `found` on a machine drawn with `drawn`: of one part the newer word."""
+    newer = {each.part: each for each in found}
+    return frozenset([*newer.values(), *(each for each in drawn if each.part not in newer)])
+
+
+def _read_links(
+    frame: Frame,
+    here: Mapping[str, Any],
+    drawn: Mapping[str, tuple[str, str]],
+    nodes: Mapping[str, Any],
+) -> tuple[dict[str, tuple[Link, ...]], Rewired, list[Deviation]]:
+    """By owner the links there are; the ports that lead elsewhere; and the cables that deviate, told once each."""
+    by_owner: dict[str, list[Link]] = {}
+    rewired: dict[str, dict[str, str | None]] = {}
+    cables: list[Deviation] = []
+    for name, usual in frame.links.items():
+        owner, _, port = name.partition(".")
+        if owner not in here or (usual.node is not None and usual.node not in nodes):
+            continue
+        ends = drawn.get(name)
+        if ends is None:
+            rewired.setdefault(owner, {})[port] = None
+            if usual.ends[0] in here and usual.ends[1] in here:
+                cables.append(Deviation("CableDark", name))
+            continue
+        far = ends[1] if ends[0] == usual.ends[0] else ends[0]
+        link = usual
+        if far != usual.ends[1]:
+            link = replace(usual, ends=(usual.ends[0], far))
+            rewired.setdefault(owner, {})[port] = frame.port_towards.get(link.ends)
+            cables.append(Deviation("CableMoved", name, far))
+        by_owner.setdefault(owner, []).append(link)
+    return {owner: tuple(found) for owner, found in by_owner.items()}, rewired, cables
+
+
+def _endpoints(
+    frame: Frame, here: Mapping[str, Any], nodes: Mapping[str, Any]
+) -> dict[str, dict[str, tuple[str, ...]]]:
+    found: dict[str, dict[str, list[str]]] = {node: {"npu": [], "die": [], "cpu": []} for node in nodes}
+    for name, vertex in frame.vertices.items():
+        if vertex.kind in ("die", "cpu") and vertex.node in found and name in here:
+            of_node = found[vertex.node]
+            of_node[vertex.kind].append(name)
+            npu = name.rpartition("-die")[0]
+            if vertex.kind == "die" and npu not in of_node["npu"]:
+                of_node["npu"].append(npu)
+    return {node: {kind: tuple(names) for kind, names in kinds.items()} for node, kinds in found.items()}
+
+
+def _fingerprint(spec: SupernodeSpec, found: frozenset[Deviation]) -> str:
+    """The spec's own where nothing deviates, else twelve hex digits of both."""
+    if not found:
+        return spec.fingerprint
+    ordered = sorted([each.kind, each.part, each.peer or ""] for each in found)
+    return hashlib.sha256(json.dumps([spec.fingerprint, ordered]).encode()).hexdigest()[:12]
+
+
+def renamed(graph: nx.MultiGraph, name: str) -> nx.MultiGraph:
+    """The graph of another supernode that is alike."""
+    former = graph.graph.get("supernode", STANDARD)
+    if former == name:
+        return graph
+    cut = len(former)
+
+    def here(text: str) -> str:
+        return name + text[cut:] if text == former or text.startswith(f"{former}-") else text
+
+    other = nx.MultiGraph(**{**graph.graph, "supernode": name})
+    for vertex, about in graph.nodes(data=True):
+        named = {key: here(about[key]) for key in ("cabinet", "node") if key in about}
+        other.add_node(here(vertex), **{**about, **named})
+    for a, b, key, about in graph.edges(keys=True, data=True):
+        named = {each: here(about[each]) for each in ("name", "node") if each in about}
+        other.add_edge(here(a), here(b), key=here(key), **{**about, **named})
+    return other

@@ -1,0 +1,182 @@
+"""What is wrong with a drawn supernode, one sentence for each fault found.
+
+A drawing is compared with the regular machine of its spec: every part has the name, kind and attributes that it has
+there, and every link ends at its own port and at a switch that its plane can use, at its kind's rate. It may have fewer
+nodes, switches and cables, and cables may lead to another switch of their sub-plane; on every plane that it has, all
+parts are joined.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import networkx as nx
+
+from matrixresource.topology.compiled import Frame, frame_of
+from matrixresource.topology.graph import CONTAINERS, CONTAINS, planes_of
+from matrixresource.topology.layout import Link, Vertex
+from matrixresource.topology.spec import SupernodeSpec
+
+KINDS = ("cabinet", "node", "die", "cpu", "l1", "l2", "leaf", "spine", "qingtian", "fabric")
+NODE_PARTS = ("die", "cpu", "qingtian")
+"""Without these a node is not drawn whole; an L1 switch it may lack."""
+
+Attributes = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphFault:
+    """`where`: the vertex or link at fault; empty for the drawing as a whole."""
+
+    where: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A document as it was read, before anybody believes it: parts drawn twice are in it twice."""
+
+    supernode: str
+    vertices: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    edges: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+
+    @property
+    def links(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        return (edge for edge in self.edges if edge[2].get("kind") != CONTAINS)
+
+
+def faults(drawing: Drawing, spec: SupernodeSpec) -> list[GraphFault]:
+    """Every fault of a drawing, in its order; none where it can be taken up."""
+    frame, name = frame_of(spec), drawing.supernode
+    if not drawing.vertices:
+        return [GraphFault("", "nothing is drawn")]
+    drawn = dict(drawing.vertices)
+    found = [*_doubled((vertex for vertex, _ in drawing.vertices), "is drawn twice")]
+    for vertex, about in drawing.vertices:
+        found += _vertex_faults(vertex, about, frame, name)
+    found += _node_faults(frame, name, drawn)
+    found += _doubled((str(about["name"]) for _, _, about in drawing.links if about.get("name")), "names two links")
+    for a, b, about in drawing.links:
+        found += _link_faults(a, b, about, frame, name, drawn)
+    return found or list(_separate(drawing))
+
+
+def _doubled(names: Iterable[str], what: str) -> list[GraphFault]:
+    return [GraphFault(name, f"{name} {what}") for name, count in Counter(names).items() if count > 1]
+
+
+# ---- vertices -------------------------------------------------------------------------------------------------------
+
+
+def _vertex_faults(vertex: str, about: Attributes, frame: Frame, name: str) -> Iterator[GraphFault]:
+    kind = about.get("kind")
+    if kind is None:
+        yield GraphFault(vertex, f"{vertex} has no kind; one of {', '.join(KINDS)}")
+        return
+    if kind not in KINDS:
+        text = "is an NPU: draw its dies" if kind == "npu" else f"is of the kind {kind!r}; one of {', '.join(KINDS)}"
+        yield GraphFault(vertex, f"{vertex} {text}")
+        return
+    if not vertex.startswith(f"{name}-"):
+        yield GraphFault(vertex, f"{vertex} is no part of {name}, which is drawn here")
+        return
+    usual = frame.vertices.get(vertex.removeprefix(f"{name}-"))
+    if usual is None:
+        yield GraphFault(vertex, f"{vertex} has no place: the spec has no {kind} of that name")
+    elif usual.kind != kind:
+        yield GraphFault(vertex, f"{vertex} is drawn as {kind}, the spec has it as {usual.kind}")
+    else:
+        yield from _attribute_faults(vertex, about, usual, name)
+
+
+def _attribute_faults(vertex: str, about: Attributes, usual: Vertex, name: str) -> Iterator[GraphFault]:
+    for key in ("cabinet", "node", "plane", "sub_plane"):
+        value = getattr(usual, key)
+        if value is None:
+            continue
+        expected = f"{name}-{value}" if key in CONTAINERS else value
+        if key not in about:
+            yield GraphFault(vertex, f"{vertex} has no {key}; it is {expected}")
+        elif about[key] != expected:
+            yield GraphFault(vertex, f"{vertex} is drawn with {key} {about[key]!r}, its name says {expected}")
+
+
+def _node_faults(frame: Frame, name: str, drawn: Attributes) -> Iterator[GraphFault]:
+    """A node is drawn whole or not at all."""
+    present = {about.get("node") for about in drawn.values()}
+    for local, usual in frame.vertices.items():
+        if usual.kind in NODE_PARTS and f"{name}-{usual.node}" in present and f"{name}-{local}" not in drawn:
+            yield GraphFault(f"{name}-{usual.node}", f"{name}-{usual.node} is drawn without {name}-{local}")
+
+
+# ---- links ----------------------------------------------------------------------------------------------------------
+
+
+def _link_faults(a: str, b: str, about: Attributes, frame: Frame, name: str, drawn: Attributes) -> Iterator[GraphFault]:
+    link = about.get("name")
+    if not link:
+        yield GraphFault(f"{a} - {b}", f"the link between {a} and {b} has no name")
+        return
+    for end, other in ((a, b), (b, a)):
+        if end not in drawn:
+            yield GraphFault(link, f"{link} dangles: it leads from {other} to {end}, which is not drawn")
+            return
+    usual = frame.links.get(str(link).removeprefix(f"{name}-"))
+    if usual is None:
+        yield GraphFault(link, f"{link} is at a port that nothing in the spec has")
+        return
+    yield from _number_faults(str(link), about, usual)
+    near, far = f"{name}-{usual.ends[0]}", f"{name}-{usual.ends[1]}"
+    if near not in (a, b):
+        yield GraphFault(link, f"{link} is a port of {near}, but is drawn between {a} and {b}")
+        return
+    there = b if a == near else a
+    if there != far:
+        yield from _far_faults(str(link), there, frame, name, usual)
+
+
+def _number_faults(link: str, about: Attributes, usual: Link) -> Iterator[GraphFault]:
+    for key in ("kind", "plane", "sub_plane"):
+        expected = getattr(usual, key)
+        if expected is not None and key not in about:
+            yield GraphFault(link, f"{link} has no {key}; it is {expected}")
+        elif expected is not None and about[key] != expected:
+            yield GraphFault(link, f"{link} is drawn with {key} {about[key]!r}, its name says {expected}")
+    rate = about.get("capacity_gbps")
+    if rate is None:
+        yield GraphFault(link, f"{link} has no capacity_gbps; {usual.kind} has {usual.capacity_gbps:g}")
+    elif not isinstance(rate, int | float) or abs(rate - usual.capacity_gbps) > 1e-6:
+        text = f"{link} is drawn at {rate} GB/s; {usual.kind} of the {usual.plane} plane has {usual.capacity_gbps:g}"
+        yield GraphFault(link, text)
+
+
+def _far_faults(link: str, there: str, frame: Frame, name: str, usual: Link) -> Iterator[GraphFault]:
+    """A cable may lead to another switch of the kind and sub-plane that it leads to on a regular machine."""
+    other, regular = frame.vertices.get(there.removeprefix(f"{name}-")), frame.vertices[usual.ends[1]]
+    if usual.kind != "l1-l2":
+        yield GraphFault(
+            link, f"{link} leads to {there}; only an uplink may lead to another than {name}-{regular.name}"
+        )
+    elif other is None or (other.kind, other.sub_plane) != (regular.kind, regular.sub_plane):
+        text = f"{link} leads to {there}, which is no L2 switch of sub-plane {regular.sub_plane}"
+        yield GraphFault(link, text)
+
+
+# ---- the whole ------------------------------------------------------------------------------------------------------
+
+
+def _separate(drawing: Drawing) -> Iterator[GraphFault]:
+    """On each plane all that is drawn of it is joined."""
+    for plane in ("ub", "rdma", "vpc"):
+        graph = nx.Graph()
+        graph.add_nodes_from(vertex for vertex, about in drawing.vertices if plane in planes_of(dict(about)))
+        graph.add_edges_from((a, b) for a, b, about in drawing.links if about["plane"] == plane)
+        parts = sorted(nx.connected_components(graph), key=lambda part: (-len(part), min(part)))
+        if len(parts) > 1:
+            apart = min(parts[1])
+            others = f" and {len(parts[1]) - 1} more" if len(parts[1]) > 1 else ""
+            text = f"the {plane} plane is in {len(parts)} parts: {apart}{others} not joined to {min(parts[0])}"
+            yield GraphFault(apart, text)

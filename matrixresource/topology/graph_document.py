@@ -1,0 +1,180 @@
+"""A supernode that somebody drew, read from a file or a request: node-link JSON or GraphML.
+
+Either is read as it stands, so that a name that is there twice is found, then checked (`graph_checks.py`), and only a
+drawing without faults becomes a graph and its compiled form. What is wrong is told whole in `InvalidGraph`, a sentence
+for each fault. `packed` makes a document small enough for a request.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import networkx as nx
+
+from matrixcommon.model.errors import InvalidField
+from matrixresource.topology.compiled import CompiledTopology, compile_graph, compiled_deviating
+from matrixresource.topology.graph import CONTAINS
+from matrixresource.topology.graph_checks import Drawing, GraphFault, faults
+from matrixresource.topology.spec import SupernodeSpec
+
+UNPACKED_BYTES_MAX = 32 << 20
+"""The graph of a supernode is 3 MB of JSON."""
+SENTENCES_SHOWN = 10
+
+
+class InvalidGraph(InvalidField):
+    """A drawing that cannot be taken up: `faults` says where, a sentence each."""
+
+    def __init__(self, found: list[GraphFault]) -> None:
+        self.faults = found
+        more = f" (and {len(found) - SENTENCES_SHOWN} more)" if len(found) > SENTENCES_SHOWN else ""
+        text = "; ".join(fault.sentence for fault in found[:SENTENCES_SHOWN]) + more
+        blocking = [{"where": fault.where, "sentence": fault.sentence} for fault in found[:100]]
+        super().__init__(text, field="graph", blocking=blocking)
+
+    @property
+    def reason(self) -> str:
+        return InvalidField.__name__
+
+
+def compile_document(document: Any, spec: SupernodeSpec) -> CompiledTopology:
+    """The compiled form of a drawn supernode. Raises InvalidGraph."""
+    return compiled_drawing(read(document), spec)
+
+
+def compiled_drawing(drawing: Drawing, spec: SupernodeSpec) -> CompiledTopology:
+    """The same of a drawing that was read. Raises InvalidGraph."""
+    if found := faults(drawing, spec):
+        raise InvalidGraph(found)
+    compiled = compile_graph(graph_of(drawing), spec)
+    return compiled_deviating(spec, compiled.deviations)  # one for all that are alike
+
+
+def read_file(path: Path) -> Drawing:
+    """A drawing from a file of either form. Raises InvalidField."""
+    if not path.is_file():
+        raise InvalidField(f"there is no file {path}", field="--file")
+    return read(path.read_text(encoding="utf-8"))
+
+
+def read(document: Any) -> Drawing:
+    """A drawing from a document: node-link JSON (also as the service exports it), GraphML text, or either packed."""
+    if isinstance(document, str):
+        text = document.strip()
+        if text.startswith("<"):
+            return _graphml(text)
+        if not text.startswith("{"):
+            return read(unpacked(text))
+        try:
+            document = json.loads(text)
+        except ValueError as error:
+            raise _unreadable(f"it is no JSON: {error}") from error
+    if not isinstance(document, Mapping):
+        raise _unreadable("it is neither node-link JSON nor GraphML")
+    inner = document.get("graph")
+    return _node_link(inner if isinstance(inner, Mapping) and "nodes" in inner else document)
+
+
+def graph_of(drawing: Drawing) -> nx.MultiGraph:
+    """The graph of a drawing without faults. Cabinets and nodes that only stand as attributes become vertices."""
+    graph = nx.MultiGraph(supernode=drawing.supernode)
+    graph.add_nodes_from(drawing.vertices)
+    for vertex, about in drawing.vertices:
+        for key in ("node", "cabinet"):
+            if key in about and about[key] not in graph:
+                cabinet = {"cabinet": about["cabinet"]} if key == "node" else {}
+                graph.add_node(about[key], kind=key, **cabinet)
+        container = about.get("node") or about.get("cabinet")
+        if container is not None:
+            graph.add_edge(container, vertex, key=f"{container} {CONTAINS} {vertex}", kind=CONTAINS)
+    for a, b, about in drawing.links:
+        graph.add_edge(a, b, key=about["name"], **about)
+    return graph
+
+
+# ---- the two forms --------------------------------------------------------------------------------------------------
+
+
+def _node_link(document: Mapping[str, Any]) -> Drawing:
+    nodes, edges = document.get("nodes"), document.get("edges", document.get("links"))
+    if not isinstance(nodes, list) or not isinstance(edges, list):
+        raise _unreadable("node-link JSON has a list of `nodes` and one of `edges`")
+    try:
+        vertices = [(str(each["id"]), {k: v for k, v in each.items() if k != "id"}) for each in nodes]
+        joined = [
+            (str(each["source"]), str(each["target"]), _without(each, "source", "target", "key")) for each in edges
+        ]
+    except (TypeError, KeyError, AttributeError) as error:
+        raise _unreadable(f"a node has an `id`, an edge a `source` and a `target`: {error}") from error
+    about = document.get("graph")
+    named = about.get("supernode") if isinstance(about, Mapping) else None
+    return Drawing(_supernode(named, vertices), vertices, joined)
+
+
+def _graphml(text: str) -> Drawing:
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise _unreadable("GraphML has no DOCTYPE")
+    try:
+        root = ElementTree.fromstring(text)
+        graph = nx.parse_graphml(text, force_multigraph=True)
+    except (ElementTree.ParseError, nx.NetworkXError, KeyError, ValueError) as error:
+        raise _unreadable(f"it is no GraphML: {error}") from error
+    listed = [each.get("id", "") for each in root.iter() if each.tag.rpartition("}")[2] == "node"]
+    vertices = [(name, dict(graph.nodes[name])) for name in listed if name in graph]
+    edges = [(a, b, _without(about, "id")) for a, b, about in graph.edges(data=True)]
+    return Drawing(_supernode(graph.graph.get("supernode"), vertices), vertices, edges)
+
+
+def _without(about: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in about.items() if key not in (*keys, "moved")}
+
+
+def _supernode(named: Any, vertices: list[tuple[str, dict[str, Any]]]) -> str:
+    """The supernode that is drawn: as the drawing says, else that of the first vertex."""
+    if isinstance(named, str) and named:
+        return named
+    first = re.match(r"sn\d+", vertices[0][0]) if vertices else None
+    return first.group() if first else "sn0"
+
+
+def _unreadable(text: str) -> InvalidField:
+    return InvalidField(f"the graph cannot be read: {text}"[:400], field="graph")
+
+
+# ---- small enough for a request -------------------------------------------------------------------------------------
+
+
+def packed(drawing: Drawing) -> str:
+    """A drawing as compressed text: a request's body has 1 MiB, a graph three."""
+    document = {
+        "graph": {"supernode": drawing.supernode},
+        "nodes": [{"id": vertex, **about} for vertex, about in drawing.vertices],
+        "edges": [{"source": a, "target": b, **about} for a, b, about in drawing.links],
+    }
+    return base64.b64encode(gzip.compress(json.dumps(document).encode(), mtime=0)).decode()
+
+
+def unpacked(text: str) -> str:
+    """The reverse of `packed`. Raises InvalidField."""
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(base64.b64decode(text, validate=True))) as stream:
+            found = stream.read(UNPACKED_BYTES_MAX + 1)
+    except (ValueError, OSError, EOFError) as error:
+        raise _unreadable("it is neither node-link JSON nor GraphML, nor either of them packed") from error
+    if len(found) > UNPACKED_BYTES_MAX:
+        raise _unreadable("it is too large")
+    try:
+        inner = found.decode()
+    except UnicodeDecodeError as error:
+        raise _unreadable("it is no text") from error
+    if not inner.lstrip().startswith(("{", "<")):
+        raise _unreadable("it is neither node-link JSON nor GraphML")
+    return inner

@@ -1,0 +1,183 @@
+"""Questions that a person asks of a supernode's graph, answered by NetworkX's own algorithms.
+
+Paths, neighbours, the least that parts two places, and the bisection of the UB plane. Everything asks the multigraph
+that decisions are compiled from, without the edges that only say what stands in what. A node or an NPU stands for its
+dies, so that one may ask for the way from node to node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import networkx as nx
+
+from matrixcommon.model.errors import InvalidField, NotFound
+from matrixresource.topology.graph import link_edges
+
+RATE = "capacity_gbps"
+PLANES = ("ub", "rdma", "vpc")
+
+
+@dataclass(frozen=True)
+class PathFound:
+    """The shortest way between two parts: what it passes, by which links, how many as short there are, and what the
+    slowest of its links carries, GB/s each way."""
+
+    parts: list[str]
+    links: list[str]
+    ways: int
+    gbps: float
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """What a part is joined to, by which links and at what rate together."""
+
+    name: str
+    kind: str
+    links: list[str]
+    gbps: float
+    plane: str
+
+
+@dataclass(frozen=True)
+class CutFound:
+    """The least that parts two places: what flows between them at the most, and the links to take away for nothing."""
+
+    gbps: float
+    links: list[str]
+
+
+def simple_graph(graph: nx.MultiGraph, plane: str | None = None) -> nx.Graph:
+    """Links of a plane (or all) as a plain graph: those between the same two parts are one edge, with their names."""
+    if plane is not None and plane not in PLANES:
+        raise InvalidField(f"{plane!r} is no plane; use {', '.join(PLANES)}", field="--plane")
+    found = nx.Graph()
+    for a, b, link, about in link_edges(graph):
+        if plane in (None, about["plane"]):
+            if found.has_edge(a, b):
+                found.edges[a, b]["links"].append(link)
+                found.edges[a, b][RATE] += about[RATE]
+            else:
+                found.add_edge(a, b, links=[link], plane=about["plane"], **{RATE: about[RATE]})
+    return found
+
+
+def members(graph: nx.MultiGraph, name: str, plain: nx.Graph) -> list[str]:
+    """The parts that a name stands for in the plain graph: itself, or the dies of an NPU, node or cabinet; on a plane
+    without dies, the node's card. Raises NotFound."""
+    if name in plain:
+        return [name]
+    inside = [
+        vertex
+        for vertex, about in graph.nodes(data=True)
+        if vertex in plain
+        and about["kind"] in ("die", "qingtian")
+        and (name in (about.get("node"), about.get("cabinet")) or vertex.startswith(f"{name}-"))
+    ]
+    dies = [vertex for vertex in inside if graph.nodes[vertex]["kind"] == "die"]
+    if not inside:
+        raise NotFound(f"{name[:80]!r} is no part of this graph, or not on this plane", field="name")
+    return dies or inside
+
+
+def path(graph: nx.MultiGraph, a: str, b: str, plane: str | None = None) -> PathFound:
+    """The shortest way from `a` to `b`. Raises NotFound where there is none."""
+    plain = simple_graph(graph, plane)
+    starts, goals = members(graph, a, plain), members(graph, b, plain)
+    if set(starts) & set(goals):
+        raise InvalidField(f"{a} and {b} are the same place", field="b")
+    start, goal = starts[0], goals[0]
+    try:
+        parts = nx.shortest_path(plain, start, goal)
+    except nx.NetworkXNoPath as error:
+        raise NotFound(f"nothing joins {a} and {b}{_on(plane)}", field="b") from error
+    ways = sum(1 for _ in nx.all_shortest_paths(plain, start, goal))
+    steps = [plain.edges[pair] for pair in nx.utils.pairwise(parts)]
+    return PathFound(parts, [step["links"][0] for step in steps], ways, min(step[RATE] for step in steps))
+
+
+def neighbours(graph: nx.MultiGraph, name: str, plane: str | None = None) -> list[Neighbour]:
+    """What a part is joined to; of a node, what its parts are joined to outside of it."""
+    plain = simple_graph(graph, plane)
+    try:
+        inside = set(members(graph, name, plain))
+    except NotFound:
+        if name not in graph:
+            raise
+        inside = set()
+    if name in graph and graph.nodes[name]["kind"] == "node":
+        inside = {vertex for vertex, about in graph.nodes(data=True) if about.get("node") == name and vertex in plain}
+    found: dict[str, Neighbour] = {}
+    for vertex in sorted(inside):
+        for other in plain.neighbors(vertex):
+            if other not in inside:
+                edge, before = plain.edges[vertex, other], found.get(other)
+                links, gbps = (before.links, before.gbps) if before else ([], 0.0)
+                kind = graph.nodes[other]["kind"]
+                found[other] = Neighbour(other, kind, [*links, *edge["links"]], gbps + edge[RATE], edge["plane"])
+    return [found[each] for each in sorted(found)]
+
+
+def cut(graph: nx.MultiGraph, a: str, b: str, plane: str | None = None) -> CutFound:
+    """What flows at the most from one part to another, and the least set of links without which nothing does."""
+    plain = simple_graph(graph, plane)
+    starts, goals = members(graph, a, plain), members(graph, b, plain)
+    if set(starts) & set(goals):
+        raise InvalidField(f"{a} and {b} are the same place", field="b")
+    value, (side, _) = nx.minimum_cut(_with_terminals(plain, starts, goals), SOURCE, SINK, capacity=RATE)
+    return CutFound(float(value), _links_across(plain, side))
+
+
+SOURCE, SINK = "", " "
+
+
+def _with_terminals(plain: nx.Graph, starts: Iterable[str], goals: Iterable[str]) -> nx.Graph:
+    """The graph with all that one side starts from joined to one vertex, without a limit."""
+    flows = plain.copy()
+    flows.add_edges_from((SOURCE, start) for start in starts)
+    flows.add_edges_from((goal, SINK) for goal in goals)
+    return flows
+
+
+def _links_across(plain: nx.Graph, side: set[str]) -> list[str]:
+    across = nx.edge_boundary(plain, side - {SOURCE, SINK})
+    return sorted(link for a, b in across for link in plain.edges[a, b]["links"])
+
+
+def bisection(graph: nx.MultiGraph, plane: str = "ub") -> CutFound:
+    """What half of the nodes can send to the other half at the most, the halves taken in the order of names."""
+    plain = simple_graph(graph, plane)
+    nodes = sorted({about["node"] for vertex, about in graph.nodes(data=True) if "node" in about and vertex in plain})
+    if len(nodes) < 2:
+        raise InvalidField("a bisection needs two nodes", field="plane")
+    half = set(nodes[: len(nodes) // 2])
+    ends = [
+        (vertex, about["node"] in half)
+        for vertex, about in graph.nodes(data=True)
+        if vertex in plain and about["kind"] in ("die", "qingtian")
+    ]
+    starts, goals = ([vertex for vertex, here in ends if here is side] for side in (True, False))
+    if plane != "ub":
+        value, (side, _) = nx.minimum_cut(_with_terminals(plain, starts, goals), SOURCE, SINK, capacity=RATE)
+        return CutFound(float(value), _links_across(plain, side))
+    # Sub-planes share nothing but the dies, which have no limit of their own: each is a problem by itself.
+    total, links = 0.0, list[str]()
+    d2d = [(a, b) for a, b in plain.edges if {graph.nodes[a]["kind"], graph.nodes[b]["kind"]} == {"die"}]
+    plain.remove_edges_from(d2d)
+    for sub_plane in sorted({about["sub_plane"] for _, about in graph.nodes(data=True) if about["kind"] == "l1"}):
+        inside = [
+            vertex
+            for vertex in plain
+            if graph.nodes[vertex]["kind"] == "die" or graph.nodes[vertex].get("sub_plane") == sub_plane
+        ]
+        part = plain.subgraph(inside)
+        value, (side, _) = nx.minimum_cut(_with_terminals(part, starts, goals), SOURCE, SINK, capacity=RATE)
+        total += value
+        links += _links_across(part, side)
+    return CutFound(float(total), sorted(links))
+
+
+def _on(plane: str | None) -> str:
+    return f" on the {plane} plane" if plane else ""

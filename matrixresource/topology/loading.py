@@ -1,0 +1,80 @@
+"""A supernode's spec from its YAML file: every section, figure and sum checked before anybody reads a number."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from matrixresource.topology.cross_checks import cross_checks
+from matrixresource.topology.spec import Figure, InvalidSpec, SupernodeSpec
+
+MARKS = ("C2", "C1", "DER", "REC", "ASSUMED")
+DEFAULT_FILE = Path(__file__).with_name("cloudmatrix384.yaml")
+
+
+def load_spec(path: Path | None = None) -> SupernodeSpec:
+    """The spec in `path`, by default the published CloudMatrix384. Raises InvalidSpec with the field's path."""
+    return _default() if path is None else parse_spec(yaml.safe_load(path.read_text(encoding="utf-8")))
+
+
+def parse_spec(document: Any) -> SupernodeSpec:
+    """A spec from the loaded YAML document, checked whole. Raises InvalidSpec with the field's path."""
+    if not isinstance(document, Mapping):
+        raise InvalidSpec("", "a spec is a mapping of sections")
+    figures = tuple(_figures(document))
+    sections = SupernodeSpec.sections()
+    numbers: dict[str, Any] = {key: value for key, value in document.items() if key not in sections}
+    numbers.pop("sources", None)
+    for name in sections:
+        if name in document:
+            numbers[name] = {key: cell["value"] for key, cell in document[name].items()}
+    try:
+        spec = SupernodeSpec(**numbers, figures=figures)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidSpec(".".join(str(part) for part in first["loc"]), first["msg"].lower()) from error
+    for check in cross_checks(spec):
+        if not check.holds:
+            raise InvalidSpec(check.field, f"{check.sentence}: {check.stated:g} stated, {check.derived:g} derived")
+    return spec
+
+
+def _figures(document: Mapping[str, Any]) -> Iterator[Figure]:
+    titles = document.get("sources", {})
+    for section, cells in document.items():
+        if section in ("sources", "model"):
+            continue
+        if not isinstance(cells, Mapping):
+            raise InvalidSpec(str(section), "a section is a mapping of figures")
+        for key, cell in cells.items():
+            yield _figure(f"{section}.{key}", cell, titles)
+
+
+def _figure(path: str, cell: Any, titles: Mapping[str, str]) -> Figure:
+    if not isinstance(cell, Mapping) or "value" not in cell:
+        raise InvalidSpec(path, "a figure has a value, its source and a mark")
+    for key in cell:
+        if key not in ("value", "source", "mark", "note"):
+            raise InvalidSpec(f"{path}.{key}", "unknown field")
+    value = cell["value"]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise InvalidSpec(path, "a figure is a positive number")
+    mark, codes = cell.get("mark"), cell.get("source")
+    if mark not in MARKS:
+        raise InvalidSpec(f"{path}.mark", f"one of {', '.join(MARKS)}")
+    if not isinstance(codes, list) or (not codes and mark != "ASSUMED"):
+        raise InvalidSpec(f"{path}.source", "a published figure names its source")
+    for code in codes:
+        if code not in titles:
+            raise InvalidSpec(f"{path}.source", f"{code} is not among the sources")
+    return Figure(path, cell["value"], tuple(titles[code] for code in codes), mark, cell.get("note", ""))
+
+
+@functools.cache
+def _default() -> SupernodeSpec:
+    return parse_spec(yaml.safe_load(DEFAULT_FILE.read_text(encoding="utf-8")))

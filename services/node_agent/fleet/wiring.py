@@ -1,0 +1,53 @@
+"""The emulated cables follow the drawn graph: the fleet asks MatrixResource how its supernodes are wired.
+
+What stands in the racks is what was drawn; what agents find to be otherwise is their own news, and not taken from here.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from matrixcommon.model.errors import MatrixError
+from matrixresource.client import ResourceClient
+from matrixresource.topology.compiled import compiled_document
+from matrixresource.topology.supernode import Supernode
+from services.node_agent.fleet.fleet import Fleet
+
+log = logging.getLogger(__name__)
+
+PERIOD_S, PERIOD_FLOOR_WALL_S = 10.0, 0.5
+
+
+class RackWiring:
+    """Run beside the fleet."""
+
+    def __init__(self, fleet: Fleet, client: ResourceClient) -> None:
+        self._fleet = fleet
+        self._client = client
+        self._known: dict[str, str] = {}
+
+    async def run(self) -> None:
+        """For ever: look whether the topology has another version, and wire what it wires otherwise."""
+        period_s = self._fleet.clock.at_least_wall(PERIOD_S, PERIOD_FLOOR_WALL_S)
+        while True:
+            try:
+                await self.look()
+            except MatrixError as refused:
+                log.warning("wiring is not known", extra={"why": refused.message})
+            except Exception:
+                log.exception("wiring failed")
+            await self._fleet.clock.sleep(period_s)
+
+    async def look(self) -> None:
+        version = await self._client.topology_version()
+        here = self._fleet.supernodes()
+        self._known = {name: seen for name, seen in self._known.items() if name in here}
+        for name in here:
+            if self._known.get(name) == version:
+                continue
+            wiring = await self._client.wiring(name)
+            if wiring is not None:
+                topology = compiled_document({"spec": wiring.spec, "drawn": wiring.drawn})
+                if topology.spec.fingerprint == self._fleet.spec.fingerprint:
+                    self._fleet.rack(Supernode(name, topology=topology))
+            self._known[name] = version
