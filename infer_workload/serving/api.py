@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -22,8 +21,10 @@ from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.service import Serving
 from infer_workload.serving.statistics import WINDOW_S, percentiles
 from infer_workload.serving.store import UsageRow
-from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, list_or_watch
+from matrixcommon.api.authorization import CallerOf
+from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, list_or_watch, page
 from matrixcommon.model.errors import NotFound
+from matrixcommon.model.resource_key import name_of, project_of, reference
 
 WINDOW_S_MAX = 600.0
 
@@ -43,15 +44,16 @@ def routes(serving: Serving) -> APIRouter:
 
     @api.put("/deployments/{name}")
     async def ensure(
-        request: Request,
         name: str,
         body: DeploymentRequest,
+        caller: CallerOf,
         if_match: IfMatch = None,
         validate_only: ValidateOnly = False,
     ) -> DeploymentView:
-        principal = request.scope.get("state", {}).get("principal")
-        project = "default" if principal is None else principal.project
-        return serving.ensure(name, body, project=project, if_match=if_match, validate_only=validate_only)
+        key, request = caller.claim(name, body)
+        caller.check(request.instance)
+        project = project_of(key)
+        return serving.ensure(key, request, project=project, if_match=if_match, validate_only=validate_only)
 
     @api.delete("/deployments/{name}")
     async def delete(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> Response:
@@ -71,26 +73,27 @@ def routes(serving: Serving) -> APIRouter:
     async def get_load(name: str) -> LoadView:
         live = _live(name)
         if live.load is None:
-            raise NotFound(f"{name} plays no built-in load", field="name")
+            raise NotFound(f"{name_of(name)} plays no built-in load", field="name")
         return live.load
 
     @api.put("/deployments/{name}/load")
-    async def put_load(name: str, body: LoadRequest) -> DeploymentView:
+    async def put_load(
+        name: str, body: LoadRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
+    ) -> DeploymentView:
         _live(name)
-        return serving.start_load_generator(name, body)
+        return serving.start_load_generator(name, body, if_match=if_match, validate_only=validate_only)
 
     @api.delete("/deployments/{name}/load")
-    async def delete_load(name: str) -> Response:
+    async def delete_load(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> Response:
         _live(name)
-        serving.start_load_generator(name, None)
+        serving.start_load_generator(name, None, if_match=if_match, validate_only=validate_only)
         return Response(status_code=204)
 
     @api.get("/usage")
-    async def usage(project: str | None = None) -> Response:
+    async def usage(params: Params) -> Response:
         await serving.settle_accounts()
         with store.records.reading() as session:
-            rows = [UsageView.model_validate(row).wire() for row in _pick(store.usage(session, project))]
-        return JSONResponse({"items": rows})
+            return JSONResponse(page([_usage(row).wire() for row in store.usage(session)], params))
 
     def _live(name: str) -> LiveDeployment:
         live = serving.live.get(name)
@@ -101,8 +104,10 @@ def routes(serving: Serving) -> APIRouter:
     return api
 
 
-def _pick(rows: Sequence[UsageRow]) -> list[dict[str, object]]:
-    return [{name: getattr(row, name) for name in UsageView.model_fields} for row in rows]
+def _usage(row: UsageRow) -> UsageView:
+    shown = {name: getattr(row, name) for name in UsageView.model_fields if name != "name"}
+    deployment = reference(row.deployment, row.project)
+    return UsageView.model_validate(shown | {"name": f"{row.key}.{deployment}", "deployment": deployment})
 
 
 def statistics_of(live: LiveDeployment, now: float, window_s: float = WINDOW_S) -> StatisticsView:
@@ -115,7 +120,7 @@ def statistics_of(live: LiveDeployment, now: float, window_s: float = WINDOW_S) 
     recent = current.recent(now, window_s)
     rate = current.tokens_per_second(now, window_s)
     view = StatisticsView(
-        name=live.name,
+        name=name_of(live.name),
         state=live.state,
         now=now,
         window_s=window_s,

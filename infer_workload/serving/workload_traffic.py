@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.ports import Hardware
 from infer_workload.timing.fabric import DIES_PER_NODE
+from matrixcommon.model.resource_key import name_of, sibling
 
 CHANGED_FROM = 0.1
 """A rate that differs by less is the same."""
@@ -60,9 +61,13 @@ class WorkloadTraffic:
 
     async def tell(self, lives: Iterable[LiveDeployment]) -> int:
         """Bring the loads up to date; how many were told. Raises Unavailable where the hardware cannot be asked."""
-        now = {f"{PREFIX}{live.name}": found for live in lives if (found := decode_traffic(live))}
+        now = {
+            sibling(live.name, PREFIX + name_of(live.name)): found for live in lives if (found := decode_traffic(live))
+        }
         if self._offered is None:
-            self._offered = {name: None for name in await self._hardware.traffic_names() if name.startswith(PREFIX)}
+            self._offered = {
+                name: None for name in await self._hardware.traffic_names() if name_of(name).startswith(PREFIX)
+            }
         reported = 0
         for name, traffic in now.items():
             if not traffic.close_to(self._offered.get(name)):

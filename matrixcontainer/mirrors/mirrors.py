@@ -20,7 +20,7 @@ from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL
 from matrixcontainer.scheduler.scheduler import GANG_LABEL
 from matrixresource.client import ResourceClient
 from matrixresource.contract.allocations import AllocationView
-from matrixresource.contract.nodes import NodeView, SupernodeView
+from matrixresource.contract.nodes import NodeView
 
 log = logging.getLogger(__name__)
 
@@ -131,8 +131,7 @@ class Mirrors:
             self._statuses[node.name] = status
             wanted[node.name] = (node_object(node, self._shared), self._statuses[node.name])
         touched = await self._nodes.match(wanted)
-        answer = await self._resource.get("/v1/supernodes")
-        supernodes = [SupernodeView.model_validate(item) for item in answer["items"]]
+        supernodes = await self._resource.supernodes()
         touched += await self._supernodes.match({each.name: supernode_object(each) for each in supernodes})
         views = await self._slices()
         touched += await self._links.match({view["name"]: slice_object(view) for view in views})

@@ -23,6 +23,7 @@ from services.chassis.http import http_client
 from services.chassis.logging import configure
 from services.chassis.run import serve
 from services.chassis.settings import Settings
+from services.node_agent.access import ACCESS
 from services.node_agent.channels.agent_channels import link_agents, resource_agents
 from services.node_agent.faults.api import routes
 from services.node_agent.fleet.fleet import Fleet
@@ -55,6 +56,7 @@ def build(fleet: Fleet, settings: AgentSettings) -> FastAPI:
         "agents",
         "Emulated nodes",
         [routes(fleet), traffic_routes(fleet)],
+        ACCESS,
         tokens=Tokens(settings.tokens),
         tasks=fleet.tasks(),
     )
