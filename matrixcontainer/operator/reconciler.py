@@ -12,11 +12,19 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from matrixcommon.model.errors import Conflict, MatrixError, NotFound
+from matrixcommon.model.resource_key import key_of
 from matrixcommon.model.resource_model import condition
 from matrixcompute.client import ComputeClient
 from matrixcompute.contract import InstanceView
 from matrixcontainer.client.client import EVENT, FAULT, INFER, INSTANCE, POD, Kind, KubeClient
-from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL, desired_instance, next_action
+from matrixcontainer.operator.decision import (
+    MANAGED_BY,
+    MANAGED_LABEL,
+    desired_instance,
+    key_in,
+    key_of_resource,
+    next_action,
+)
 from matrixcontainer.operator.status import event_object, instance_status, planned_status, reported_of
 from matrixcontainer.operator.workload import DEPLOYMENT_LABEL, metrics_of, pods_for
 
@@ -67,7 +75,7 @@ class Operator:
 
     async def reconcile_instance(self, body: dict[str, Any]) -> str:
         """Ensure the instance is as its resource says, and report. Raises what MatrixCompute refuses."""
-        name = body["metadata"]["name"]
+        name = key_of_resource(body)
         observed = await self._compute.find_instance(name)
         action = next_action(body, observed)
         if action.verb == "PlanInstance":
@@ -86,7 +94,9 @@ class Operator:
         metadata = body["metadata"]
         plan, refused = None, None
         try:
-            plan = await self._compute.ensure_instance(metadata["name"], desired_instance(body), validate_only=True)
+            plan = await self._compute.ensure_instance(
+                key_of_resource(body), desired_instance(body), validate_only=True
+            )
         except MatrixError as why:
             if why.retryable:
                 raise
@@ -113,9 +123,9 @@ class Operator:
         resources, _ = await self._kube.list(INSTANCE)
         if not resources:
             return "no instances"
-        instances = {each.name: each for each in await self._compute.instances()}
+        instances = {each.key: each for each in await self._compute.instances()}
         for body in resources:
-            observed = instances.get(body["metadata"]["name"])
+            observed = instances.get(key_of_resource(body))
             try:
                 verb = next_action(body, observed).verb
                 if verb in ("EnsureInstance", "PlanInstance"):
@@ -133,8 +143,8 @@ class Operator:
     async def tell_event(self, event: dict[str, Any]) -> None:
         """Tell what happened to an instance as an Event on its resource; told twice, it is there once."""
         resources, _ = await self._kube.list(INSTANCE)
-        places = {each["metadata"]["name"]: each["metadata"] for each in resources}
-        found = places.get(event["instance"])
+        places = {key_of_resource(each): each["metadata"] for each in resources}
+        found = places.get(key_of(event["project"], event["instance"]))
         if found is None:
             return  # the instance was made over REST, or its resource is gone
         body = event_object(event, found["namespace"], found["uid"], self._wall())
@@ -145,16 +155,16 @@ class Operator:
 
     async def reconcile_infer(self, body: dict[str, Any]) -> bool:
         """Deploy the workload once its instance serves, a pod for each of its nodes. True when it is as wished."""
-        metadata, spec = body["metadata"], body["spec"]
-        instance = await self._compute.find_instance(spec["instance"])
-        deployment = await self._inference.find(metadata["name"])
+        spec = body["spec"]
+        instance = await self._compute.find_instance(key_in(body, spec["instance"], "spec.instance"))
+        deployment = await self._inference.find(key_of_resource(body))
         if deployment is None:
             ready = instance is not None and any(c.type == "Ready" and c.status == "True" for c in instance.conditions)
             if not ready:
                 state = "no such instance" if instance is None else f"it is {instance.state}"
                 await self._report_infer(body, None, f"waiting for instance {spec['instance']}: {state}", 0)
                 return False
-        deployment = await self._inference.ensure(metadata["name"], spec)
+        deployment = await self._inference.ensure(key_of_resource(body), spec)
         pods = await self._match_pods(body, deployment.get("roles") or {})
         await self._report_infer(body, deployment, "", pods)
         await self._report_metrics(body)
@@ -166,7 +176,7 @@ class Operator:
         if self._wall() < self._metrics_at.get(metadata["uid"], 0.0):
             return
         self._metrics_at[metadata["uid"]] = self._wall() + METRICS_S
-        reported = metrics_of(await self._inference.statistics(metadata["name"]))
+        reported = metrics_of(await self._inference.statistics(key_of_resource(body)))
         if reported != (body.get("status") or {}).get("metrics"):
             await self._kube.merge(
                 INFER, metadata["name"], {"status": {"metrics": reported}}, metadata["namespace"], "status"
@@ -175,7 +185,7 @@ class Operator:
     async def delete_infer(self, body: dict[str, Any]) -> bool:
         """Stop the workload and remove its pods; True once nothing is left."""
         pods = await self._match_pods(body, {})
-        return await self._inference.delete(body["metadata"]["name"]) and pods == 0
+        return await self._inference.delete(key_of_resource(body)) and pods == 0
 
     async def _match_pods(self, body: dict[str, Any], roles: dict[str, str]) -> int:
         """Make the pods match the layout; returns how many there are now."""
@@ -250,7 +260,7 @@ class Operator:
             except MatrixError as refused:
                 await self._report_infer(
                     body,
-                    await self._inference.find(body["metadata"]["name"]),
+                    await self._inference.find(key_of_resource(body)),
                     f"{refused.reason}: {refused.message}",
                     (body.get("status") or {}).get("pods", 0),
                     refused,

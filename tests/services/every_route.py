@@ -64,7 +64,7 @@ BODIES: dict[tuple[str, str, str], Any] = {
         "nodes": 1,
         "startsAt": "2100-01-01T00:00:00Z",
         "durationS": 60,
-    },  # fmt: skip
+    },
     ("resource", "DELETE", "/v1/reservations/{}"): None,
     ("resource", "PUT", "/v1/quotas/{}"): {"npus": 80},
     ("resource", "DELETE", "/v1/quotas/{}"): None,
@@ -77,7 +77,7 @@ BODIES: dict[tuple[str, str, str], Any] = {
         "node": NODE,
         "to": "sn0-c05-n0",
         "reason": "Conflict",
-    },  # fmt: skip
+    },
     ("resource", "PUT", "/v1/supernodes/{}"): {"labels": {"a": "b"}},
     ("resource", "DELETE", "/v1/supernodes/{}"): None,
     ("resource", "POST", "/v1/domains/{}:close"): {"reason": "test"},

@@ -12,8 +12,10 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixresource.agent.hardware import FAULT_KINDS
 from services.chassis.app import create_app
 from services.matrixctl.commands.apply import fault_target
+from services.node_agent.access import ACCESS
 from services.node_agent.faults.api import routes
 from services.node_agent.fleet.fleet import Fleet
+from services.node_agent.network.api import traffic_routes
 from tests.services.matrixctl.test_traffic import Cards
 
 NODE, OTHER = "sn0-c03-n2", "sn0-c04-n0"
@@ -23,7 +25,9 @@ class Desk:
     def __init__(self) -> None:
         self.memory = Cards()
         self.fleet = Fleet([NodeName(NODE), NodeName(OTHER)], self.memory, FixedClock(), 1)
-        self.http = TestClient(create_app("agents", "Emulated nodes", [routes(self.fleet)]))
+        self.http = TestClient(
+            create_app("agents", "Emulated nodes", [routes(self.fleet), traffic_routes(self.fleet)], ACCESS)
+        )
 
     def put(self, kind: str, target: str, **parameters: Any) -> Any:
         body = {"kind": kind, "target": target, "parameters": parameters}

@@ -33,4 +33,4 @@ async def test_nothing_is_changed_by_what_is_only_validated(tmp_path):
                     refused += [] if answer.is_success else [f"{request}: {answer.status_code} {answer.text[:160]}"]
         assert answered >= 30, "\n".join(refused)
         after = await stack.apply("really", 1)
-        assert after.state == "Pending"
+        assert after.state in ("Pending", "Provisioning"), "and the services go on"

@@ -12,6 +12,7 @@ HELM = "tests.charts.helm.build:missing"
 GENERATED: tuple[Generated, ...] = (
     Generated("README.md", f"{PRINTED}:process_table", "processes"),
     Generated("README.md", f"{PRINTED}:not_yet_commands", "not-yet-commands"),
+    Generated("docs/authorization.md", f"{PRINTED}:authorization", "authorization"),
     Generated("docs/emulated.md", f"{PRINTED}:fault_kinds", "fault-kinds"),
     Generated("matrixresource/README.md", f"{PRINTED}:allocation_states", "allocation-states"),
     Generated("matrixresource/README.md", f"{PRINTED}:node_states", "node-states"),
