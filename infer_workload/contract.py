@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
+from matrixcommon.model.resource_key import reference, resolve
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 
 Npus = Annotated[int, Field(ge=8, le=32768, multiple_of=8, description="whole nodes of 8 NPUs")]
@@ -14,7 +15,7 @@ Npus = Annotated[int, Field(ge=8, le=32768, multiple_of=8, description="whole no
 class DeploymentRequest(ApiModel):
     """A model on an instance. What is left out follows the proportions of the paper's deployment."""
 
-    instance: str = Field(min_length=1, max_length=63, description="the instance whose nodes and planes are used")
+    instance: str = Field(min_length=1, max_length=127, description="the instance whose nodes and planes are used")
     model: Literal["deepseek-r1"] = "deepseek-r1"
     prefill_npus: Npus | None = None
     decode_npus: Npus | None = None
@@ -28,6 +29,14 @@ class DeploymentRequest(ApiModel):
     microbatching: Literal["auto", "on", "off"] = "auto"
     warm_model_cache: bool = Field(True, description="whether the pool holds the weights before the first start")
     labels: dict[str, str] = Field(default_factory=dict)
+
+    def in_project(self, project: str) -> Self:
+        """The same as a request of that project, with the key of its instance."""
+        return self.model_copy(update={"instance": resolve(self.instance, project)})
+
+    def shown_to(self, project: str) -> Self:
+        """With the name of an instance of the project's own."""
+        return self.model_copy(update={"instance": reference(self.instance, project)})
 
 
 class PoolsView(ApiModel):
@@ -153,6 +162,7 @@ class StatisticsView(ApiModel):
 class UsageView(ApiModel):
     """Tokens of one tenant's key on one deployment, ever since."""
 
+    name: str = ""
     project: str
     key: str
     deployment: str

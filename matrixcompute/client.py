@@ -7,8 +7,9 @@ from typing import Any
 
 import httpx
 
-from matrixcommon.api.client import WatchEvent, call, watch
+from matrixcommon.api.client import WatchEvent, at, call, list_all, watch
 from matrixcommon.model.errors import NotFound
+from matrixcommon.model.resource_key import name_of, project_of
 from matrixcompute.contract import InstanceRequest, InstanceView
 
 
@@ -28,30 +29,29 @@ class ComputeClient:
         params: dict[str, Any] = {"leaving": list(leaving)} if leaving else {}
         if validate_only:
             params["validateOnly"] = "true"
-        answer = await call(self._http, "PUT", f"/v1/instances/{name}", body=request.wire(), params=params)
+        answer = await call(self._http, "PUT", at("instances", name), body=request.wire(), params=params)
         return InstanceView.model_validate(answer)
 
     async def find_instance(self, name: str) -> InstanceView | None:
         try:
-            return InstanceView.model_validate(await call(self._http, "GET", f"/v1/instances/{name}"))
+            return InstanceView.model_validate(await call(self._http, "GET", at("instances", name)))
         except NotFound:
             return None
 
     async def instances(self) -> list[InstanceView]:
-        answer = await call(self._http, "GET", "/v1/instances")
-        return [InstanceView.model_validate(item) for item in answer["items"]]
+        return [InstanceView.model_validate(item) for item in await list_all(self._http, "/v1/instances")]
 
     async def delete_instance(self, name: str) -> bool:
         """Ask for deletion; True where there is no such instance (any more)."""
         try:
-            await call(self._http, "DELETE", f"/v1/instances/{name}")
+            await call(self._http, "DELETE", at("instances", name))
         except NotFound:
             return True
         return False
 
     async def events(self, instance: str) -> list[dict[str, Any]]:
-        answer = await call(self._http, "GET", "/v1/events", params={"filter": f"instance={instance}"})
-        return list(answer["items"])
+        named = {"project": project_of(instance)}
+        return await list_all(self._http, "/v1/events", named, filter=f"instance={name_of(instance)}")
 
     def watch(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
         """Events of `instances`, `operations` or `events`."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from matrixcommon.model.planes import Plane
+from matrixcommon.model.resource_key import DEFAULT_PROJECT
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixresource.contract.allocations import Affinity, MemberView, PlacementPolicy
 from matrixresource.contract.fields import MEMBERS_MAX
@@ -137,6 +138,7 @@ class EventView(ApiModel):
     """Something that happened to an instance, in words a person can follow."""
 
     name: str
+    project: str = DEFAULT_PROJECT
     instance: str
     at: str
     type: Literal["Normal", "Warning"]
@@ -148,6 +150,8 @@ class EventView(ApiModel):
 class DetectedFault(ApiModel):
     """A fault the control plane has found on a member, with the action it calls for."""
 
+    name: str
+    project: str = DEFAULT_PROJECT
     instance: str
     node: str
     reason: str

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from matrixcommon.api.client import WatchEvent, call, watch
+from matrixcommon.api.client import WatchEvent, at, call, list_all, watch
 from matrixcommon.model.errors import NotFound
 from matrixlink.contract.communicators import (
     CommunicatorRequest,
@@ -32,51 +32,44 @@ class LinkClient:
         """Have a slice promised as requested; the same spec again is no news."""
         params = {"validateOnly": "true"} if validate_only else None
         return SliceView.model_validate(
-            await call(self._http, "PUT", f"/v1/slices/{name}", body=request.wire(), params=params)
+            await call(self._http, "PUT", at("slices", name), body=request.wire(), params=params)
         )
 
     async def program(self, name: str) -> SliceView:
         """Have the members' agents asked for the present generation."""
-        return SliceView.model_validate(await call(self._http, "POST", f"/v1/slices/{name}:program"))
+        return SliceView.model_validate(await call(self._http, "POST", at("slices", name, ":program")))
 
     async def withdraw(self, name: str) -> bool:
         """Ask for withdrawal; True once the slice is gone."""
         try:
-            return await call(self._http, "DELETE", f"/v1/slices/{name}") == {}
+            return await call(self._http, "DELETE", at("slices", name)) == {}
         except NotFound:
             return True
 
     async def find_slice(self, name: str) -> SliceView | None:
         try:
-            return SliceView.model_validate(await call(self._http, "GET", f"/v1/slices/{name}"))
+            return SliceView.model_validate(await call(self._http, "GET", at("slices", name)))
         except NotFound:
             return None
 
     async def slices(self, filter: str | None = None) -> list[SliceView]:
-        answer = await call(self._http, "GET", "/v1/slices", params={"filter": filter} if filter else None)
-        return [SliceView.model_validate(item) for item in answer["items"]]
+        items = await list_all(self._http, "/v1/slices", filter=filter)
+        return [SliceView.model_validate(item) for item in items]
 
     async def fabric_view(self, instance: str) -> FabricView | None:
         """What an instance may use on all its planes now; None while it has no slice."""
         try:
-            return FabricView.model_validate(await call(self._http, "GET", f"/v1/fabric-views/{instance}"))
+            return FabricView.model_validate(await call(self._http, "GET", at("fabric-views", instance)))
         except NotFound:
             return None
 
     async def slice_fabric_view(self, slice: str) -> FabricView:
-        return FabricView.model_validate(await call(self._http, "GET", f"/v1/slices/{slice}/fabric-view"))
+        return FabricView.model_validate(await call(self._http, "GET", at("slices", slice, "/fabric-view")))
 
     async def links(self, plane: str | None = None, node: str | None = None) -> list[dict[str, Any]]:
         """Links by plane and node, as their views' JSON, all pages."""
-        params: dict[str, Any] = {"pageSize": 1000}
-        params |= {key: value for key, value in (("plane", plane), ("node", node)) if value}
-        items: list[dict[str, Any]] = []
-        while True:
-            answer = await call(self._http, "GET", "/v1/links", params=params)
-            items += answer["items"]
-            if "nextPageToken" not in answer:
-                return items
-            params["pageToken"] = answer["nextPageToken"]
+        narrowed = {key: value for key, value in (("plane", plane), ("node", node)) if value}
+        return await list_all(self._http, "/v1/links", narrowed)
 
     async def what_if(self, asked: WhatIfRequest) -> WhatIfView:
         """What would become of the slices; nothing changes."""
@@ -92,45 +85,41 @@ class LinkClient:
     ) -> CommunicatorView:
         """Have named traffic of a slice as requested; the same spec again is no news."""
         params = {"validateOnly": "true"} if validate_only else None
-        answer = await call(self._http, "PUT", f"/v1/communicators/{name}", body=request.wire(), params=params)
+        answer = await call(self._http, "PUT", at("communicators", name), body=request.wire(), params=params)
         return CommunicatorView.model_validate(answer)
 
     async def find_communicator(self, name: str) -> CommunicatorView | None:
         try:
-            return CommunicatorView.model_validate(await call(self._http, "GET", f"/v1/communicators/{name}"))
+            return CommunicatorView.model_validate(await call(self._http, "GET", at("communicators", name)))
         except NotFound:
             return None
 
     async def communicators(self) -> list[CommunicatorView]:
-        answer = await call(self._http, "GET", "/v1/communicators", params={"pageSize": 1000})
-        return [CommunicatorView.model_validate(item) for item in answer["items"]]
+        items = await list_all(self._http, "/v1/communicators")
+        return [CommunicatorView.model_validate(item) for item in items]
 
     async def delete_communicator(self, name: str) -> None:
         """Gone afterwards, whether it was there or not."""
         with contextlib.suppress(NotFound):
-            await call(self._http, "DELETE", f"/v1/communicators/{name}")
+            await call(self._http, "DELETE", at("communicators", name))
 
     async def communicator_flows(self, name: str) -> list[FlowView]:
         """Every flow with its path and rate, all pages."""
-        return [FlowView.model_validate(item) for item in await self._all(f"/v1/communicators/{name}/flows")]
+        return [
+            FlowView.model_validate(item) for item in await list_all(self._http, at("communicators", name, "/flows"))
+        ]
 
     async def communicator_changes(self, name: str) -> list[FlowChangeView]:
         """The flows that the last event changed, all pages."""
-        return [FlowChangeView.model_validate(item) for item in await self._all(f"/v1/communicators/{name}/changes")]
+        return [
+            FlowChangeView.model_validate(item)
+            for item in await list_all(self._http, at("communicators", name, "/changes"))
+        ]
 
     async def forwarding_entries(self, switch: str) -> list[ForwardingEntryView]:
         """The table of one UB chip, all pages."""
-        items = await self._all("/v1/forwarding-tables", {"switch": switch})
+        items = await list_all(self._http, "/v1/forwarding-tables", {"switch": switch})
         return [ForwardingEntryView.model_validate(item) for item in items]
-
-    async def _all(self, path: str, narrowed: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        params, items = {"pageSize": 1000, **(narrowed or {})}, []
-        while True:
-            answer = await call(self._http, "GET", path, params=params)
-            items += answer["items"]
-            if "nextPageToken" not in answer:
-                return items
-            params["pageToken"] = answer["nextPageToken"]
 
     def watch(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
         """Changes of `slices`, `programs`, `links` or `communicators`; from the present state where `since` is None."""

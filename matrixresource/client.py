@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from matrixcommon.api.client import WatchEvent, call, watch
+from matrixcommon.api.client import WatchEvent, at, call, list_all, watch
 from matrixcommon.model.errors import NotFound
 from matrixresource.contract.agents import NodeReport, ReportAnswer
 from matrixresource.contract.allocations import AllocationRequest, AllocationView
@@ -17,7 +17,7 @@ from matrixresource.contract.defragmentations import (
     MoveRefused,
     RelocateRequest,
 )
-from matrixresource.contract.nodes import NodeView
+from matrixresource.contract.nodes import NodeView, SupernodeView
 from matrixresource.contract.plans import PlanRequest, PlanView
 from matrixresource.contract.topology import DomainView, SupernodeWiring
 
@@ -29,23 +29,22 @@ class ResourceClient:
         self._http = http
 
     async def nodes(self, filter: str | None = None) -> list[NodeView]:
-        answer = await call(self._http, "GET", "/v1/nodes", params={"filter": filter} if filter else None)
-        return [NodeView.model_validate(item) for item in answer["items"]]
+        items = await list_all(self._http, "/v1/nodes", filter=filter)
+        return [NodeView.model_validate(item) for item in items]
 
     async def allocations(self) -> list[AllocationView]:
-        answer = await call(self._http, "GET", "/v1/allocations")
-        return [AllocationView.model_validate(item) for item in answer["items"]]
+        return [AllocationView.model_validate(item) for item in await list_all(self._http, "/v1/allocations")]
 
     async def find_allocation(self, name: str) -> AllocationView | None:
         try:
-            return AllocationView.model_validate(await call(self._http, "GET", f"/v1/allocations/{name}"))
+            return AllocationView.model_validate(await call(self._http, "GET", at("allocations", name)))
         except NotFound:
             return None
 
     async def reserve(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView:
         params = {"validateOnly": "true"} if validate_only else None
         return AllocationView.model_validate(
-            await call(self._http, "PUT", f"/v1/allocations/{name}", body=request.wire(), params=params)
+            await call(self._http, "PUT", at("allocations", name), body=request.wire(), params=params)
         )
 
     async def plan(self, request: PlanRequest) -> PlanView:
@@ -53,33 +52,35 @@ class ResourceClient:
         return PlanView.model_validate(await call(self._http, "POST", "/v1/plans", body=request.wire()))
 
     async def bind(self, name: str) -> AllocationView:
-        return AllocationView.model_validate(await call(self._http, "PUT", f"/v1/allocations/{name}/binding"))
+        return AllocationView.model_validate(await call(self._http, "PUT", at("allocations", name, "/binding")))
 
     async def replace(self, name: str, node: str, reason: str) -> AllocationView:
         body = {"node": node, "reason": reason}
         return AllocationView.model_validate(
-            await call(self._http, "POST", f"/v1/allocations/{name}:replace", body=body)
+            await call(self._http, "POST", at("allocations", name, ":replace"), body=body)
         )
 
     async def move(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView:
         """Take successors for what would lie elsewhere; with `validate_only`, show the layout in the end."""
         params = {"validateOnly": "true"} if validate_only else None
-        answer = await call(self._http, "PUT", f"/v1/allocations/{name}/move", body=request.wire(), params=params)
+        answer = await call(self._http, "PUT", at("allocations", name, "/move"), body=request.wire(), params=params)
         return AllocationView.model_validate(answer)
 
     async def relocate(self, name: str, request: RelocateRequest) -> AllocationView:
         """Take a successor for one member on a node that is named."""
-        path = f"/v1/allocations/{name}:relocate"
+        path = at("allocations", name, ":relocate")
         return AllocationView.model_validate(await call(self._http, "POST", path, body=request.wire()))
 
     async def cut_over(self, name: str, request: AllocationRequest) -> AllocationView:
-        path = f"/v1/allocations/{name}:changeOver"
+        path = at("allocations", name, ":changeOver")
         return AllocationView.model_validate(await call(self._http, "POST", path, body=request.wire()))
 
-    async def renew(self, name: str, lease_s: float) -> AllocationView:
+    async def renew(self, name: str, lease_s: float, validate_only: bool = False) -> AllocationView:
         """Let a lease start again, for this long."""
+        params = {"validateOnly": "true"} if validate_only else None
         body = {"leaseS": lease_s}
-        return AllocationView.model_validate(await call(self._http, "POST", f"/v1/allocations/{name}:renew", body=body))
+        answer = await call(self._http, "POST", at("allocations", name, ":renew"), body=body, params=params)
+        return AllocationView.model_validate(answer)
 
     async def topology_version(self) -> str:
         """The name of the newest version; empty before the first."""
@@ -97,17 +98,16 @@ class ResourceClient:
 
     async def domains(self, filter: str | None = None) -> list[DomainView]:
         """Cabinets and supernodes, and whether they take newcomers."""
-        answer = await call(self._http, "GET", "/v1/domains", params={"filter": filter} if filter else None)
-        return [DomainView.model_validate(item) for item in answer["items"]]
+        items = await list_all(self._http, "/v1/domains", filter=filter)
+        return [DomainView.model_validate(item) for item in items]
 
     async def abort_move(self, name: str) -> AllocationView:
         """Give a move up."""
-        return AllocationView.model_validate(await call(self._http, "DELETE", f"/v1/allocations/{name}/move"))
+        return AllocationView.model_validate(await call(self._http, "DELETE", at("allocations", name, "/move")))
 
     async def defragmentations(self, filter: str | None = None) -> list[DefragmentationView]:
-        params = {"filter": filter} if filter else None
-        answer = await call(self._http, "GET", "/v1/defragmentations", params=params)
-        return [DefragmentationView.model_validate(item) for item in answer["items"]]
+        items = await list_all(self._http, "/v1/defragmentations", filter=filter)
+        return [DefragmentationView.model_validate(item) for item in items]
 
     async def propose(self, request: DefragmentationRequest) -> DefragmentationView:
         """A plan of moves that make room, for review."""
@@ -131,7 +131,7 @@ class ResourceClient:
     async def release(self, name: str) -> bool:
         """Ask for release; True once the allocation is gone."""
         try:
-            return await call(self._http, "DELETE", f"/v1/allocations/{name}") == {}
+            return await call(self._http, "DELETE", at("allocations", name)) == {}
         except NotFound:
             return True
 
@@ -140,9 +140,12 @@ class ResourceClient:
         answer = await call(self._http, "POST", "/v1/node-reports", body=body)
         return [ReportAnswer.model_validate(item) for item in answer["answers"]]
 
+    async def get(self, path: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        return await call(self._http, "GET", path, params=params)
+
     def watch(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
         """Events of `nodes`, `allocations`, `assignments` or `defragmentations`."""
         return watch(self._http, f"/v1/{collection}", since=since)
 
-    async def get(self, path: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
-        return await call(self._http, "GET", path, params=params)
+    async def supernodes(self) -> list[SupernodeView]:
+        return [SupernodeView.model_validate(item) for item in await list_all(self._http, "/v1/supernodes")]

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from matrixcommon.api.client import list_all
 from matrixcommon.model.errors import MatrixError
 from matrixcontainer.client.client import CRD, FAULT, INFER, INSTANCE, POD, Kind, KubeClient
 from matrixcontainer.kubeapi.auth.authentication import User
@@ -20,6 +21,7 @@ from matrixcontainer.kubeapi.server import build_api
 from matrixcontainer.kubeapi.storage.opening import open_database
 from matrixcontainer.mirrors.mirrors import Mirrors
 from matrixcontainer.operator.crds import custom_resource_definitions
+from matrixcontainer.operator.decision import key_of_resource
 from matrixcontainer.operator.reconciler import Operator
 from matrixcontainer.scheduler.scheduler import PodScheduler
 from services.chassis.database import DatabaseEngine
@@ -94,14 +96,12 @@ class Cluster(Stack):
         return True
 
     async def _slices(self) -> list[dict[str, Any]]:
-        return (await self.get("link", "/v1/slices")).json()["items"]
+        return await list_all(self.http["link"], "/v1/slices")
 
     async def tick(self) -> None:
         """Everything the operator does, once."""
         for body in (await self.kube.list(INSTANCE))[0]:
-            await self._with_finalizer(
-                INSTANCE, body, lambda b=body: self.operator.delete_instance(b["metadata"]["name"])
-            )
+            await self._with_finalizer(INSTANCE, body, lambda b=body: self.operator.delete_instance(key_of_resource(b)))
         for body in (await self.kube.list(INFER))[0]:
             await self._with_finalizer(INFER, body, lambda b=body: self.operator.delete_infer(b))
         for body in (await self.kube.list(FAULT))[0]:
@@ -131,20 +131,24 @@ class Cluster(Stack):
         elif not metadata.get("finalizers"):
             await self.kube.merge(kind, name, {"metadata": {"finalizers": ["cloudmatrix.io/operator"]}}, namespace)
 
-    async def settles(self, kind: Kind, name: str, holds: Any, sentence: str, within_s: float = 3600) -> dict[str, Any]:
+    async def settles(
+        self, kind: Kind, name: str, holds: Any, sentence: str, within_s: float = 3600, namespace: str = "default"
+    ) -> dict[str, Any]:
         """Tick until it holds of the resource (None: it is gone)."""
         found: list[Any] = []
 
         async def now() -> bool:
             await self.tick()
-            found.append(await self.kube.find(kind, name, "default" if kind.namespaced else None))
+            found.append(await self.kube.find(kind, name, namespace if kind.namespaced else None))
             return bool(holds(found[-1]))
 
         await self.until(now, sentence, within_s, every_s=5)
         return found[-1]
 
-    async def apply_resource(self, kind: Kind, name: str, spec: dict[str, Any]) -> dict[str, Any]:
-        body = {"metadata": {"name": name, "namespace": "default"} if kind.namespaced else {"name": name}, "spec": spec}
+    async def apply_resource(
+        self, kind: Kind, name: str, spec: dict[str, Any], namespace: str = "default"
+    ) -> dict[str, Any]:
+        body = {"metadata": {"name": name, "namespace": namespace} if kind.namespaced else {"name": name}, "spec": spec}
         return await self.kube.apply(kind, body)
 
     async def pods(self) -> list[dict[str, Any]]:

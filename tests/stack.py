@@ -22,9 +22,11 @@ from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixlink.client import LinkClient
 from matrixresource.agent.hardware import InjectedFault
 from matrixresource.client import ResourceClient
+from services.chassis.access import create_token
 from services.chassis.database import DatabaseEngine
 from services.chassis.http import http_client
 from services.compute import main as compute_main
+from services.infer import main as infer_main
 from services.link import main as link_main
 from services.node_agent import main as agents_main
 from services.node_agent.fleet.fleet import Fleet
@@ -46,16 +48,33 @@ class Seat:
 
 
 class Stack:
-    """`async with Stack(tmp_path) as stack`: everything up, nodes enrolled."""
+    """`async with Stack(tmp_path) as stack`: everything up, nodes enrolled. With `tokens` everybody has to show one."""
 
-    def __init__(self, folder: Path, seed: int = 1, topology: Path | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        seed: int = 1,
+        topology: Path | None = None,
+        *,
+        tokens: bool = False,
+        infer: bool = False,
+    ) -> None:
         """`topology`: a file in which its supernode is drawn."""
         self.folder = folder
         self.topology = topology
+        self.services = (*SERVICES, *(["infer"] if infer else []))
+        self.tokens = folder / "tokens.json" if tokens else None
+        admin = self.token("admin", project="default") if tokens else ""
+        agent = self.token("agent", project="*", nodes="*") if tokens else ""
         self.seed = seed
         self.clock = LoopClock()
-        self.seats = {name: Seat() for name in SERVICES}
-        self.http = {name: http_client(f"http://{name}", transport=seat.transport) for name, seat in self.seats.items()}
+        self.seats = {name: Seat() for name in self.services}
+        self.http = {
+            name: http_client(f"http://{name}", admin, transport=seat.transport) for name, seat in self.seats.items()
+        }
+        self._agent_http = {
+            name: http_client(f"http://{name}", agent, transport=seat.transport) for name, seat in self.seats.items()
+        }
         self.resource = ResourceClient(self.http["resource"])
         self.link = LinkClient(self.http["link"])
         self.compute = ComputeClient(self.http["compute"])
@@ -63,14 +82,19 @@ class Stack:
         self.memory = FleetStore(None)
 
     async def __aenter__(self) -> Stack:
-        for name in SERVICES:
+        for name in self.services:
             await self.start(name)
         await self.until(self._enrolled, "every node is available")
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for name in reversed(SERVICES):
+        for name in reversed(self.services):
             await self.kill(name)
+
+    def token(self, role: str, project: str, nodes: str = "") -> str:
+        """A new token, known to every service."""
+        assert self.tokens is not None
+        return create_token(self.tokens, f"{role}-of-{project}".replace("*", "all"), project, role, nodes)
 
     async def _enrolled(self) -> bool:
         return all(node.state == "Available" for node in await self.resource.nodes())
@@ -95,28 +119,39 @@ class Stack:
             await seat.life.aclose()
             seat.life = None
 
+    async def kill_quietly(self, name: str) -> None:
+        """End a service's tasks and go on answering: nothing happens by itself any more."""
+        life, self.seats[name].life = self.seats[name].life, None
+        if life is not None:
+            await life.aclose()
+
     async def restart(self, name: str) -> None:
         await self.kill(name)
         await self.start(name)
 
     def _build(self, name: str, seat: Seat) -> Any:
         if name == "agents":
-            settings = agents_main.AgentSettings(seed=self.seed, state=self.folder)
-            self.fleet = agents_main.build_fleet(settings, self.clock, self.memory, self.resource, self.link)
+            settings = agents_main.AgentSettings(seed=self.seed, state=self.folder, tokens=self.tokens)
+            resource, link = ResourceClient(self._agent_http["resource"]), LinkClient(self._agent_http["link"])
+            self.fleet = agents_main.build_fleet(settings, self.clock, self.memory, resource, link)
             return agents_main.build(self.fleet, settings)
         seat.database = DatabaseEngine(f"sqlite:///{self.folder / f'{name}.db'}")
         if name == "resource":
             seat.database.migrate(resource_main.MIGRATIONS)
-            return resource_main.build(
-                resource_main.ResourceSettings(state=self.folder, topology=self.topology), self.clock, seat.database
-            )
+            settings = resource_main.ResourceSettings(state=self.folder, tokens=self.tokens, topology=self.topology)
+            return resource_main.build(settings, self.clock, seat.database)
         if name == "link":
             seat.database.migrate(link_main.MIGRATIONS)
-            settings = link_main.LinkSettings(state=self.folder)
+            settings = link_main.LinkSettings(state=self.folder, tokens=self.tokens)
             return link_main.build(settings, self.clock, seat.database, self.resource)
+        if name == "infer":
+            seat.database.migrate(infer_main.MIGRATIONS)
+            settings = infer_main.InferSettings(state=self.folder, tokens=self.tokens, seed=self.seed)
+            hardware = infer_main.HardwareOverHttp(self.http["agents"])
+            return infer_main.build(settings, self.clock, seat.database, self.link, hardware)
         seat.database.migrate(compute_main.MIGRATIONS)
         neighbours = HttpClients(self.resource, self.link)
-        settings = compute_main.ComputeSettings(state=self.folder)
+        settings = compute_main.ComputeSettings(state=self.folder, tokens=self.tokens)
         return compute_main.build(settings, self.clock, seat.database, neighbours)
 
     # -- what stories say ----------------------------------------------------------------------------------------

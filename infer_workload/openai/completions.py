@@ -22,7 +22,9 @@ from infer_workload.openai.prompts import Chat, Shape, Text
 from infer_workload.openai.synthetic_tokens import Answer, prefix_blocks
 from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.service import Serving
+from matrixcommon.api.authorization import Caller, CallerOf
 from matrixcommon.model.errors import InvalidField, Malformed, MatrixError, Unavailable
+from matrixcommon.model.resource_key import name_of, project_of, reference
 
 RETRY_AFTER_S = 2
 TYPES = {400: "invalid_request_error", 404: "invalid_request_error", 422: "invalid_request_error",
@@ -34,13 +36,14 @@ def routes(serving: Serving) -> APIRouter:
     api = APIRouter()
 
     @api.get("/v1/models")
-    async def models() -> dict[str, Any]:
-        return {"object": "list", "data": [_model(live) for _, live in sorted(serving.live.items())]}
+    async def models(caller: CallerOf) -> dict[str, Any]:
+        shown = [live for key, live in sorted(serving.live.items()) if caller.sees(project_of(key))]
+        return {"object": "list", "data": [_model(live, caller.project) for live in shown]}
 
     @api.get("/v1/models/{name}")
-    async def model(name: str) -> Response:
+    async def model(name: str, caller: CallerOf) -> Response:
         try:
-            return JSONResponse(_model(serving.serving_model(name)))
+            return JSONResponse(_model(serving.serving_model(name, caller.project, caller.sees), caller.project))
         except MatrixError as refused:
             return refusal(refused)
 
@@ -49,12 +52,12 @@ def routes(serving: Serving) -> APIRouter:
         return Response(status_code=200)
 
     @api.post("/v1/chat/completions")
-    async def chat(request: Request) -> Response:
-        return await _complete(serving, request, Chat)
+    async def chat(request: Request, caller: CallerOf) -> Response:
+        return await _complete(serving, request, Chat, caller)
 
     @api.post("/v1/completions")
-    async def text(request: Request) -> Response:
-        return await _complete(serving, request, Text)
+    async def text(request: Request, caller: CallerOf) -> Response:
+        return await _complete(serving, request, Text, caller)
 
     return api
 
@@ -76,7 +79,7 @@ class Completion:
 
     def document(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
         return {
-            "id": f"{self.shape.prefix}-{self.live.name}-{self.request.number}",
+            "id": f"{self.shape.prefix}-{name_of(self.live.name)}-{self.request.number}",
             "object": kind,
             "created": self.created,
             "model": self.model,
@@ -120,10 +123,10 @@ class Completion:
             self.serving.charge_now()
 
 
-async def _complete(serving: Serving, request: Request, shape: Shape) -> Response:
+async def _complete(serving: Serving, request: Request, shape: Shape, caller: Caller) -> Response:
     try:
         body = await _body(request)
-        completion = _accepted(serving, request, body, shape)
+        completion = _accepted(serving, caller, body, shape)
         if body.get("stream"):
             return StreamingResponse(
                 _stream(completion),
@@ -145,21 +148,20 @@ async def _body(request: Request) -> dict[str, Any]:
     return body
 
 
-def _accepted(serving: Serving, request: Request, body: dict[str, Any], shape: Shape) -> Completion:
+def _accepted(serving: Serving, caller: Caller, body: dict[str, Any], shape: Shape) -> Completion:
     """Check what was asked and hand it to the engine."""
     model = body.get("model")
     if not isinstance(model, str) or not model:
         raise InvalidField("say which model", field="model")
     if body.get("n") not in (None, 1):
         raise InvalidField("one choice a request is what is emulated", field="n")
-    live = serving.serving_model(model)
+    live = serving.serving_model(model, caller.project, caller.sees)
     prompt = shape.prompt(body) or [""]
     answer = Answer(" ".join(prompt))
     wanted, finish = _length(body, answer, shape)
     if not live.serves:
         raise Unavailable(f"{live.name} is {live.state}: {live.why}", retry_after_s=RETRY_AFTER_S)
-    principal = request.scope.get("state", {}).get("principal")
-    tenant = f"{principal.project}/{principal.name}" if principal is not None else "default/anyone"
+    tenant = f"{caller.principal.own_project}/{caller.principal.name}"
     blocks = prefix_blocks(prompt, live.spec.block_tokens)
     most = max(wanted, _limit(body)[1] or 0)
     try:
@@ -251,9 +253,9 @@ def _event(document: dict[str, Any]) -> bytes:
     return b"data: " + json.dumps(document, separators=(",", ":")).encode() + b"\n\n"
 
 
-def _model(live: LiveDeployment) -> dict[str, Any]:
+def _model(live: LiveDeployment, project: str) -> dict[str, Any]:
     return {
-        "id": live.name,
+        "id": reference(live.name, project),
         "object": "model",
         "created": 0,
         "owned_by": "cloudmatrix-infer",

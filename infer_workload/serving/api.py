@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -23,8 +22,10 @@ from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.service import Serving
 from infer_workload.serving.statistics import WINDOW_S, percentiles
 from infer_workload.serving.store import UsageRow
-from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, list_or_watch
+from matrixcommon.api.authorization import CallerOf
+from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, list_or_watch, page
 from matrixcommon.model.errors import NotFound
+from matrixcommon.model.resource_key import name_of, project_of, reference
 
 WINDOW_S_MAX = 600.0
 
@@ -44,15 +45,16 @@ def routes(serving: Serving) -> APIRouter:
 
     @api.put("/deployments/{name}")
     async def ensure(
-        request: Request,
         name: str,
         body: DeploymentRequest,
+        caller: CallerOf,
         if_match: IfMatch = None,
         validate_only: ValidateOnly = False,
     ) -> DeploymentView:
-        principal = request.scope.get("state", {}).get("principal")
-        project = "default" if principal is None else principal.project
-        return serving.ensure(name, body, project=project, if_match=if_match, validate_only=validate_only)
+        key, request = caller.claim(name, body)
+        caller.check(request.instance)
+        project = project_of(key)
+        return serving.ensure(key, request, project=project, if_match=if_match, validate_only=validate_only)
 
     @api.delete("/deployments/{name}")
     async def delete(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> Response:
@@ -72,39 +74,42 @@ def routes(serving: Serving) -> APIRouter:
     async def get_load(name: str) -> LoadView:
         live = _live(name)
         if live.load is None:
-            raise NotFound(f"{name} plays no built-in load", field="name")
+            raise NotFound(f"{name_of(name)} plays no built-in load", field="name")
         return live.load
 
     @api.put("/deployments/{name}/load")
-    async def put_load(name: str, body: LoadRequest) -> DeploymentView:
+    async def put_load(
+        name: str, body: LoadRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
+    ) -> DeploymentView:
         _live(name)
-        return serving.start_load_generator(name, body)
+        return serving.start_load_generator(name, body, if_match=if_match, validate_only=validate_only)
 
     @api.delete("/deployments/{name}/load")
-    async def delete_load(name: str) -> Response:
+    async def delete_load(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> Response:
         _live(name)
-        serving.start_load_generator(name, None)
+        serving.start_load_generator(name, None, if_match=if_match, validate_only=validate_only)
         return Response(status_code=204)
 
     @api.put("/deployments/{name}/drain")
-    async def put_drain(name: str, body: DrainRequest, validate_only: ValidateOnly = False) -> DeploymentView:
+    async def put_drain(
+        name: str, body: DrainRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
+    ) -> DeploymentView:
         """Begin nothing more on these nodes, and leave them when nothing runs there, or at the deadline."""
         _live(name)
-        return serving.drain(name, body, validate_only)
+        return serving.drain(name, body, if_match=if_match, validate_only=validate_only)
 
     @api.delete("/deployments/{name}/drain")
-    async def delete_drain(name: str, validate_only: ValidateOnly = False) -> Response:
+    async def delete_drain(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> Response:
         """Use the nodes again that were to leave."""
         _live(name)
-        serving.drain(name, None, validate_only)
+        serving.drain(name, None, if_match=if_match, validate_only=validate_only)
         return Response(status_code=204)
 
     @api.get("/usage")
-    async def usage(project: str | None = None) -> Response:
+    async def usage(params: Params) -> Response:
         await serving.settle_accounts()
         with store.records.reading() as session:
-            rows = [UsageView.model_validate(row).wire() for row in _pick(store.usage(session, project))]
-        return JSONResponse({"items": rows})
+            return JSONResponse(page([_usage(row).wire() for row in store.usage(session)], params))
 
     def _live(name: str) -> LiveDeployment:
         live = serving.live.get(name)
@@ -115,8 +120,10 @@ def routes(serving: Serving) -> APIRouter:
     return api
 
 
-def _pick(rows: Sequence[UsageRow]) -> list[dict[str, object]]:
-    return [{name: getattr(row, name) for name in UsageView.model_fields} for row in rows]
+def _usage(row: UsageRow) -> UsageView:
+    shown = {name: getattr(row, name) for name in UsageView.model_fields if name != "name"}
+    deployment = reference(row.deployment, row.project)
+    return UsageView.model_validate(shown | {"name": f"{row.key}.{deployment}", "deployment": deployment})
 
 
 def statistics_of(live: LiveDeployment, now: float, window_s: float = WINDOW_S) -> StatisticsView:
@@ -129,7 +136,7 @@ def statistics_of(live: LiveDeployment, now: float, window_s: float = WINDOW_S) 
     recent = current.recent(now, window_s)
     rate = current.tokens_per_second(now, window_s)
     view = StatisticsView(
-        name=live.name,
+        name=name_of(live.name),
         state=live.state,
         now=now,
         window_s=window_s,

@@ -26,6 +26,7 @@ from infer_workload.timing.fabric import Fabric
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, MatrixError, NotFound, Unavailable
 from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.resource_key import project_of, reference, resolve
 from matrixcommon.model.resource_model import condition
 from matrixcommon.persistence.database_session import check_etag
 
@@ -118,8 +119,8 @@ class Serving:
             session.flush()
             if reshaped and live is not None:
                 self._check_fit(live, request)
-        if validate_only:
-            return row.view()
+            if validate_only:
+                return row.view()
         if live is None:
             live = self._begin(name, request)
         elif reshaped:
@@ -137,20 +138,28 @@ class Serving:
         if not validate_only and (live := self.live.pop(name, None)) is not None:
             live.retire()
 
-    def start_load_generator(self, name: str, load: LoadRequest | None) -> DeploymentView:
+    def start_load_generator(
+        self, name: str, load: LoadRequest | None, *, if_match: str | None = None, validate_only: bool = False
+    ) -> DeploymentView:
         """Play this built-in load on the deployment; None stops it. Kept across restarts."""
-        with self.store.records.transaction() as session:
+        with self.store.records.transaction(dry=validate_only) as session:
             row = self.store.deployment(session, name)
+            check_etag(row, if_match)
             row.load = None if load is None else load.wire()
+            if validate_only:
+                return row.view()
         self.live[name].start_load_generator(load, self.clock.now())
         self.nudge()
         return self.view(name)
 
-    def drain(self, name: str, request: DrainRequest | None, validate_only: bool = False) -> DeploymentView:
+    def drain(
+        self, name: str, request: DrainRequest | None, *, if_match: str | None = None, validate_only: bool = False
+    ) -> DeploymentView:
         """Have these nodes drained, by a deadline; asked again for the same nodes it continues. None withdraws it."""
         fresh = None
         with self.store.records.transaction(dry=validate_only) as session:
             row = self.store.deployment(session, name)
+            check_etag(row, if_match)
             current = row.drain
             if request is not None and current and set(current["nodes"]) == set(request.nodes):
                 return self.view(name)
@@ -168,15 +177,17 @@ class Serving:
         live = self.live.get(name)
         return view if live is None else view.model_copy(update={"drain": live.drain_view()})
 
-    def serving_model(self, model: str) -> LiveDeployment:
-        """The deployment a completion means: by its name, or by its model where only one serves that. Else NotFound."""
-        if model in self.live:
-            return self.live[model]
-        same = [live for live in self.live.values() if live.spec.model == model]
+    def serving_model(self, model: str, project: str, sees: Callable[[str], bool]) -> LiveDeployment:
+        """The deployment that a completion asked for in `project` means: by its name, or by its model where only one
+        that the caller `sees` serves it. Else NotFound."""
+        key = resolve(model, project)
+        if key in self.live and sees(project_of(key)):
+            return self.live[key]
+        same = [live for name, live in self.live.items() if live.spec.model == model and sees(project_of(name))]
         if len(same) == 1:
             return same[0]
         if same:
-            names = ", ".join(sorted(live.name for live in same))
+            names = ", ".join(sorted(reference(live.name, project) for live in same))
             raise NotFound(f"several deployments serve {model!r}; name one of them: {names}", field="model")
         raise NotFound(f"no deployment is called {model[:80]!r} or serves a model of that name", field="model")
 

@@ -12,6 +12,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from infer_workload.contract import DeploymentRequest, DeploymentView, DrainView, LoadRequest, PoolsView
 from infer_workload.serving.metering import Usage
+from matrixcommon.model.resource_key import DEFAULT_PROJECT
 from matrixcommon.persistence.database_session import Database, ResourceRow, find, journal_tables
 
 
@@ -41,7 +42,7 @@ class DeploymentRow(ResourceRow, Base):
         return DeploymentRequest.model_validate(self.request)
 
     def view(self) -> DeploymentView:
-        request = self.spec
+        request = self.spec.shown_to(self.project or DEFAULT_PROJECT)
         return DeploymentView(
             **self.common(),
             instance=request.instance,
@@ -63,7 +64,7 @@ class UsageRow(Base):
 
     project: Mapped[str] = mapped_column(String(63), primary_key=True)
     key: Mapped[str] = mapped_column(String(63), primary_key=True)
-    deployment: Mapped[str] = mapped_column(String(63), primary_key=True)
+    deployment: Mapped[str] = mapped_column(String(127), primary_key=True)
     requests: Mapped[int] = mapped_column(BigInteger, default=0)
     prompt_tokens: Mapped[int] = mapped_column(BigInteger, default=0)
     cached_tokens: Mapped[int] = mapped_column(BigInteger, default=0)

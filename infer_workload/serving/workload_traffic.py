@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.ports import DecodeTraffic, Hardware
 from infer_workload.timing.fabric import DIES_PER_NODE
+from matrixcommon.model.resource_key import name_of, sibling
 
 PREFIX = "infer-"
 DIES_PER_NPU = 2
@@ -42,9 +43,13 @@ class WorkloadTraffic:
 
     async def tell(self, lives: Iterable[LiveDeployment]) -> int:
         """Bring the loads up to date; how many were reported. Raises Unavailable where the hardware cannot be asked."""
-        now = {f"{PREFIX}{live.name}": found for live in lives if (found := decode_traffic(live))}
+        now = {
+            sibling(live.name, PREFIX + name_of(live.name)): found for live in lives if (found := decode_traffic(live))
+        }
         if self._offered is None:
-            self._offered = {name: None for name in await self._hardware.traffic_names() if name.startswith(PREFIX)}
+            self._offered = {
+                name: None for name in await self._hardware.traffic_names() if name_of(name).startswith(PREFIX)
+            }
         reported = 0
         for name, traffic in now.items():
             if not traffic.close_to(self._offered.get(name)):

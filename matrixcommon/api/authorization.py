@@ -1,29 +1,302 @@
-"""Who may speak for whom: a token speaks for its project; admins, and the provider's own processes (project `default`),
-for all."""
+"""Who may do what, decided in one place.
+
+A resource kind is declared once: its collection, whose it is (`Scope`), and which roles may do which of its verbs. A
+service's `AccessRules` are its kinds; each of its routes has to be among them, or the service does not start. Before a
+route's handler runs, the guard has found the caller's role allowed, and has put the resource's key (see `resource_key`)
+in place of the name in the path: a caller can name nothing but what belongs to projects it may act for, so what is not
+yours is not there (404). Lists are narrowed to the same projects (`listing`).
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, TypeVar
 
-from fastapi import Depends, Request
+from fastapi import APIRouter, Depends, Request
+from fastapi.routing import APIRoute
 
-from matrixcommon.model.errors import Forbidden
+from matrixcommon.model.errors import Forbidden, InvalidField, NotFound
+from matrixcommon.model.hardware_names import RESOURCE_NAME
+from matrixcommon.model.resource_key import DEFAULT_PROJECT, key_of, name_of, project_of, resolve
+from matrixcommon.model.resource_model import ApiModel
 
-PROVIDER = "default"
+Body = TypeVar("Body", bound=ApiModel)
+
+ROLES = ("viewer", "editor", "admin", "agent", "user")
+EVERY_PROJECT = "*"
+"""The project of a token that acts for all of them, with the rights of its role."""
+
+VIEWERS = frozenset({"viewer", "editor", "admin"})
+EDITORS = frozenset({"editor", "admin"})
+ADMINS = frozenset({"admin"})
+AGENTS = frozenset({"agent", "admin"})
+USERS = frozenset({"user", "editor", "admin"})
+EVERYBODY = frozenset(ROLES)
+
+TAKEN = "(another project's)"
+"""Stands where a view would name what belongs to a project that the caller may not see."""
 
 
-async def _asker(request: Request) -> Any:
-    return getattr(request.state, "principal", None)
+class Scope(Enum):
+    """Whose a kind's resources are."""
+
+    PROJECT = "project"  # each belongs to a project, and is there for nobody else
+    SHARED = "two projects"  # belongs to a project and concerns another; its handlers decide who sees it
+    PHYSICAL = "physical"  # belongs to nobody; who holds it shows only to the holder's project
+    ITSELF = "is a project's"  # named for the project that it is about
+    MIXED = "physical or project"  # some belong to a project, the others to nobody
+    NODE = "node"  # an agent's, of the nodes that its token speaks for
+    SERVICE = "service"  # of the service as a whole
 
 
-Asker = Annotated[Any, Depends(_asker)]
-"""Whom the request's token stands for; nobody where there are no tokens."""
+@dataclass(frozen=True)
+class Principal:
+    """Whom a token stands for. `nodes`: the nodes an agent speaks for, as a pattern; `expires_at` by the wall."""
+
+    name: str
+    project: str
+    role: str
+    nodes: str = ""
+    expires_at: float | None = None
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether it acts for all projects."""
+        return self.role == "admin" or self.project == EVERY_PROJECT
+
+    @property
+    def own_project(self) -> str:
+        return DEFAULT_PROJECT if self.project == EVERY_PROJECT else self.project
+
+    def sees(self, project: str | None) -> bool:
+        return self.everywhere or project == self.project
+
+    def reports_for(self, node: str) -> bool:
+        """Whether it may speak for this node."""
+        return self.role == "admin" or (self.role == "agent" and bool(self.nodes) and fnmatchcase(node, self.nodes))
 
 
-def authorize_project(principal: Asker, *projects: str | None) -> None:
-    """Forbidden unless who asks may act for one of the projects; None is what belongs to nobody yet."""
-    if principal is None or principal.role == "admin" or not projects or None in projects:
-        return
-    if principal.project not in (PROVIDER, *projects):
-        others = " or ".join(str(each) for each in dict.fromkeys(projects))
-        raise Forbidden(f"{principal.name} belongs to project {principal.project} and does not speak for {others}")
+ANYONE = Principal("anyone", DEFAULT_PROJECT, "admin")
+"""Who asks where there are no tokens."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One route's: which roles may, whose the resource is, whether anything changes. `view`: what its lists show."""
+
+    method: str
+    path: str
+    kind: str
+    roles: frozenset[str]
+    scope: Scope
+    mutates: bool
+    view: type[ApiModel] | None = None
+    holders: tuple[str, ...] = ()
+
+    def admit(self, principal: Principal, project: str | None = None) -> Caller:
+        """The caller, where its role may do this. `project` was named in the request. Raises Forbidden, NotFound."""
+        if principal.role not in self.roles:
+            raise Forbidden(
+                f"{principal.name} is {principal.role} of project {principal.project} and may not "
+                f"{self.method} {self.path}"
+            )
+        if project is not None:
+            if not RESOURCE_NAME.fullmatch(project):
+                raise InvalidField(f"{project[:80]!r} is no project's name", field="project")
+            decided_later = self.scope is Scope.SHARED and "{}" in self.path
+            if not decided_later and not principal.sees(project):
+                raise NotFound(f"there is no project {project!r} here", field="project")
+        return Caller(principal, self, project)
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks for what: the principal, the route's rule, and the project the request names, if it names one."""
+
+    principal: Principal
+    rule: Rule
+    named: str | None = None
+
+    @property
+    def project(self) -> str:
+        """The project that a name in the request is of."""
+        return self.named or self.principal.own_project
+
+    def key(self, name: str) -> str:
+        return key_of(self.project, name)
+
+    def resolve(self, text: str) -> str:
+        """The key that a reference in the request means. Raises NotFound for one of a project not the caller's."""
+        key = resolve(text, self.project)
+        self.check(key, text)
+        return key
+
+    def check(self, key: str, named: str = "") -> None:
+        """Raises NotFound where this is of a project not the caller's. `named`: what it was called."""
+        if not self.sees(project_of(key)):
+            raise NotFound(f"there is no {(named or key)[:80]!r}")
+
+    def sees(self, project: str | None) -> bool:
+        """Whether lists show what belongs to this project."""
+        if self.named is not None and project != self.named:
+            return False
+        return self.principal.sees(project)
+
+    @property
+    def sees_all(self) -> bool:
+        agent = self.principal.role == "agent" and self.principal.nodes != "*"
+        return self.named is None and self.principal.everywhere and not agent
+
+    def claim(self, key: str, body: Body) -> tuple[str, Body]:
+        """The key and the body of what shall be, in one project. Who acts for all may name it in the body instead."""
+        project = project_of(key)
+        named = getattr(body, "project", project)
+        if "project" in body.model_fields_set and named != project:
+            if self.named is not None:
+                raise InvalidField(f"?project={self.named} and project {named} are two", field="project")
+            if not RESOURCE_NAME.fullmatch(named):
+                raise InvalidField(f"{named[:80]!r} is no project's name", field="project")
+            if not self.principal.sees(named):
+                raise NotFound(f"there is no project {named!r} here", field="project")
+            key = key_of(named, name_of(key))
+            project = named
+        return key, body.in_project(project)
+
+    def hide(self, document: dict[str, Any]) -> dict[str, Any]:
+        """A view without the names of what belongs to others, as its kind's `holders` say where they stand."""
+        if self.principal.everywhere or not self.rule.holders:
+            return document
+        return hidden(document, self.rule.holders, self.principal.sees)
+
+
+def hidden(document: dict[str, Any], fields: Iterable[str], sees: Callable[[str], bool]) -> dict[str, Any]:
+    """A document where keys in `fields`, at any depth, show only where `sees` their project; also in its sentences."""
+    foreign: set[str] = set()
+
+    def collect(value: Any, inside: bool) -> None:
+        if isinstance(value, dict):
+            for name, child in value.items():
+                collect(child, name in fields)
+        elif isinstance(value, list):
+            for child in value:
+                collect(child, inside)
+        elif inside and isinstance(value, str) and not sees(project_of(value)):
+            foreign.add(value)
+
+    collect(document, False)
+    if not foreign:
+        return document
+    names = re.compile(
+        r"(?<![-\w/.])(" + "|".join(map(re.escape, sorted(foreign, key=len, reverse=True))) + r")(?![-\w/])"
+    )
+
+    def shown(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: shown(child) for name, child in value.items()}
+        if isinstance(value, list):
+            return [shown(child) for child in value]
+        return names.sub(TAKEN, value) if isinstance(value, str) else value
+
+    return {name: shown(value) for name, value in document.items()}
+
+
+@dataclass(frozen=True)
+class ResourceKind:
+    """A collection under /v1, or where `path` says, and its verbs.
+
+    A verb is a method and what follows the resource's path: `LIST` and `CREATE` are of the collection, `PUT`,
+    `GET /flows`, `POST :renew` of one resource. `queries` are verbs that change nothing though they are posted.
+    `view` declares the fields that lists are filtered and ordered by; `holders` the fields of a physical thing's view
+    that say who holds it.
+    """
+
+    collection: str
+    scope: Scope
+    verbs: Mapping[str, frozenset[str]]
+    view: type[ApiModel] | None = None
+    holders: tuple[str, ...] = ()
+    queries: tuple[str, ...] = ()
+
+    def rules(self) -> Iterable[Rule]:
+        for verb, roles in self.verbs.items():
+            method, _, rest = verb.partition(" ")
+            whole = method in ("LIST", "CREATE")
+            method = {"LIST": "GET", "CREATE": "POST"}.get(method, method)
+            path = f"/v1/{self.collection}" + ("" if whole else "/{}" + rest)
+            mutates = method != "GET" and verb not in self.queries
+            yield Rule(method, path, self.collection, roles, self.scope, mutates, self.view, self.holders)
+
+
+PARAMETER = re.compile(r"\{[^}]*\}")
+
+
+@dataclass
+class AccessRules:
+    """A service's kinds, and what is outside of them."""
+
+    service: str
+    kinds: tuple[ResourceKind, ...]
+    others: tuple[Rule, ...] = ()
+    by_route: dict[tuple[str, str], Rule] = field(init=False)
+
+    def __post_init__(self) -> None:
+        rules = [*(rule for kind in self.kinds for rule in kind.rules()), *self.others]
+        self.by_route = {(rule.method, rule.path): rule for rule in rules}
+        if len(self.by_route) != len(rules):
+            raise ValueError(f"{self.service} declares a route twice")
+
+    def find(self, method: str, path: str) -> Rule | None:
+        """The rule of a route, by its path with parameters in braces."""
+        return self.by_route.get(("GET" if method == "HEAD" else method, PARAMETER.sub("{}", path)))
+
+    def check(self, routers: Iterable[APIRouter]) -> None:
+        """Raises LookupError for a route that is not declared, a declaration without a route, and a route that changes
+        something and cannot be only tried."""
+        seen = set()
+        for route in (each for router in routers for each in router.routes):
+            assert isinstance(route, APIRoute)
+            for method in route.methods or ():
+                rule = self.find(method, route.path)
+                if rule is None:
+                    raise LookupError(f"{self.service}: nobody has decided who may {method} {route.path}")
+                seen.add((rule.method, rule.path))
+                if rule.mutates and "validateOnly" not in {each.alias for each in route.dependant.query_params}:
+                    raise LookupError(f"{self.service}: {method} {route.path} does not take validateOnly")
+        if missing := set(self.by_route) - seen:
+            raise LookupError(f"{self.service}: there is no route {sorted(missing)}")
+
+
+def guard(rules: AccessRules) -> Callable[[Request], Any]:
+    """The dependency that runs before every route's handler."""
+
+    async def authorize(request: Request) -> None:
+        rule = rules.find(request.method, request.scope["route"].path)
+        if rule is None:
+            return  # health and metrics, which create_app itself adds
+        caller = rule.admit(principal_of(request), request.query_params.get("project"))
+        request.state.caller = caller
+        parameters = request.scope["path_params"]
+        if rule.scope in (Scope.PROJECT, Scope.SHARED):
+            request.scope["path_params"] = {name: caller.key(value) for name, value in parameters.items()}
+        elif rule.scope is Scope.ITSELF:
+            for project in parameters.values():
+                caller.check(key_of(project, ""), project)
+
+    return authorize
+
+
+def principal_of(request: Request) -> Principal:
+    return request.scope.get("state", {}).get("principal") or ANYONE
+
+
+async def _caller(request: Request) -> Caller:
+    caller: Caller = request.state.caller
+    return caller
+
+
+CallerOf = Annotated[Caller, Depends(_caller)]
+"""Who asks, for handlers that have to know."""

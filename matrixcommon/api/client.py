@@ -10,10 +10,15 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
 from matrixcommon.model.errors import Gone, Unavailable, from_problem
+from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of, project_of
+
+PAGE_SIZE = 1000
+"""The most that a service puts on one."""
 
 
 async def call(
@@ -27,6 +32,7 @@ async def call(
     timeout_s: float | None = None,
 ) -> dict[str, Any]:
     """The JSON answer ({} where it is empty). Raises the MatrixError that the problem document names."""
+    path, params = _target(path, params)
     headers = {"If-Match": if_match} if if_match else {}
     extra: dict[str, Any] = {} if timeout_s is None else {"timeout": timeout_s}
     if body is not None:
@@ -38,6 +44,33 @@ async def call(
     if answer.status_code >= 400:
         raise from_problem(_document(answer), answer.status_code)
     return answer.json() if answer.content else {}
+
+
+def at(collection: str, key: str, verb: str = "") -> str:
+    """Where a resource is, for `call`: its path, with its project where that is not the default one."""
+    project = project_of(key)
+    named = "" if project == DEFAULT_PROJECT else f"?project={project}"
+    return f"/v1/{collection}/{quote(name_of(key), safe='')}{verb}{named}"
+
+
+def _target(path: str, params: dict[str, Any] | None) -> tuple[str, dict[str, Any] | None]:
+    path, _, project = path.partition("?project=")
+    return path, {**(params or {}), "project": project} if project else params
+
+
+async def list_all(
+    http: httpx.AsyncClient, path: str, params: dict[str, Any] | None = None, filter: str | None = None
+) -> list[dict[str, Any]]:
+    """Every item of a collection, page after page."""
+    path, params = _target(path, params)
+    asked: dict[str, Any] = {"pageSize": PAGE_SIZE, **(params or {}), **({"filter": filter} if filter else {})}
+    items: list[dict[str, Any]] = []
+    while True:
+        answer = await call(http, "GET", path, params=asked)
+        items += answer["items"]
+        if not answer.get("nextPageToken"):
+            return items
+        asked["pageToken"] = answer["nextPageToken"]
 
 
 def _document(answer: httpx.Response) -> dict[str, Any]:
@@ -88,4 +121,4 @@ async def watch(
         raise Unavailable(f"watch {path}: {type(wrong).__name__}: {wrong}") from wrong
 
 
-__all__ = ["Gone", "WatchEvent", "call", "watch"]
+__all__ = ["Gone", "WatchEvent", "at", "call", "list_all", "watch"]

@@ -8,29 +8,34 @@ same function; whatever is not plain goes the ordinary way.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import orjson
 from fastapi import APIRouter, Response
 from pydantic import ValidationError
 
+from matrixcommon.api.authorization import AccessRules, Caller, Principal, Rule
 from matrixcommon.model.resource_model import ApiModel
 
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Response]])
 
+PROJECT_ALONE = re.compile(rb"project=[-a-z0-9]{1,63}")
+"""A query that names the project and nothing else."""
+
 
 @dataclass(frozen=True)
 class FastRoute:
-    """`action(name, if_match=...)`, with `body=...` where it has a model, answers `method` on `path` and a name. With
-    `asker=...`, who asks, where it `asks_who`. Where it is `whole`, `action(body=...)` answers on that path itself."""
+    """`handler(key, caller=..., if_match=...)`, with `body=...` where it has a model, answers `method` on `path` and a
+    name. Where it is `whole`, `handler(body=..., caller=...)` answers on that path itself."""
 
     method: str
     path: str
     body: type[ApiModel] | None
     handler: Callable[..., Awaitable[Response]]
-    asks_who: bool = False
     whole: bool = False
 
 
@@ -41,13 +46,11 @@ class FastRouter(APIRouter):
         super().__init__(prefix=prefix)
         self.hot_routes: list[FastRoute] = []
 
-    def hot(
-        self, method: str, collection: str, body: type[ApiModel] | None = None, *, asks_who: bool = False
-    ) -> Callable[[Handler], Handler]:
+    def hot(self, method: str, collection: str, body: type[ApiModel] | None = None) -> Callable[[Handler], Handler]:
         """Beside the route's own decorator: plain requests for one resource of `collection` come here directly."""
 
         def noted(action: Handler) -> Handler:
-            self.hot_routes.append(FastRoute(method, f"{self.prefix}/{collection}/", body, action, asks_who))
+            self.hot_routes.append(FastRoute(method, f"{self.prefix}/{collection}/", body, action))
             return action
 
         return noted
@@ -63,24 +66,29 @@ class FastRouter(APIRouter):
 
 
 class FastPath:
-    """The hot routes of some routers."""
+    """The hot routes of some routers, each with its rule."""
 
-    def __init__(self, routers: Iterable[APIRouter]) -> None:
+    def __init__(self, routers: Iterable[APIRouter], rules: AccessRules) -> None:
+        self._routes: dict[tuple[str, str], tuple[FastRoute, Rule]] = {}
         hot = [each for router in routers if isinstance(router, FastRouter) for each in router.hot_routes]
-        self._routes = {(each.method, each.path): each for each in hot}
+        for each in hot:
+            rule = rules.find(each.method, each.path if each.whole else each.path + "{name}")
+            if rule is None:
+                raise LookupError(f"{rules.service}: nobody has decided who may {each.method} {each.path}")
+            self._routes[each.method, each.path] = each, rule
 
-    def answer(
-        self, method: str, path: str, query: bytes, headers: dict[str, str], body: bytes | None, asker: object = None
-    ) -> Awaitable[Response] | None:
-        """The answer under way, or None where the request has to go the ordinary way. `asker`: whom the request's token
-        stands for."""
+    def find(
+        self, method: str, path: str, query: bytes, headers: dict[str, str], body: bytes | None, principal: Principal
+    ) -> tuple[Caller, Callable[[], Awaitable[Response]]] | None:
+        """The caller, and what answers it; None where the request has to go the ordinary way. Raises Forbidden,
+        NotFound."""
         cut = path.rfind("/") + 1
-        route = self._routes.get((method, path[:cut])) or self._routes.get((method, path))
-        if route is None or query or cut == len(path):
+        found = self._routes.get((method, path[:cut])) or self._routes.get((method, path))
+        if found is None or cut == len(path) or (query and not PROJECT_ALONE.fullmatch(query)):
             return None
-        more: dict[str, Any] = {} if route.whole else {"if_match": headers.get("if-match")}
-        if route.asks_who:
-            more["asker"] = asker
+        route, rule = found
+        caller = rule.admit(principal, query[8:].decode() if query else None)
+        more: dict[str, Any] = {"caller": caller}
         if route.body is not None:
             if body is None or headers.get("content-type", "").partition(";")[0] != "application/json":
                 return None
@@ -88,4 +96,6 @@ class FastPath:
                 more["body"] = route.body.model_validate(orjson.loads(body))
             except (ValidationError, orjson.JSONDecodeError):
                 return None
-        return route.handler(**more) if route.whole else route.handler(path[cut:], **more)
+        if route.whole:
+            return caller, partial(route.handler, **more)
+        return caller, partial(route.handler, caller.key(path[cut:]), if_match=headers.get("if-match"), **more)

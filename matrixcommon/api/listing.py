@@ -12,13 +12,14 @@ import asyncio
 import base64
 import binascii
 import json
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
+from matrixcommon.api.authorization import Caller, Scope
 from matrixcommon.model.errors import Gone, InvalidField
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixcommon.persistence.database_session import Database
@@ -37,9 +38,35 @@ class ListParams:
     order_by: str | None
     watch: bool
     resource_version: int | None
+    caller: Caller | None = None
+
+    def show(self, item: dict[str, Any]) -> dict[str, Any] | None:
+        """The item as its reader may see it, where it may and the filter lets it pass."""
+        if self.caller is not None:
+            if not _visible(self.caller, item):
+                return None
+            item = self.caller.hide(item)
+        return item if self.matches(item) else None
+
+    @property
+    def shows_all(self) -> bool:
+        return self.matches is _everything and (self.caller is None or self.caller.sees_all)
+
+
+def _visible(caller: Caller, item: dict[str, Any]) -> bool:
+    """Whether a list shows this item at all."""
+    scope, project = caller.rule.scope, item.get("project")
+    if scope is Scope.NODE and caller.principal.role == "agent":
+        return caller.principal.reports_for(item.get("node") or item["name"])
+    if scope is Scope.SHARED:
+        return any(caller.sees(owner) for owner in item["projects"])
+    if scope is Scope.MIXED:
+        return project is None or caller.sees(project)
+    return scope not in (Scope.PROJECT, Scope.ITSELF, Scope.NODE) or caller.sees(project)
 
 
 async def _list_params(
+    request: Request,
     page_size: Annotated[int, Query(alias="pageSize", ge=1, le=1000)] = 500,
     page_token: Annotated[str | None, Query(alias="pageToken")] = None,
     filter: Annotated[str | None, Query(description="terms joined by AND: field=value or field!=value")] = None,
@@ -50,11 +77,20 @@ async def _list_params(
     resource_version: Annotated[int | None, Query(alias="resourceVersion", ge=0)] = None,
 ) -> ListParams:
     # A coroutine, so that FastAPI does not send every list through its thread pool.
-    return ListParams(page_size, page_token, parse_filter(filter), order_by, watch, resource_version)
+    caller: Caller | None = getattr(request.state, "caller", None)
+    view = caller.rule.view if caller is not None else None
+    known = None if view is None else frozenset(each.alias or name for name, each in view.model_fields.items())
+    if known is not None and order_by and (field := order_by.split()[0].split(".")[0]) not in known:
+        raise InvalidField(f"there is no field {field[:40]!r} to order by", field="orderBy")
+    return ListParams(page_size, page_token, parse_filter(filter, known), order_by, watch, resource_version, caller)
 
 
 Params = Annotated[ListParams, Depends(_list_params)]
 IfMatch = Annotated[str | None, Header(alias="If-Match")]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(alias="Idempotency-Key", min_length=1, max_length=200, description="sent twice, one thing is made"),
+]
 ValidateOnly = Annotated[bool, Query(alias="validateOnly", description="run everything but the commit")]
 
 
@@ -67,8 +103,8 @@ def _everything(view: dict[str, Any]) -> bool:
     return True
 
 
-def parse_filter(text: str | None) -> Callable[[dict[str, Any]], bool]:
-    """A filter as a predicate over views; raises InvalidField where it cannot be read."""
+def parse_filter(text: str | None, known: Container[str] | None = None) -> Callable[[dict[str, Any]], bool]:
+    """A filter as a predicate over views; raises InvalidField where it cannot be read, or names no `known` field."""
     if not text:
         return _everything
     terms = []
@@ -80,6 +116,8 @@ def parse_filter(text: str | None) -> Callable[[dict[str, Any]], bool]:
             raise InvalidField(
                 f"cannot read {part!r}; write field=value or field!=value, joined by AND", field="filter"
             )
+        if known is not None and path.split(".")[0] not in known:
+            raise InvalidField(f"there is no field {path[:40]!r} to filter by", field="filter")
         terms.append((path.split("."), value.strip().strip('"'), negated))
     return lambda view: all((_text(_dig(view, path)) == value) != negated for path, value, negated in terms)
 
@@ -124,20 +162,33 @@ def _stream(events: AsyncIterator[str]) -> StreamingResponse:
 
 
 def page(items: list[dict[str, Any]], params: ListParams) -> dict[str, Any]:
-    """One page of the matching items; the token is opaque and says where the next one starts."""
-    items = [item for item in items if params.matches(item)]
+    """One page of what matches and may be seen. The token is opaque and says after what the next one starts, so that
+    nothing is left out because something before it has gone meanwhile."""
     field, _, direction = (params.order_by or "name").partition(" ")
-    items.sort(key=lambda item: _sort_key(_dig(item, field.split("."))), reverse=direction.strip() == "desc")
-    wanted, rest = window(len(items), params)
-    return {"items": items[wanted], **rest}
+    path, backwards = field.split("."), direction.strip() == "desc"
+
+    def place(item: dict[str, Any]) -> Place:
+        return (*_sort_key(_dig(item, path)), str(item.get("project", "")), str(item.get("name", "")))
+
+    found = [(place(shown), shown) for item in items if (shown := params.show(item)) is not None]
+    if params.page_token:
+        after = _place_of(params.page_token)
+        found = [each for each in found if (each[0] < after if backwards else each[0] > after)]
+    found.sort(key=lambda each: each[0], reverse=backwards)
+    shown_here = found[: params.page_size]
+    rest = {"nextPageToken": _token(list(shown_here[-1][0]))} if len(found) > len(shown_here) else {}
+    return {"items": [item for _, item in shown_here], **rest}
 
 
 def window(length: int, params: ListParams) -> tuple[slice, dict[str, str]]:
     """Which of that many items in order the page shows, and `nextPageToken` where there are more."""
     start = _start_of(params.page_token)
     stop = start + params.page_size
-    token = {"nextPageToken": base64.urlsafe_b64encode(str(stop).encode()).decode()} if stop < length else {}
-    return slice(start, stop), token
+    return slice(start, stop), {"nextPageToken": _token(stop)} if stop < length else {}
+
+
+Place = tuple[int, float, str, str, str]
+"""Where an item stands in its list's order."""
 
 
 def _sort_key(value: Any) -> tuple[int, float, str]:
@@ -146,13 +197,32 @@ def _sort_key(value: Any) -> tuple[int, float, str]:
     return (1, 0.0, _text(value))
 
 
-def _start_of(token: str | None) -> int:
-    if not token:
-        return 0
+def _token(place: Any) -> str:
+    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
+
+
+def _read_token(token: str) -> Any:
     try:
-        return int(base64.urlsafe_b64decode(token.encode()))
-    except (ValueError, binascii.Error) as wrong:
-        raise InvalidField("not a token that this service gave out", field="pageToken") from wrong
+        return json.loads(base64.urlsafe_b64decode(token.encode()))
+    except (ValueError, binascii.Error):
+        return None
+
+
+def _start_of(token: str | None) -> int:
+    start = _read_token(token) if token else 0
+    if type(start) is not int or start < 0:
+        raise _NotOurs
+    return start
+
+
+def _place_of(token: str) -> Place:
+    match _read_token(token):
+        case [int(kind), float() | int() as number, str(text), str(project), str(name)]:
+            return kind, number, text, project, name
+    raise _NotOurs
+
+
+_NotOurs = InvalidField("not a token that this service gave out", field="pageToken")
 
 
 async def _events(
@@ -162,8 +232,8 @@ async def _events(
     if rv is None:
         rv = records.latest()
         for view in views():
-            body = view.wire()
-            if params.matches(body):
+            body = params.show(view.wire())
+            if body is not None:
                 yield _event("ADDED", int(view.etag.strip('"') or rv), json.dumps(body))
     yield _event("BOOKMARK", rv, "{}")
     loop = asyncio.get_running_loop()
@@ -176,9 +246,13 @@ async def _events(
             return
         for change in changes:
             rv = change.rv
-            if params.matches is _everything or params.matches(json.loads(change.body)):
+            if params.shows_all:
                 yield _event(change.type, rv, change.body)
-                silent_since = loop.time()
+            elif (shown := params.show(json.loads(change.body))) is not None:
+                yield _event(change.type, rv, json.dumps(shown))
+            else:
+                continue
+            silent_since = loop.time()
         if not changes:
             if loop.time() - silent_since >= BOOKMARK_PERIOD_WALL_S:
                 yield _event("BOOKMARK", rv, "{}")
@@ -190,8 +264,8 @@ async def _differences(
     request: Request, params: ListParams, records: Database, views: Callable[[], Iterable[ApiModel]]
 ) -> AsyncIterator[str]:
     def found() -> dict[str, dict[str, Any]]:
-        bodies = [view.wire() for view in views()]
-        return {body["name"]: body for body in bodies if params.matches(body)}
+        bodies = [shown for view in views() if (shown := params.show(view.wire())) is not None]
+        return {f"{body.get('project', '')}/{body['name']}": body for body in bodies}
 
     rv, shown = -1, dict[str, dict[str, Any]]()
     if params.resource_version is not None:

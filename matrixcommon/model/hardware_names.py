@@ -195,8 +195,9 @@ class SwitchName(HardwareName):
 
 
 def checked_resource_name(text: str, field: str = "name") -> str:
-    """The text, if a resource may be called so; else InvalidField that names `field`."""
-    if not RESOURCE_NAME.fullmatch(text):
+    """The name or key, if a resource may be called so; else InvalidField that names `field`."""
+    project, slash, name = text.rpartition("/")
+    if not RESOURCE_NAME.fullmatch(name) or (slash and not RESOURCE_NAME.fullmatch(project)):
         raise InvalidField(
             f"{text[:80]!r} is no name: use 1 to 63 lower-case letters, digits and '-', "
             "starting and ending with a letter or digit",

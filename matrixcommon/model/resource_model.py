@@ -6,12 +6,13 @@ read by attribute from the thing it shows. Conditions follow the Kubernetes conv
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from matrixcommon.model.quantities import timestamp
+from matrixcommon.model.resource_key import key_of
 
 
 class ApiModel(BaseModel):
@@ -28,6 +29,12 @@ class ApiModel(BaseModel):
     def text(self) -> str:
         """The same as JSON text."""
         return self.model_dump_json(by_alias=True, exclude_none=True)
+
+    def in_project(self, project: str) -> Self:
+        """The same as a request of that project, with keys in place of the names it refers to."""
+        if getattr(self, "project", project) == project:
+            return self
+        return self.model_copy(update={"project": project})
 
 
 class Condition(ApiModel):
@@ -53,6 +60,11 @@ class ResourceView(ApiModel):
     conditions: list[Condition] = Field(default_factory=list)
     created_at: str = ""
     updated_at: str = ""
+
+    @property
+    def key(self) -> str:
+        """Under which the whole machine knows it."""
+        return key_of(self.project, self.name)
 
 
 class OperationView(ApiModel):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import MetaData, event
 from sqlalchemy.exc import SQLAlchemyError
@@ -26,6 +26,8 @@ from matrixcommon.persistence.change_log import Change, ChangeLog, journal_table
 from matrixcommon.persistence.resource_row import ResourceRow, check_etag, find
 from matrixcommon.persistence.table_cache import CachedTable, CachingSession
 from matrixcommon.persistence.transaction import Follow, GroupTransaction
+
+T = TypeVar("T")
 
 __all__ = ["Change", "CachedTable", "Database", "ResourceRow", "check_etag", "find", "journal_tables"]
 
@@ -123,6 +125,14 @@ class Database:
             reported()
         if wrote:
             self._wake()
+
+    def dry_run(self, verb: Callable[[], T]) -> T:
+        """What a verb of transactions would return; all that it did is undone, in the tables and in memory."""
+        answer: list[T] = []
+        with suppress(_OnlyTried), self.group_transaction():
+            answer.append(verb())
+            raise _OnlyTried
+        return answer[0]
 
     def on_commit(self, action: Callable[[], None]) -> None:
         """Do this when what has been decided so far is committed: at once, outside of a group."""
@@ -236,6 +246,10 @@ class Database:
     def compact(self, keep_s: float) -> int:
         """Forget changes older than `keep_s` emulated seconds; returns how many."""
         return self._journal.compact(self._clock.now() - keep_s)
+
+
+class _OnlyTried(Exception):
+    """Ends a group that is not to be committed."""
 
 
 def _throw_away(session: CachingSession, *, commit_failed: bool) -> None:

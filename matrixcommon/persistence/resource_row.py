@@ -9,6 +9,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from matrixcommon.model.errors import NotFound, PreconditionFailed
 from matrixcommon.model.quantities import timestamp
+from matrixcommon.model.resource_key import name_of
 from matrixcommon.model.resource_model import ResourceView
 
 R = TypeVar("R", bound="ResourceRow")
@@ -17,8 +18,8 @@ R = TypeVar("R", bound="ResourceRow")
 class ResourceRow:
     """Columns every resource has. A subclass names its `kind` and builds its own view in `view()`.
 
-    `generation` counts specs (what the caller asked), `version` counts every change; `created_at` and `updated_at` are
-    emulated seconds since the epoch, kept by the journal.
+    `name` is its key (`resource_key`). `generation` counts specs (what the caller asked), `version` counts every
+    change; `created_at` and `updated_at` are emulated seconds since the epoch, kept by the journal.
     """
 
     kind: str = "resource"
@@ -54,7 +55,7 @@ class ResourceRow:
     def common(self) -> dict[str, Any]:
         """What every view shows, for the subclass's view to add to."""
         return {
-            "name": self.name,
+            "name": name_of(self.name),
             "project": self.project or "default",
             "labels": self.labels or {},
             "generation": self.generation if self.generation is not None else 1,
@@ -88,7 +89,7 @@ def find(session: Session, kind: type[R], name: str) -> R:
     """The row of that name, else NotFound."""
     row = session.get(kind, name)
     if row is None:
-        raise NotFound(f"there is no {kind.kind} named {name!r}", field="name")
+        raise NotFound(f"there is no {kind.kind} named {name_of(name)[:80]!r}", field="name")
     return row
 
 

@@ -8,31 +8,34 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
+from matrixcommon.api.authorization import CallerOf
 from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, list_or_watch, page
+from matrixcommon.api.mutations import Mutations
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, NotYetSupported
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.quantities import from_timestamp
+from matrixcommon.model.resource_key import resolve
 from matrixcommon.persistence.database_session import find
+from matrixcompute.access import NOT_YET, VERBS_NOT_YET
 from matrixcompute.contract import DetectedFault, InstanceRequest, InstanceView
 from matrixcompute.instances.service import Conductor
 from matrixcompute.model.states import INSTANCE_STATES
 from matrixcompute.operations.saga import SagaRunner
 from matrixcompute.recovery.policy import broken_members
-from matrixcompute.store.store import OPEN, ComputeStore, SagaRow
+from matrixcompute.store.store import OPEN, ComputeStore, InstanceRow, SagaRow
 from matrixresource.contract.allocations import MemberView, PlacementPolicy, RenewRequest
 
-NOT_YET = ("scaling-policies", "recovery-policies", "maintenances")
 Leaving = Annotated[
     Sequence[NodeName], Query(max_length=1024, description="where it shrinks: the members that go, drained before")
 ]
-VERBS_NOT_YET = ("start", "stop", "restart")
 
 
 def routes(
     store: ComputeStore, conductor: Conductor, runner: SagaRunner, clock: Clock, wake: Callable[[], None]
 ) -> APIRouter:
     api = APIRouter(prefix="/v1")
+    change = Mutations(store.records).run
 
     def instances() -> list[InstanceView]:
         with store.reading() as session:
@@ -51,21 +54,26 @@ def routes(
     async def ensure_instance(
         name: str,
         body: InstanceRequest,
+        caller: CallerOf,
         leaving: Leaving = (),
         if_match: IfMatch = None,
         validate_only: ValidateOnly = False,
     ) -> InstanceView:
-        return await conductor.ensure(name, body, leaving=leaving, if_match=if_match, validate_only=validate_only)
+        key, request = caller.claim(name, body)
+        for spec in (request.affinity, request.anti_affinity):
+            for other in spec.instances if spec is not None else ():
+                caller.check(resolve(other, request.project), other)
+        return await conductor.ensure(key, request, leaving=leaving, if_match=if_match, validate_only=validate_only)
 
     @api.delete("/instances/{name}", status_code=202)
     async def delete_instance(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> InstanceView:
-        if validate_only:
-            return await get_instance(name)
-        return conductor.delete(name, if_match=if_match)
+        return await change(lambda: conductor.delete(name, if_match=if_match), validate_only=validate_only)
 
     @api.post("/instances/{name}:retry", status_code=202)
-    async def retry(name: str) -> InstanceView:
-        return conductor.retry(name)
+    async def retry(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> InstanceView:
+        return await change(
+            lambda: conductor.retry(name), validate_only=validate_only, row=(InstanceRow, name), if_match=if_match
+        )
 
     @api.post("/instances/{name}:resize", status_code=202)
     async def resize(
@@ -73,26 +81,29 @@ def routes(
         nodes: Annotated[int, Query(ge=1, le=49152)],
         leaving: Leaving = (),
         if_match: IfMatch = None,
+        validate_only: ValidateOnly = False,
     ) -> InstanceView:
-        with store.reading() as session:
-            shape = store.instance(session, name).shape
-        resized = shape.model_copy(update={"nodes": nodes})
-        return await conductor.ensure(name, resized, leaving=leaving, if_match=if_match)
+        shape = _shape(name).model_copy(update={"nodes": nodes})
+        return await conductor.ensure(name, shape, leaving=leaving, if_match=if_match, validate_only=validate_only)
 
     @api.post("/instances/{name}:move", status_code=202)
     async def move(
         name: str, body: PlacementPolicy, if_match: IfMatch = None, validate_only: ValidateOnly = False
     ) -> InstanceView:
         """Another placement for the same shape; with `validateOnly` the view's members are where it would lie."""
-        with store.reading() as session:
-            shape = store.instance(session, name).shape
-        allocation_request = shape.model_copy(update={"placement": body})
-        return await conductor.ensure(name, allocation_request, if_match=if_match, validate_only=validate_only)
+        shape = _shape(name).model_copy(update={"placement": body})
+        return await conductor.ensure(name, shape, if_match=if_match, validate_only=validate_only)
 
     @api.post("/instances/{name}:renew", status_code=202)
-    async def renew(name: str, body: RenewRequest) -> InstanceView:
-        """Let its lease start again, for this long; the spec keeps what it says."""
-        return await conductor.renew(name, body.lease_s)
+    async def renew(
+        name: str, body: RenewRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
+    ) -> InstanceView:
+        """Let its lease start again, for this long; the spec stays as it is."""
+        return await conductor.renew(name, body.lease_s, if_match=if_match, validate_only=validate_only)
+
+    def _shape(name: str) -> InstanceRequest:
+        with store.reading() as session:
+            return store.instance(session, name).shape
 
     def verb_not_yet(verb: str) -> None:
         @api.post(f"/instances/{{name}}:{verb}", include_in_schema=False)
@@ -159,9 +170,15 @@ def routes(
                 action = "replace" if instance.state == "Repairing" else "pending"
                 detail = {"agent": member.agent, "health": member.health, "role": member.role}
                 fault = DetectedFault(
-                    instance=instance.name, node=member.node, reason=reason, action=action, detail=detail
+                    name=f"{instance.name}.{member.node}",
+                    project=instance.project,
+                    instance=instance.name,
+                    node=member.node,
+                    reason=reason,
+                    action=action,
+                    detail=detail,
                 )
-                found.append(fault.wire() | {"name": f"{instance.name}.{member.node}"})
+                found.append(fault.wire())
         return JSONResponse(page(found, params) | {"resourceVersion": store.records.latest()})
 
     @api.get("/stuck")
@@ -172,7 +189,14 @@ def routes(
             progressing = next((c for c in view.conditions if c.type == "Progressing"), None)
             since = from_timestamp(progressing.last_transition_time) if progressing is not None else clock.now()
             if INSTANCE_STATES.stuck(view.state, since, clock.now()):
-                stuck.append({"name": view.name, "state": view.state, "seconds": round(clock.now() - since, 1)})
+                stuck.append(
+                    {
+                        "name": view.name,
+                        "project": view.project,
+                        "state": view.state,
+                        "seconds": round(clock.now() - since, 1),
+                    }
+                )
         return JSONResponse(page(stuck, params) | {"resourceVersion": store.records.latest()})
 
     def not_yet(noun: str) -> None:

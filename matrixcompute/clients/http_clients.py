@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from matrixcommon.api.client import WatchEvent
 from matrixcommon.model.errors import MatrixError
+from matrixcommon.model.resource_key import project_of, resolve
 from matrixcompute.contract import SliceSummary
 from matrixcompute.model.composition import OWNER_LABEL, SliceSpec
 from matrixlink.client import LinkClient
@@ -70,8 +71,8 @@ class HttpClients:
         with in_words_of_instances():
             return await self._resource.cut_over(name, request)
 
-    async def renew(self, name: str, lease_s: float) -> AllocationView:
-        return await self._resource.renew(name, lease_s)
+    async def renew(self, name: str, lease_s: float, validate_only: bool = False) -> AllocationView:
+        return await self._resource.renew(name, lease_s, validate_only)
 
     async def draining(self) -> list[str]:
         return [domain.name for domain in await self._resource.domains("state=Draining")]
@@ -91,6 +92,7 @@ class HttpClients:
     async def admit(self, instance: str, spec: SliceSpec, members: list[str]) -> SliceSummary:
         request = SliceRequest.model_validate(
             {
+                "project": project_of(instance),
                 "labels": {OWNER_LABEL: instance},
                 "allocation": instance,
                 "instance": instance,
@@ -110,7 +112,7 @@ class HttpClients:
     async def slices(self) -> dict[str, list[SliceSummary]]:
         found: dict[str, list[SliceSummary]] = {}
         for view in await self._link.slices():
-            found.setdefault(view.instance, []).append(summary(view))
+            found.setdefault(resolve(view.instance, view.project), []).append(summary(view))
         return found
 
     async def defragmentations(self) -> list[DefragmentationView]:

@@ -14,6 +14,7 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.quantities import from_timestamp
+from matrixcommon.model.resource_key import name_of, resolve
 from matrixcommon.persistence.database_session import check_etag
 from matrixcompute.clients.control_plane import ControlPlaneClients
 from matrixcompute.contract import InstanceRequest, InstanceView
@@ -64,12 +65,12 @@ class Conductor:
         when they are no members, or not as many as go.
         """
         checked_resource_name(name)
-        if len(name) > INSTANCE_NAME_LENGTH_MAX:
+        if len(name_of(name)) > INSTANCE_NAME_LENGTH_MAX:
             raise Conflict(
                 f"{name!r} is too long: its slices are named after it; use {INSTANCE_NAME_LENGTH_MAX} letters"
             )
         for field, spec in (("affinity", request.affinity), ("antiAffinity", request.anti_affinity)):
-            if spec is not None and name in spec.instances:
+            if spec is not None and name in [resolve(each, request.project) for each in spec.instances]:
                 raise InvalidField(f"{field} of {name} names {name} itself", field=f"{field}.instances")
         planned: AllocationView | None = None
         if validate_only:
@@ -157,16 +158,21 @@ class Conductor:
         self._wake()
         return instance.view()
 
-    async def renew(self, name: str, lease_s: float) -> InstanceView:
+    async def renew(
+        self, name: str, lease_s: float, *, if_match: str | None = None, validate_only: bool = False
+    ) -> InstanceView:
         """Let an instance's lease start again, for this long. Raises Conflict where it has none."""
         with self._store.reading() as session:
-            if self._store.instance(session, name).shape.lease_s is None:
+            instance = self._store.instance(session, name)
+            check_etag(instance, if_match)
+            if instance.shape.lease_s is None:
                 raise Conflict(f"instance {name!r} has no lease", field="leaseS")
-        allocation = await self._neighbours.renew(name, lease_s)
-        with self._store.transaction() as session:
+        allocation = await self._neighbours.renew(name, lease_s, validate_only)
+        with self._store.transaction(dry=validate_only) as session:
             instance = self._store.instance(session, name)
             instance.expires_at = from_timestamp(allocation.expires_at) if allocation.expires_at else None
-        return instance.view()
+            view = instance.view()
+        return view if validate_only else instance.view()
 
     def retry(self, name: str) -> InstanceView:
         """Try now what was refused, instead of when its time comes."""

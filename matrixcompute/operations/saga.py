@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import MatrixError, from_problem
+from matrixcommon.model.resource_key import name_of, sibling
 from matrixcompute.clients.control_plane import ControlPlaneClients
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.recovery.policy import RecoveryPolicy
@@ -124,7 +125,7 @@ class SagaRunner:
         attempt = int(self._clock.now() * 1000)
         as_it_is = verb in (REPAIR, RELOCATE) and instance.applied is not None
         row = SagaRow(
-            name=f"{verb}-{instance.name}-{attempt:x}",
+            name=sibling(instance.name, f"{verb}-{name_of(instance.name)}-{attempt:x}"),
             project=instance.project,
             state="Running",
             verb=verb,

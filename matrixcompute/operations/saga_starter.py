@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
+from matrixcommon.model.resource_key import name_of
 from matrixcommon.model.resource_model import condition
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.model.composition import placement_changed
@@ -17,7 +18,7 @@ def change_verb(instance: InstanceRow) -> str:
 
     How far that one got, only MatrixResource knows; a move finds out, and where nothing is to be moved it scales.
     """
-    moving = instance.generation != instance.observed_generation and (instance.operation or "").startswith(MOVE)
+    moving = instance.generation != instance.observed_generation and name_of(instance.operation or "").startswith(MOVE)
     current = InstanceRequest.model_validate(instance.applied) if instance.applied else instance.shape
     return MOVE if moving or placement_changed(instance.shape, current) else "scale-instance"
 

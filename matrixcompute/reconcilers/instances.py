@@ -47,7 +47,7 @@ class InstanceReconciler:
         with self._store.reading() as session:
             if not self._store.instances(session):
                 return "no instances"
-        allocations = {each.name: each for each in await self._neighbours.allocations()}
+        allocations = {each.key: each for each in await self._neighbours.allocations()}
         slices = await self._neighbours.slices()
         draining = await self._neighbours.draining()
         lost = [m.node for each in allocations.values() for m in each.members if m.agent == "Lost"]

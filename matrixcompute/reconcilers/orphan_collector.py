@@ -5,6 +5,7 @@ A thing is let go only when it was ownerless on two looks in a row, so that one 
 
 from __future__ import annotations
 
+from matrixcommon.model.resource_key import sibling
 from matrixcompute.clients.control_plane import ControlPlaneClients
 from matrixcompute.model.composition import OWNER_LABEL
 from matrixcompute.store.store import ComputeStore
@@ -22,11 +23,11 @@ class OrphanCollector:
         """Release what was ownerless last time too. Returns a sentence about what it did."""
         found: set[tuple[str, str]] = set()
         for instance, slices in (await self._neighbours.slices()).items():
-            found |= {("slice", each.name) for each in slices if not self._is_active(instance)}
+            found |= {("slice", sibling(instance, each.name)) for each in slices if not self._is_active(instance)}
         for allocation in await self._neighbours.allocations():
             owner = allocation.labels.get(OWNER_LABEL)
             if owner is not None and not self._is_active(owner):
-                found.add(("allocation", allocation.name))
+                found.add(("allocation", allocation.key))
         for kind, name in sorted(found & self._suspects):
             await (self._neighbours.withdraw(name) if kind == "slice" else self._neighbours.release(name))
         released = len(found & self._suspects)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from matrixcommon.model.errors import InsufficientCapacity, MatrixError, Preempted
+from matrixcommon.model.resource_key import name_of, project_of
 from matrixresource.contract.allocations import AllocationView
 
 
@@ -46,9 +47,10 @@ def diagnose_loss(
     )
     if "Expired" in reported or (expires_at is not None and expires_at <= now):
         return AllocationLoss("LeaseEnded", "its lease has ended")
-    by = next((each.name for each in everybody if name in each.preempts), None)
+    by = next((each.key for each in everybody if name in each.preempts), None)
     if by is not None:
-        return AllocationLoss("Preempted", f"{by} of higher priority took its place; it comes back when there is room")
+        who = name_of(by) if project_of(by) == project_of(name) else "somebody"
+        return AllocationLoss("Preempted", f"{who} of higher priority took its place; it comes back when there is room")
     if "Preempted" in reported:
         return AllocationLoss(
             "Preempted", "somebody of higher priority took its place; it comes back when there is room"

@@ -9,6 +9,7 @@ from sqlalchemy import JSON, Float, Integer, String, Text, func, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from matrixcommon.model.quantities import timestamp
+from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of, project_of
 from matrixcommon.model.resource_model import OperationView, ResourceView
 from matrixcommon.persistence.database_session import Database, ResourceRow, find, journal_tables
 from matrixcommon.persistence.resource_row import EventColumns
@@ -69,8 +70,8 @@ class InstanceRow(ResourceRow, Base):
             lease_s=shape.lease_s,
             expires_at=timestamp(self.expires_at) if self.expires_at else None,
             network=shape.network,
-            allocation=self.name,
-            operation=self.operation,
+            allocation=name_of(self.name),
+            operation=name_of(self.operation) if self.operation else None,
             observed_generation=self.observed_generation or 0,
             ready_nodes=self.ready_nodes or 0,
             members=[MemberView.model_validate(member) for member in self.members or []],
@@ -90,7 +91,7 @@ class SagaRow(ResourceRow, Base):
     kind = "operation"
 
     verb: Mapped[str] = mapped_column(String(40))
-    target: Mapped[str] = mapped_column(String(63), index=True)
+    target: Mapped[str] = mapped_column(String(127), index=True)
     status: Mapped[str] = mapped_column(String(12), index=True)
     step: Mapped[int] = mapped_column(Integer, default=0)
     steps: Mapped[list[str]] = mapped_column(JSON, default=list)
@@ -107,7 +108,7 @@ class SagaRow(ResourceRow, Base):
         at = min(self.step, len(self.steps) - 1)
         return OperationRecord(
             **self.common(),
-            target=self.target,
+            target=name_of(self.target),
             verb=self.verb,
             done=done,
             step="" if done else self.steps[at],
@@ -131,10 +132,16 @@ class EventRow(EventColumns, ResourceRow, Base):
     __tablename__ = "events"
     kind = "event"
 
-    instance: Mapped[str] = mapped_column(String(63), index=True)
+    instance: Mapped[str] = mapped_column(String(127), index=True)
 
     def view(self) -> Any:
-        return EventView(name=self.name, instance=self.instance, etag=self.etag, **self.described())
+        return EventView(
+            name=name_of(self.name),
+            project=self.project or DEFAULT_PROJECT,
+            instance=name_of(self.instance),
+            etag=self.etag,
+            **self.described(),
+        )
 
 
 class ComputeStore:
@@ -186,7 +193,16 @@ class ComputeStore:
         count = session.scalar(select(func.count()).select_from(EventRow).where(EventRow.instance == instance)) or 0
         name = f"{instance}.{int(at * 1000):x}.{count}"
         session.add(
-            EventRow(name=name, instance=instance, type=type, reason=reason, message=message, at=at, state="Seen")
+            EventRow(
+                name=name,
+                project=project_of(instance),
+                instance=instance,
+                type=type,
+                reason=reason,
+                message=message,
+                at=at,
+                state="Seen",
+            )
         )
 
     def forget_before(self, session: Session, at: float) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from matrixcommon.model.errors import Conflict, InsufficientBandwidth, InsufficientCapacity, MatrixError, NotFound
+from matrixcommon.model.resource_key import named, project_of
 from matrixcommon.model.resource_model import condition
 from matrixcompute.contract import InstanceRequest, SliceSummary
 from matrixcompute.model.composition import compose
@@ -28,7 +29,7 @@ async def reserve_nodes(work: StepContext) -> None:
     )
     preempted = [name for name in allocation.preempts if before is None or name not in before.preempts]
     if preempted:
-        work.record_event("Preempting", f"{', '.join(preempted)} of lower priority made way")
+        work.record_event("Preempting", f"{named(preempted, project_of(work.instance))} of lower priority made way")
 
 
 async def restore_shape(work: StepContext) -> None:
@@ -63,7 +64,9 @@ async def admit(work: StepContext, shape: InstanceRequest, roles: set[str]) -> N
             await work.neighbours.admit(work.instance, spec, nodes)
         except InsufficientBandwidth:
             if going := await _still_going(work, allocation):
-                raise StepPending(f"{', '.join(going)} made way and has yet to give up its floors") from None
+                raise StepPending(
+                    f"{named(going, project_of(work.instance))} made way and has yet to give up its floors"
+                ) from None
             raise
 
 

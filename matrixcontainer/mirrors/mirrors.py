@@ -15,12 +15,12 @@ from typing import Any
 from matrixcommon.model.errors import Conflict, NotFound
 from matrixcontainer.client.client import NETWORK_SLICE, NODE, SUPERNODE, Kind, KubeClient
 from matrixcontainer.client.events import kube_time
-from matrixcontainer.mirrors.objects import node_object, node_status, slice_object, supernode_object
+from matrixcontainer.mirrors.objects import node_object, node_status, slice_mirror_name, slice_object, supernode_object
 from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL
 from matrixcontainer.scheduler.scheduler import GANG_LABEL
 from matrixresource.client import ResourceClient
 from matrixresource.contract.allocations import AllocationView
-from matrixresource.contract.nodes import NodeView, SupernodeView
+from matrixresource.contract.nodes import NodeView
 
 log = logging.getLogger(__name__)
 
@@ -131,9 +131,8 @@ class Mirrors:
             self._statuses[node.name] = status
             wanted[node.name] = (node_object(node, self._shared), self._statuses[node.name])
         touched = await self._nodes.match(wanted)
-        answer = await self._resource.get("/v1/supernodes")
-        supernodes = [SupernodeView.model_validate(item) for item in answer["items"]]
+        supernodes = await self._resource.supernodes()
         touched += await self._supernodes.match({each.name: supernode_object(each) for each in supernodes})
         views = await self._slices()
-        touched += await self._links.match({view["name"]: slice_object(view) for view in views})
+        touched += await self._links.match({slice_mirror_name(view): slice_object(view) for view in views})
         return touched

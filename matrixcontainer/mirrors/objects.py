@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of, project_of
 from matrixcontainer.kubeapi.kubelet.node_info import node_info
 from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL
 from matrixcontainer.operator.workload import NPU_RESOURCE
@@ -30,7 +31,11 @@ def node_object(node: NodeView, shared: bool = False) -> dict[str, Any]:
         "volcano.sh/hypernode": node.supernode,
     }
     if node.allocation is not None:
-        labels |= {"cloudmatrix.io/instance": node.allocation, "cloudmatrix.io/instance-role": node.role or "member"}
+        labels |= {
+            "cloudmatrix.io/instance": name_of(node.allocation),
+            "cloudmatrix.io/namespace": project_of(node.allocation),
+            "cloudmatrix.io/instance-role": node.role or "member",
+        }
     if node.shared_by:
         labels["cloudmatrix.io/shared-by"] = str(node.shared_by)
     spec: dict[str, Any] = {"providerID": f"cloudmatrix://{node.supernode}/{node.name}"}
@@ -44,7 +49,7 @@ def _taints(node: NodeView, shared: bool) -> list[dict[str, str]]:
     if shared:
         taints.append({"key": NPU_RESOURCE, "value": "present", "effect": "NoSchedule"})
     if node.allocation is not None:
-        taints.append({"key": "cloudmatrix.io/instance", "value": node.allocation, "effect": "NoSchedule"})
+        taints.append({"key": "cloudmatrix.io/instance", "value": name_of(node.allocation), "effect": "NoSchedule"})
     why = {"Unknown": "node.kubernetes.io/unreachable", "False": "node.kubernetes.io/not-ready"}.get(_ready(node))
     if why is not None:
         taints += [{"key": why, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
@@ -118,13 +123,21 @@ def supernode_object(supernode: SupernodeView) -> tuple[dict[str, Any], dict[str
     )
 
 
+def slice_mirror_name(view: dict[str, Any]) -> str:
+    """A NetworkSlice is of the cluster, its name the slice's with its project before it, but for the default one."""
+    return str(view["name"] if view["project"] == DEFAULT_PROJECT else f"{view['project']}.{view['name']}")
+
+
 def slice_object(view: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The NetworkSlice mirror of one of MatrixLink's slices (its view), and its status."""
     asked = ("plane", "instance", "allocation", "qosClass", "floorGbpsPerNpu", "ceilingGbpsPerNpu", "weight")
     reported = ("state", "isolation", "isolationKey", "programmed", "floorKeptGbpsPerNpu")
     return (
         {
-            "metadata": {"name": view["name"], "labels": {MANAGED_LABEL: MANAGED_BY}},
+            "metadata": {
+                "name": slice_mirror_name(view),
+                "labels": {MANAGED_LABEL: MANAGED_BY, "cloudmatrix.io/namespace": view["project"]},
+            },
             "spec": {key: view[key] for key in asked if key in view},
         },
         {key: view[key] for key in reported if key in view} | {"members": len(view.get("members", []))},

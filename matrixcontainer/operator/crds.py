@@ -182,8 +182,8 @@ def _crd(
 
 def _instance_spec() -> dict[str, Any]:
     spec = structural_schema(InstanceSpec)
+    del spec["properties"]["project"]  # it is the namespace
     spec["x-kubernetes-validations"] = [
-        {"rule": "self.project == oldSelf.project", "message": "an instance stays in its project"},
         {
             "rule": "!has(self.placement.blocks) || self.placement.blocks.all(block, self.nodes % block.nodes == 0)",
             "message": "nodes must be a whole number of blocks",

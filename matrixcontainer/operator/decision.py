@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.resource_key import DEFAULT_PROJECT, key_of, project_of, resolve
 from matrixcompute.contract import InstanceRequest, InstanceView
 
 MANAGED_LABEL = "app.kubernetes.io/managed-by"
@@ -22,12 +24,33 @@ class Action:
     why: str = ""
 
 
+def namespace_of(body: dict[str, Any]) -> str:
+    return str(body["metadata"].get("namespace") or DEFAULT_PROJECT)
+
+
+def key_of_resource(body: dict[str, Any]) -> str:
+    """The key of what a resource stands for: its name, in the project that is called like its namespace."""
+    return key_of(namespace_of(body), body["metadata"]["name"])
+
+
+def key_in(body: dict[str, Any], name: str, field: str) -> str:
+    """The key of what a resource refers to. Raises InvalidField for what is not its namespace's."""
+    key = resolve(name, namespace_of(body))
+    if project_of(key) != namespace_of(body):
+        raise InvalidField(f"{name!r} is not of namespace {namespace_of(body)!r}", field=field)
+    return key
+
+
 def desired_instance(body: dict[str, Any]) -> InstanceRequest:
-    """The request that a CloudMatrixInstance stands for; its labels and namespace travel along."""
+    """The request that a CloudMatrixInstance stands for, in the project of its namespace; its labels travel along.
+    Raises InvalidField where it refers to what is not its namespace's."""
     metadata = body["metadata"]
+    for side in ("affinity", "antiAffinity"):
+        for other in (body["spec"].get(side) or {}).get("instances") or ():
+            key_in(body, other, f"spec.{side}.instances")
     labels = {**(metadata.get("labels") or {}), SOURCE_LABEL: metadata.get("namespace", "default")}
     shape = {key: value for key, value in body["spec"].items() if key != "dryRun"}
-    return InstanceRequest.model_validate({**shape, "labels": labels})
+    return InstanceRequest.model_validate({**shape, "project": namespace_of(body), "labels": labels})
 
 
 def desired_nodes(body: dict[str, Any]) -> int:

@@ -13,6 +13,7 @@ import kopf
 
 from matrixcommon.model.errors import Conflict, MatrixError
 from matrixcontainer.client.client import FAULT, INFER, INSTANCE, Kind, KubeAccess
+from matrixcontainer.operator.decision import key_of_resource
 from matrixcontainer.operator.reconciler import Operator
 
 AGAIN_WALL_S = 2.0
@@ -57,7 +58,7 @@ def registry_for(operator: Operator, access: KubeAccess, nudge: Callable[[], Non
 
     @kopf.on.delete(*_of(INSTANCE), registry=registry)
     async def instance_deleted(body: kopf.Body, **_: Any) -> None:
-        await _gone(lambda: operator.delete_instance(str(body.metadata.name)), body)
+        await _gone(lambda: operator.delete_instance(key_of_resource(_plain(body))), body)
 
     @kopf.on.resume(*_of(INFER), registry=registry)
     @kopf.on.create(*_of(INFER), registry=registry)

@@ -12,11 +12,19 @@ from collections.abc import Callable
 from typing import Any
 
 from matrixcommon.model.errors import Conflict, MatrixError, NotFound
+from matrixcommon.model.resource_key import key_of
 from matrixcommon.model.resource_model import condition
 from matrixcompute.client import ComputeClient
 from matrixcompute.contract import InstanceView
 from matrixcontainer.client.client import EVENT, FAULT, INFER, INSTANCE, POD, Kind, KubeClient
-from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL, desired_instance, next_action
+from matrixcontainer.operator.decision import (
+    MANAGED_BY,
+    MANAGED_LABEL,
+    desired_instance,
+    key_in,
+    key_of_resource,
+    next_action,
+)
 from matrixcontainer.operator.ports import Faults, Inference
 from matrixcontainer.operator.scale_in import ScaleIn
 from matrixcontainer.operator.status import event_object, instance_status, planned_status, reported_of
@@ -49,7 +57,7 @@ class Operator:
 
     async def reconcile_instance(self, body: dict[str, Any]) -> str:
         """Ensure the instance is as its resource says, and report. Raises what MatrixCompute refuses."""
-        name = body["metadata"]["name"]
+        name = key_of_resource(body)
         observed = await self._compute.find_instance(name)
         action = next_action(body, observed)
         if action.verb == "PlanInstance":
@@ -72,7 +80,9 @@ class Operator:
         metadata = body["metadata"]
         plan, refused = None, None
         try:
-            plan = await self._compute.ensure_instance(metadata["name"], desired_instance(body), validate_only=True)
+            plan = await self._compute.ensure_instance(
+                key_of_resource(body), desired_instance(body), validate_only=True
+            )
         except MatrixError as why:
             if why.retryable:
                 raise
@@ -99,9 +109,9 @@ class Operator:
         resources, _ = await self._kube.list(INSTANCE)
         if not resources:
             return "no instances"
-        instances = {each.name: each for each in await self._compute.instances()}
+        instances = {each.key: each for each in await self._compute.instances()}
         for body in resources:
-            observed = instances.get(body["metadata"]["name"])
+            observed = instances.get(key_of_resource(body))
             try:
                 verb = next_action(body, observed).verb
                 if verb in ("EnsureInstance", "PlanInstance"):
@@ -119,8 +129,8 @@ class Operator:
     async def record_event(self, event: dict[str, Any]) -> None:
         """Record what happened to an instance as an Event on its resource; recorded twice, it is there once."""
         resources, _ = await self._kube.list(INSTANCE)
-        places = {each["metadata"]["name"]: each["metadata"] for each in resources}
-        found = places.get(event["instance"])
+        places = {key_of_resource(each): each["metadata"] for each in resources}
+        found = places.get(key_of(event["project"], event["instance"]))
         if found is None:
             return  # the instance was made over REST, or its resource is gone
         body = event_object(event, found["namespace"], found["uid"], self._wall())
@@ -131,16 +141,16 @@ class Operator:
 
     async def reconcile_infer(self, body: dict[str, Any]) -> bool:
         """Deploy the workload once its instance serves, a pod for each of its nodes. True when it is as specified."""
-        metadata, spec = body["metadata"], body["spec"]
-        instance = await self._compute.find_instance(spec["instance"])
-        deployment = await self._inference.find(metadata["name"])
+        spec = body["spec"]
+        instance = await self._compute.find_instance(key_in(body, spec["instance"], "spec.instance"))
+        deployment = await self._inference.find(key_of_resource(body))
         if deployment is None:
             ready = instance is not None and any(c.type == "Ready" and c.status == "True" for c in instance.conditions)
             if not ready:
                 state = "no such instance" if instance is None else f"it is {instance.state}"
                 await self._report_infer(body, None, f"waiting for instance {spec['instance']}: {state}", 0)
                 return False
-        deployment = await self._inference.ensure(metadata["name"], spec)
+        deployment = await self._inference.ensure(key_of_resource(body), spec)
         pods = await self._match_pods(body, deployment.get("roles") or {})
         await self._scale_in.withdraw(body, deployment, instance)
         await self._report_infer(body, deployment, "", pods)
@@ -154,7 +164,7 @@ class Operator:
             if not (body.get("status") or {}).get("pods") or metadata.get("deletionTimestamp"):
                 continue
             with contextlib.suppress(NotFound):
-                metrics = metrics_of(await self._inference.statistics(metadata["name"]))
+                metrics = metrics_of(await self._inference.statistics(key_of_resource(body)))
                 if metrics != body["status"].get("metrics"):
                     status = {"status": {"metrics": metrics}}
                     await self._kube.merge(INFER, metadata["name"], status, metadata["namespace"], "status")
@@ -163,7 +173,7 @@ class Operator:
     async def delete_infer(self, body: dict[str, Any]) -> bool:
         """Stop the workload and remove its pods; True once nothing is left."""
         pods = await self._match_pods(body, {})
-        return await self._inference.delete(body["metadata"]["name"]) and pods == 0
+        return await self._inference.delete(key_of_resource(body)) and pods == 0
 
     async def _match_pods(self, body: dict[str, Any], roles: dict[str, str]) -> int:
         """Make the pods match the layout; returns how many there are now."""
@@ -238,7 +248,7 @@ class Operator:
             except MatrixError as refused:
                 await self._report_infer(
                     body,
-                    await self._inference.find(body["metadata"]["name"]),
+                    await self._inference.find(key_of_resource(body)),
                     f"{refused.reason}: {refused.message}",
                     (body.get("status") or {}).get("pods", 0),
                     refused,

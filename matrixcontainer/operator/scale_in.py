@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from matrixcommon.model.errors import Conflict, NotFound
+from matrixcommon.model.resource_key import name_of, resolve
 from matrixcommon.model.resource_model import Condition
 from matrixcompute.client import ComputeClient
 from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixcontainer.client.client import EVENT, INFER, INSTANCE, KubeClient
-from matrixcontainer.operator.decision import desired_nodes
+from matrixcontainer.operator.decision import desired_nodes, key_of_resource
 from matrixcontainer.operator.ports import Inference
 from matrixcontainer.operator.status import reported_of
 
@@ -56,7 +57,7 @@ class ScaleIn:
         deployments = await self._deployments(body)
         if not deployments:
             return Leave()
-        plan = await self._compute.ensure_instance(observed.name, request, validate_only=True)
+        plan = await self._compute.ensure_instance(key_of_resource(body), request, validate_only=True)
         leaving = sorted(members - _members(plan))
         if not leaving:
             return Leave()  # who left is still shown as a member
@@ -69,7 +70,7 @@ class ScaleIn:
         if not running:
             await self._tell(body, "Drained", f"nothing runs any more on nodes that are to leave: {nodes}")
             return Leave(leaving)
-        left = ", ".join(f"{name} has {drain['requests']} requests there" for name, drain in running.items())
+        left = ", ".join(f"{name_of(name)} has {drain['requests']} requests there" for name, drain in running.items())
         return Leave(leaving, f"nodes drain before they leave: {left}")
 
     async def _drained(self, deployment: str, leaving: list[str]) -> dict[str, Any]:
@@ -86,15 +87,20 @@ class ScaleIn:
         if instance.generation != instance.observed_generation or instance.state != "Active":
             return  # a resize is under way
         resources, _ = await self._kube.list(INSTANCE)
-        desired = [desired_nodes(each) for each in resources if each["metadata"]["name"] == infer["spec"]["instance"]]
+        key = resolve(infer["spec"]["instance"], infer["metadata"]["namespace"])
+        desired = [desired_nodes(each) for each in resources if key_of_resource(each) == key]
         still = _members(instance) & set(deployment["drain"]["nodes"])
         if still and desired and desired[0] >= len(_members(instance)):
-            await self._inference.undrain(infer["metadata"]["name"])
+            await self._inference.undrain(key_of_resource(infer))
 
     async def _deployments(self, body: dict[str, Any]) -> list[str]:
         resources, _ = await self._kube.list(INFER)
-        name = body["metadata"]["name"]
-        return [each["metadata"]["name"] for each in resources if each["spec"]["instance"] == name]
+        key = key_of_resource(body)
+        return [
+            key_of_resource(each)
+            for each in resources
+            if key_in(each, each["spec"]["instance"], "spec.instance") == key
+        ]
 
     async def _tell(self, body: dict[str, Any], reason: str, message: str) -> None:
         """An event, once for each generation and those nodes."""

@@ -29,6 +29,7 @@ from typing import Any, Literal
 
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NPUS_PER_NODE, NodeName
+from matrixcommon.model.resource_key import key_of
 from matrixcontainer.operator.workload import NPU_RESOURCE
 from matrixcontainer.scheduler.pod_groups import PodGroup, group_named
 from matrixresource.contract.allocations import AllocationRequest, AllocationView, Block, PlacementPolicy
@@ -55,7 +56,7 @@ class Gang:
     def allocation(self) -> str:
         """Derived from the gang, so that asking twice finds the first."""
         digest = hashlib.sha256(f"{self.namespace}/{self.name}".encode()).hexdigest()[:8]
-        return f"pods-{self.name[:44].strip('-.').replace('.', '-')}-{digest}"
+        return key_of(self.namespace, f"pods-{self.name[:44].strip('-.').replace('.', '-')}-{digest}")
 
     def alive(self) -> list[dict[str, Any]]:
         """Pods that need a place or have one, in rank order."""
@@ -124,6 +125,7 @@ class Gang:
         per = (allocation.npus_per_node or NPUS_PER_NODE) if allocation is not None else each * self.share
         members = -(-len(self.alive()) // max(1, int(per // each)))
         return AllocationRequest(
+            project=self.namespace,
             nodes=members,
             npus_per_node=None if per == NPUS_PER_NODE else per,
             spares=self.spares,

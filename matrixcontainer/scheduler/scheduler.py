@@ -42,7 +42,7 @@ class PodScheduler:
         pods, _ = await self._kube.list(POD)
         ours = [pod for pod in pods if pod["spec"].get("schedulerName") == SCHEDULER_NAME]
         gangs = gangs_of(ours, await pod_groups(self._kube, ours))
-        current = {each.name: each for each in await self._resource.allocations() if GANG_LABEL in each.labels}
+        current = {each.key: each for each in await self._resource.allocations() if GANG_LABEL in each.labels}
         bound = 0
         for gang in gangs:
             if gang.alive():
@@ -121,7 +121,7 @@ class PodScheduler:
         for member in allocation.members:
             if member.role == "member" and (member.agent == "Lost" or member.health == "Unhealthy"):
                 with contextlib.suppress(InsufficientCapacity):
-                    await self._resource.replace(allocation.name, member.node, "NodeLost")
+                    await self._resource.replace(allocation.key, member.node, "NodeLost")
                     for pod in gang.alive():
                         if pod["spec"].get("nodeName") == member.node:
                             await self._kube.delete(POD, pod["metadata"]["name"], gang.namespace, grace_s=0)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from matrixcommon.model.planes import Plane
+from matrixcommon.model.resource_key import name_of
 from matrixlink.admission.slice_index import SliceState
 from matrixlink.contract.slices import BackupPath, BackupPathsView
 from matrixlink.fabric.condition.fabric import Fabric
@@ -25,7 +26,8 @@ def backup_paths(fabric: Fabric, terms: SliceState) -> BackupPathsView:
     """The alternatives of one protected slice on the fabric as it is."""
     states = list((_ub if terms.plane == Plane.UB else _rdma)(fabric, terms))
     return BackupPathsView(
-        name=terms.name,
+        name=name_of(terms.name),
+        project=terms.project,
         plane=terms.plane,
         protection=terms.protection,
         protected=not terms.unprotected,

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
+from matrixcommon.api.authorization import CallerOf
 from matrixcommon.api.listing import IfMatch, ListParams, Params, ValidateOnly, list_or_watch, page, window
 from matrixcommon.model.errors import NotFound, NotYetSupported
 from matrixlink.communicators.service import Communicators
@@ -40,15 +41,19 @@ def communicator_routes(communicators: Communicators, supernodes: Collection[str
 
     @api.put("/communicators/{name}")
     async def ensure_communicator(
-        name: str, body: CommunicatorRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
+        name: str,
+        body: CommunicatorRequest,
+        caller: CallerOf,
+        if_match: IfMatch = None,
+        validate_only: ValidateOnly = False,
     ) -> CommunicatorView:
-        return communicators.ensure(name, body, if_match=if_match, validate_only=validate_only)
+        key, request = caller.claim(name, body)
+        caller.check(request.slice)
+        return communicators.ensure(key, request, if_match=if_match, validate_only=validate_only)
 
     @api.delete("/communicators/{name}")
     async def delete_communicator(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> Response:
-        if validate_only:
-            return JSONResponse(communicators.get(name).wire())
-        communicators.delete(name, if_match=if_match)
+        communicators.delete(name, if_match=if_match, validate_only=validate_only)
         return Response(status_code=204)
 
     @api.get("/communicators/{name}/flows")

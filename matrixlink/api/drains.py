@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from matrixcommon.api.authorization import PROVIDER, Asker, authorize_project
+from matrixcommon.api.authorization import CallerOf
 from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, list_or_watch
+from matrixcommon.api.mutations import Mutations
 from matrixlink.admission.what_if import what_if
 from matrixlink.contract.drains import DrainRequest, DrainView
 from matrixlink.contract.what_if import WhatIfRequest, WhatIfView
@@ -16,10 +17,13 @@ from matrixlink.slices.slice_controller import SliceController
 def drain_routes(switchboard: SliceController, drains: Drains) -> APIRouter:
     """The routes over one switchboard's drains."""
     api = APIRouter(prefix="/v1")
+    change = Mutations(switchboard.store.records).run
 
     @api.post("/what-ifs", summary="What a failure, a drain or a repair would do; nothing changes")
-    async def ask_what_if(body: WhatIfRequest) -> WhatIfView:
-        return what_if(switchboard.promises, body)
+    async def ask_what_if(body: WhatIfRequest, caller: CallerOf) -> WhatIfView:
+        """Counts are of all slices; those of projects that the caller may not see are not named."""
+        judged = what_if(switchboard.promises, body)
+        return judged.model_copy(update={"slices": [each for each in judged.slices if caller.sees(each.project)]})
 
     @api.get("/drains")
     async def list_drains(request: Request, params: Params) -> Response:
@@ -31,19 +35,12 @@ def drain_routes(switchboard: SliceController, drains: Drains) -> APIRouter:
 
     @api.put("/drains/{name}", summary="Take elements out of use, make before break")
     async def ensure_drain(
-        name: str, body: DrainRequest, asker: Asker, if_match: IfMatch = None, validate_only: ValidateOnly = False
+        name: str, body: DrainRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
     ) -> DrainView:
-        authorize_project(asker, PROVIDER)
         return drains.ensure(name, body, if_match=if_match, validate_only=validate_only)
 
     @api.delete("/drains/{name}", status_code=204, summary="Put a drain's elements back in service")
-    async def delete_drain(
-        name: str, asker: Asker, if_match: IfMatch = None, validate_only: ValidateOnly = False
-    ) -> None:
-        authorize_project(asker, PROVIDER)
-        if validate_only:
-            drains.get(name)
-        else:
-            drains.restore(name, if_match=if_match)
+    async def delete_drain(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> None:
+        await change(lambda: drains.restore(name, if_match=if_match), validate_only=validate_only)
 
     return api

@@ -7,11 +7,13 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from matrixcommon.api.listing import Params, list_or_watch
+from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, list_or_watch
+from matrixcommon.api.mutations import Mutations
 from matrixlink.contract.slices import LinkView, ProbeRound, ProbesView, SuspicionView
 from matrixlink.link_health.fault_localisation import FaultLocaliser
 from matrixlink.link_health.link_state import LinkStateTracker
 from matrixlink.slices.slice_controller import SliceController
+from matrixlink.store.tables import LinkRow
 from matrixlink.telemetry.inventory import FabricInventory
 
 
@@ -20,14 +22,20 @@ def care_routes(
 ) -> APIRouter:
     """`nudge` has routes looked at anew."""
     api = APIRouter(prefix="/v1")
+    change = Mutations(switchboard.store.records).run
     store, inventory = switchboard.store, FabricInventory(switchboard)
 
     @api.post("/links/{name}:undamp")
-    async def undamp(name: str) -> LinkView:
-        with switchboard.promises.changing() as session:
-            conditions.undamp(session, name)
+    async def undamp(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> LinkView:
+        def let_go() -> LinkView:
+            with switchboard.promises.changing() as session:
+                switchboard.promises.mark_stale()
+                conditions.undamp(session, name)
+            return inventory.link(name)
+
+        view = await change(let_go, validate_only=validate_only, row=(LinkRow, name), if_match=if_match)
         nudge()
-        return inventory.link(name)
+        return inventory.link(name) if not validate_only else view
 
     @api.get("/events")
     async def list_events(request: Request, params: Params) -> Response:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from matrixcommon.api.authorization import Asker, authorize_project
+from matrixcommon.api.authorization import CallerOf
 from matrixcommon.api.fast_path import FastRouter
 from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, json_response, list_or_watch, list_or_watch_computed
+from matrixcommon.api.mutations import Mutations
 from matrixcommon.model.errors import NotFound
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.resource_model import ResourceView
-from matrixcommon.persistence.group_commit import CommitQueue
 from matrixlink.admission.backup_paths import backup_paths
 from matrixlink.contract.slices import (
     BackupPathsView,
+    LinkReportAnswer,
     LinkReportAnswers,
     LinkReports,
     LinkView,
@@ -34,7 +34,7 @@ from matrixlink.model.protection import Protection
 from matrixlink.model.slice_states import WITHDRAWING
 from matrixlink.ports import Allocations
 from matrixlink.slices.slice_controller import SliceController
-from matrixlink.store.tables import SliceRow
+from matrixlink.store.tables import ProgramRow, SliceRow
 from matrixlink.telemetry.inventory import FabricInventory, qos_classes
 
 
@@ -44,7 +44,7 @@ def routes(
     """The routes over one switchboard. `allocations`: who knows which nodes a slice may have, if anybody is asked."""
     api = FastRouter(prefix="/v1")
     store = switchboard.store
-    groups = CommitQueue(store.records)
+    change = Mutations(store.records).run
     inventory = FabricInventory(switchboard)
 
     # -- the fabric ----------------------------------------------------------------------------------------------------
@@ -108,37 +108,37 @@ def routes(
         with store.reading() as session:
             return store.slice(session, name).view()
 
-    @api.hot("PUT", "slices", SliceRequest, asks_who=True)
+    @api.hot("PUT", "slices", SliceRequest)
     @api.put("/slices/{name}", response_model=SliceView)
     async def ensure_slice(
-        name: str, body: SliceRequest, asker: Asker, if_match: IfMatch = None, validate_only: ValidateOnly = False
+        name: str, body: SliceRequest, caller: CallerOf, if_match: IfMatch = None, validate_only: ValidateOnly = False
     ) -> Response:
-        authorize_project(asker, body.project)
+        key, request = caller.claim(name, body)
+        caller.check(request.allocation)
+        caller.check(request.instance)
         if allocations is not None:
-            await allocations.check(body.allocation, body.members)
-
-        def verb() -> SliceView:
-            may = partial(authorize_project, asker)
-            return switchboard.admit(name, body, if_match=if_match, validate_only=validate_only, may=may)
-
-        return json_response(verb() if validate_only else await groups.run(verb))
+            await allocations.check(request.allocation, request.members)
+        if validate_only:
+            return json_response(switchboard.admit(key, request, if_match=if_match, validate_only=True))
+        return json_response(await change(lambda: switchboard.admit(key, request, if_match=if_match)))
 
     @api.post("/slices/{name}:program", response_model=SliceView)
-    async def program(name: str, asker: Asker) -> Response:
-        return json_response(await groups.run(lambda: switchboard.program(name, may=partial(authorize_project, asker))))
+    async def program(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> Response:
+        return json_response(
+            await change(
+                lambda: switchboard.program(name),
+                validate_only=validate_only,
+                row=(SliceRow, name),
+                if_match=if_match,
+            )
+        )
 
-    @api.hot("DELETE", "slices", asks_who=True)
+    @api.hot("DELETE", "slices")
     @api.delete("/slices/{name}")
     async def withdraw(
-        name: str, asker: Asker, if_match: IfMatch = None, validate_only: ValidateOnly = False
+        name: str, caller: CallerOf, if_match: IfMatch = None, validate_only: ValidateOnly = False
     ) -> Response:
-        may = partial(authorize_project, asker)
-        if validate_only:
-            with store.reading() as session:
-                row = store.slice(session, name)
-                may(row.project)
-                return json_response(row.view())
-        view = await groups.run(lambda: switchboard.withdraw(name, if_match=if_match, may=may))
+        view = await change(lambda: switchboard.withdraw(name, if_match=if_match), validate_only=validate_only)
         return Response(status_code=204) if view is None else json_response(view, 202)
 
     # -- what may be used --------------------------------------------------------------------------------------------
@@ -184,19 +184,31 @@ def routes(
 
     @api.get("/programs/{name}")
     @api.get("/routes/{name}")
-    async def get_program(name: str) -> ProgramView:
+    async def get_program(name: str, caller: CallerOf) -> ProgramView:
         with store.reading() as session:
-            found = next((row for row in store.programs(session) if row.name == name), None)
-            if found is None:
+            found = session.get(ProgramRow, caller.key(name))
+            hidden = found is not None and caller.principal.role == "agent"
+            if found is None or (hidden and not caller.principal.reports_for(found.node)):
                 raise NotFound(f"there is no program named {name[:80]!r}", field="name")
             return found.view()
 
     @api.hot_post("link-reports", LinkReports)
     @api.post("/link-reports", response_model=LinkReportAnswers)
-    async def take_reports(body: LinkReports) -> Response:
-        return json_response(LinkReportAnswers(answers=await groups.run(lambda: reports.take(body.reports))))
+    async def take_reports(body: LinkReports, caller: CallerOf, validate_only: ValidateOnly = False) -> Response:
+        """Each by itself: one for a node that the token does not speak for is refused, the others are taken."""
+        theirs = [each for each in body.reports if caller.principal.reports_for(each.node)]
+        answers = iter(await change(lambda: reports.take(theirs), validate_only=validate_only))
+        shown = [
+            next(answers) if caller.principal.reports_for(each.node) else _not_theirs(each.node)
+            for each in body.reports
+        ]
+        return json_response(LinkReportAnswers(answers=shown))
 
     return api
+
+
+def _not_theirs(node: str) -> LinkReportAnswer:
+    return LinkReportAnswer(node=node, accepted=False, reason="Forbidden", message="the token is another node's")
 
 
 def _fabric_view(row: SliceRow) -> FabricView:

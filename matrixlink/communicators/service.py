@@ -77,8 +77,8 @@ class Communicators:
             view = row.view()
         return view if validate_only else self.get(name)
 
-    def delete(self, name: str, *, if_match: str | None = None) -> None:
-        with self.store.transaction() as session:
+    def delete(self, name: str, *, if_match: str | None = None, validate_only: bool = False) -> None:
+        with self.store.transaction(dry=validate_only) as session:
             row = find(session, CommunicatorRow, name)
             check_etag(row, if_match)
             session.delete(row)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import Field
 
 from matrixcommon.model.hardware_names import DieName
+from matrixcommon.model.resource_key import resolve
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 
 RANKS_MAX = 768
@@ -50,6 +51,10 @@ class CommunicatorRequest(ApiModel):
     shift: int | None = Field(None, ge=1, lt=RANKS_MAX)
     holders: int | None = Field(None, ge=1, lt=RANKS_MAX)
     seed: int = Field(0, ge=0, lt=2**31)
+
+    def in_project(self, project: str) -> Self:
+        """The same as a request of that project, with the key of its slice."""
+        return self.model_copy(update={"project": project, "slice": resolve(self.slice, project)})
 
 
 class LastChange(ApiModel):

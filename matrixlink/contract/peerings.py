@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator
 
+from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.planes import Plane
+from matrixcommon.model.resource_key import resolve
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 
 RULES_MAX = 64
@@ -19,6 +21,14 @@ class PortRange(ApiModel):
 
     first: Port
     last: Port
+
+
+def is_block(text: str) -> bool:
+    """Whether it is an address block, or an address, and no name or key of a slice."""
+    if "." not in text and ":" not in text:
+        return False
+    ipaddress.ip_network(text, strict=False)
+    return True
 
 
 class SecurityRule(ApiModel):
@@ -33,9 +43,15 @@ class SecurityRule(ApiModel):
     @field_validator("remote")
     @classmethod
     def _sound(cls, remote: str) -> str:
-        if "/" in remote:
-            ipaddress.ip_network(remote, strict=False)
+        if "/" in remote and not is_block(remote):
+            checked_resource_name(remote, "securityRules.remote")
         return remote
+
+    def in_project(self, project: str) -> SecurityRule:
+        """With a key in place of a slice's name."""
+        if self.remote == "*" or is_block(self.remote):
+            return self
+        return self.model_copy(update={"remote": resolve(self.remote, project)})
 
 
 SecurityRules = Annotated[list[SecurityRule], Field(max_length=RULES_MAX)]
@@ -50,6 +66,16 @@ class PeeringRequest(ApiModel):
     slices: Annotated[list[Annotated[str, Field(min_length=1, max_length=253)]], Field(min_length=2, max_length=2)]
     security_rules: SecurityRules = Field(default_factory=list)
 
+    def in_project(self, project: str) -> Self:
+        """The same as a request of that project, with keys in place of the names it refers to."""
+        return self.model_copy(
+            update={
+                "project": project,
+                "slices": [resolve(each, project) for each in self.slices],
+                "security_rules": [rule.in_project(project) for rule in self.security_rules],
+            }
+        )
+
 
 class AcceptRequest(ApiModel):
     """Whose consent it is."""
@@ -61,6 +87,7 @@ class PeeringView(ResourceView):
     """A peering: PendingAcceptance, Programming until every member's agent has acknowledged it, Active, Deleting."""
 
     slices: list[str]
+    projects: list[str] = Field(default_factory=list, description="whose it is: of both slices, and who asked")
     plane: Plane
     isolation: str
     isolation_key: int

@@ -166,7 +166,9 @@ class LinkReportProcessor:
             self.counters["drifts"] += 1
             who = "its digest is not that of the spec" if strange else "its agent read it back"
             text = f"the table of {row.slice} on {row.node} was not what was programmed: {who}; it is written again"
-            self._store.say(session, row.slice, "TablesDrifted", text, self._clock.now(), warning=True)
+            self._store.say(
+                session, row.slice, "TablesDrifted", text, self._clock.now(), warning=True, project=row.project
+            )
 
     def _strange(self, row: ProgramRow, reported: ReportedProgram | None) -> bool:
         """Whether the agent holds the desired generation by name, but not by what is in the table."""

@@ -31,7 +31,7 @@ def reachability(
             source=source, target=to.name, plane=Plane(to.plane), protocol=protocol, port=port, allowed=False,
             reason="", by="", message="",
         )  # fmt: skip
-        if "/" in source or source.replace(".", "").isdigit():
+        if is_network(source):
             return _from_outside(asked, to, _network(source))
         sender = _slice(slices, source, Plane(to.plane), "from")
         asked.source = sender.name
@@ -78,6 +78,11 @@ def _slice(slices: list[SliceRow], name: str, plane: Plane | None, field: str) -
     if len(found) != 1:
         raise NotFound(f"{name[:80]!r} is no slice, nor an instance with one slice on that plane", field=field)
     return found[0]
+
+
+def is_network(text: str) -> bool:
+    """Whether it is meant as an address block; keys of slices have a slash too."""
+    return text.replace(".", "").replace("/", "").isdigit()
 
 
 def _network(text: str) -> ipaddress.IPv4Network:

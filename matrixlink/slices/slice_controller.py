@@ -31,13 +31,6 @@ from matrixlink.slices.programs import ask_to_clear, ask_to_program, program_bod
 from matrixlink.store.store import LinkStore
 from matrixlink.store.tables import SliceRow
 
-Authorize = Callable[[str | None], None]
-"""Raises Forbidden unless who asks may act for that project; None is what belongs to nobody yet."""
-
-
-def allow_all(project: str | None) -> None:
-    """Nobody is asked who they are."""
-
 
 class SliceController:
     """The verbs over slices. `fabric` is what there is and how it is."""
@@ -64,14 +57,12 @@ class SliceController:
         *,
         if_match: str | None = None,
         validate_only: bool = False,
-        may: Authorize = allow_all,
     ) -> SliceView:
         """Promise a slice its floor, or change what it was promised. Raises InsufficientBandwidth, Conflict."""
         checked_resource_name(name)
         self._check(request)
         with self.promises.changing(dry=validate_only) as session:
             row = session.get(SliceRow, name)
-            may(None if row is None else row.project)
             check_etag(row, if_match)
             desired = self._desired(session, name, request)
             if row is not None and row.state == WITHDRAWING:
@@ -98,11 +89,10 @@ class SliceController:
                 return row.view()
         return row.shown()
 
-    def program(self, name: str, *, may: Authorize = allow_all) -> SliceView:
+    def program(self, name: str) -> SliceView:
         """Ask the members' agents to program the present generation, and those that left to clear."""
         with self.promises.changing() as session:
             row = self.store.slice(session, name)
-            may(row.project)
             if row.state == WITHDRAWING:
                 raise Conflict(f"slice {name!r} is being withdrawn")
             if row.program_generation != row.generation or row.state == FAILED:
@@ -114,11 +104,10 @@ class SliceController:
             self.reconcile(session, [row])
         return row.shown()
 
-    def withdraw(self, name: str, *, if_match: str | None = None, may: Authorize = allow_all) -> SliceView | None:
+    def withdraw(self, name: str, *, if_match: str | None = None) -> SliceView | None:
         """Clear a slice wherever an agent can be reached, then forget it (None once it is gone)."""
         with self.promises.changing() as session:
             row = self.store.slice(session, name)
-            may(row.project)
             check_etag(row, if_match)
             if row.state != WITHDRAWING:
                 row.move(WITHDRAWING)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import JSON, Float, Integer, String
 from sqlalchemy.orm import Mapped, mapped_column
 
+from matrixcommon.model.resource_key import DEFAULT_PROJECT, reference
 from matrixcommon.persistence.database_session import ResourceRow
 from matrixlink.contract.communicators import CommunicatorView, Pattern, Routing
 from matrixlink.store.tables import Base
@@ -39,7 +40,7 @@ class CommunicatorRow(ResourceRow, Base):
     def view(self) -> CommunicatorView:
         return CommunicatorView(
             **self.common(),
-            slice=self.slice,
+            slice=reference(self.slice, self.project or DEFAULT_PROJECT),
             pattern=Pattern(self.pattern),
             routing=Routing(self.routing),
             ranks=self.ranks,

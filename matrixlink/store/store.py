@@ -181,8 +181,17 @@ class LinkStore:
     def events(self, session: Session) -> list[EventRow]:
         return list(session.scalars(select(EventRow).order_by(EventRow.at, EventRow.name)))
 
-    def say(self, session: Session, about: str, reason: str, message: str, at: float, warning: bool = False) -> None:
-        """Note an event."""
+    def say(
+        self,
+        session: Session,
+        about: str,
+        reason: str,
+        message: str,
+        at: float,
+        warning: bool = False,
+        project: str = "",
+    ) -> None:
+        """Note an event. `project`: whose it is about; nobody's, of what is physical."""
         asked = select(func.count()).select_from(EventRow).where(EventRow.about == about)
         with session.no_autoflush:
             count = session.scalar(asked) or 0
@@ -190,7 +199,7 @@ class LinkStore:
         session.add(
             EventRow(
                 name=f"{about}.{int(at * 1000):x}.{count}", about=about, type="Warning" if warning else "Normal",
-                reason=reason, message=message[:1000], at=at, state="Seen",
+                reason=reason, message=message[:1000], at=at, state="Seen", project=project,
             )
         )  # fmt: skip
 

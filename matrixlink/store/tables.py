@@ -24,6 +24,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.quantities import timestamp
+from matrixcommon.model.resource_key import DEFAULT_PROJECT, project_of, reference
 from matrixcommon.persistence.database_session import ResourceRow, journal_tables
 from matrixcommon.persistence.resource_row import EventColumns
 from matrixlink.contract.drains import DrainView
@@ -102,10 +103,11 @@ class SliceRow(ResourceRow, Base):
         self.state = SLICE_STATES.check(self.state, state)
 
     def view(self) -> SliceView:
+        project = self.project or DEFAULT_PROJECT
         return SliceView(
             **self.common(),
-            allocation=self.allocation,
-            instance=self.instance,
+            allocation=reference(self.allocation, project),
+            instance=reference(self.instance, project),
             plane=Plane(self.plane),
             members=self.members,
             qos_class=QosClass(self.qos_class),
@@ -214,7 +216,9 @@ class EventRow(EventColumns, ResourceRow, Base):
     about: Mapped[str] = mapped_column(String(253), index=True)
 
     def view(self) -> Any:
-        return EventView(name=self.name, about=self.about, etag=self.etag, **self.described())
+        return EventView(
+            name=self.name, about=self.about, project=self.project or None, etag=self.etag, **self.described()
+        )
 
 
 class DrainRow(ResourceRow, Base):
@@ -265,6 +269,7 @@ class PeeringRow(ResourceRow, Base):
         return PeeringView(
             **self.common(),
             slices=self.slices,
+            projects=sorted({self.project or DEFAULT_PROJECT, *map(project_of, self.slices)}),
             plane=Plane(self.plane),
             isolation=self.isolation,
             isolation_key=self.isolation_key,

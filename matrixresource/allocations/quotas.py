@@ -119,7 +119,9 @@ class Quotas:
             if row.limits != request.wire():
                 row.limits = request.wire()
                 row.generation += 1
-        return self.get(project)
+            session.flush()
+            used = used_by(session, project)
+        return row.view().model_copy(update={f"used_{counted}": used[counted] for counted in COUNTED})
 
     def get(self, project: str) -> QuotaView:
         with self._store.reading() as session:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
+from matrixcommon.api.authorization import Caller, CallerOf
 from matrixcommon.api.fast_path import FastRouter
 from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, json_response, list_or_watch, page
+from matrixcommon.api.mutations import Mutations
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.hardware_names import NodeName, NpuName
-from matrixcommon.persistence.group_commit import CommitQueue
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.allocations.quotas import Quotas
 from matrixresource.contract.agents import NodeReports, ReportAnswer
@@ -31,7 +32,10 @@ from matrixresource.controllers.node_reports import NodeReportProcessor as Repor
 from matrixresource.planning.planner import Planner
 from matrixresource.store.node_inventories import inventory_view
 from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import AllocationRow, NodeRow
 from matrixresource.store.topology_versions import spec_at
+
+Asked = TypeVar("Asked", bound=AllocationRequest)
 
 
 def routes(
@@ -39,7 +43,7 @@ def routes(
 ) -> APIRouter:
     """The routes over one store. `replenish` nudges the watcher that refills spares."""
     api = FastRouter(prefix="/v1")
-    groups = CommitQueue(store.records)
+    change = Mutations(store.records).run
 
     @api.get("/nodes")
     async def list_nodes(request: Request, params: Params) -> Response:
@@ -61,12 +65,16 @@ def routes(
             return inventory_view(session, node, spec_at(session, node.supernode))
 
     @api.post("/nodes/{name}:cordon")
-    async def cordon(name: NodeName, if_match: IfMatch = None) -> NodeView:
-        return allocator.cordon(name, True, if_match=if_match)
+    async def cordon(name: NodeName, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> NodeView:
+        return await change(
+            lambda: allocator.cordon(name, True), validate_only=validate_only, row=(NodeRow, name), if_match=if_match
+        )
 
     @api.post("/nodes/{name}:uncordon")
-    async def uncordon(name: NodeName, if_match: IfMatch = None) -> NodeView:
-        view = allocator.cordon(name, False, if_match=if_match)
+    async def uncordon(name: NodeName, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> NodeView:
+        view = await change(
+            lambda: allocator.cordon(name, False), validate_only=validate_only, row=(NodeRow, name), if_match=if_match
+        )
         replenish()
         return view
 
@@ -81,8 +89,10 @@ def routes(
             return [npu for row in store.nodes(session) for npu in row.npu_views()]
 
     @api.post("/npus/{name}:release", summary="Revoke that frequent faults separated this NPU")
-    async def release_npu(name: NpuName) -> NpuView:
-        released = reports.release(name)
+    async def release_npu(name: NpuName, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> NpuView:
+        released = await change(
+            lambda: reports.release(name), validate_only=validate_only, row=(NodeRow, name.node), if_match=if_match
+        )
         replenish()
         return next(npu for npu in released.npu_views() if npu.name == name)
 
@@ -107,45 +117,100 @@ def routes(
     @api.hot("PUT", "allocations", AllocationRequest)
     @api.put("/allocations/{name}", response_model=AllocationView)
     async def reserve(
-        name: str, body: AllocationRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
+        name: str,
+        body: AllocationRequest,
+        caller: CallerOf,
+        if_match: IfMatch = None,
+        validate_only: ValidateOnly = False,
     ) -> Response:
+        key, request = _own(caller, name, body)
         if validate_only:
-            return json_response(allocator.reserve(name, body, if_match=if_match, validate_only=True))
-        return json_response(await groups.run(lambda: allocator.reserve(name, body, if_match=if_match)))
+            view = allocator.reserve(key, request, if_match=if_match, validate_only=True)
+        else:
+            view = await change(lambda: allocator.reserve(key, request, if_match=if_match))
+        return json_response(view)
 
     @api.put("/allocations/{name}/binding", response_model=AllocationView)
-    async def bind(name: str) -> Response:
-        return json_response(await groups.run(lambda: allocator.bind(name)))
+    async def bind(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> Response:
+        return json_response(
+            await change(
+                lambda: allocator.bind(name),
+                validate_only=validate_only,
+                row=(AllocationRow, name),
+                if_match=if_match,
+            )
+        )
 
     @api.put("/allocations/{name}/move")
-    async def move(name: str, body: AllocationRequest, validate_only: ValidateOnly = False) -> AllocationView:
+    async def move(
+        name: str,
+        body: AllocationRequest,
+        caller: CallerOf,
+        if_match: IfMatch = None,
+        validate_only: ValidateOnly = False,
+    ) -> AllocationView:
         """Take successors for members that would lie elsewhere; `:changeOver` ends the move, DELETE gives it up."""
-        return allocator.move(name, body, validate_only=validate_only)
+        _, request = _own(caller, name, body)
+        if validate_only:
+            return allocator.move(name, request, validate_only=True)
+        return await change(lambda: allocator.move(name, request), row=(AllocationRow, name), if_match=if_match)
 
     @api.delete("/allocations/{name}/move")
-    async def stay(name: str) -> AllocationView:
-        return allocator.abort_move(name)
+    async def stay(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> AllocationView:
+        return await change(
+            lambda: allocator.abort_move(name),
+            validate_only=validate_only,
+            row=(AllocationRow, name),
+            if_match=if_match,
+        )
 
     @api.post("/allocations/{name}:changeOver")
-    async def change_over(name: str, body: AllocationRequest) -> AllocationView:
-        return allocator.cut_over(name, body)
+    async def change_over(
+        name: str,
+        body: AllocationRequest,
+        caller: CallerOf,
+        if_match: IfMatch = None,
+        validate_only: ValidateOnly = False,
+    ) -> AllocationView:
+        _, request = _own(caller, name, body)
+        return await change(
+            lambda: allocator.cut_over(name, request),
+            validate_only=validate_only,
+            row=(AllocationRow, name),
+            if_match=if_match,
+        )
 
     @api.post("/allocations/{name}:replace")
-    async def replace(name: str, body: ReplaceRequest) -> AllocationView:
-        return allocator.replace(name, body.node, body.reason)
+    async def replace(
+        name: str, body: ReplaceRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
+    ) -> AllocationView:
+        return await change(
+            lambda: allocator.replace(name, body.node, body.reason),
+            validate_only=validate_only,
+            row=(AllocationRow, name),
+            if_match=if_match,
+        )
 
     @api.post("/allocations/{name}:renew", response_model=AllocationView)
-    async def renew(name: str, body: RenewRequest) -> Response:
+    async def renew(
+        name: str, body: RenewRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
+    ) -> Response:
         """Let the lease start again."""
-        return json_response(await groups.run(lambda: allocator.renew(name, body.lease_s)))
+        return json_response(
+            await change(
+                lambda: allocator.renew(name, body.lease_s),
+                validate_only=validate_only,
+                row=(AllocationRow, name),
+                if_match=if_match,
+            )
+        )
 
     @api.hot("DELETE", "allocations")
     @api.delete("/allocations/{name}")
-    async def release(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> Response:
-        if validate_only:
-            with store.reading() as session:
-                return json_response(store.allocation(session, name).view())
-        view = await groups.run(lambda: allocator.release(name, if_match=if_match))
+    async def release(
+        name: str, caller: CallerOf, if_match: IfMatch = None, validate_only: ValidateOnly = False
+    ) -> Response:
+        view = await change(lambda: allocator.release(name, if_match=if_match), validate_only=validate_only)
         replenish()
         return Response(status_code=204) if view is None else json_response(view, 202)
 
@@ -158,14 +223,26 @@ def routes(
         return list_or_watch(request, params, store.records, "assignment", desired)
 
     @api.post("/node-reports")
-    async def take_reports(body: NodeReports) -> dict[str, list[ReportAnswer]]:
-        return {"answers": reports.take(body.reports)}
+    async def take_reports(
+        body: NodeReports, caller: CallerOf, validate_only: ValidateOnly = False
+    ) -> dict[str, list[ReportAnswer]]:
+        """Each by itself: one for a node that the token does not speak for is refused, the others are taken."""
+        theirs = [each for each in body.reports if caller.principal.reports_for(each.node)]
+        taken = reports.take(theirs) if not validate_only else store.records.dry_run(lambda: reports.take(theirs))
+        refused = {
+            id(each): ReportAnswer(node=each.node, accepted=False, reason="Forbidden")
+            for each in body.reports
+            if not caller.principal.reports_for(each.node)
+        }
+        answers = iter(taken)
+        return {"answers": [refused.get(id(each)) or next(answers) for each in body.reports]}
 
     planner = Planner(store, allocator.ledger, clock)
 
     @api.post("/plans", summary="Would this fit; if not, why not and what would help? Nothing is created.")
-    async def plan(body: PlanRequest) -> PlanView:
-        return planner.plan(body)
+    async def plan(body: PlanRequest, caller: CallerOf) -> PlanView:
+        _, request = _own(caller, caller.key("plan"), body)
+        return planner.plan(request)
 
     @api.get("/fragmentation")
     async def fragmentation() -> FragmentationView:
@@ -183,13 +260,18 @@ def routes(
 
     @api.put("/reservations/{name}")
     async def put_reservation(
-        name: str, body: ReservationRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
+        name: str,
+        body: ReservationRequest,
+        caller: CallerOf,
+        if_match: IfMatch = None,
+        validate_only: ValidateOnly = False,
     ) -> ReservationView:
-        return reservations.put(name, body, if_match=if_match, dry=validate_only)
+        key, request = _own(caller, name, body)
+        return await change(lambda: reservations.put(key, request, if_match=if_match), validate_only=validate_only)
 
     @api.delete("/reservations/{name}", status_code=204)
-    async def delete_reservation(name: str, if_match: IfMatch = None) -> None:
-        reservations.delete(name, if_match)
+    async def delete_reservation(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> None:
+        await change(lambda: reservations.delete(name, if_match), validate_only=validate_only)
 
     quotas = Quotas(store)
 
@@ -197,16 +279,26 @@ def routes(
     async def list_quotas(request: Request, params: Params) -> Response:
         return list_or_watch(request, params, store.records, "quota", quotas.list)
 
-    @api.get("/quotas/{project}")
-    async def get_quota(project: str) -> QuotaView:
-        return quotas.get(project)
+    @api.get("/quotas/{name}")
+    async def get_quota(name: str) -> QuotaView:
+        return quotas.get(name)
 
-    @api.put("/quotas/{project}")
-    async def put_quota(project: str, body: QuotaRequest, if_match: IfMatch = None) -> QuotaView:
-        return quotas.put(project, body, if_match)
+    @api.put("/quotas/{name}")
+    async def put_quota(
+        name: str, body: QuotaRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
+    ) -> QuotaView:
+        return await change(lambda: quotas.put(name, body, if_match), validate_only=validate_only)
 
-    @api.delete("/quotas/{project}", status_code=204)
-    async def delete_quota(project: str, if_match: IfMatch = None) -> None:
-        quotas.delete(project, if_match)
+    @api.delete("/quotas/{name}", status_code=204)
+    async def delete_quota(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> None:
+        await change(lambda: quotas.delete(name, if_match), validate_only=validate_only)
 
     return api
+
+
+def _own(caller: Caller, key: str, body: Asked) -> tuple[str, Asked]:
+    """The key and the request in the caller's project; what it refers to is the caller's too."""
+    key, request = caller.claim(key, body)
+    for other in request.references:
+        caller.check(other)
+    return key, request

@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 from fastapi import APIRouter, Request, Response
 
-from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, list_or_watch
+from matrixcommon.api.authorization import CallerOf
+from matrixcommon.api.listing import IdempotencyKey, IfMatch, Params, ValidateOnly, list_or_watch
+from matrixcommon.api.mutations import Mutations, name_for
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.contract.allocations import AllocationView
 from matrixresource.contract.defragmentations import (
@@ -16,7 +18,9 @@ from matrixresource.contract.defragmentations import (
     RelocateRequest,
 )
 from matrixresource.defragmentation.service import DefragmentationService
+from matrixresource.store.defragmentations import DefragmentationRow
 from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import AllocationRow
 
 
 def defragmentation_routes(
@@ -25,9 +29,18 @@ def defragmentation_routes(
     """`carry_on` nudges the watcher that carries plans on."""
     api = APIRouter(prefix="/v1")
 
+    change = Mutations(store.records).run
+
     @api.post("/defragmentations", status_code=201, summary="A plan of moves that make room; nothing moves yet")
-    async def propose(body: DefragmentationRequest, validate_only: ValidateOnly = False) -> DefragmentationView:
-        return plans.propose(body, dry=validate_only)
+    async def propose(
+        body: DefragmentationRequest,
+        caller: CallerOf,
+        idempotency_key: IdempotencyKey = None,
+        validate_only: ValidateOnly = False,
+    ) -> DefragmentationView:
+        if body.name is None and idempotency_key is not None:
+            body = body.model_copy(update={"name": name_for("defrag", caller, idempotency_key)})
+        return await change(lambda: plans.propose(body), validate_only=validate_only)
 
     @api.get("/defragmentations")
     async def list_defragmentations(request: Request, params: Params) -> Response:
@@ -38,29 +51,43 @@ def defragmentation_routes(
         return plans.get(name)
 
     @api.post("/defragmentations/{name}:approve", status_code=202)
-    async def approve(name: str, if_match: IfMatch = None) -> DefragmentationView:
-        view = plans.approve(name, if_match)
+    async def approve(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> DefragmentationView:
+        view = await change(lambda: plans.approve(name, if_match), validate_only=validate_only)
         carry_on()
         return view
 
     @api.post("/defragmentations/{name}:cancel", status_code=202, summary="Stop after the move under way")
-    async def cancel(name: str, if_match: IfMatch = None) -> DefragmentationView:
-        view = plans.cancel(name, if_match)
+    async def cancel(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> DefragmentationView:
+        view = await change(lambda: plans.cancel(name, if_match), validate_only=validate_only)
         carry_on()
         return view
 
     @api.post("/defragmentations/{name}:refuse", summary="For MatrixCompute: the move under way cannot be carried out")
-    async def refuse(name: str, body: MoveRefused) -> DefragmentationView:
-        view = plans.refused(name, body)
+    async def refuse(
+        name: str, body: MoveRefused, if_match: IfMatch = None, validate_only: ValidateOnly = False
+    ) -> DefragmentationView:
+        view = await change(
+            lambda: plans.refused(name, body),
+            validate_only=validate_only,
+            row=(DefragmentationRow, name),
+            if_match=if_match,
+        )
         carry_on()
         return view
 
     @api.delete("/defragmentations/{name}", status_code=204)
-    async def delete_defragmentation(name: str, if_match: IfMatch = None) -> None:
-        plans.delete(name, if_match)
+    async def delete_defragmentation(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> None:
+        await change(lambda: plans.delete(name, if_match), validate_only=validate_only)
 
     @api.post("/allocations/{name}:relocate", summary="Take a successor for one member on a node that is named")
-    async def relocate(name: str, body: RelocateRequest) -> AllocationView:
-        return allocator.relocate(name, body)
+    async def relocate(
+        name: str, body: RelocateRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
+    ) -> AllocationView:
+        return await change(
+            lambda: allocator.relocate(name, body),
+            validate_only=validate_only,
+            row=(AllocationRow, name),
+            if_match=if_match,
+        )
 
     return api

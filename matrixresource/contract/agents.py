@@ -15,7 +15,7 @@ from matrixresource.contract.nodes import NodeInventory
 class DesiredPartition(ApiModel):
     """A part of a node for one allocation: dies by number (2k and 2k+1 are NPU k; none for a pool), sockets, GiB."""
 
-    allocation: str = Field(max_length=63)
+    allocation: str = Field(max_length=127)
     rank: int | None = None
     dies: list[DieNumber] = Field(default_factory=list, max_length=16)
     cpus: int = Field(0, ge=0)
@@ -46,7 +46,7 @@ class ReportedFault(ApiModel):
 class PartReport(ApiModel):
     """How far a node is with one part; one that is requested no more is wiped and then no longer reported."""
 
-    allocation: str = Field(max_length=63)
+    allocation: str = Field(max_length=127)
     status: Literal["Preparing", "Active", "Releasing", "Failed"]
     message: str = Field("", max_length=300)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from matrixcommon.model.hardware_names import NodeName
+from matrixcommon.model.resource_key import DEFAULT_PROJECT, reference, resolve
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixresource.contract.fields import MEMBERS_MAX, NpuCount
 
@@ -54,6 +55,14 @@ class Affinity(ApiModel):
     level: Literal["node", "cabinet", "supernode"] = Field("cabinet", description="the domain that is shared or not")
     required: bool = Field(True, description="refuse rather than compromise")
 
+    def in_project(self, project: str) -> Affinity:
+        """With keys in place of names."""
+        return self.model_copy(update={"allocations": [resolve(name, project) for name in self.allocations]})
+
+    def shown_to(self, project: str) -> Affinity:
+        """With names in place of the project's own keys."""
+        return self.model_copy(update={"allocations": [reference(key, project) for key in self.allocations]})
+
 
 class AllocationRequest(ApiModel):
     """What one owner wants to hold, all of it or nothing.
@@ -77,9 +86,26 @@ class AllocationRequest(ApiModel):
     priority: Annotated[int, Field(ge=-1_000_000_000, le=1_000_000_000)] = 0
     preemption: Literal["Never", "LowerPriority"] = Field("Never", description="whether it may put others out")
     lease_s: Annotated[float | None, Field(gt=0, le=1e9, description="released after this long unless renewed")] = None
-    reservation: str | None = Field(None, max_length=63, description="take it from this reservation")
+    reservation: str | None = Field(None, max_length=127, description="take it from this reservation")
     topology_version: str = Field("", max_length=200, description="refused when the topology is another by now")
     exclude_nodes: list[NodeName] = Field(default_factory=list, max_length=1024)
+
+    def in_project(self, project: str) -> Self:
+        """The same as a request of that project, with keys in place of the names it refers to."""
+        if project == self.project == DEFAULT_PROJECT and not (self.affinity or self.anti_affinity or self.reservation):
+            return self
+        reservation = resolve(self.reservation, project) if self.reservation else None
+        near, apart = (each and each.in_project(project) for each in (self.affinity, self.anti_affinity))
+        return self.model_copy(
+            update={"project": project, "reservation": reservation, "affinity": near, "anti_affinity": apart}
+        )
+
+    @property
+    def references(self) -> list[str]:
+        """The keys of what it refers to."""
+        sides = (self.affinity, self.anti_affinity)
+        named = [key for each in sides if each is not None for key in each.allocations]
+        return [*named, *([self.reservation] if self.reservation else [])]
 
     def spec_dict(self) -> dict[str, Any]:
         """The spec without what is no part of it: labels, what was to be avoided then, the version it was made on."""

@@ -101,7 +101,7 @@ class RelocateRequest(ApiModel):
 class MoveRefused(ApiModel):
     """A move of a defragmentation that its mover cannot carry out, and why."""
 
-    allocation: str = Field(max_length=63)
+    allocation: str = Field(max_length=127)
     node: NodeName
     to: NodeName
     reason: str = Field(max_length=60)

@@ -14,6 +14,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.quantities import timestamp
+from matrixcommon.model.resource_key import DEFAULT_PROJECT
 from matrixcommon.persistence.database_session import ResourceRow, journal_tables
 from matrixresource.contract.agents import AssignmentView, DesiredPartition
 from matrixresource.contract.allocations import AllocationRequest, AllocationView, MemberView
@@ -72,7 +73,7 @@ class PartitionRow(Base):
 
     __tablename__ = "parts"
 
-    allocation: Mapped[str] = mapped_column(String(63), primary_key=True)
+    allocation: Mapped[str] = mapped_column(String(127), primary_key=True)
     node: Mapped[str] = mapped_column(String(253), primary_key=True, index=True)
     rank: Mapped[int | None] = mapped_column(Integer)
     dies: Mapped[int] = mapped_column(Integer, default=0)
@@ -127,7 +128,7 @@ class NodeRow(ResourceRow, Base):
     supernode: Mapped[str] = mapped_column(String(16))
     npus: Mapped[int] = mapped_column(Integer)
     cpus: Mapped[int] = mapped_column(Integer)
-    holder: Mapped[str | None] = mapped_column(String(63), index=True)
+    holder: Mapped[str | None] = mapped_column(String(127), index=True)
     role: Mapped[str | None] = mapped_column(String(10))
     rank: Mapped[int | None] = mapped_column(Integer)
     shared_by: Mapped[int] = mapped_column(Integer, default=0)
@@ -282,7 +283,7 @@ class AssignmentRow(ResourceRow, Base):
     kind = "assignment"
 
     desired_role: Mapped[str] = mapped_column(String(10), default="Clean")
-    allocation: Mapped[str | None] = mapped_column(String(63))
+    allocation: Mapped[str | None] = mapped_column(String(127))
     rank: Mapped[int | None] = mapped_column(Integer)
     parts: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
     """What is requested of parts of the node: a `DesiredPartition` each, in its wire form."""
@@ -336,8 +337,8 @@ class AllocationRow(ResourceRow, Base):
             memory_gib=request.memory_gib or None,
             spares=self.spares,
             placement=request.placement,
-            affinity=request.affinity,
-            anti_affinity=request.anti_affinity,
+            affinity=request.affinity and request.affinity.shown_to(self.project or DEFAULT_PROJECT),
+            anti_affinity=request.anti_affinity and request.anti_affinity.shown_to(self.project or DEFAULT_PROJECT),
             priority=request.priority,
             preemption=request.preemption,
             expires_at=None if self.expires_at is None else timestamp(self.expires_at),

@@ -17,11 +17,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
+import orjson
+from fastapi import APIRouter, Depends, FastAPI
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from matrixcommon.api.authorization import AccessRules, Caller, Principal, guard
 from matrixcommon.api.fast_path import FastPath
 from matrixcommon.model.errors import MatrixError, TooLarge
 from services.chassis.access import Tokens
@@ -40,6 +42,7 @@ def create_app(
     name: str,
     title: str,
     routers: Iterable[APIRouter],
+    access: AccessRules,
     *,
     tokens: Tokens | None = None,
     watchers: Sequence[Periodic] = (),
@@ -49,12 +52,13 @@ def create_app(
     on_stop: Callable[[], None] = lambda: None,
     body_limit: int = BODY_LIMIT_BYTES,
 ) -> FastAPI:
-    """A FastAPI application around `routers`.
+    """A FastAPI application around `routers`, each of whose routes `access` has to declare.
 
     `ready` returns None when the service can work, else a sentence that says what it waits for. `tasks` run beside the
     watchers from start to stop. `registry` collects the service's own metrics beside those of its requests.
     """
     registry, routers = registry or CollectorRegistry(), tuple(routers)
+    access.check(routers)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -66,7 +70,14 @@ def create_app(
         await asyncio.gather(*running, return_exceptions=True)
         on_stop()
 
-    app = FastAPI(title=title, version="1", lifespan=lifespan, redoc_url=None)
+    app = FastAPI(
+        title=title,
+        version="1",
+        lifespan=lifespan,
+        redoc_url=None,
+        swagger_ui_oauth2_redirect_url=None,
+        dependencies=[Depends(guard(access))],
+    )
     app.state.watchers = {watcher.name: watcher for watcher in watchers}
     install(app)
     for router in routers:
@@ -95,7 +106,7 @@ def create_app(
     seconds = Histogram("http_request_seconds", "Wall time to the first byte.", ["method"], registry=registry)
     app.add_middleware(
         Edge,
-        direct=FastPath(routers),
+        direct=FastPath(routers, access),
         tokens=tokens or Tokens(None),
         body_limit=body_limit,
         requests=requests,
@@ -162,22 +173,25 @@ class Edge:
         try:
             if scope["path"] not in OPEN_PATHS:
                 principal = self._tokens.principal(headers.get("authorization"))
-                principal.may(scope["method"], scope["path"])
                 scope.setdefault("state", {})["principal"] = principal
             body = await self._limited(headers, receive)
         except MatrixError as refused:
             await problem_response(refused, scope["path"])(scope, receive, sending)
             return
         method, path, query = scope["method"], scope["path"], scope["query_string"]
-        answer = self._direct.answer(method, path, query, headers, body, principal)
-        if answer is None:
-            await self._app(scope, receive if body is None else _replayed(body, receive), sending)
-            return
+        answering = _hiding(scope, sending, principal)
         try:
-            response = await answer
+            found = None if principal is None else self._direct.find(method, path, query, headers, body, principal)
+            if found is not None:
+                scope["state"]["caller"], answer = found
+                response = await answer()
         except Exception as wrong:
             response = problem_response(as_error(wrong, scope["path"]), scope["path"])
-        await response(scope, receive, sending)
+        else:
+            if found is None:
+                await self._app(scope, receive if body is None else _replayed(body, receive), answering)
+                return
+        await response(scope, receive, answering)
 
     async def _limited(self, headers: dict[str, str], receive: Receive) -> bytes | None:
         """The body, read whole when there is one, so that what is too large is refused before anything happens."""
@@ -198,6 +212,40 @@ class Edge:
                 raise TooLarge(f"the body is over {self._body_limit} bytes", field="body")
             more = message.get("more_body", False)
         return b"".join(chunks)
+
+
+def _hiding(scope: Scope, send: Send, principal: Principal | None) -> Send:
+    """`send` for answers that name nothing of other projects: documents, and problems too."""
+    if principal is None or principal.everywhere:
+        return send
+    started: Message | None = None
+    chunks: list[bytes] = []
+
+    async def hiding(message: Message) -> None:
+        nonlocal started
+        caller: Caller | None = scope.get("state", {}).get("caller")
+        if caller is None or not caller.rule.holders:
+            await send(message)
+        elif message["type"] == "http.response.start":
+            started = message
+            if not dict(message["headers"]).get(b"content-type", b"").endswith(b"json"):
+                await send(message)
+                started = None
+        elif started is None:
+            await send(message)
+        else:
+            chunks.append(message.get("body", b""))
+            if message.get("more_body"):
+                return
+            text = b"".join(chunks)
+            if text:
+                text = orjson.dumps(caller.hide(orjson.loads(text)))
+            size = (b"content-length", str(len(text)).encode())
+            started["headers"] = [*(each for each in started["headers"] if each[0] != size[0]), size]
+            await send(started)
+            await send({"type": "http.response.body", "body": text})
+
+    return hiding
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

@@ -14,6 +14,7 @@ from pydantic import Field
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Gone, MatrixError
 from matrixcommon.persistence.database_session import Database
+from matrixcompute.access import ACCESS
 from matrixcompute.api.instances import routes
 from matrixcompute.clients.control_plane import ControlPlaneClients
 from matrixcompute.clients.http_clients import HttpClients
@@ -136,6 +137,7 @@ def build(
         "compute",
         "MatrixCompute",
         [routes(store, conductor, runner, clock, reconciling.nudge)],
+        ACCESS,
         tokens=Tokens(settings.tokens),
         watchers=[
             resumption,

@@ -16,14 +16,16 @@ from prometheus_client import CollectorRegistry
 
 from infer_workload.openai import completions
 from infer_workload.serving import api
+from infer_workload.serving.access import ACCESS
 from infer_workload.serving.metrics import DeploymentMetrics
 from infer_workload.serving.ports import FabricViews, Hardware
 from infer_workload.serving.service import Serving
 from infer_workload.serving.store import Base, InferStore
 from infer_workload.serving.workload_traffic import DecodeTraffic
-from matrixcommon.api.client import call
+from matrixcommon.api.client import at, call, list_all
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Gone, MatrixError, NotFound
+from matrixcommon.model.resource_key import key_of
 from matrixcommon.persistence.database_session import Database
 from matrixlink.client import LinkClient
 from services.chassis.access import Tokens
@@ -55,24 +57,21 @@ class HardwareOverHttp:
         self._http = http
 
     async def unpowered(self) -> frozenset[str]:
-        answer = await call(self._http, "GET", "/v1/nodes", params={"powered": "false"})
-        return frozenset(item["name"] for item in answer["items"])
+        return frozenset(each["name"] for each in await list_all(self._http, "/v1/nodes", {"powered": "false"}))
 
     async def up(self) -> frozenset[str]:
-        answer = await call(self._http, "GET", "/v1/nodes", params={"status": "Active"})
-        return frozenset(item["name"] for item in answer["items"])
+        return frozenset(each["name"] for each in await list_all(self._http, "/v1/nodes", {"status": "Active"}))
 
     async def offer(self, name: str, traffic: DecodeTraffic | None) -> None:
         if traffic is None:
             with suppress(NotFound):
-                await call(self._http, "DELETE", f"/v1/traffic/{name}")
+                await call(self._http, "DELETE", at("traffic", name))
             return
         body = {"instance": traffic.instance, "plane": "ub", "pattern": "all-to-all", "members": list(traffic.nodes)}
-        await call(self._http, "PUT", f"/v1/traffic/{name}", body=body | {"gbpsPerNpu": traffic.gbps_per_npu})
+        await call(self._http, "PUT", at("traffic", name), body=body | {"gbpsPerNpu": traffic.gbps_per_npu})
 
     async def traffic_names(self) -> frozenset[str]:
-        answer = await call(self._http, "GET", "/v1/traffic")
-        return frozenset(item["name"] for item in answer["items"])
+        return frozenset(key_of(each["project"], each["name"]) for each in await list_all(self._http, "/v1/traffic"))
 
 
 def build(
@@ -113,6 +112,7 @@ def build(
         "infer",
         "CloudMatrix-Infer",
         [api.routes(serving), completions.routes(serving)],
+        ACCESS,
         tokens=Tokens(settings.tokens),
         watchers=[
             fabric,

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.persistence.database_session import Database
+from matrixlink.api.access import ACCESS
 from matrixlink.api.communicators import communicator_routes
 from matrixlink.api.drains import drain_routes
 from matrixlink.api.link_health import care_routes
@@ -156,6 +157,7 @@ def build(
             communicator_routes(communicators, fabric.supernodes),
             telemetry_routes(telemetry),
         ],
+        ACCESS,
         tokens=Tokens(settings.tokens),
         watchers=[
             *watchers,

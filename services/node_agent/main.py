@@ -23,6 +23,7 @@ from services.chassis.http import http_client
 from services.chassis.logging import configure
 from services.chassis.run import serve
 from services.chassis.settings import Settings
+from services.node_agent.access import ACCESS
 from services.node_agent.agents.agent_channels import link_agents, resource_agents
 from services.node_agent.api.faults import routes
 from services.node_agent.api.traffic import traffic_routes
@@ -56,6 +57,7 @@ def build(fleet: Fleet, settings: AgentSettings) -> FastAPI:
         "agents",
         "Emulated nodes",
         [routes(fleet), traffic_routes(fleet)],
+        ACCESS,
         tokens=Tokens(settings.tokens),
         tasks=fleet.tasks(),
     )

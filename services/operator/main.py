@@ -17,7 +17,7 @@ import httpx
 import kopf
 from pydantic import Field
 
-from matrixcommon.api.client import WatchEvent, call, watch
+from matrixcommon.api.client import WatchEvent, at, call, list_all, watch
 from matrixcommon.model.clock import WallClock
 from matrixcommon.model.errors import Gone, MatrixError, NotFound
 from matrixcompute.client import ComputeClient
@@ -73,26 +73,26 @@ class InferenceOverHttp:
         self._http = http
 
     async def ensure(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
-        return await call(self._http, "PUT", f"/v1/deployments/{name}", body=request)
+        return await call(self._http, "PUT", at("deployments", name), body=request)
 
     async def find(self, name: str) -> dict[str, Any] | None:
         try:
-            return await call(self._http, "GET", f"/v1/deployments/{name}")
+            return await call(self._http, "GET", at("deployments", name))
         except NotFound:
             return None
 
     async def statistics(self, name: str) -> dict[str, Any]:
-        return await call(self._http, "GET", f"/v1/deployments/{name}/statistics")
+        return await call(self._http, "GET", at("deployments", name, "/statistics"))
 
     async def drain(self, name: str, nodes: list[str]) -> dict[str, Any]:
-        return await call(self._http, "PUT", f"/v1/deployments/{name}/drain", body={"nodes": nodes})
+        return await call(self._http, "PUT", at("deployments", name, "/drain"), body={"nodes": nodes})
 
     async def undrain(self, name: str) -> None:
-        await call(self._http, "DELETE", f"/v1/deployments/{name}/drain")
+        await call(self._http, "DELETE", at("deployments", name, "/drain"))
 
     async def delete(self, name: str) -> bool:
         try:
-            await call(self._http, "DELETE", f"/v1/deployments/{name}")
+            await call(self._http, "DELETE", at("deployments", name))
         except NotFound:
             return True
         return await self.find(name) is None
@@ -219,7 +219,7 @@ class OperatorProcess:
         return text
 
     async def _slices(self) -> list[dict[str, Any]]:
-        return list((await call(self._link_http, "GET", "/v1/slices"))["items"])
+        return await list_all(self._link_http, "/v1/slices")
 
     def _nudge_reports(self) -> None:
         self.instances.nudge()

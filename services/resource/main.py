@@ -15,6 +15,7 @@ from pydantic import Field
 from matrixcommon.model.clock import Clock
 from matrixcommon.persistence.database_session import Database
 from matrixresource.allocations.allocator import Allocator
+from matrixresource.api.access import ACCESS
 from matrixresource.api.allocations import routes
 from matrixresource.api.capacity import capacity_routes
 from matrixresource.api.defragmentations import defragmentation_routes
@@ -125,6 +126,7 @@ def build(settings: ResourceSettings, clock: Clock, database: DatabaseEngine) ->
             capacity_routes(capacity),
             defragmentation_routes(store, allocator, defragmentations, room_making.nudge),
         ],
+        ACCESS,
         tokens=Tokens(settings.tokens),
         watchers=[
             Periodic("leases", reports.watch_leases, clock, period_s=LEASE_WATCH_PERIOD_S, floor_wall_s=0.5),

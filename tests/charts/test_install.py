@@ -77,7 +77,7 @@ def test_tokens_and_time_outlive_an_upgrade(installed: ChartCluster) -> None:
     assert after["metadata"]["annotations"] == workload["metadata"]["annotations"]
     known = json.loads(tokens["tokens.json"])
     assert known[digest(tokens["admin-token"])] == {"name": "admin", "project": "default", "role": "admin"}
-    assert known[digest(tokens["agents-token"])] == {"name": "agents", "project": "default", "role": "agent"}
+    assert known[digest(tokens["agents-token"])] == {"name": "agents", "project": "*", "nodes": "*", "role": "agent"}
 
 
 def test_emulated_time_continues_from_where_it_is_when_its_scale_changes(installed: ChartCluster) -> None:

@@ -31,7 +31,7 @@ def instance(**changes) -> InstanceView:
         "allocation": "one", "labels": {"team": "a", SOURCE_LABEL: "ns"}, "state": "Active",
         "generation": 1, "observed_generation": 1, "ready_nodes": 4,
     }  # fmt: skip
-    return InstanceView(**(current | changes))
+    return InstanceView(**({"project": "ns"} | current | changes))
 
 
 @pytest.mark.parametrize(

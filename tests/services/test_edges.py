@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from services.chassis.access import Tokens, add_token, create_token
+from matrixcommon.model.errors import InvalidField, NotFound, Unauthorized
+from services.chassis.access import Principal, Tokens, add_token, create_token, revoke_token
 from tests.stack import Stack
 
 pytestmark = pytest.mark.looptime
@@ -123,21 +125,44 @@ def test_a_token_belongs_to_a_role(tmp_path):
     file = tmp_path / "tokens.json"
     tokens = Tokens(file)
     viewer = create_token(file, "eve", "default", "viewer")
-    add_token(file, "secret", "fleet", "default", "agent")
+    add_token(file, "secret", Principal("fleet", "*", "agent", "sn0-*"))
     assert viewer not in file.read_text(), "only digests are kept"
     assert tokens.principal(f"Bearer {viewer}").role == "viewer"
-    for role, method, path, allowed in [
-        ("viewer", "GET", "/v1/nodes", True),
-        ("viewer", "PUT", "/v1/allocations/a", False),
-        ("agent", "POST", "/v1/node-reports", True),
-        ("agent", "DELETE", "/v1/allocations/a", False),
-    ]:
-        principal = tokens.principal(f"Bearer {viewer if role == 'viewer' else 'secret'}")
-        if allowed:
-            principal.may(method, path)
-        else:
-            with pytest.raises(Exception, match="may not"):
-                principal.may(method, path)
+    fleet = tokens.principal("Bearer secret")
+    assert (fleet.reports_for("sn0-c00-n0"), fleet.reports_for("sn1-c00-n0")) == (True, False)
     for wrong in (None, "", "Bearer", "Bearer nope", "Basic secret"):
         with pytest.raises(Exception, match="token"):
             tokens.principal(wrong)
+
+
+def test_a_token_expires_and_can_be_revoked(tmp_path):
+    file, now = tmp_path / "tokens.json", [1000.0]
+    tokens = Tokens(file, lambda: now[0])
+    token = create_token(file, "eve", "red", "user", expires_at=1060.0)
+    assert tokens.principal(f"Bearer {token}").role == "user"
+    now[0] = 1060.0
+    with pytest.raises(Unauthorized, match="expired"):
+        tokens.principal(f"Bearer {token}")
+    lasting = create_token(file, "eve", "red", "user")
+    assert tokens.principal(f"Bearer {lasting}").name == "eve"
+    assert len(revoke_token(file, "eve")) == 2
+    with pytest.raises(Unauthorized):
+        tokens.principal(f"Bearer {lasting}")
+    with pytest.raises(NotFound):
+        revoke_token(file, "eve")
+
+
+def test_of_tokens_made_at_once_none_is_lost(tmp_path):
+    file = tmp_path / "tokens.json"
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda number: create_token(file, f"u{number}", "red", "viewer"), range(40)))
+    tokens = Tokens(file)
+    assert {tokens.principal(f"Bearer {token}").name for token in made} == {f"u{number}" for number in range(40)}
+
+
+@pytest.mark.parametrize(
+    "wrong", [("x", "red", "king"), ("x", "Re/d", "viewer"), ("x", "red", "agent"), ("x", "red", "viewer", "sn0-*")]
+)
+def test_a_token_that_cannot_be_is_refused(tmp_path, wrong):
+    with pytest.raises(InvalidField):
+        create_token(tmp_path / "tokens.json", *wrong)

@@ -12,7 +12,9 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixresource.agent.hardware import FAULT_KINDS
 from services.chassis.app import create_app
 from services.matrixctl.commands.apply import fault_target
+from services.node_agent.access import ACCESS
 from services.node_agent.api.faults import routes
+from services.node_agent.api.traffic import traffic_routes
 from services.node_agent.fleet.fleet import Fleet
 from tests.services.matrixctl.test_traffic import Cards
 
@@ -23,7 +25,9 @@ class Desk:
     def __init__(self) -> None:
         self.memory = Cards()
         self.fleet = Fleet([NodeName(NODE), NodeName(OTHER)], self.memory, FixedClock(), 1)
-        self.http = TestClient(create_app("agents", "Emulated nodes", [routes(self.fleet)]))
+        self.http = TestClient(
+            create_app("agents", "Emulated nodes", [routes(self.fleet), traffic_routes(self.fleet)], ACCESS)
+        )
 
     def put(self, kind: str, target: str, **parameters: Any) -> Any:
         body = {"kind": kind, "target": target, "parameters": parameters}

@@ -17,6 +17,7 @@ GENERATED: tuple[Generated, ...] = (
         Generated(f"{package.replace('.', '/')}/README.md", "tests.upkeep.rooms:picture", "rooms", arguments=(package,))
         for package in PACKAGES
     ),
+    Generated("docs/authorization.md", f"{PRINTED}:authorization", "authorization"),
     Generated("docs/emulated.md", f"{PRINTED}:fault_kinds", "fault-kinds"),
     Generated("matrixresource/README.md", f"{PRINTED}:allocation_states", "allocation-states"),
     Generated("matrixresource/README.md", f"{PRINTED}:node_states", "node-states"),

@@ -97,6 +97,33 @@ def settings_class(module: str) -> Any:
     return max(found, key=lambda kind: len(kind.__mro__), default=None)
 
 
+def authorization() -> str:
+    """Every route by service: whose it is, which roles may."""
+    from infer_workload.serving.access import ACCESS as infer
+    from matrixcommon.api.authorization import ROLES
+    from matrixcompute.access import ACCESS as compute
+    from matrixlink.api.access import ACCESS as link
+    from matrixresource.api.access import ACCESS as resource
+    from services.node_agent.access import ACCESS as agents
+
+    lines = []
+    for rules in (resource, link, compute, infer, agents):
+        lines += [
+            f"### {rules.service}",
+            "",
+            f"| route | of | {' | '.join(ROLES)} |",
+            "| --- | --- |" + " --- |" * len(ROLES),
+        ]
+        for rule in rules.by_route.values():
+            marks = ("yes" if role in rule.roles else "" for role in ROLES)
+            route = f"{rule.method} {rule.path.replace('{}', '{name}')}"
+            lines.append(
+                f"| `{route}`{'' if rule.mutates else ' (reads)' if rule.method != 'GET' else ''} | {rule.scope.value} | {' | '.join(marks)} |"
+            )
+        lines.append("")
+    return "\n".join(lines).strip()
+
+
 def fault_kinds() -> str:
     from matrixresource.agent.hardware import FAULT_KINDS
 

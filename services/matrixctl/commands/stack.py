@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from matrixcommon.model.errors import InvalidField, MatrixError
+from matrixcommon.model.quantities import timestamp
 from matrixresource.topology.loading import load_spec
 from services.matrixctl.commands.options import DEFAULT_STATE, Output, State
 from services.matrixctl.output.screen import EXIT_REFUSED, EXIT_UNREACHABLE, Form, NotRunning, document, mib, say, table
@@ -182,8 +184,12 @@ def kubeconfig(state: State = DEFAULT_STATE) -> None:
 @token_app.command("create")
 def token_create(
     name: Annotated[str, typer.Argument(help="Whose token it is.")],
-    role: Annotated[str, typer.Option(help="viewer, editor, admin or agent")] = "viewer",
+    role: Annotated[str, typer.Option(help="viewer, editor, admin, agent, or user (of the model endpoint)")] = "viewer",
     project: Annotated[str, typer.Option(help="The project it belongs to.")] = "default",
+    node: Annotated[
+        str, typer.Option(help="For an agent: the node it speaks for, or a pattern such as 'sn0-c03-*'.")
+    ] = "",
+    expires: Annotated[str, typer.Option(help="After how long it ends, such as 12h or 30d; never by default.")] = "",
     state: State = DEFAULT_STATE,
 ) -> None:
     """Make a bearer token and print it, once. The services know it at once."""
@@ -194,11 +200,35 @@ def token_create(
     if role not in ROLES:
         raise InvalidField(f"there is no role {role!r}; use one of {', '.join(ROLES)}", field="--role")
     for field, text in (("name", name), ("--project", project)):
-        if not RESOURCE_NAME.match(text):
+        if not RESOURCE_NAME.fullmatch(text):
             raise InvalidField(f"{text!r} is no name: small letters, digits and dashes, at most 63", field=field)
+    if (role == "agent") != bool(node):
+        raise InvalidField("an agent's token names its node, and no other does", field="--node")
+    expires_at = time.time() + _seconds(expires) if expires else None
     folder = Folder(state)
     folder.prepare()
-    print(create_token(folder.tokens, name, project, role))
+    print(create_token(folder.tokens, name, project, role, node, expires_at))
+
+
+def _seconds(text: str) -> float:
+    """A duration as people write it: 90s, 15m, 12h, 30d."""
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    if text[-1:] not in units or not text[:-1].isdigit() or int(text[:-1]) == 0:
+        raise InvalidField(f"{text!r} is no duration such as 12h or 30d", field="--expires")
+    return float(int(text[:-1]) * units[text[-1]])
+
+
+@token_app.command("revoke")
+def token_revoke(
+    which: Annotated[str, typer.Argument(help="Its name, or the beginning of its digest as `token list` shows it.")],
+    state: State = DEFAULT_STATE,
+) -> None:
+    """Have a token, or all of a name, known no more. It ends at once."""
+    from services.chassis.access import revoke_token
+    from services.matrixctl.supervisor.state_folder import Folder
+
+    gone = revoke_token(Folder(state).tokens, which)
+    say(f"{len(gone)} tokens of {which} are revoked")
 
 
 @token_app.command("list")
@@ -214,7 +244,14 @@ def token_list(state: State = DEFAULT_STATE, output: Output = Form.TABLE) -> Non
     if output in (Form.JSON, Form.YAML):
         document({"items": items}, output)
     else:
-        table(["name", "project", "role", "digest"], [[*item.values()] for item in items])
+        columns = ["name", "project", "role", "nodes", "expires", "digest"]
+        table(columns, [[_shown(item, column) for column in columns] for item in items])
+
+
+def _shown(token: dict[str, Any], column: str) -> str:
+    if column == "expires":
+        return timestamp(token["expires_at"]) if token.get("expires_at") else "never"
+    return str(token.get(column, ""))
 
 
 def version() -> None:

@@ -45,9 +45,7 @@ def settings_for(name: str, folder: Folder, environ: MutableMapping[str, str]) -
     environ["CLOUDMATRIX_TIME_ANCHOR_WALL"] = repr(stack.time.anchor_wall)
     environ["CLOUDMATRIX_TIME_ANCHOR_EMULATED"] = repr(stack.time.anchor_emulated)
     environ["CLOUDMATRIX_TOKENS"] = str(folder.tokens)
-    environ["CLOUDMATRIX_TOKEN"] = (
-        folder.secret("agent-token", "agents", "agent") if name == "agents" else folder.admin_token()
-    )
+    environ["CLOUDMATRIX_TOKEN"] = folder.agent_token() if name == "agents" else folder.admin_token()
     if name == "kube":
         environ["CLOUDMATRIX_KUBE_ADMIN_TOKEN"] = folder.admin_token()
     if name == "operator":

@@ -109,11 +109,15 @@ class Folder:
         for folder in (self.path, self.logs, self.run):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.secret("admin-token", "matrixctl", "admin")
-        self.secret("agent-token", "agents", "agent")
+        self.agent_token()
 
-    def secret(self, name: str, owner: str, role: str) -> str:
+    def agent_token(self) -> str:
+        """Of the process that plays the nodes: it speaks for all of them."""
+        return self.secret("agent-token", "agents", "agent", project="*", nodes="*")
+
+    def secret(self, name: str, owner: str, role: str, project: str = "default", nodes: str = "") -> str:
         """The token kept in that file, made known to the services (again, if tokens.json was lost)."""
-        from services.chassis.access import add_token, digest
+        from services.chassis.access import Principal, add_token, digest
 
         file = self.path / name
         if not file.exists():
@@ -121,7 +125,7 @@ class Folder:
         token = file.read_text().strip()
         known = json.loads(self.tokens.read_text()) if self.tokens.exists() else {}
         if digest(token) not in known:
-            add_token(self.tokens, token, owner, "default", role)
+            add_token(self.tokens, token, Principal(owner, project, role, nodes))
         return token
 
     def admin_token(self) -> str:

@@ -102,7 +102,7 @@ class Supervisor:
         order = sorted(request.processes, key=lambda process: -len(process.calls))
         self.care = {process.name: Care() for process in order}
         self._admin_token = folder.secret("admin-token", "matrixctl", "admin")
-        self._agent_token = folder.secret("agent-token", "agents", "agent")
+        self._agent_token = folder.agent_token()
         self.stack = self._first_stack()
         self._written: Stack | None = None
         self._wakeup, self._wake = os.pipe()

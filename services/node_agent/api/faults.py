@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import APIRouter, Response
 from pydantic import Field
 
+from matrixcommon.api.listing import Params, ValidateOnly, page
 from matrixcommon.model.errors import Conflict, InvalidField, NotFound
 from matrixcommon.model.hardware_names import NodeName, SwitchName, checked_resource_name, checked_supernode_name
 from matrixcommon.model.resource_model import ApiModel
@@ -33,18 +34,21 @@ def routes(fleet: Fleet) -> APIRouter:
     api = APIRouter(prefix="/v1")
 
     @api.get("/supernodes")
-    async def list_supernodes() -> dict[str, Any]:
-        return {"items": [_installed(name) for name in fleet.supernodes()]}
+    async def list_supernodes(params: Params) -> dict[str, Any]:
+        return page([_installed(name) for name in fleet.supernodes()], params)
 
     @api.put("/supernodes/{name}")
-    async def install(name: str) -> dict[str, Any]:
+    async def install(name: str, validate_only: ValidateOnly = False) -> dict[str, Any]:
         """Put up a supernode's cabinets, of the shape this fleet has, and switch its nodes on."""
-        fleet.add_supernode(checked_supernode_name(name))
+        checked_supernode_name(name)
+        if not validate_only:
+            fleet.add_supernode(name)
         return _installed(name)
 
     @api.delete("/supernodes/{name}")
-    async def dismantle(name: str) -> Response:
-        fleet.remove_supernode(name)
+    async def dismantle(name: str, validate_only: ValidateOnly = False) -> Response:
+        if not validate_only:
+            fleet.remove_supernode(name)
         return Response(status_code=204)
 
     def _installed(name: str) -> dict[str, Any]:
@@ -56,8 +60,8 @@ def routes(fleet: Fleet) -> APIRouter:
         return FAULT_KINDS
 
     @api.get("/faults")
-    async def list_faults() -> dict[str, Any]:
-        return {"items": [fault.wire() for fault in fleet.faults.values()]}
+    async def list_faults(params: Params) -> dict[str, Any]:
+        return page([fault.wire() for fault in fleet.faults.values()], params)
 
     @api.get("/faults/{name}")
     async def get_fault(name: str) -> InjectedFault:
@@ -69,12 +73,13 @@ def routes(fleet: Fleet) -> APIRouter:
         return fleet.faults[name]
 
     @api.put("/faults/{name}")
-    async def inject(name: str, body: FaultRequest) -> InjectedFault:
+    async def inject(name: str, body: FaultRequest, validate_only: ValidateOnly = False) -> InjectedFault:
         fault = InjectedFault(name=checked_resource_name(name), **body.model_dump())
         _check(fault)
         current = fleet.faults.get(name)
         if current is None:
-            fleet.inject(fault)
+            if not validate_only:
+                fleet.inject(fault)
         elif current != fault:
             raise Conflict(f"fault {name!r} is another one: {current.kind} on {current.target}", field="name")
         return fault
@@ -119,17 +124,18 @@ def routes(fleet: Fleet) -> APIRouter:
             )
 
     @api.delete("/faults/{name}")
-    async def clear(name: str) -> Response:
+    async def clear(name: str, validate_only: ValidateOnly = False) -> Response:
         _known(name)
-        fleet.clear(name)
+        if not validate_only:
+            fleet.clear(name)
         return Response(status_code=204)
 
     @api.get("/nodes")
-    async def hardware(powered: bool | None = None, status: str | None = None) -> dict[str, Any]:
+    async def hardware(params: Params, powered: bool | None = None, status: str | None = None) -> dict[str, Any]:
         found = [name for name, node in fleet.nodes.items() if powered is None or node.powered == powered]
         if status is not None:
             found = [name for name in found if fleet.agent("resource", name).status == status]
-        return {"items": [_seen(name) for name in found]}
+        return page([_seen(name) for name in found], params)
 
     @api.get("/nodes/{name}")
     async def one_node(name: NodeName) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def upgrade() -> None:
 
     op.create_table(
         "events",
-        sa.Column("instance", sa.String(length=63), nullable=False),
+        sa.Column("instance", sa.String(length=127), nullable=False),
         sa.Column("type", sa.String(length=10), nullable=False),
         sa.Column("reason", sa.String(length=60), nullable=False),
         sa.Column("message", sa.Text(), nullable=False),
@@ -80,7 +80,7 @@ def upgrade() -> None:
     op.create_table(
         "operations",
         sa.Column("verb", sa.String(length=40), nullable=False),
-        sa.Column("target", sa.String(length=63), nullable=False),
+        sa.Column("target", sa.String(length=127), nullable=False),
         sa.Column("status", sa.String(length=12), nullable=False),
         sa.Column("step", sa.Integer(), nullable=False),
         sa.Column("steps", sa.JSON(), nullable=False),

@@ -55,7 +55,7 @@ def upgrade() -> None:
         "usage",
         sa.Column("project", sa.String(length=63), nullable=False),
         sa.Column("key", sa.String(length=63), nullable=False),
-        sa.Column("deployment", sa.String(length=63), nullable=False),
+        sa.Column("deployment", sa.String(length=127), nullable=False),
         sa.Column("requests", sa.BigInteger(), nullable=False),
         sa.Column("prompt_tokens", sa.BigInteger(), nullable=False),
         sa.Column("cached_tokens", sa.BigInteger(), nullable=False),

@@ -46,7 +46,7 @@ def upgrade() -> None:
     op.create_table(
         "assignments",
         sa.Column("desired_role", sa.String(length=10), nullable=False),
-        sa.Column("allocation", sa.String(length=63), nullable=True),
+        sa.Column("allocation", sa.String(length=127), nullable=True),
         sa.Column("rank", sa.Integer(), nullable=True),
         sa.Column("parts", sa.JSON(), nullable=False),
         sa.Column("name", sa.String(length=253), nullable=False),
@@ -150,7 +150,7 @@ def upgrade() -> None:
         sa.Column("supernode", sa.String(length=16), nullable=False),
         sa.Column("npus", sa.Integer(), nullable=False),
         sa.Column("cpus", sa.Integer(), nullable=False),
-        sa.Column("holder", sa.String(length=63), nullable=True),
+        sa.Column("holder", sa.String(length=127), nullable=True),
         sa.Column("role", sa.String(length=10), nullable=True),
         sa.Column("rank", sa.Integer(), nullable=True),
         sa.Column("shared_by", sa.Integer(), nullable=False),
@@ -198,7 +198,7 @@ def upgrade() -> None:
 
     op.create_table(
         "parts",
-        sa.Column("allocation", sa.String(length=63), nullable=False),
+        sa.Column("allocation", sa.String(length=127), nullable=False),
         sa.Column("node", sa.String(length=253), nullable=False),
         sa.Column("rank", sa.Integer(), nullable=True),
         sa.Column("dies", sa.Integer(), nullable=False),

@@ -1,0 +1,36 @@
+"""Who may do what in CloudMatrix-Infer, its OpenAI endpoint included."""
+
+from __future__ import annotations
+
+from infer_workload.contract import DeploymentView, UsageView
+from matrixcommon.api.authorization import EDITORS, EVERYBODY, USERS, VIEWERS, AccessRules, ResourceKind, Rule, Scope
+
+DEPLOYMENTS = ResourceKind(
+    "deployments",
+    Scope.PROJECT,
+    {
+        "LIST": VIEWERS,
+        "GET": VIEWERS,
+        "GET /statistics": VIEWERS,
+        "GET /load": VIEWERS,
+        "PUT": EDITORS,
+        "DELETE": EDITORS,
+        "PUT /load": EDITORS,
+        "DELETE /load": EDITORS,
+        "PUT /drain": EDITORS,
+        "DELETE /drain": EDITORS,
+    },
+    view=DeploymentView,
+)
+USAGE = ResourceKind("usage", Scope.PROJECT, {"LIST": VIEWERS}, view=UsageView)
+MODELS = ResourceKind("models", Scope.SERVICE, {"LIST": VIEWERS, "GET": VIEWERS})
+
+ACCESS = AccessRules(
+    "CloudMatrix-Infer",
+    (DEPLOYMENTS, USAGE, MODELS),
+    (
+        Rule("POST", "/v1/chat/completions", "completions", USERS, Scope.SERVICE, mutates=False),
+        Rule("POST", "/v1/completions", "completions", USERS, Scope.SERVICE, mutates=False),
+        Rule("GET", "/health", "health", EVERYBODY, Scope.SERVICE, mutates=False),
+    ),
+)

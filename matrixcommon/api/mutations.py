@@ -1,0 +1,49 @@
+"""Changing things: every mutation of every service goes through here.
+
+A verb is decided in a group with whatever waits at the same moment, after `If-Match` was compared with the resource it
+names, in the same transaction. With `validateOnly` it is decided all the same and then undone, in the tables and in
+memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import TypeVar
+
+from matrixcommon.api.authorization import Caller
+from matrixcommon.persistence.database_session import Database, ResourceRow, check_etag, find
+from matrixcommon.persistence.group_commit import CommitQueue
+
+T = TypeVar("T")
+
+Row = tuple[type[ResourceRow], str]
+"""A resource: its kind of row, and its key."""
+
+
+def name_for(kind: str, caller: Caller, idempotency_key: str) -> str:
+    """The name of what is made under that key: asking twice finds the first."""
+    made_by = f"{caller.project} {caller.principal.name} {idempotency_key}"
+    return f"{kind}-{hashlib.sha256(made_by.encode()).hexdigest()[:16]}"
+
+
+class Mutations:
+    """The mutations of one service's database."""
+
+    def __init__(self, records: Database) -> None:
+        self._records = records
+        self._queue = CommitQueue(records)
+
+    async def run(
+        self, verb: Callable[[], T], *, validate_only: bool = False, row: Row | None = None, if_match: str | None = None
+    ) -> T:
+        """What the verb returns, once that is durable, or undone. Raises what it raises, and PreconditionFailed where
+        `row` is not as `if_match` has it."""
+
+        def decided() -> T:
+            if row is not None and if_match is not None:
+                with self._records.transaction() as session:
+                    check_etag(find(session, *row), if_match)
+            return verb()
+
+        return self._records.dry_run(decided) if validate_only else await self._queue.run(decided)

@@ -1,0 +1,52 @@
+"""Who may do what in MatrixCompute."""
+
+from __future__ import annotations
+
+from matrixcommon.api.authorization import EDITORS, VIEWERS, AccessRules, ResourceKind, Scope
+from matrixcompute.contract import DetectedFault, EventView, InstanceView
+from matrixcompute.store.store import OperationRecord
+
+NOT_YET = ("scaling-policies", "recovery-policies", "maintenances")
+VERBS_NOT_YET = ("start", "stop", "restart")
+
+INSTANCES = ResourceKind(
+    "instances",
+    Scope.PROJECT,
+    {
+        "LIST": VIEWERS,
+        "GET": VIEWERS,
+        "PUT": EDITORS,
+        "DELETE": EDITORS,
+        "POST :retry": EDITORS,
+        "POST :resize": EDITORS,
+        "POST :move": EDITORS,
+        "POST :renew": EDITORS,
+        **{f"POST :{verb}": EDITORS for verb in VERBS_NOT_YET},
+    },
+    view=InstanceView,
+    holders=("preempts",),
+    queries=tuple(f"POST :{verb}" for verb in VERBS_NOT_YET),
+)
+OPERATIONS = ResourceKind(
+    "operations",
+    Scope.PROJECT,
+    {"LIST": VIEWERS, "GET": VIEWERS, "POST :wait": VIEWERS, "POST :cancel": EDITORS},
+    view=OperationRecord,
+    queries=("POST :wait", "POST :cancel"),
+)
+EVENTS = ResourceKind("events", Scope.PROJECT, {"LIST": VIEWERS}, view=EventView)
+FAULTS = ResourceKind("faults", Scope.PROJECT, {"LIST": VIEWERS}, view=DetectedFault)
+STUCK = ResourceKind("stuck", Scope.PROJECT, {"LIST": VIEWERS})
+
+REFUSED = tuple(
+    ResourceKind(
+        noun,
+        Scope.PROJECT,
+        {"LIST": VIEWERS, "GET": VIEWERS, "CREATE": EDITORS, "PUT": EDITORS, "POST": EDITORS, "DELETE": EDITORS},
+        queries=("CREATE", "PUT", "POST", "DELETE"),
+    )
+    for noun in NOT_YET
+)
+"""In the contract and not in this version: nothing changes whatever is asked."""
+
+ACCESS = AccessRules("MatrixCompute", (INSTANCES, OPERATIONS, EVENTS, FAULTS, STUCK, *REFUSED))

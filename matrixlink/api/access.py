@@ -1,0 +1,97 @@
+"""Who may do what in MatrixLink."""
+
+from __future__ import annotations
+
+from matrixcommon.api.authorization import ADMINS, AGENTS, EDITORS, VIEWERS, AccessRules, ResourceKind, Rule, Scope
+from matrixlink.contract.drains import DrainView
+from matrixlink.contract.peerings import PeeringView
+from matrixlink.contract.slices import (
+    BackupPathsView,
+    EventView,
+    LinkView,
+    PlaneSummary,
+    ProgramView,
+    QosClassView,
+    SliceView,
+    SwitchView,
+    TelemetryView,
+)
+
+PLANES = ResourceKind("planes", Scope.PHYSICAL, {"LIST": VIEWERS, "GET": VIEWERS}, view=PlaneSummary)
+SWITCHES = ResourceKind("switches", Scope.PHYSICAL, {"LIST": VIEWERS, "GET": VIEWERS}, view=SwitchView)
+LINKS = ResourceKind("links", Scope.PHYSICAL, {"LIST": VIEWERS, "GET": VIEWERS, "POST :undamp": ADMINS}, view=LinkView)
+QOS_CLASSES = ResourceKind("qos-classes", Scope.PHYSICAL, {"LIST": VIEWERS, "GET": VIEWERS}, view=QosClassView)
+FORWARDING_TABLES = ResourceKind("forwarding-tables", Scope.PHYSICAL, {"LIST": VIEWERS, "GET": VIEWERS})
+SLICES = ResourceKind(
+    "slices",
+    Scope.PROJECT,
+    {
+        "LIST": VIEWERS,
+        "GET": VIEWERS,
+        "GET /fabric-view": VIEWERS,
+        "PUT": EDITORS,
+        "DELETE": EDITORS,
+        "POST :program": EDITORS,
+    },
+    view=SliceView,
+    holders=("slice",),
+)
+FABRIC_VIEWS = ResourceKind("fabric-views", Scope.PROJECT, {"GET": VIEWERS})
+BACKUP_PATHS = ResourceKind("backup-paths", Scope.PROJECT, {"LIST": VIEWERS, "GET": VIEWERS}, view=BackupPathsView)
+PROGRAMS = ResourceKind("programs", Scope.NODE, {"LIST": AGENTS | VIEWERS, "GET": AGENTS | VIEWERS}, view=ProgramView)
+ROUTES = ResourceKind("routes", Scope.NODE, {"LIST": AGENTS | VIEWERS, "GET": AGENTS | VIEWERS}, view=ProgramView)
+LINK_REPORTS = ResourceKind("link-reports", Scope.NODE, {"CREATE": AGENTS})
+COMMUNICATORS = ResourceKind(
+    "communicators",
+    Scope.PROJECT,
+    {
+        "LIST": VIEWERS,
+        "GET": VIEWERS,
+        "GET /flows": VIEWERS,
+        "GET /changes": VIEWERS,
+        "PUT": EDITORS,
+        "DELETE": EDITORS,
+    },
+)
+PEERINGS = ResourceKind(
+    "peerings",
+    Scope.SHARED,
+    {"LIST": VIEWERS, "GET": VIEWERS, "PUT": EDITORS, "DELETE": EDITORS, "POST :accept": EDITORS},
+    view=PeeringView,
+)
+DRAINS = ResourceKind(
+    "drains",
+    Scope.SERVICE,
+    {"LIST": ADMINS, "GET": ADMINS, "PUT": ADMINS, "DELETE": ADMINS},
+    view=DrainView,
+)
+WHAT_IFS = ResourceKind("what-ifs", Scope.PHYSICAL, {"CREATE": VIEWERS}, queries=("CREATE",))
+EVENTS = ResourceKind("events", Scope.MIXED, {"LIST": VIEWERS}, view=EventView)
+TELEMETRY = ResourceKind("telemetry", Scope.MIXED, {"LIST": VIEWERS}, view=TelemetryView)
+
+ACCESS = AccessRules(
+    "MatrixLink",
+    (
+        PLANES,
+        SWITCHES,
+        LINKS,
+        QOS_CLASSES,
+        FORWARDING_TABLES,
+        SLICES,
+        FABRIC_VIEWS,
+        BACKUP_PATHS,
+        PROGRAMS,
+        ROUTES,
+        LINK_REPORTS,
+        COMMUNICATORS,
+        PEERINGS,
+        DRAINS,
+        WHAT_IFS,
+        EVENTS,
+        TELEMETRY,
+    ),
+    (
+        Rule("GET", "/v1/probes", "probes", VIEWERS, Scope.PHYSICAL, mutates=False),
+        Rule("GET", "/v1/reachability", "reachability", VIEWERS, Scope.SERVICE, mutates=False),
+    ),
+)

@@ -1,0 +1,16 @@
+"""Who may do what to the emulated hardware."""
+
+from __future__ import annotations
+
+from matrixcommon.api.authorization import ADMINS, EDITORS, VIEWERS, AccessRules, ResourceKind, Rule, Scope
+
+SUPERNODES = ResourceKind("supernodes", Scope.PHYSICAL, {"LIST": VIEWERS, "PUT": ADMINS, "DELETE": ADMINS})
+NODES = ResourceKind("nodes", Scope.PHYSICAL, {"LIST": VIEWERS, "GET": VIEWERS}, holders=("holds",))
+FAULTS = ResourceKind("faults", Scope.PHYSICAL, {"LIST": VIEWERS, "GET": VIEWERS, "PUT": ADMINS, "DELETE": ADMINS})
+TRAFFIC = ResourceKind("traffic", Scope.PROJECT, {"LIST": VIEWERS, "GET": VIEWERS, "PUT": EDITORS, "DELETE": EDITORS})
+
+ACCESS = AccessRules(
+    "Emulated nodes",
+    (SUPERNODES, NODES, FAULTS, TRAFFIC),
+    (Rule("GET", "/v1/fault-kinds", "fault-kinds", VIEWERS, Scope.PHYSICAL, mutates=False),),
+)

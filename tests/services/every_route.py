@@ -1,0 +1,206 @@
+"""Every route of every service, and a request to each: what tests that walk all of them have in common."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from fastapi import APIRouter
+from fastapi.routing import APIRoute
+from sqlalchemy import MetaData, select
+
+from infer_workload.serving import access as infer_access
+from matrixcommon.api.authorization import AccessRules, Rule
+from matrixcompute import access as compute_access
+from matrixlink.api import access as link_access
+from matrixresource.api import access as resource_access
+from services.node_agent import access as agents_access
+from tests.stack import Stack
+
+NODE = "sn0-c00-n0"
+RULES: dict[str, AccessRules] = {
+    "resource": resource_access.ACCESS,
+    "link": link_access.ACCESS,
+    "compute": compute_access.ACCESS,
+    "infer": infer_access.ACCESS,
+    "agents": agents_access.ACCESS,
+}
+OPEN = {"/healthz", "/readyz", "/metrics"}
+
+NAMES = {
+    # what there is by collection, in project blue where it belongs to one
+    "allocations": "a", "instances": "a", "slices": "a-ub", "fabric-views": "a", "backup-paths": "guarded",
+    "communicators": "talk", "peerings": "bridge", "reservations": "later", "deployments": "chat", "traffic": "busy",
+    "quotas": "blue", "nodes": NODE, "npus": f"{NODE}-npu0", "supernodes": "sn0", "topology-versions": "current",
+    "domains": "sn0-c00", "planes": "ub", "switches": "sn0-l2p0-k00", "links": f"{NODE}.ub-p0-k00", "models": "chat",
+    "qos-classes": "Guaranteed", "forwarding-tables": "sn0-l2p0-k00", "drains": "care", "faults": "hurt",
+    "defragmentations": "room",
+}  # fmt: skip
+REPORT = {"node": NODE, "epoch": 1 << 40, "sequence": 1}
+SLICE = {
+    "allocation": "a", "instance": "a", "plane": "ub", "members": [NODE], "qosClass": "BestEffort", "weight": 2,
+}  # fmt: skip
+BODIES: dict[tuple[str, str, str], Any] = {
+    ("resource", "POST", "/v1/nodes/{}:cordon"): None,
+    ("resource", "POST", "/v1/nodes/{}:uncordon"): None,
+    ("resource", "POST", "/v1/npus/{}:release"): None,
+    ("resource", "PUT", "/v1/allocations/{}"): {"nodes": 3},
+    ("resource", "DELETE", "/v1/allocations/{}"): None,
+    ("resource", "PUT", "/v1/allocations/{}/binding"): None,
+    ("resource", "PUT", "/v1/allocations/{}/move"): {"nodes": 2, "placement": {"policy": "spread"}},
+    ("resource", "DELETE", "/v1/allocations/{}/move"): None,
+    ("resource", "POST", "/v1/allocations/{}:changeOver"): {"nodes": 2},
+    ("resource", "POST", "/v1/allocations/{}:replace"): {"node": NODE},
+    ("resource", "POST", "/v1/allocations/{}:renew"): {"leaseS": 9999},
+    ("resource", "POST", "/v1/allocations/{}:relocate"): {"node": NODE, "to": "sn0-c05-n0"},
+    ("resource", "POST", "/v1/node-reports"): {
+        "reports": [{**REPORT, "leaseS": 60, "status": "Clean", "generation": 0}]
+    },
+    ("resource", "POST", "/v1/plans"): {"nodes": 1},
+    ("resource", "PUT", "/v1/reservations/{}"): {
+        "nodes": 1,
+        "startsAt": "2100-01-01T00:00:00Z",
+        "durationS": 60,
+    },
+    ("resource", "DELETE", "/v1/reservations/{}"): None,
+    ("resource", "PUT", "/v1/quotas/{}"): {"npus": 80},
+    ("resource", "DELETE", "/v1/quotas/{}"): None,
+    ("resource", "POST", "/v1/defragmentations"): {"nodes": 4},
+    ("resource", "DELETE", "/v1/defragmentations/{}"): None,
+    ("resource", "POST", "/v1/defragmentations/{}:approve"): None,
+    ("resource", "POST", "/v1/defragmentations/{}:cancel"): None,
+    ("resource", "POST", "/v1/defragmentations/{}:refuse"): {
+        "allocation": "a",
+        "node": NODE,
+        "to": "sn0-c05-n0",
+        "reason": "Conflict",
+    },
+    ("resource", "PUT", "/v1/supernodes/{}"): {"labels": {"a": "b"}},
+    ("resource", "DELETE", "/v1/supernodes/{}"): None,
+    ("resource", "POST", "/v1/domains/{}:close"): {"reason": "test"},
+    ("resource", "POST", "/v1/domains/{}:open"): {"reason": "test"},
+    ("link", "POST", "/v1/links/{}:undamp"): None,
+    ("link", "PUT", "/v1/slices/{}"): SLICE,
+    ("link", "DELETE", "/v1/slices/{}"): None,
+    ("link", "POST", "/v1/slices/{}:program"): None,
+    ("link", "POST", "/v1/link-reports"): {"reports": [{**REPORT, "leaseSeconds": 30}]},
+    ("link", "PUT", "/v1/communicators/{}"): {"slice": "a-ub", "pattern": "ring"},
+    ("link", "DELETE", "/v1/communicators/{}"): None,
+    ("link", "PUT", "/v1/peerings/{}"): {"slices": ["a-vpc", "b-vpc"]},
+    ("link", "DELETE", "/v1/peerings/{}"): None,
+    ("link", "POST", "/v1/peerings/{}:accept"): {"project": "blue"},
+    ("link", "PUT", "/v1/drains/{}"): {"elements": ["sn0-l2p1-k01"], "evenIfFloorsBreak": True},
+    ("link", "DELETE", "/v1/drains/{}"): None,
+    ("link", "POST", "/v1/what-ifs"): {"fail": [NODE]},
+    ("compute", "PUT", "/v1/instances/{}"): {"nodes": 3},
+    ("compute", "DELETE", "/v1/instances/{}"): None,
+    ("compute", "POST", "/v1/instances/{}:retry"): None,
+    ("compute", "POST", "/v1/instances/{}:resize"): None,
+    ("compute", "POST", "/v1/instances/{}:move"): {"policy": "spread", "level": "cabinet"},
+    ("compute", "POST", "/v1/instances/{}:renew"): {"leaseS": 9999},
+    ("compute", "POST", "/v1/operations/{}:wait"): None,
+    ("compute", "POST", "/v1/operations/{}:cancel"): None,
+    ("infer", "PUT", "/v1/deployments/{}"): {"instance": "a", "cacheGbPerNode": 8},
+    ("infer", "DELETE", "/v1/deployments/{}"): None,
+    ("infer", "PUT", "/v1/deployments/{}/load"): {"requestsPerSecond": 2},
+    ("infer", "DELETE", "/v1/deployments/{}/load"): None,
+    ("infer", "POST", "/v1/chat/completions"): {"model": "chat", "messages": [{"role": "user", "content": "hi"}]},
+    ("infer", "POST", "/v1/completions"): {"model": "chat", "prompt": "hi"},
+    ("agents", "PUT", "/v1/supernodes/{}"): None,
+    ("agents", "DELETE", "/v1/supernodes/{}"): None,
+    ("agents", "PUT", "/v1/faults/{}"): {"kind": "node-down", "target": "sn0-c09-n0"},
+    ("agents", "DELETE", "/v1/faults/{}"): None,
+    ("agents", "PUT", "/v1/traffic/{}"): {"slice": "a-ub", "gbpsPerNpu": 1},
+    ("agents", "DELETE", "/v1/traffic/{}"): None,
+}
+QUERIES = {
+    ("compute", "POST", "/v1/instances/{}:resize"): {"nodes": "3"},
+    ("compute", "POST", "/v1/operations/{}:wait"): {"timeoutSeconds": "0.01"},
+    ("link", "GET", "/v1/reachability"): {"from": "a-vpc", "to": "b-vpc"},
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """One route, and a request to it."""
+
+    service: str
+    rule: Rule
+    path: str
+    body: Any
+    query: dict[str, str]
+
+    def __str__(self) -> str:
+        return f"{self.service}: {self.rule.method} {self.rule.path}"
+
+
+def routes_of(app: Any) -> Iterator[tuple[str, str]]:
+    """Method and path of every route that was registered, whichever way."""
+
+    def walk(routes: Any) -> Iterator[APIRoute]:
+        for each in routes:
+            inner = getattr(each, "original_router", None)
+            if isinstance(inner, APIRouter):
+                yield from walk(inner.routes)
+            elif isinstance(each, APIRoute):
+                yield each
+
+    for route in walk(app.router.routes):
+        if route.path not in OPEN:
+            for method in route.methods or ():
+                yield method, route.path
+
+
+def every_request(stack: Stack, names: dict[str, str] | None = None) -> list[Request]:
+    """A request to every route of the running services. Fails for one that nobody has written a body for."""
+    found = []
+    for service in stack.services:
+        for method, path in routes_of(stack.seats[service].transport.app):
+            rule = RULES[service].find(method, path)
+            assert rule is not None, f"{service}: nobody has decided who may {method} {path}"
+            key = (service, method, rule.path)
+            collection = path.removeprefix("/v1/").partition("/")[0]
+            unsupported = (
+                collection in compute_access.NOT_YET or path.rpartition(":")[2] in compute_access.VERBS_NOT_YET
+            )
+            if method != "GET":
+                assert key in BODIES or unsupported, f"{key}: which body does the walk send?"
+            name = {**NAMES, **(names or {})}.get(collection, "none")
+            found.append(Request(service, rule, rule.path.replace("{}", name), BODIES.get(key), QUERIES.get(key, {})))
+    return found
+
+
+async def ask(stack: Stack, request: Request, token: str | None, **query: str) -> httpx.Response:
+    client = stack.http[request.service]
+    headers = {"Authorization": f"Bearer {token}" if token else "", "content-type": "application/json"}
+    content = None if request.body is None else json.dumps(request.body).encode()
+    asked = {**request.query, **query}
+    if token is None:
+        client = httpx.AsyncClient(
+            transport=stack.seats[request.service].transport, base_url=f"http://{request.service}"
+        )
+        headers.pop("Authorization")
+    return await client.request(request.rule.method, request.path, params=asked, headers=headers, content=content)
+
+
+def remembered(stack: Stack) -> dict[str, Any]:
+    """All that the services have written down, and what the fleet was told."""
+    found: dict[str, Any] = {}
+    for name, seat in stack.seats.items():
+        if seat.database is None:
+            continue
+        tables = MetaData()
+        tables.reflect(seat.database.engine)
+        with seat.database.engine.connect() as connection:
+            for table in tables.sorted_tables:
+                found[f"{name}.{table.name}"] = sorted(map(repr, connection.execute(select(table))))
+    assert stack.fleet is not None
+    found["fleet"] = (dict(stack.fleet.faults), dict(stack.fleet.traffic.loads), list(stack.fleet.nodes))
+    return found
+
+
+def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    return [name for name in before if before[name] != after.get(name)]

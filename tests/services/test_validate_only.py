@@ -1,0 +1,36 @@
+"""`validateOnly` on every mutating route of every service: it answers, and the databases are as they were."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.services.every_route import ask, differences, every_request, remembered
+from tests.services.test_authorization import MARK, furnished
+from tests.stack import Stack
+
+pytestmark = [pytest.mark.looptime, pytest.mark.timeout(300)]
+
+
+async def test_nothing_is_changed_by_what_is_only_validated(tmp_path):
+    async with Stack(tmp_path, tokens=True, infer=True) as stack:
+        names = await furnished(stack)
+        await stack.kill_quietly("agents")
+        admin = stack.token("admin", "default")
+        answered, refused = 0, []
+        for request in every_request(stack, names):
+            if not request.rule.mutates:
+                continue
+            for project in (MARK, None):
+                before = remembered(stack)
+                named = {"project": project} if project else {}
+                answer = await ask(stack, request, admin, validateOnly="true", **named)
+                assert answer.status_code < 500, f"{request}: {answer.text}"
+                assert not differences(before, remembered(stack)), (
+                    f"{request} changed {differences(before, remembered(stack))}"
+                )
+                if project:
+                    answered += answer.is_success
+                    refused += [] if answer.is_success else [f"{request}: {answer.status_code} {answer.text[:160]}"]
+        assert answered >= 30, "\n".join(refused)
+        after = await stack.apply("really", 1)
+        assert after.state in ("Pending", "Provisioning"), "and the services go on"
