@@ -140,9 +140,9 @@ def routes(
         """Operations converge on the wish, so what ends one is another wish: this says which."""
         with store.reading() as session:
             row = find(session, SagaRow, name)
-        raise Conflict(
-            f"{row.verb} is {row.status} and cannot be cancelled; delete the instance or give it another shape"
-        )
+            raise Conflict(
+                f"{row.verb} is {row.status} and cannot be cancelled; delete the instance or give it another shape"
+            )
 
     # -- what happened -------------------------------------------------------------------------------------------
 
