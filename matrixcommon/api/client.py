@@ -32,7 +32,7 @@ async def call(
     timeout_s: float | None = None,
 ) -> dict[str, Any]:
     """The JSON answer ({} where it is empty). Raises the MatrixError that the problem document names."""
-    path, params = _target(path, params)
+    path, params = target(path, params)
     headers = {"If-Match": if_match} if if_match else {}
     extra: dict[str, Any] = {} if timeout_s is None else {"timeout": timeout_s}
     if body is not None:
@@ -53,7 +53,8 @@ def at(collection: str, key: str, verb: str = "") -> str:
     return f"/v1/{collection}/{quote(name_of(key), safe='')}{verb}{named}"
 
 
-def _target(path: str, params: dict[str, Any] | None) -> tuple[str, dict[str, Any] | None]:
+def target(path: str, params: dict[str, Any] | None) -> tuple[str, dict[str, Any] | None]:
+    """A path of `at`, with its project among the parameters."""
     path, _, project = path.partition("?project=")
     return path, {**(params or {}), "project": project} if project else params
 
@@ -62,7 +63,7 @@ async def list_all(
     http: httpx.AsyncClient, path: str, params: dict[str, Any] | None = None, filter: str | None = None
 ) -> list[dict[str, Any]]:
     """Every item of a collection, page after page."""
-    path, params = _target(path, params)
+    path, params = target(path, params)
     asked: dict[str, Any] = {"pageSize": PAGE_SIZE, **(params or {}), **({"filter": filter} if filter else {})}
     items: list[dict[str, Any]] = []
     while True:
@@ -121,4 +122,4 @@ async def watch(
         raise Unavailable(f"watch {path}: {type(wrong).__name__}: {wrong}") from wrong
 
 
-__all__ = ["Gone", "WatchEvent", "at", "call", "list_all", "watch"]
+__all__ = ["Gone", "WatchEvent", "at", "call", "list_all", "target", "watch"]

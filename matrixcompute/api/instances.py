@@ -147,9 +147,9 @@ def routes(
         """Operations converge on the spec, so what ends one is another spec: this says which."""
         with store.reading() as session:
             row = find(session, SagaRow, name)
-        raise Conflict(
-            f"{row.verb} is {row.status} and cannot be cancelled; delete the instance or give it another shape"
-        )
+            raise Conflict(
+                f"{row.verb} is {row.status} and cannot be cancelled; delete the instance or give it another shape"
+            )
 
     # -- what happened -------------------------------------------------------------------------------------------
 

@@ -277,4 +277,4 @@ POD_GROUPS = {
     },
 }
 
-REFUSED: list[dict[str, Any]] = [{"project": "other"}, {"nodes": 0}, {"placement": {"policy": "anyhow"}}]
+REFUSED: list[dict[str, Any]] = [{"nodes": 0}, {"placement": {"policy": "anyhow"}}]

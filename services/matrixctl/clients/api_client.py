@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 import httpx
 
+from matrixcommon.api.client import at, target
 from matrixcommon.model.errors import NotFound, Unavailable, from_problem
+from matrixcommon.model.resource_key import name_of, project_of
 from services.matrixctl.output.screen import NotRunning
 from services.matrixctl.supervisor.state_folder import Folder, Stack
 
@@ -62,6 +63,7 @@ class ApiClient:
         self, service: str, method: str, path: str, *, body: Any = None, params: dict[str, Any] | None = None
     ) -> dict[str, Any]:
         """The JSON answer; raises the MatrixError the service names, Unavailable where it does not answer."""
+        path, params = target(path, params)
 
         answer = self.fetch(service, path, params, method=method, body=body)
         found: dict[str, Any] = answer.json() if answer.content else {}
@@ -102,10 +104,11 @@ class ApiClient:
             return None
 
     def one(self, service: str, path: str, name: str, by_filter: bool) -> dict[str, Any]:
-        """The resource of that name; `by_filter` for collections that are only served whole. Raises NotFound."""
+        """The resource of that name, or `project/name`. Raises NotFound. `by_filter`: its collection is served whole."""
         if not by_filter:
-            return self.call(service, "GET", f"{path}/{quote(name, safe='')}")
-        found = self.list(service, path, {"filter": f"name={name}"})
+            return self.call(service, "GET", at(path.removeprefix("/v1/"), name))
+        narrowed = {"project": project_of(name)} if "/" in name else {}
+        found = self.list(service, path, {"filter": f"name={name_of(name)}", **narrowed})
         if not found:
             raise NotFound(f"there is none named {name!r} in {path}", field="name")
         return found[0]

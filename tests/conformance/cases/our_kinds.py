@@ -87,7 +87,6 @@ def our_kinds_refuse(talk: Talk) -> None:
         {"nodes": 0},
         {"nodes": 10**9},
         {"nodes": None},
-        {"project": "other"},
         {"placement": {"policy": "anyhow"}},
         {"network": {"ub": {"floorGbpsPerNpu": 60}}},
         {"network": {"vpc": {"qosClass": "Platinum"}}},

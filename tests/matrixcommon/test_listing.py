@@ -1,0 +1,82 @@
+"""Pages: whoever walks them sees everything that stayed, once, whatever comes and goes meanwhile."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from fastapi.responses import JSONResponse
+
+from matrixcommon.api.authorization import Caller, Principal, Rule, Scope, hidden
+from matrixcommon.api.client import list_all
+from matrixcommon.api.listing import ListParams, Params, page, parse_filter
+from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.resource_key import key_of, name_of, project_of, reference, resolve
+
+
+def params(**more: Any) -> ListParams:
+    given = {"page_size": 7, "page_token": None, "matches": parse_filter(None), "order_by": None, "watch": False}
+    return ListParams(**(given | {"resource_version": None} | more))
+
+
+@pytest.mark.parametrize("order_by", [None, "size", "size desc", "name desc"])
+@pytest.mark.parametrize("seed", range(5))
+def test_what_stays_is_seen_once_while_others_come_and_go(order_by, seed):
+    rng = Random(seed)
+    items = [{"name": f"n{at}", "project": rng.choice("ab"), "size": rng.randrange(5)} for at in range(60)]
+    stays = {each["name"] for each in items[::2]}
+    token, seen = None, []
+    while True:
+        answer = page(items, params(page_token=token, order_by=order_by))
+        seen += [item["name"] for item in answer["items"]]
+        token = answer.get("nextPageToken")
+        if token is None:
+            break
+        items = [each for each in items if each["name"] in stays or rng.random() < 0.7]
+        items.append({"name": f"new{len(seen)}", "project": "a", "size": rng.randrange(5)})
+        rng.shuffle(items)
+    assert len(seen) == len(set(seen))
+    assert stays <= set(seen)
+
+
+async def test_a_client_walks_every_page():
+    app = FastAPI()
+
+    @app.get("/v1/things")
+    async def things(params: Params) -> JSONResponse:
+        return JSONResponse(page([{"name": f"n{at:04}"} for at in range(2_345)], params))
+
+    http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
+    assert len(await list_all(http, "/v1/things")) == 2_345
+    assert len(await list_all(http, "/v1/things", {"pageSize": 500}, filter="name!=n0007")) == 2_344
+
+
+def test_a_filter_by_a_field_that_is_not_declared_is_refused():
+    parse_filter("state=Available AND labels.team=a", {"state", "labels"})
+    with pytest.raises(InvalidField, match="no field 'colour'"):
+        parse_filter("colour=red", {"state"})
+
+
+def test_who_holds_something_is_taken_out_before_it_is_filtered_by():
+    rule = Rule("GET", "/v1/nodes", "nodes", frozenset({"viewer"}), Scope.PHYSICAL, False, holders=("allocation",))
+    caller = Caller(Principal("eve", "red", "viewer"), rule)
+    node = {"name": "sn0-c00-n0", "allocation": "blue/a", "message": "blue/a and blue/ab"}
+    assert params(caller=caller, matches=parse_filter("allocation=blue/a")).show(node) is None
+    assert params(caller=caller).show(node) == {
+        "name": "sn0-c00-n0",
+        "allocation": "(another project's)",
+        "message": "(another project's) and blue/ab",
+    }
+    assert hidden(node, ["allocation"], lambda project: project == "blue") is node
+
+
+@pytest.mark.parametrize(("project", "name"), [("default", "a"), ("red", "a")])
+def test_a_key_is_a_name_in_a_project(project, name):
+    key = key_of(project, name)
+    assert (project_of(key), name_of(key)) == (project, name)
+    assert resolve(name, project) == key
+    assert resolve(reference(key, project), project) == key
+    assert resolve(reference(key, "other"), "other") == key
