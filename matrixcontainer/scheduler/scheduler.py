@@ -29,7 +29,7 @@ COMPONENT = "matrix-scheduler"
 
 
 class PodScheduler:
-    """`look` does everything there is to do once; run at every change of pods and on a period."""
+    """`reconcile` does everything there is to do once; run at every change of pods and on a period."""
 
     def __init__(self, kube: KubeClient, resource: ResourceClient, wall: Callable[[], float]) -> None:
         self._kube = kube
@@ -92,7 +92,7 @@ class PodScheduler:
     async def _bind(self, gang: Gang, name: str, node: NodeName) -> None:
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         body = {"metadata": {"name": name, "namespace": gang.namespace}, "target": target}
-        with contextlib.suppress(Conflict, NotFound):  # bound or gone meanwhile: the next look sees it
+        with contextlib.suppress(Conflict, NotFound):  # bound or gone meanwhile: the next pass sees it
             await self._kube.bind(name, gang.namespace, body)
             await self._record_event(gang, name, "Normal", "Scheduled", f"assigned {gang.namespace}/{name} to {node}")
 
