@@ -111,7 +111,7 @@ class Mirrors:
             self._forget()
             self._anew_at = self._wall() + ANEW_S
         try:
-            touched = await self._look()
+            touched = await self._reconcile_all()
         except (NotFound, Conflict):
             self._forget()
             raise
@@ -121,7 +121,7 @@ class Mirrors:
         for mirror in (self._nodes, self._supernodes, self._links):
             mirror.forget()
 
-    async def _look(self) -> int:
+    async def _reconcile_all(self) -> int:
         at = kube_time(self._wall())
         nodes: list[NodeView] = await self._resource.nodes()
         wanted = {}

@@ -233,7 +233,7 @@ class Operator:
             metadata = body["metadata"]
             await self._kube.merge(INFER, metadata["name"], {"status": status}, metadata["namespace"], "status")
             if state != current.get("state"):
-                await self._tell(body, "Normal", state, message, status["conditions"])
+                await self._record_ready_event(body, "Normal", state, message, status["conditions"])
 
     async def report_infers(self) -> str:
         """Look at every CloudMatrixInfer again: the layout follows the instance as nodes come and go."""
@@ -274,9 +274,9 @@ class Operator:
         }
         with contextlib.suppress(NotFound):
             await self._kube.merge(kind, metadata["name"], {"status": status}, metadata.get("namespace"), "status")
-            await self._tell(body, "Warning", refused.reason, refused.message, conditions)
+            await self._record_ready_event(body, "Warning", refused.reason, refused.message, conditions)
 
-    async def _tell(
+    async def _record_ready_event(
         self, body: dict[str, Any], type: str, reason: str, message: str, conditions: list[dict[str, Any]]
     ) -> None:
         """An event on the resource, once for each time its Ready condition came to say so."""
@@ -302,7 +302,7 @@ class Operator:
         )
         status = {"state": "Injected", "observedGeneration": generation, "conditions": conditions}
         await self._kube.merge(FAULT, body["metadata"]["name"], {"status": status}, subresource="status")
-        await self._tell(body, "Normal", "Injected", message, conditions)
+        await self._record_ready_event(body, "Normal", "Injected", message, conditions)
 
     async def clear_fault(self, name: str) -> None:
         with contextlib.suppress(NotFound):

@@ -99,7 +99,7 @@ class ScaleIn:
         return [
             key_of_resource(each)
             for each in resources
-            if key_in(each, each["spec"]["instance"], "spec.instance") == key
+            if resolve(each["spec"]["instance"], each["metadata"]["namespace"]) == key
         ]
 
     async def _tell(self, body: dict[str, Any], reason: str, message: str) -> None:

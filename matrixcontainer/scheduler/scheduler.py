@@ -29,7 +29,7 @@ COMPONENT = "matrix-scheduler"
 
 
 class PodScheduler:
-    """`look` does everything there is to do once; run at every change of pods and on a period."""
+    """`reconcile` does everything there is to do once; run at every change of pods and on a period."""
 
     def __init__(self, kube: KubeClient, resource: ResourceClient, wall: Callable[[], float]) -> None:
         self._kube = kube
@@ -92,9 +92,9 @@ class PodScheduler:
     async def _bind(self, gang: Gang, name: str, node: NodeName) -> None:
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         body = {"metadata": {"name": name, "namespace": gang.namespace}, "target": target}
-        with contextlib.suppress(Conflict, NotFound):  # bound or gone meanwhile: the next look sees it
+        with contextlib.suppress(Conflict, NotFound):  # bound or gone meanwhile: the next pass sees it
             await self._kube.bind(name, gang.namespace, body)
-            await self._tell(gang, name, "Normal", "Scheduled", f"assigned {gang.namespace}/{name} to {node}")
+            await self._record_event(gang, name, "Normal", "Scheduled", f"assigned {gang.namespace}/{name} to {node}")
 
     async def _preempt(self, gang: Gang, allocation: AllocationView | None) -> bool:
         """Whether its nodes were revoked (somebody of higher priority came): its pods leave, and it waits anew."""
@@ -109,7 +109,7 @@ class PodScheduler:
         message = why or "its nodes were revoked"
         for pod in bound:
             name = pod["metadata"]["name"]
-            await self._tell(gang, name, "Warning", "Preempted", message)
+            await self._record_event(gang, name, "Warning", "Preempted", message)
             with contextlib.suppress(NotFound):
                 await self._kube.delete(POD, name, gang.namespace, grace_s=0)
         if allocation is not None:
@@ -135,10 +135,10 @@ class PodScheduler:
             condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
             with contextlib.suppress(NotFound, Conflict):
                 await self._kube.merge(POD, name, {"status": {"conditions": [condition]}}, gang.namespace, "status")
-                await self._tell(gang, name, "Warning", "FailedScheduling", f"{reason}: {message}")
+                await self._record_event(gang, name, "Warning", "FailedScheduling", f"{reason}: {message}")
             self._reported[pod["metadata"]["uid"]] = message
 
-    async def _tell(self, gang: Gang, name: str, type: str, reason: str, message: str) -> None:
+    async def _record_event(self, gang: Gang, name: str, type: str, reason: str, message: str) -> None:
         pod = next(pod for pod in gang.pods if pod["metadata"]["name"] == name)
         digest = hashlib.sha256(f"{pod['metadata']['uid']}{reason}{message}".encode()).hexdigest()[:12]
         about = {

@@ -1,7 +1,7 @@
-"""Everything that is settled before serving: settings, lock, port, tables, certificates, tokens.
+"""Everything that is prepared before serving: settings, lock, port, tables, certificates, tokens.
 
-It is done in a child process (`preparing.py`), because what it takes, the validation of settings, Alembic and the
-certificate library, is tens of megabytes and a good part of the time to start that a server has no use for.
+It is done in a child process (`bootstrap_process.py`), because what it takes, the validation of settings, Alembic and
+the certificate library, is tens of megabytes and a good part of the time to start that a server has no use for.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from services.kube.settings import KubeSettings
 from services.kube.users import tokens_of
 
 
-def settle(argv: Sequence[str] | None) -> tuple[dict[str, Any], list[int]]:
+def prepare(argv: Sequence[str] | None) -> tuple[dict[str, Any], list[int]]:
     """What the server has to know, and two open files: its lock and its listening socket."""
     settings = KubeSettings.load("kube", argv)
     folder = settings.state / "kube"
@@ -32,7 +32,7 @@ def settle(argv: Sequence[str] | None) -> tuple[dict[str, Any], list[int]]:
     database = settings.database_url("kube")
     names = [settings.host, advertised, *settings.certificate_names.split(",")]
     tokens = {"admin": settings.kube_admin_token, "operator": settings.kube_operator_token}
-    _prepare(folder, names, database, tokens)
+    _prepare_folder(folder, names, database, tokens)
     reported = {
         "log_level": settings.log_level,
         "url": f"https://{f'[{advertised}]' if ':' in advertised else advertised}:{listener.getsockname()[1]}",
@@ -48,7 +48,7 @@ def settle(argv: Sequence[str] | None) -> tuple[dict[str, Any], list[int]]:
     return reported, [os.dup(current.fileno()), socket.dup(listener.fileno())]
 
 
-def _prepare(folder: Path, names: list[str], database: str, tokens: dict[str, str]) -> None:
+def _prepare_folder(folder: Path, names: list[str], database: str, tokens: dict[str, str]) -> None:
     with refusing(database), one_at_a_time(database) as connection:
         migrate(database)
         if connection is not None:

@@ -1,4 +1,4 @@
-"""A child process that settles what is needed once, before serving, and hands over what came of it.
+"""A child process that prepares what is needed once, before serving, and hands over what came of it.
 
 The child is forked before any thread, loop or connection exists; it loads what it needs, does the work, sends its
 result with open files, and ends, and its memory goes with it. Meanwhile the parent loads what serving needs.
@@ -38,7 +38,7 @@ class Child:
         theirs.close()
 
     def result(self) -> tuple[dict[str, Any], list[int]]:
-        """Exits as the child did when it ended without a result, after it has informed why."""
+        """Exits as the child did when it ended without a result, after it has printed why."""
         reported, files, _, _ = socket.recv_fds(self._ours, RESULT_BYTES_MAX, FILES_MAX)
         self._ours.close()
         _, status = os.waitpid(self._pid, 0)

@@ -19,7 +19,7 @@ from services.kube.bootstrap_process import Child
 
 def main(argv: Sequence[str] | None = None) -> None:
     gc.disable()  # nothing that is loaded now will ever be garbage; `Kube` turns it on again
-    child = Child(lambda: _settle(argv))
+    child = Child(lambda: _prepare(argv))
     from services.kube.api_process import Kube  # while the child is at work
 
     reported, (lock, listener) = child.result()
@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     os.close(lock)
 
 
-def _settle(argv: Sequence[str] | None) -> tuple[dict[str, Any], list[int]]:
-    from services.kube.bootstrap import settle
+def _prepare(argv: Sequence[str] | None) -> tuple[dict[str, Any], list[int]]:
+    from services.kube.bootstrap import prepare
 
-    return settle(argv)
+    return prepare(argv)

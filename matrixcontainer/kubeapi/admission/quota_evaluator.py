@@ -1,7 +1,7 @@
 """How much of which quota an object takes, and what a full quota says.
 
-Pure decisions on plain objects; who asks them is `controllers/quotas.py`. Amounts keep the form they were written in,
-so that 1Gi and 1Gi are 2Gi. Rules: public documentation "Resource Quotas".
+Pure decisions on plain objects; who asks them is `admission/resource_quota.py`. Amounts keep the form they were written
+in, so that 1Gi and 1Gi are 2Gi. Rules: public documentation "Resource Quotas".
 """
 
 from fractions import Fraction

@@ -20,7 +20,7 @@ PENDING_S = 10.0
 
 
 class QuotaAdmission:
-    """The last to be asked about a write."""
+    """The last admission plugin of a write."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
@@ -42,15 +42,15 @@ class QuotaAdmission:
             wanted = {key: (n - before.get(key, quota_evaluator.ZERO)[0], form) for key, (n, form) in wanted.items()}
         charged: list[tuple[str, Amounts]] = []
         for record in quotas:
-            asked = self._asked(resource, record.obj, new, wanted)
-            if asked:
-                charged.append((record.key[2], asked))
+            requested = self._requested(resource, record.obj, new, wanted)
+            if requested:
+                charged.append((record.key[2], requested))
         key = (storage, namespace, new["metadata"].get("name", ""))
         if charged and not options.dry_run and verb == "CREATE":
             self.pending[key] = (now, wanted)
         try:
-            for name, asked in charged:
-                await self._charge(resource, namespace, name, new, asked, options)
+            for name, requested in charged:
+                await self._charge(resource, namespace, name, new, requested, options)
         except BaseException:
             self.pending.pop(key, None)
             raise
@@ -58,7 +58,7 @@ class QuotaAdmission:
             for name, _ in charged:  # what does not come to be after all is given back
                 self.on_charged((namespace, name), PENDING_S)
 
-    def _asked(self, resource: Resource, quota: Obj, obj: Obj, wanted: Amounts) -> Amounts:
+    def _requested(self, resource: Resource, quota: Obj, obj: Obj, wanted: Amounts) -> Amounts:
         """What of the quota the object takes; raises ApiError 403 when it cannot be determined."""
         status, name = quota.get("status") or {}, quota["metadata"]["name"]
         hard = list(status.get("hard") or {})
@@ -73,15 +73,15 @@ class QuotaAdmission:
         return {key: amount for key, amount in wanted.items() if key in concerned and amount[0] > 0}
 
     async def _charge(
-        self, resource: Resource, namespace: str, name: str, obj: Obj, asked: Amounts, options: Options
+        self, resource: Resource, namespace: str, name: str, obj: Obj, requested: Amounts, options: Options
     ) -> None:
         def change(quota: Obj) -> Obj:
             status = quota.setdefault("status", {})
             hard = quota_evaluator.amounts(status.get("hard"))
             used = quota_evaluator.amounts(status.get("used"))
-            if why := quota_evaluator.exceeded(name, asked, used, hard):
+            if why := quota_evaluator.exceeded(name, requested, used, hard):
                 raise self._refusal(resource, obj, why)
-            after = quota_evaluator.add(used, asked)
+            after = quota_evaluator.add(used, requested)
             status["used"] = quota_evaluator.spelled_out({key: after[key] for key in after if key in hard})
             return quota
 

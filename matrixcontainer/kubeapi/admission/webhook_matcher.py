@@ -15,7 +15,7 @@ from matrixcontainer.kubeapi.storage.store import Store
 
 
 @dataclass(frozen=True)
-class Asked:
+class AdmissionRequest:
     """What is being admitted. `new` is None for DELETE, `old` for CREATE."""
 
     resource: Resource
@@ -63,27 +63,27 @@ def hooks_of(configuration: dict[str, Any], mutating: bool) -> list[Hook]:
     return found
 
 
-def resource_for(hook: Hook, asked: Asked, others: list[Resource]) -> Resource | None:
+def resource_for(hook: Hook, admission: AdmissionRequest, others: list[Resource]) -> Resource | None:
     """The resource in whose version the webhook wants the object, or None when no rule matches."""
-    if any(_rule_fits(rule, asked, asked.resource) for rule in hook.rules):
-        return asked.resource
+    if any(_rule_fits(rule, admission, admission.resource) for rule in hook.rules):
+        return admission.resource
     if hook.declared.get("matchPolicy", "Equivalent") != "Equivalent":
         return None
     for rule in hook.rules:
         for other in others:
-            if _rule_fits(rule, asked, other):
+            if _rule_fits(rule, admission, other):
                 return other
     return None
 
 
-def _rule_fits(rule: dict[str, Any], asked: Asked, resource: Resource) -> bool:
+def _rule_fits(rule: dict[str, Any], admission: AdmissionRequest, resource: Resource) -> bool:
     scope = rule.get("scope") or "*"
     return (
-        _among(rule.get("operations"), asked.operation)
+        _among(rule.get("operations"), admission.operation)
         and _among(rule.get("apiGroups"), resource.group)
         and _among(rule.get("apiVersions"), resource.version)
         and (scope == "*" or (scope == "Namespaced") == resource.namespaced)
-        and any(_plural_fits(text, resource.plural, asked.subresource) for text in rule.get("resources") or [])
+        and any(_plural_fits(text, resource.plural, admission.subresource) for text in rule.get("resources") or [])
     )
 
 
@@ -96,26 +96,26 @@ def _plural_fits(text: str, plural: str, subresource: str) -> bool:
     return wanted in ("*", plural) and sub in ("*", subresource)
 
 
-def selected(hook: Hook, asked: Asked, store: Store) -> bool:
+def selected(hook: Hook, admission: AdmissionRequest, store: Store) -> bool:
     """Whether the namespace and the object carry the labels the webhook asks for."""
     selector = hook.declared.get("namespaceSelector")
-    if selector and not _namespace_fits(selector, asked, store):
+    if selector and not _namespace_fits(selector, admission, store):
         return False
     selector = hook.declared.get("objectSelector")
     if not selector:
         return True
-    return any(_labels_fit(selector, obj) for obj in (asked.new, asked.old) if obj is not None)
+    return any(_labels_fit(selector, obj) for obj in (admission.new, admission.old) if obj is not None)
 
 
 def _labels_fit(selector: dict[str, Any], obj: dict[str, Any]) -> bool:
     return matches_label_selector(selector, obj.get("metadata", {}).get("labels") or {})
 
 
-def _namespace_fits(selector: dict[str, Any], asked: Asked, store: Store) -> bool:
-    if asked.resource.storage == "namespaces":
-        obj = asked.new if asked.new is not None else asked.old
+def _namespace_fits(selector: dict[str, Any], admission: AdmissionRequest, store: Store) -> bool:
+    if admission.resource.storage == "namespaces":
+        obj = admission.new if admission.new is not None else admission.old
         return obj is not None and _labels_fit(selector, obj)
-    if not asked.namespace:
+    if not admission.namespace:
         return True
-    record = store.latest(("namespaces", "", asked.namespace))
+    record = store.latest(("namespaces", "", admission.namespace))
     return record is not None and _labels_fit(selector, record.obj)

@@ -2,7 +2,7 @@
 
 Mutating webhooks are called one after another, by name of their configuration; those that ask for it are called once
 more when somebody after them changed the object. Validating ones see the final object, all at once. A webhook that
-cannot be asked refuses the write with 500 or is passed over, as its failure policy says. Webhook configurations
+cannot be called refuses the write with 500 or is passed over, as its failure policy says. Webhook configurations
 themselves are never sent to webhooks. Contract: public documentation "Dynamic Admission Control".
 """
 
@@ -11,7 +11,7 @@ import random
 from typing import Any
 
 from matrixcontainer.kubeapi.admission.webhook_client import CallFailed, WebhookClient, patch_of
-from matrixcontainer.kubeapi.admission.webhook_matcher import Asked, Hook, hooks_of, resource_for, selected
+from matrixcontainer.kubeapi.admission.webhook_matcher import AdmissionRequest, Hook, hooks_of, resource_for, selected
 from matrixcontainer.kubeapi.auth.authentication import User
 from matrixcontainer.kubeapi.builtin.webhooks import warn_of_services
 from matrixcontainer.kubeapi.meta import errors
@@ -86,15 +86,15 @@ class Webhooks:
         old: dict[str, Any] | None,
         options: Options,
     ) -> dict[str, Any] | None:
-        asked = _asked(resource, verb, new, old, options)
-        wanted, response = await self._ask(hook, asked, options)
+        admission = _admission_request(resource, verb, new, old, options)
+        wanted, response = await self._call(hook, admission, options)
         if wanted is None or response is None or new is None or options.subresource == "scale":
             return None
         try:
             patch = patch_of(response)
             if not patch:
                 return None
-            shown = _as(asked.resource, wanted, copy_json(new))
+            shown = _as(admission.resource, wanted, copy_json(new))
             changed = patches.json_patch(shown, patch)
         except (CallFailed, ApiError) as failure:
             if not hook.fails_closed:
@@ -102,7 +102,7 @@ class Webhooks:
             raise errors.internal(f'failed calling webhook "{hook.name}": {failure}') from failure
         if not isinstance(changed, dict) or not isinstance(changed.get("metadata", {}), dict):
             raise errors.internal(f'webhook "{hook.name}" made something that is no object')
-        changed = _as(wanted, asked.resource, changed)
+        changed = _as(wanted, admission.resource, changed)
         changed |= {"apiVersion": resource.api_version, "kind": resource.kind}
         object_meta.clean_metadata(changed, resource)
         return changed
@@ -113,28 +113,34 @@ class Webhooks:
         hooks = self.hooks(VALIDATING)
         if not hooks or resource.group == GROUP or options.subresource in OTHER_OBJECTS:
             return
-        asked = _asked(resource, verb, new, old, options)
-        outcomes = await asyncio.gather(*(self._ask(hook, asked, options) for hook in hooks), return_exceptions=True)
+        admission = _admission_request(resource, verb, new, old, options)
+        outcomes = await asyncio.gather(
+            *(self._call(hook, admission, options) for hook in hooks), return_exceptions=True
+        )
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
 
     async def admit_other(self, resource: Resource, name: str, namespace: str, body: Any, options: Options) -> None:
         """What is created below an object: a binding, an eviction. Patches to it are not taken."""
-        asked = Asked(resource, "CREATE", namespace, name, options.subresource, body, None)
+        admission = AdmissionRequest(resource, "CREATE", namespace, name, options.subresource, body, None)
         for storage in (MUTATING, VALIDATING):
             for hook in self.hooks(storage):
-                await self._ask(hook, asked, options)
+                await self._call(hook, admission, options)
 
-    # ---- asking one webhook
+    # ---- calling one webhook
 
-    async def _ask(self, hook: Hook, asked: Asked, options: Options) -> tuple[Resource | None, dict[str, Any] | None]:
-        """(resource in whose version it was asked, its answer); (None, None) when not asked, or passed over."""
-        others = [r for r in self.registry.all() if r.storage == asked.resource.storage and r is not asked.resource]
-        wanted = resource_for(hook, asked, others)
-        if wanted is None or not selected(hook, asked, self.store):
+    async def _call(
+        self, hook: Hook, admission: AdmissionRequest, options: Options
+    ) -> tuple[Resource | None, dict[str, Any] | None]:
+        """(resource in whose version it was called, its answer); (None, None) when not called, or passed over."""
+        others = [
+            r for r in self.registry.all() if r.storage == admission.resource.storage and r is not admission.resource
+        ]
+        wanted = resource_for(hook, admission, others)
+        if wanted is None or not selected(hook, admission, self.store):
             return None, None
-        request = self._request(asked, wanted, options)
+        request = self._request(admission, wanted, options)
         try:
             if not _conditions_hold(hook, request):
                 return None, None
@@ -151,51 +157,51 @@ class Webhooks:
             raise _denial(hook, response.get("status") or {})
         return wanted, response
 
-    def _request(self, asked: Asked, wanted: Resource, options: Options) -> dict[str, Any]:
-        resource = asked.resource
+    def _request(self, admission: AdmissionRequest, wanted: Resource, options: Options) -> dict[str, Any]:
+        resource = admission.resource
         caller = options.caller or User(options.user, ("system:authenticated",))
-        own = asked.subresource in OTHER_OBJECTS
+        own = admission.subresource in OTHER_OBJECTS
         request: dict[str, Any] = {
             "uid": object_meta.new_uid(self.rng),
-            "kind": _kind(wanted, asked),
+            "kind": _kind(wanted, admission),
             "resource": {"group": wanted.group, "version": wanted.version, "resource": wanted.plural},
-            "requestKind": _kind(resource, asked),
+            "requestKind": _kind(resource, admission),
             "requestResource": {"group": resource.group, "version": resource.version, "resource": resource.plural},
-            "operation": asked.operation,
+            "operation": admission.operation,
             "userInfo": caller.info(),
-            "object": asked.new if own else _as(resource, wanted, asked.new),
-            "oldObject": _as(resource, wanted, asked.old),
+            "object": admission.new if own else _as(resource, wanted, admission.new),
+            "oldObject": _as(resource, wanted, admission.old),
             "dryRun": options.dry_run,
-            "options": _options(asked.operation, options),
+            "options": _options(admission.operation, options),
         }
-        if asked.subresource == "scale" and resource.scale is not None:
+        if admission.subresource == "scale" and resource.scale is not None:
             for key in ("object", "oldObject"):
                 request[key] = scale_of(request[key], resource.scale) if request[key] else None
-        if asked.subresource:
-            request |= {"subResource": asked.subresource, "requestSubResource": asked.subresource}
-        if asked.name:
-            request["name"] = asked.name
-        if asked.namespace:
-            request["namespace"] = asked.namespace
+        if admission.subresource:
+            request |= {"subResource": admission.subresource, "requestSubResource": admission.subresource}
+        if admission.name:
+            request["name"] = admission.name
+        if admission.namespace:
+            request["namespace"] = admission.namespace
         return request
 
 
-def _asked(
+def _admission_request(
     resource: Resource, verb: str, new: dict[str, Any] | None, old: dict[str, Any] | None, options: Options
-) -> Asked:
+) -> AdmissionRequest:
     meta = ((new if new is not None else old) or {}).get("metadata", {})
     namespace = meta.get("namespace", "") if resource.namespaced else ""
     if resource.storage == "namespaces":
         namespace = meta.get("name", "")
-    return Asked(resource, verb, namespace, meta.get("name", ""), options.subresource, new, old)
+    return AdmissionRequest(resource, verb, namespace, meta.get("name", ""), options.subresource, new, old)
 
 
-def _kind(resource: Resource, asked: Asked) -> dict[str, str]:
-    if asked.subresource in OTHER_OBJECTS:
-        reported = next((s for s in resource.extra_subresources if s[0] == asked.subresource), ("", "", "", ()))
+def _kind(resource: Resource, admission: AdmissionRequest) -> dict[str, str]:
+    if admission.subresource in OTHER_OBJECTS:
+        reported = next((s for s in resource.extra_subresources if s[0] == admission.subresource), ("", "", "", ()))
         group, _, version = (reported[1] or resource.version).rpartition("/")
         return {"group": group, "version": version, "kind": reported[2]}
-    if asked.subresource == "scale":
+    if admission.subresource == "scale":
         return {"group": "autoscaling", "version": "v1", "kind": "Scale"}
     return {"group": resource.group, "version": resource.version, "kind": resource.kind}
 

@@ -1,4 +1,4 @@
-"""Who is asking: bearer tokens. What they may do is for rbac.py to say.
+"""Who is asking: bearer tokens. What they may do is for authorizer.py to say.
 
 Tokens are opaque words known to a token file (name, groups) plus signed ones issued to service accounts.
 """

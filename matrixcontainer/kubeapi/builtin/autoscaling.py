@@ -1,4 +1,6 @@
-"""HorizontalPodAutoscalers as the API sees them: defaults and checks. Who acts on them: controllers/autoscalers.py."""
+"""HorizontalPodAutoscalers as the API sees them: defaults and checks. Who acts on them:
+controllers/workloads/horizontal_autoscaler.py.
+"""
 
 from typing import Any
 

@@ -1,8 +1,9 @@
 """What a typed server does to an object between reading and storing it, by the table of types.
 
-`read_texts` reads what JSON carries as text or number (quantities, bytes) and refuses what cannot be read. `settle`
-fills in what Go would print anyway (zero values that are not left out, structs that are always there) and the defaults
-of each struct. Both walk only where a type has something to settle, by a plan made once for each type.
+`read_texts` reads what JSON carries as text or number (quantities, bytes) and refuses what cannot be read.
+`apply_defaults` fills in what Go would print anyway (zero values that are not left out, structs that are always there)
+and the defaults of each struct. Both walk only where a type has something to fill in, by a plan made once for each
+type.
 """
 
 from collections.abc import Callable
@@ -103,7 +104,7 @@ def _below(value: Obj, plan: Plan) -> list[tuple[Obj, str]]:
     return found
 
 
-def settle(value: Obj, name: str, root: bool = True) -> None:
+def apply_defaults(value: Obj, name: str, root: bool = True) -> None:
     """Fill in zero values and defaults, in place; the metadata of the object itself is left alone."""
     plan = plan_of(name)
     for key, zero in plan.zeros:
@@ -117,7 +118,7 @@ def settle(value: Obj, name: str, root: bool = True) -> None:
         action(value)
     for item, struct in _below(value, plan):
         if not (root and item is value.get("metadata")):
-            settle(item, struct, False)
+            apply_defaults(item, struct, False)
 
 
 @cache

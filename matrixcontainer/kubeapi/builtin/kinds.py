@@ -89,7 +89,7 @@ KINDS = (
     Kind("core.v1.Event", "", "events", "ev", True, events.EventStrategy, fields=EVENT_FIELDS,
          acts="forgotten after one hour"),
     Kind("core.v1.Node", "", "nodes", "no", False, core.NodeStrategy, True, fields="spec.unschedulable",
-         acts="its pods run while it is Ready; bears taints of what it says"),
+         acts="its pods run while it is Ready; bears taints of its conditions"),
     Kind("core.v1.Pod", "", "pods", "po", True, pods.PodStrategy, True, categories="all", fields=POD_FIELDS,
          subresources=POD_SUBRESOURCES, acts="bound by a scheduler stand-in, run by emulated kubelets"),
     Kind("core.v1.Service", "", "services", "svc", True, services.ServiceStrategy, True, categories="all",
@@ -166,7 +166,7 @@ KINDS = (
 
 
 def resource_of(kind: Kind, special: BuiltinStrategy | None = None) -> Resource:
-    """`special` is the strategy of a kind that is looked after above this package."""
+    """`special` is the strategy of a kind that a room above this one serves."""
     package, name = kind.type_name.rsplit(".", 1)
     storage = kind.storage or (f"{kind.plural}.{kind.group}" if kind.group else kind.plural)
     base = schema_of(kind.type_name)
@@ -221,7 +221,7 @@ def validator_of(type_name: str) -> Validator:
 
 
 def register_builtins(registry: Registry, special: Mapping[str, BuiltinStrategy]) -> None:
-    """`special` has strategies by type name, of kinds that are looked after above this package."""
+    """`special` has strategies by type name, of kinds that rooms above this one serve."""
     for kind in KINDS:
         registry.add(resource_of(kind, special.get(kind.type_name)))
 

@@ -17,7 +17,7 @@ GRACE_S = 30
 
 def default_pod_spec(spec: dict[str, Any]) -> None:
     """What the API fills in for a pod, or the pod template of a workload."""
-    conversion.settle(spec, "core.v1.PodSpec", root=False)
+    conversion.apply_defaults(spec, "core.v1.PodSpec", root=False)
 
 
 POD_IMMUTABLE = (

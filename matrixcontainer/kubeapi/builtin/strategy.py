@@ -21,7 +21,7 @@ class BuiltinStrategy(Strategy):
         if self.type_name:
             conversion.drop_empty(obj, self.type_name)
             conversion.read_texts(obj, self.type_name)
-            conversion.settle(obj, self.type_name)
+            conversion.apply_defaults(obj, self.type_name)
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         return self.validator(obj, old) if self.validator is not None else []

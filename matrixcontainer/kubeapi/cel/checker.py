@@ -1,7 +1,7 @@
 """Rules of a CRD checked before anything runs: syntax, fields, types, places, and what they may cost.
 
 `check_rules` walks an openAPIV3Schema and returns every mistake of its x-kubernetes-validations, in the wording
-clients of the API know. The check of types goes as far as cel_types.py can tell; what it cannot tell is accepted.
+clients of the API know. The check of types goes as far as types.py can tell; what it cannot tell is accepted.
 """
 
 from collections.abc import Iterator

@@ -2,9 +2,9 @@
 
 `check` runs all rules of a schema over an object; checker.py checks the rules themselves when a CRD is written.
 Rules that mention `oldSelf` are about changes: they run only where the old value can be found, through fields, maps
-and map lists. The grammar (cel-python) is loaded when the first rule is met; rules run as cel_program.py makes them.
+and map lists. The grammar (cel-python) is loaded when the first rule is met; rules run as compiler.py makes them.
 Contract: public documentation "Validation rules" of CustomResourceDefinitions. What rules may cost is estimated when
-they are written and counted when they run (cel_cost.py).
+they are written and counted when they run (cost.py).
 """
 
 import re

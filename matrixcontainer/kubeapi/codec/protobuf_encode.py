@@ -1,7 +1,7 @@
 """Answers in protobuf for clients that take nothing else: built-in kinds, their lists, Status, partial metadata.
 
-The other direction of protobuf.py, from the same generated table. Whoever also takes JSON gets JSON: it is stored as
-text and needs no encoding.
+The other direction of protobuf_decode.py, from the same generated table. Whoever also takes JSON gets JSON: it is
+stored as text and needs no encoding.
 """
 
 import base64

@@ -175,10 +175,10 @@ def requests_of(spec: dict[str, Any]) -> dict[str, int]:
     """
     total: dict[str, int] = {}
     for container in spec.get("containers") or []:
-        for name, amount in _asked(container).items():
+        for name, amount in _requested(container).items():
             total[name] = total.get(name, 0) + amount
     for container in spec.get("initContainers") or []:
-        for name, amount in _asked(container).items():
+        for name, amount in _requested(container).items():
             stays = container.get("restartPolicy") == "Always"
             total[name] = total.get(name, 0) + amount if stays else max(total.get(name, 0), amount)
     for name, text in (spec.get("overhead") or {}).items():
@@ -186,10 +186,10 @@ def requests_of(spec: dict[str, Any]) -> dict[str, int]:
     return total
 
 
-def _asked(container: dict[str, Any]) -> dict[str, int]:
+def _requested(container: dict[str, Any]) -> dict[str, int]:
     resources = container.get("resources") or {}
-    asked = (resources.get("limits") or {}) | (resources.get("requests") or {})
-    return {name: _milli_or_nothing(text) for name, text in asked.items()}
+    requested = (resources.get("limits") or {}) | (resources.get("requests") or {})
+    return {name: _milli_or_nothing(text) for name, text in requested.items()}
 
 
 def _milli_or_nothing(text: Any) -> int:

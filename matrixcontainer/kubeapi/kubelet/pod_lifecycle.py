@@ -3,7 +3,7 @@
 `live` tells the status the pod should have now, whether it should be removed, and when to look again. Everything is
 read from the pod itself (when it was accepted, when each container started or ended), so a kubelet that was stopped
 and started goes on where the pod is. Stages and their delays are in pod_stages.yaml; what the containers do in
-commands.py. Container by container is in container_life.py.
+container_script.py. Container by container is in container_lifecycle.py.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """What the store asks of a database: everything at start, and a transaction for each batch.
 
-A turn is one transaction: `turn` waits until nobody else writes and tells what others have written since; `write` adds
+`begin` waits until nobody else writes and returns what others have written since; `write` adds
 a batch; `commit` makes it durable; `rollback` ends it with nothing kept. Behind it stand SQLite (one process,
 `sqlite.py`) and PostgreSQL (any number of them, `postgres.py`).
 """
@@ -15,7 +15,7 @@ ChangeRow = tuple[int, str, str, str, str, str, bytes, bytes | None, float]
 
 
 class Database(Protocol):
-    """All calls but `listen` come from one thread at a time; failures are raised as StoreLost."""
+    """All calls but `listen` come from one thread at a time; failures are raised as StorageError."""
 
     shared: bool  # others may write to it too
     place: str  # how it is called in messages to people

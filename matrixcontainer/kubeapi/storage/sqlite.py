@@ -75,7 +75,7 @@ class Sqlite:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Failures of SQLite as StoreLost, which says what would help."""
+        """Failures of SQLite as StorageError, which says what would help."""
         try:
             yield
         except sqlite3.Error as failure:

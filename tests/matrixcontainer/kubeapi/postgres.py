@@ -52,6 +52,6 @@ def a_postgres() -> Iterator[str]:
 
 @contextmanager
 def a_database() -> Iterator[str]:
-    """The same as a service's settings make it of that URL, with the driver that SQLAlchemy has to be told."""
+    """The same as a service's settings make it of that URL, with the driver that SQLAlchemy has to be given."""
     with a_postgres() as url:
         yield ServiceSettings(database=url).database_url("")

@@ -1,4 +1,4 @@
-"""Autoscaling: the arithmetic in tables, and autoscalers over said metrics under virtual time."""
+"""Autoscaling: the arithmetic in tables, and autoscalers over declared metrics under virtual time."""
 
 from __future__ import annotations
 

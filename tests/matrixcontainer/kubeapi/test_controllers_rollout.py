@@ -63,7 +63,7 @@ def test_bounds(replicas: int, surge: Any, unavailable: Any, found: tuple[int, i
         (4, 1, 1, 4, 1),  # no room left
         (4, 1, 1, 3, 2),
         (4, "100%", 0, 4, 4),
-        (4, 1, 6, 0, 4),  # too large shrinks to the wish
+        (4, 1, 6, 0, 4),  # too large shrinks to the desired number
     ],
 )
 def test_the_new_set_grows_while_the_surge_allows(replicas: int, surge: Any, new: int, old: int, size: int) -> None:
@@ -166,7 +166,7 @@ def test_affinity_taints_and_the_emptiest_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "deed"),
+    ("words", "action"),
     [
         (["sleep", "5"], ScriptAction(5.0)),
         (["sleep", "infinity"], ScriptAction(None)),

@@ -130,7 +130,7 @@ async def test_leases_may_be_made_by_put(talk: Talk) -> None:
     reported = await talk.put(path, {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}})
     assert reported.code == 201
     other = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "you"}}
-    assert (await talk.put(path, other)).code == 422, "which version is replaced has to be said"
+    assert (await talk.put(path, other)).code == 422, "which version is replaced has to be stated"
     other["metadata"]["resourceVersion"] = reported.body["metadata"]["resourceVersion"]
     assert (await talk.put(path, other)).code == 200
 

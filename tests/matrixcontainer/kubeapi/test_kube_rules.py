@@ -78,7 +78,7 @@ def test_base64_faults_are_counted_as_go_counts_them(text: str, place: int) -> N
 
 def settled(name: str, **given: Any) -> dict[str, Any]:
     value = deepcopy(given)
-    conversion.settle(value, name)
+    conversion.apply_defaults(value, name)
     return value
 
 
@@ -146,7 +146,7 @@ def a_pod(**container: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("name", "obj", "reported"),
+    ("name", "obj", "expected"),
     [
         ("core.v1.Pod", a_pod(), []),
         ("core.v1.Pod", a_pod(**PORTS), ['spec.containers[0].ports[1].name: Duplicate value: "a"']),
@@ -172,8 +172,8 @@ def a_pod(**container: Any) -> dict[str, Any]:
          ["spec.selector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'"]),
     ],
 )  # fmt: skip
-def test_rules_tell_everything(name: str, obj: dict[str, Any], reported: list[str]) -> None:
-    assert sorted(map(str, checks.check(obj, name))) == sorted(reported)
+def test_rules_tell_everything(name: str, obj: dict[str, Any], expected: list[str]) -> None:
+    assert sorted(map(str, checks.check(obj, name))) == sorted(expected)
 
 
 def test_rules_and_defaults_stand_at_structs_that_exist() -> None:

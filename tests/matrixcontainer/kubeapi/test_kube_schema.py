@@ -58,7 +58,7 @@ NOT = '"x" must not validate the schema (not)'
 
 
 @pytest.mark.parametrize(
-    ("schema", "value", "reported"),
+    ("schema", "value", "expected"),
     [
         ({"anyOf": [{"minimum": 5}, {"maximum": 1}]}, 3, {NEITHER, "x in body should be greater than or equal to 5"}),
         ({"oneOf": [{"minimum": 5}, {"minimum": 7}]}, 9, {SEVERAL}),
@@ -68,10 +68,10 @@ NOT = '"x" must not validate the schema (not)'
         ({"enum": [1, 2], "minimum": 4}, 3, {'supported values: "1", "2"', "x in body should be greater than or equal to 4"}),
     ],
 )  # fmt: skip
-def test_junctions_tell_what_came_nearest(schema: dict, value: Any, reported: set[str]) -> None:
+def test_junctions_tell_what_came_nearest(schema: dict, value: Any, expected: set[str]) -> None:
     whole = Schema({"type": "object", "properties": {"x": {"type": "integer"} | schema}})
     found = validate({"x": value}, whole)
-    assert {cause.message.split(": ", 2)[2] for cause in found} == reported
+    assert {cause.message.split(": ", 2)[2] for cause in found} == expected
     assert all(cause.field == ("<nil>" if "must" in cause.message else "x") for cause in found)
 
 

@@ -153,7 +153,7 @@ def shared(postgres: str) -> Iterator[Shared]:
 async def test_stores_on_one_database_write_one_after_the_other(shared: Shared) -> None:
     one, two = shared.one, shared.two
     first = await one.put(KEY, obj(), None)
-    assert two.get(KEY) is None, "nobody has told it yet"
+    assert two.get(KEY) is None, "nobody has heard of it yet"
     other = await two.put(("things", "ns", "b"), obj("b"), None)
     assert (first.revision, other.revision) == (1, 2)
     assert two.get(KEY).obj["metadata"]["resourceVersion"] == "1", "seen before its own write"

@@ -79,7 +79,7 @@ class Namespaces(Controller):
             if self.core.store.get(("namespaces", "", name)) is None:
                 await self.core.verbs.create(self.resource, "", {"metadata": {"name": name}}, options())
         for record in list(self.core.store.objects_of("namespaces")):
-            await self.reconcile(record.key[1:])
+            await self.process(record.key[1:])
 
     def on_change(self, change: Change) -> None:
         storage, namespace, name = change.record.key

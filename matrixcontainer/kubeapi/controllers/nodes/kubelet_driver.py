@@ -1,4 +1,5 @@
-"""The kubelets of nodes that have no real one: what is bound runs, what is deleted ends, as pod_life.py says.
+"""The kubelets of nodes that have no real one: what is bound runs, what is deleted ends, as kubelet/virtual_kubelet.py
+decides.
 
 A node whose Ready condition is not True has no working kubelet: its pods stay as they are. A node that has a Lease in
 kube-node-lease has a real kubelet, or another emulation, and is left to it.

@@ -1,4 +1,4 @@
-"""What a node says of itself becomes taints: NoSchedule while it is not ready, under pressure or cordoned.
+"""The conditions of a node become taints: NoSchedule while it is not ready, under pressure or cordoned.
 
 A new node bears the not-ready taint from its creation; its first Ready=True takes it away. Taints of other keys and
 effects are left alone.

@@ -62,7 +62,7 @@ class Workqueue(Generic[K]):
                 for key in keys:
                     del self._due[key]
                     self._later.pop(key, None)
-                await asyncio.gather(*(self._process(key) for key in keys))
+                await asyncio.gather(*(self.process(key) for key in keys))
                 await asyncio.sleep(0)
                 continue
             self._wake.clear()
@@ -83,7 +83,8 @@ class Workqueue(Generic[K]):
             else:
                 return
 
-    async def _process(self, key: K) -> None:
+    async def process(self, key: K) -> None:
+        """Reconcile the key now; a failure is retried later."""
         try:
             again_s = await self.reconcile(key)
         except Exception as failure:

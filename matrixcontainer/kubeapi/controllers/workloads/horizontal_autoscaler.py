@@ -1,9 +1,9 @@
 """HorizontalPodAutoscalers: every fifteen seconds, metrics in, one size out, written to the target's scale.
 
-Its seconds are those of `KubeApi.time_scale`: what it reads and scales lives in emulated time, and so do its windows.
-The target may be any object with a scale subresource, of a built-in or a custom kind. Where the metrics come from is
-in usage.py, what they lead to in autoscaling_plan.py. An autoscaler remembers recommendations and changes for its
-windows; after a restart it starts from the present size, so it never shrinks a target it knows nothing about.
+Its seconds are those of `Core.time_scale`: what it reads and scales lives in emulated time, and so do its windows.
+The target may be any object with a scale subresource, of a built-in or a custom kind. Where the metrics come from is in
+usage_reader.py, what they lead to in autoscaler_decision.py. An autoscaler remembers recommendations and changes for
+its windows; after a restart it starts from the present size, so it never shrinks a target it knows nothing about.
 """
 
 from matrixcontainer.kubeapi.controllers.runtime.event_recorder import EventRecorder

@@ -1,4 +1,4 @@
-"""Jobs: carries out what job_plan.py decides. A Job managed by somebody else (`managedBy`) is left alone."""
+"""Jobs: carries out what job_decision.py decides. A Job managed by somebody else (`managedBy`) is left alone."""
 
 import asyncio
 
