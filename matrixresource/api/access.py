@@ -72,7 +72,14 @@ DEFRAGMENTATIONS = ResourceKind(
 SUPERNODES = ResourceKind(
     "supernodes",
     Scope.PHYSICAL,
-    {"LIST": VIEWERS, "GET": VIEWERS, "GET /topology": VIEWERS, "PUT": ADMINS, "DELETE": ADMINS},
+    {
+        "LIST": VIEWERS,
+        "GET": VIEWERS,
+        "GET /topology": VIEWERS,
+        "GET /wiring": VIEWERS | AGENTS,
+        "PUT": ADMINS,
+        "DELETE": ADMINS,
+    },
     view=SupernodeView,
 )
 TOPOLOGY_VERSIONS = ResourceKind(
