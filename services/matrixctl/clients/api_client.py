@@ -104,8 +104,7 @@ class ApiClient:
             return None
 
     def one(self, service: str, path: str, name: str, by_filter: bool) -> dict[str, Any]:
-        """The resource of that name, or `project/name`. Raises NotFound. `by_filter`: its collection is served
-        whole."""
+        """The resource of that name, or `project/name`. Raises NotFound. `by_filter`: only its collection is served."""
         if not by_filter:
             return self.call(service, "GET", at(path.removeprefix("/v1/"), name))
         narrowed = {"project": project_of(name)} if "/" in name else {}

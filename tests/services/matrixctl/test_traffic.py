@@ -12,6 +12,8 @@ from starlette.testclient import TestClient
 
 from matrixcommon.model.hardware_names import NodeName
 from services.chassis.app import create_app
+from services.node_agent.access import ACCESS
+from services.node_agent.api.faults import routes
 from services.node_agent.api.traffic import traffic_routes
 from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.fleet.store import FleetStore
@@ -48,7 +50,7 @@ class Desk:
         self.fleet = Fleet([NodeName(name) for name in NODES], self.memory, self.stack.clock, 1)
         for name, node in self.fleet.nodes.items():
             node.tables["a-vpc"] = a_table(str(name), "vpc")
-        app = create_app("agents", "Emulated nodes", [traffic_routes(self.fleet)])
+        app = create_app("agents", "Emulated nodes", [routes(self.fleet), traffic_routes(self.fleet)], ACCESS)
         self.clients = {"link": TestClient(self.stack.app), "agents": TestClient(app)}
 
     async def _ring(self) -> None:
