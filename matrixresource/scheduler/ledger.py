@@ -169,9 +169,17 @@ class Ledger:
         """Open or close a node for newcomers; nobody is moved."""
         self.index.set_up(node, up)
 
-    def fail(self, node: int) -> tuple[dict[str, Placement], list[str]]:
-        """A node is lost: the new places of whom it touched, and whom nothing could be found for."""
-        return repair.repair(self, node)
+    def touched(self, node: int) -> list[str]:
+        """Allocations that have anything on a node, those of higher priority and of more NPUs first."""
+        hit = [name for name in sorted(self.tenants[node // self.shape.nodes]) if repair.touches(self, name, node)]
+        return sorted(
+            hit, key=lambda name: (-self.allocations[name].request.priority, -self.allocations[name].request.npus)
+        )
+
+    def fail_over(self, name: str, node: int, avoid: frozenset[int] = frozenset()) -> Placement | None:
+        """The place with another node for a lost one, by the rules of the request, else with its domain and spread as
+        preferences; None when there is none."""
+        return repair.fail_over(self, name, node, avoid)
 
     # ---- the index in step
 
