@@ -110,7 +110,7 @@ def busy(shape: ClusterShape, requests: int, *, rules: bool = False) -> Busy:
             if rules and number % FAIL_EVERY == 0:
                 down.append(chance.randrange(shape.all_nodes))
                 begun = time.perf_counter_ns()
-                ledger.fail(down[-1])
+                lose(ledger, down[-1])
                 found.failures.append((time.perf_counter_ns() - begun) / 1000)
                 if len(down) > max(1, shape.all_nodes // 200):
                     ledger.set_up(down.pop(0), True)
@@ -120,6 +120,15 @@ def busy(shape: ClusterShape, requests: int, *, rules: bool = False) -> Busy:
     found.failures.sort()
     found.rate = requests / (spent / 1e9)
     return found
+
+
+def lose(ledger: Ledger, node: int) -> None:
+    """A lost node as the service deals with it: it takes nobody, and each allocation gives up what it has there; one
+    that nothing is found for ends."""
+    ledger.set_up(node, False)
+    for name in ledger.touched(node):
+        if ledger.fail_over(name, node) is None:
+            ledger.release(name)
 
 
 def percentile(ordered: list[float], share: int) -> float:

@@ -21,7 +21,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from matrixresource.scheduler.changes import batch
+from benchmarks import batch, node_repair
 from matrixresource.scheduler.defragment import defragmentation
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.best_fit import POLICIES
@@ -117,7 +117,7 @@ class Replay:
 
     def fail(self, node: int) -> Event:
         begun = time.perf_counter_ns()
-        moved, _ = self.ledger.fail(node)
+        moved, _ = node_repair.repair(self.ledger, node)
         took = (time.perf_counter_ns() - begun) / 1000
         return {"replace": {name: self.written(place) for name, place in moved.items()}, "us": round(took, 2)}
 

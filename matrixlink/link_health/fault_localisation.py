@@ -117,7 +117,11 @@ class FaultLocaliser:
         found = {plan.names[each.part]: each for each in confirmed(localised)}
         self._note(name, plan, localised)
         accused = {part: share for part, share in self._conditions.accused().items() if part.partition("-")[0] == name}
-        passed = [part for part in accused if part not in found and _passed(plan.number[part], seen)]
+        passed = [
+            part
+            for part in accused
+            if part not in found and (part not in plan.number or _passed(plan.number[part], seen))
+        ]
         due = {
             part: each
             for part, each in found.items()

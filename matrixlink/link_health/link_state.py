@@ -72,9 +72,11 @@ class LinkStateTracker:
     # -- what changes it ----------------------------------------------------------------------------------------------
 
     def take(self, session: Session, report: LinkReport) -> bool:
-        """What a node's agent says of its ports: those below their rate, and no others."""
+        """What a node's agent says of its ports: those below their rate, and no others. Of a port that no cable is
+        drawn to there is nothing to say."""
         node, built = str(report.node), self._fabric.built
-        reported = {each.port: each.gbps for each in report.ports if each.gbps < built[each.port]}
+        below = {each.port: each.gbps for each in report.ports if each.gbps < built[each.port]}
+        reported = {port: gbps for port, gbps in below.items() if self._fabric.has_link(node, port)}
         before = self._reported.get(node, {})
         if reported == before:
             return False

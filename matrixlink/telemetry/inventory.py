@@ -96,6 +96,8 @@ class FabricInventory:
         lost: dict[str, Counter[str]] = {}
         for node in self._fabric.nodes():
             for port, gbps in self._fabric.degraded_ports(node).items():
+                if not self._fabric.has_link(node, port):
+                    continue
                 link = self._fabric.link(f"{node}.{port}")
                 for end in link.ends:
                     lost.setdefault(end, Counter())[health(gbps, link.capacity_gbps)] += 1

@@ -89,14 +89,7 @@ class Failover:
         request = ledger.allocations[allocation.name].request
         ledger_sync.touched()
         wiping = ledger_sync.wiping(session, allocation.name)
-        place = ledger.replace(allocation.name, number, wiping)
-        if place is None:
-            spread = None if request.spread is None else changed_to(request.spread, required=False)
-            within = "supernode" if request.required_domain == "cabinet" else request.required_domain
-            ledger.allocations[allocation.name].request = changed_to(
-                request, required_domain=within, preferred_domain=request.required_domain, spread=spread
-            )
-            place = ledger.replace(allocation.name, number, wiping)
+        place = ledger.fail_over(allocation.name, number, wiping)
         if place is None:
             raise refusal(
                 self._store.nodes(session),

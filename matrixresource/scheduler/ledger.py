@@ -5,6 +5,8 @@ The index is kept in step with every change. Times are seconds on the caller's c
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from matrixresource.scheduler.changes import advance_reservation, preemption, repair
 from matrixresource.scheduler.changes import resize as resizing
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
@@ -93,6 +95,26 @@ class Ledger(LedgerState):
         """Open or close a node for newcomers; nobody is moved."""
         self.index.set_up(node, up)
 
-    def fail(self, node: int) -> tuple[dict[str, Placement], list[str]]:
-        """A node is lost: the new places of whom it touched, and whom nothing could be found for."""
-        return repair.repair(self, node)
+    def touched(self, node: int) -> list[str]:
+        """Allocations that have anything on a node, those of higher priority and of more NPUs first."""
+        hit = [name for name in sorted(self.tenants[node // self.shape.nodes]) if repair.touches(self, name, node)]
+        return sorted(
+            hit, key=lambda name: (-self.allocations[name].request.priority, -self.allocations[name].request.npus)
+        )
+
+    def fail_over(self, name: str, node: int, avoid: frozenset[int] = frozenset()) -> Placement | None:
+        """The place with another node for a lost one, by the rules of the request, else with its domain and spread as
+        preferences; None, and nothing changed, when there is none. Nobody else moves."""
+        place = self.replace(name, node, avoid)
+        if place is not None:
+            return place
+        allocation = self.allocations[name]
+        request = allocation.request
+        spread = None if request.spread is None else replace(request.spread, required=False)
+        within = "supernode" if request.required_domain == "cabinet" else request.required_domain
+        preferred = request.required_domain
+        allocation.request = replace(request, required_domain=within, preferred_domain=preferred, spread=spread)
+        place = self.replace(name, node, avoid)
+        if place is None:
+            allocation.request = request
+        return place

@@ -175,6 +175,9 @@ class Supernode:
             raise UnknownPart(name)
         return self._link(found)
 
+    def has_link(self, name: str) -> bool:
+        return self._local(name) in self.topology.link_named
+
     @functools.cached_property
     def rewired(self) -> dict[str, dict[str, str | None]]:
         """By node or leaf, the ports whose cable leads elsewhere, with the port in whose place it leads; None: to

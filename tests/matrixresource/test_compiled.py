@@ -188,4 +188,4 @@ def test_every_module_of_the_allocator_is_compiled_or_named_as_excluded() -> Non
     names = {ALLOCATOR.module(path) for path in ALLOCATOR.folder.rglob("*.py") if path.stem != "__init__"}
     assert names >= ALLOCATOR.excluded | {ALLOCATOR.entry_point}
     assert {ALLOCATOR.module(source) for source in ALLOCATOR.sources()} == names - ALLOCATOR.excluded
-    assert loader.key(ALLOCATOR) != loader.key(replace(ALLOCATOR, excluded=ALLOCATOR.excluded | {"changes.batch"}))
+    assert loader.key(ALLOCATOR) != loader.key(replace(ALLOCATOR, excluded=ALLOCATOR.excluded | {"changes.relayout"}))

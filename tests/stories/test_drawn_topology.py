@@ -107,3 +107,45 @@ async def test_a_bad_graph_is_refused_with_where_and_changes_nothing(tmp_path):
             assert (refused.status_code, refused.json()["field"]) == (422, "graph")
             assert refused.json()["detail"] == f"{CABLE} is drawn at 56.0 GB/s; l1-l2 of the ub plane has 28"
         assert len((await stack.resource.get("/v1/topology-versions"))["items"]) == 1
+
+
+async def test_a_node_that_is_not_drawn_is_not_there_until_it_is(tmp_path):
+    gone = "sn0-c00-n1"
+    document = node_link(Supernode().model_graph())
+    document["nodes"] = [each for each in document["nodes"] if gone not in (each["id"], each.get("node"))]
+    document["edges"] = [
+        each for each in document["edges"] if not any(each[end].startswith(gone) for end in ("source", "target"))
+    ]
+    file = tmp_path / "drawn.json"
+    file.write_text(json.dumps(document))
+    async with Stack(tmp_path, topology=file) as stack:
+        assert len(await stack.resource.nodes()) == 47
+        plan = (await stack.http["resource"].post("/v1/plans", json={"nodes": 48})).json()
+        assert not plan["fits"]
+
+        async def away() -> bool:
+            assert stack.fleet is not None
+            links = await stack.get("link", "/v1/links", params={"node": gone})
+            return len(stack.fleet.nodes) == 47 and links.status_code == 404
+
+        await stack.until(away, "neither the racks nor MatrixLink have it", within_s=120)
+        stack.hurt("dark", "link-down", HERE, port="ub-p3-k11")
+        await stack.http["resource"].put("/v1/allocations/one", json={"nodes": 47})
+        graph = {"graph": packed(read(json.loads(drawing(tmp_path).read_text())))}
+        assert (await stack.http["resource"].put("/v1/supernodes/sn0", json=graph)).is_success
+
+        async def up() -> bool:
+            found = {node.name: node.state for node in await stack.resource.nodes()}
+            return len(found) == 48 and found[gone] == "Available"
+
+        await stack.until(up, "it comes up by itself", within_s=600)
+        back = {"graph": packed(read(document))}
+        assert (await stack.http["resource"].put("/v1/supernodes/sn0", json=back)).is_success
+        assert len(await stack.resource.nodes()) == 47
+        held = json.loads(drawing(tmp_path).read_text())
+        held["nodes"] = [each for each in held["nodes"] if HERE not in (each["id"], each.get("node"))]
+        held["edges"] = [
+            each for each in held["edges"] if not any(each[end].startswith(HERE) for end in ("source", "target"))
+        ]
+        refused = await stack.http["resource"].put("/v1/supernodes/sn0", json={"graph": packed(read(held))})
+        assert (refused.status_code, refused.json()["reason"]) == (409, "Conflict")

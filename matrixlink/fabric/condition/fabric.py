@@ -130,6 +130,11 @@ class Fabric:
             return self.supernode_of(node).links(node, plane)
         return [link for supernode in self.supernodes.values() for link in supernode.links(None, plane)]
 
+    def has_link(self, node: str, port: str) -> bool:
+        """Whether the graph has a cable at this port of a node."""
+        supernode = self._nodes.get(node)
+        return supernode is not None and supernode.has_link(f"{node}.{port}")
+
     def link(self, name: str) -> Link:
         supernode = self.supernodes.get(name.partition("-")[0])
         if supernode is None:

@@ -1,45 +1,11 @@
-"""After the loss of a node: everything it touched is repaired, the rest stays where it is.
-
-A gang member goes to a spare, else to a free node as near as may be; the other members keep their places. Only when
-no single node will do is the whole gang placed anew. What cannot be repaired is let go.
-"""
+"""After the loss of a node: what of a place is left, and who else may join its members."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from matrixresource.scheduler.changes.relayout import pools_again, relayout
-from matrixresource.scheduler.model.bitmasks import lowest
 from matrixresource.scheduler.model.free_capacity_index import FreeCapacityIndex
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.scheduler.model.state import LedgerState
-from matrixresource.scheduler.placement import constrained
 from matrixresource.scheduler.placement.affinity import AffinityFilter
-from matrixresource.scheduler.placement.choose import choose_unreserved
-from matrixresource.scheduler.placement.preferences import first_that_fits
-from matrixresource.scheduler.placement.reserved_capacity import hide_reservations
-
-
-def repair(ledger: LedgerState, node: int) -> tuple[dict[str, Placement], list[str]]:
-    """(new places by allocation, who had to go). The node takes nobody until it is set up again."""
-    ledger.index.set_up(node, False)
-    hit = [name for name in sorted(ledger.tenants[node // ledger.shape.nodes]) if touches(ledger, name, node)]
-    hit.sort(key=lambda name: (-ledger.allocations[name].request.priority, -ledger.allocations[name].request.npus))
-    moved: dict[str, Placement] = {}
-    lost: list[str] = []
-    for name in hit:
-        allocation = ledger.allocations[name]
-        ledger.give(name, allocation.place)
-        with hide_reservations(ledger, allocation.request):
-            place = repaired(ledger, name, node)
-        if place is None:
-            del ledger.allocations[name]
-            ledger.reservations.pop(name, None)
-            lost.append(name)
-            continue
-        ledger.take(name, place, allocation.request.lease_end)
-        allocation.place = moved[name] = place
-    return moved, lost
 
 
 def touches(ledger: LedgerState, name: str, node: int) -> bool:
@@ -48,31 +14,6 @@ def touches(ledger: LedgerState, name: str, node: int) -> bool:
     return any(c == cabinet and mask >> offset & 1 for c, mask in place.whole + place.spares) or any(
         n == node for n, _ in [*place.parts, *place.cpus, *place.mem]
     )
-
-
-def repaired(ledger: LedgerState, name: str, node: int) -> Placement | None:
-    """The place without the node; the allocation's own has just been given back to the index."""
-    allocation = ledger.allocations[name]
-    old, request = allocation.place, allocation.request
-    cabinet = node // ledger.shape.nodes
-    kept = without(ledger.index, old, node)
-    short = sum(mask.bit_count() for _, mask in kept.whole) + len(kept.parts) < request.nodes
-    alone = request.nodes == 1 and not request.spares
-    if not alone:
-        found = _with_one_more(ledger, name, request, kept, cabinet) if short else kept
-        ruled = request.spread or request.anti_affinity or request.affinity or request.required_domain
-        if found is None and request.cabinet_block > 1:  # the whole cell goes where there is one
-            return first_that_fits(ledger.shape, request, lambda firm: relayout(ledger, kept, firm)) or (
-                choose_unreserved(ledger, without_spares(request)) if request.spares else None
-            )
-        if found is None and request.supernode_block > 1 and request.npus_per_node == ledger.shape.npus and not ruled:
-            found = _block_elsewhere(ledger, name, request, kept, cabinet)
-        if found is not None and pools_again(ledger, request, found):
-            return found
-    again = choose_unreserved(ledger, request)
-    if again is None and request.spares:
-        again = choose_unreserved(ledger, without_spares(request))
-    return again
 
 
 def without(index: FreeCapacityIndex, place: Placement, node: int) -> Placement:
@@ -91,85 +32,8 @@ def without(index: FreeCapacityIndex, place: Placement, node: int) -> Placement:
     return kept
 
 
-def without_spares(request: PlacementRequest) -> PlacementRequest:
-    return replace(request, spares=0)
-
-
-def _with_one_more(
-    ledger: LedgerState, name: str, request: PlacementRequest, kept: Placement, lost_cabinet: int
-) -> Placement | None:
-    """The place with another node for the lost one: a spare of its own, else a free one, the nearest first."""
-    index, shape = ledger.index, ledger.shape
-    nodes = shape.nodes
-    members = {c * nodes + o for c, mask in kept.whole for o in index.offsets(mask)} | {n for n, _ in kept.parts}
-    spares = [c * nodes + o for c, mask in kept.spares for o in index.offsets(mask)]
-    homes = {n // shape.of_supernode for n in members}
-    touched = {n // nodes for n in members}
-
-    def far(node: int) -> tuple[bool, bool, int, int]:
-        cabinet = node // nodes
-        return (cabinet != lost_cabinet, cabinet not in touched, index.whole[cabinet].bit_count(), node)
-
-    if request.supernode_block > 1:
-        homes = {lost_cabinet // shape.cabinets}  # elsewhere it would cut a block
-    spares = [node for node in spares if request.supernode_block == 1 or node // shape.of_supernode in homes]
-    spares = [node for node in spares if request.cabinet_block == 1 or node // nodes == lost_cabinet]
-    for node in sorted(spares, key=far):
-        if constrained.has_room(index, node, request.npus_per_node) and keeps_rules(ledger, request, members, node):
-            cabinet, offset = divmod(node, nodes)
-            kept.spares = [(c, m & ~(1 << offset) if c == cabinet else m) for c, m in kept.spares]
-            kept.spares = [(c, m) for c, m in kept.spares if m]
-            return _added(ledger, request, kept, node)
-    alone = request.required_domain == "cabinet" or request.cabinet_block > 1
-    around = range(lost_cabinet, lost_cabinet + 1) if alone else None
-    homes = homes or {lost_cabinet // shape.cabinets}
-    free: list[int] = []
-    allowed = AffinityFilter(ledger, request)
-    for supernode in [lost_cabinet // shape.cabinets] if around else sorted(homes):
-        scope = around or range(supernode * shape.cabinets, (supernode + 1) * shape.cabinets)
-        for cabinet, mask in constrained.free_nodes(index, request, scope, allowed).items():
-            free += [cabinet * nodes + o for o in index.offsets(mask)]
-    own = {c * nodes + o for c, mask in kept.spares for o in index.offsets(mask)}
-    for node in sorted(set(free) - members - own, key=far):
-        if keeps_rules(ledger, request, members, node):
-            return _added(ledger, request, kept, node)
-    return None
-
-
-def _block_elsewhere(
-    ledger: LedgerState, name: str, request: PlacementRequest, kept: Placement, lost_cabinet: int
-) -> Placement | None:
-    """The place with the lost node's block in another supernode; the rest of the gang keeps its nodes."""
-    supernode, left = lost_cabinet // ledger.shape.cabinets, request.supernode_block - 1
-    stays: list[tuple[int, int]] = []
-    for cabinet, mask in sorted(kept.whole, key=lambda entry: entry[1].bit_count()):
-        if cabinet // ledger.shape.cabinets == supernode and left:
-            leaves = lowest(mask, min(left, mask.bit_count()))
-            left -= leaves.bit_count()
-            mask &= ~leaves
-        if mask:
-            stays.append((cabinet, mask))
-    found = Placement(stays, kept.parts, kept.spares, kept.cpus, kept.mem)
-    ledger.take(name, found, request.lease_end)
-    block = (
-        ledger.chooser.gang(
-            PlacementRequest(request.supernode_block, request.npus_per_node, "supernode", lease_end=request.lease_end)
-        )
-        if not left
-        else None
-    )
-    ledger.give(name, found)
-    if block is None:
-        return None
-    masks = dict(stays)
-    for cabinet, mask in block.whole:
-        masks[cabinet] = masks.get(cabinet, 0) | mask
-    found.whole = list(masks.items())
-    return found
-
-
 def keeps_rules(ledger: LedgerState, request: PlacementRequest, members: set[int], node: int) -> bool:
-    """Whether a node may join the members, by `within`, `spread`, `apart` and `near`."""
+    """Whether a node may join the members, by its domain, spread, anti-affinity and affinity."""
     sizes = {"node": 1, "cabinet": ledger.shape.nodes, "supernode": ledger.shape.of_supernode}
     if (
         request.required_domain
@@ -182,14 +46,3 @@ def keeps_rules(ledger: LedgerState, request: PlacementRequest, members: set[int
         if sum(member // size == node // size for member in members) >= request.spread.most:
             return False
     return AffinityFilter(ledger, request)(node)
-
-
-def _added(ledger: LedgerState, request: PlacementRequest, kept: Placement, node: int) -> Placement:
-    cabinet, offset = divmod(node, ledger.shape.nodes)
-    if request.npus_per_node < ledger.shape.npus:
-        kept.parts.append((node, constrained.part_dies(ledger.index.dies[node], request.npus_per_node)))
-        return kept
-    masks = dict(kept.whole)
-    masks[cabinet] = masks.get(cabinet, 0) | 1 << offset
-    kept.whole = list(masks.items())
-    return kept

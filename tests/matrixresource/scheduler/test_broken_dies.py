@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.node_repair import repair
 from matrixresource.scheduler.defragment import defragmentation
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.metrics import capacity_metrics
@@ -59,7 +60,7 @@ def test_what_broke_before_its_time_is_promised_anew() -> None:
 
 def test_a_spare_with_a_broken_die_steps_in_only_where_it_has_room() -> None:
     place = Placement(whole=[(0, 0b001)], spares=[(0, 0b010)])
-    for lose in (lambda ledger: ledger.fail(0)[0]["it"], lambda ledger: ledger.replace("it", 0)):
+    for lose in (lambda ledger: repair(ledger, 0)[0]["it"], lambda ledger: ledger.replace("it", 0)):
         ledger = Ledger(ClusterShape(1, 1, 3))
         ledger.hold("it", PlacementRequest(1, spares=1), place, 0.0)
         ledger.index.block(1, 0b1)

@@ -12,6 +12,7 @@ from hypothesis import event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from benchmarks.node_repair import repair
 from matrixresource.scheduler.changes import minimal_move_layout
 from matrixresource.scheduler.explain import explain
 from matrixresource.scheduler.ledger import Ledger
@@ -92,7 +93,7 @@ class Followed(RuleBasedStateMachine):
     @rule(node=st.integers(0, SMALL.all_nodes - 1))
     def fail(self, node: int) -> None:
         requests = {name: allocation.request for name, allocation in self.ledger.allocations.items()}
-        moved, lost = self.ledger.fail(node)
+        moved, lost = repair(self.ledger, node)
         self.graph.nodes[node]["up"] = False
         for name in [*moved, *lost]:
             let_go(self.graph, name)
@@ -245,7 +246,7 @@ def test_no_decision_reads_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
         ledger.allocate(f"j{number}", request, float(number))
     assert ledger.allocations
     for node in range(3):
-        ledger.fail(node)
+        repair(ledger, node)
     for node in range(3):
         ledger.set_up(node, True)
     for name in list(ledger.allocations):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.node_repair import repair
 from benchmarks.placement import request_of
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
@@ -55,7 +56,7 @@ def test_a_spare_steps_in_and_the_others_stay() -> None:
     ledger = Ledger(ClusterShape(1, 2, 4))
     place, _ = ledger.allocate("gang", request_of({"npus": 24, "spares": 1}, 0.0), 0.0)
     assert place is not None
-    moved, lost = ledger.fail(1)
+    moved, lost = repair(ledger, 1)
     assert (lost, list(moved)) == ([], ["gang"])
     assert moved["gang"].whole == [(0, 0b1101)]
     assert moved["gang"].spares == []
@@ -83,11 +84,11 @@ def test_a_lost_node_takes_its_cell_along_only_when_its_cabinet_is_full() -> Non
     ledger = Ledger(ClusterShape(1, 4, 4))
     ledger.hold("gang", PlacementRequest(4, cabinet_block=2), Placement(whole=[(0, 0b0011), (1, 0b0011)]), 0.0)
     ledger.hold("beside", PlacementRequest(1), Placement(whole=[(1, 0b1000)]), 0.0)
-    moved, _ = ledger.fail(4)
+    moved, _ = repair(ledger, 4)
     assert moved["gang"].whole == [(0, 0b0011), (1, 0b0110)]
-    moved, _ = ledger.fail(5)
+    moved, _ = repair(ledger, 5)
     assert moved["gang"].whole == [(0, 0b1111)]  # though all of it would have fitted elsewhere
-    moved, _ = ledger.fail(0)
+    moved, _ = repair(ledger, 0)
     assert [mask.bit_count() for cabinet, mask in sorted(moved["gang"].whole)] == [2, 2]
     assert moved["gang"].cabinets(4) == {0, 2}
 
@@ -97,10 +98,28 @@ def test_a_spare_in_another_cabinet_cuts_no_cell() -> None:
     ledger.hold(
         "gang", PlacementRequest(2, cabinet_block=2, spares=1), Placement(whole=[(0, 0b11)], spares=[(1, 0b01)]), 0.0
     )
-    moved, lost = ledger.fail(0)
+    moved, lost = repair(ledger, 0)
     assert (moved["gang"].whole, moved["gang"].spares, lost) == ([(1, 0b11)], [(0, 0b10)], [])
 
 
 def test_a_shape_goes_to_another_process_and_back() -> None:
     shape = ClusterShape(3, 2, 4, npus=4, cpus=2, mem_gib=64)
     assert pickle.loads(pickle.dumps(shape)) == shape
+
+
+def test_a_lost_member_is_replaced_under_its_rules_else_with_them_as_preferences() -> None:
+    ledger = Ledger(ClusterShape(1, 2, 2))
+    ledger.allocate("gang", PlacementRequest(2, required_domain="cabinet"), 0.0)
+    lost = next(node for node in range(4) if "gang" in ledger.touched(node))
+    ledger.set_up(lost, False)
+    assert ledger.touched(lost) == ["gang"]
+    place = ledger.fail_over("gang", lost)
+    assert place is not None, "the cabinet has no other node: the next best is another cabinet"
+    assert ledger.allocations["gang"].request.preferred_domain == "cabinet"
+    assert ledger.touched(lost) == []
+    for node in range(4):
+        ledger.set_up(node, False)
+    before = ledger.allocations["gang"].request
+    held = next(node for node in range(4) if "gang" in ledger.touched(node))
+    assert ledger.fail_over("gang", held) is None
+    assert ledger.allocations["gang"].request == before

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.node_repair import repair
 from benchmarks.placement import request_of
 from matrixresource.scheduler.changes.trial import trial
 from matrixresource.scheduler.explain import explain
@@ -125,7 +126,7 @@ def busy(seed: int, shape: ClusterShape) -> Ledger:
         ledger.allocate(f"t{number}", request_of({"npus": npus, "lease_s": chance.randint(10, 1000)}, 0.0), 0.0)
     for name in chance.sample(sorted(ledger.allocations), len(ledger.allocations) // 5):
         ledger.release(name)
-    ledger.fail(chance.randrange(shape.all_nodes))
+    repair(ledger, chance.randrange(shape.all_nodes))
     return ledger
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.node_repair import repair
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.scheduler.model.request import DomainConstraint, Placement, PlacementRequest
@@ -99,7 +100,7 @@ def test_what_is_avoided_is_not_taken(spec: PlacementRequest) -> None:
 def test_a_repair_avoids_what_the_request_avoided() -> None:
     ledger = Ledger(ClusterShape(1, 2, 2))
     ledger.allocate("gang", PlacementRequest(2, excluded_nodes=frozenset({2})), 0.0)
-    moved, lost = ledger.fail(0)
+    moved, lost = repair(ledger, 0)
     assert lost == []
     assert nodes_of(ledger, moved["gang"]) == {1, 3}
 
