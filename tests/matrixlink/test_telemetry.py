@@ -80,7 +80,7 @@ async def test_slices_and_tenants(stack):
 
 
 async def test_the_top_is_the_busiest(stack):
-    stack.traffic.put("hot", Load(slice="b-ub", pattern="incast", target=NODES[2], gbps_per_npu=50.0))
+    stack.traffic.put("hot", Load(slice="blue/b-ub", pattern="incast", target=NODES[2], gbps_per_npu=50.0))
     await heartbeats(stack)
     top = (await asked(stack, "by=link&top=5"))["items"]
     assert len(top) == 5
