@@ -170,11 +170,17 @@ def page(items: list[dict[str, Any]], params: ListParams) -> dict[str, Any]:
     def place(item: dict[str, Any]) -> Place:
         return (*_sort_key(_dig(item, path)), str(item.get("project", "")), str(item.get("name", "")))
 
+    def comes_after(one: Place, other: Place) -> bool:
+        if one[:3] == other[:3]:
+            return one[3:] > other[3:]
+        return (one[:3] < other[:3]) if backwards else (one[:3] > other[:3])
+
     found = [(place(shown), shown) for item in items if (shown := params.show(item)) is not None]
     if params.page_token:
         after = _place_of(params.page_token)
-        found = [each for each in found if (each[0] < after if backwards else each[0] > after)]
-    found.sort(key=lambda each: each[0], reverse=backwards)
+        found = [each for each in found if comes_after(each[0], after)]
+    found.sort(key=lambda each: each[0][3:])  # what is alike stands by name, whichever way round the order is
+    found.sort(key=lambda each: each[0][:3], reverse=backwards)
     shown_here = found[: params.page_size]
     rest = {"nextPageToken": _token(list(shown_here[-1][0]))} if len(found) > len(shown_here) else {}
     return {"items": [item for _, item in shown_here], **rest}

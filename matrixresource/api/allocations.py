@@ -14,6 +14,7 @@ from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, json_respons
 from matrixcommon.api.mutations import Mutations
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.hardware_names import NodeName, NpuName
+from matrixcommon.persistence.database_session import check_etag
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.allocations.quotas import Quotas
 from matrixresource.contract.agents import NodeReports, ReportAnswer
@@ -152,6 +153,8 @@ def routes(
         """Take successors for members that would lie elsewhere; `:changeOver` ends the move, DELETE gives it up."""
         _, request = _own(caller, name, body)
         if validate_only:
+            with store.reading() as session:
+                check_etag(store.allocation(session, name), if_match)
             return allocator.move(name, request, validate_only=True)
         return await change(lambda: allocator.move(name, request), row=(AllocationRow, name), if_match=if_match)
 

@@ -190,7 +190,7 @@ async def test_a_text_completion_counts_what_is_cached(serving):
     assert again.usage.prompt_tokens_details.cached_tokens == 1024
     used = (await serving.http.get("/v1/usage")).json()["items"]
     assert used == [
-        {"project": "default", "key": "anyone", "deployment": "r1", "requests": 2, "promptTokens": 3000,
+        {"name": "anyone.r1", "project": "default", "key": "anyone", "deployment": "r1", "requests": 2, "promptTokens": 3000,
          "cachedTokens": 1024, "completionTokens": first.usage.completion_tokens + again.usage.completion_tokens}
     ]  # fmt: skip
 

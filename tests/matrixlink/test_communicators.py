@@ -82,7 +82,7 @@ async def test_validate_only_changes_nothing(sliced):
     assert await sliced.client.find_communicator("ring") is None
     await sliced.client.ensure_communicator("ring", a_ring())
     answer = await sliced.http.delete("/v1/communicators/ring", params={"validateOnly": "true"})
-    assert answer.status_code == 200
+    assert answer.status_code == 204
     assert await sliced.client.find_communicator("ring") is not None
 
 

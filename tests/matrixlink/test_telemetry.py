@@ -17,9 +17,9 @@ NODE = 8 * PER_NPU
 async def stack(tmp_path):
     """Two tenants' slices with a ring on one of them, two reports ten seconds apart."""
     stack = Stack(tmp_path)
-    await stack.active("a-ub", a_request(project="red"))
-    await stack.active("b-ub", a_request(instance="b", allocation="b", project="blue", floor_gbps_per_npu=50.0))
-    stack.traffic.put("ring", Load(slice="a-ub", pattern="ring", gbps_per_npu=PER_NPU))
+    await stack.active("red/a-ub", a_request(project="red"))
+    await stack.active("blue/b-ub", a_request(instance="b", allocation="b", project="blue", floor_gbps_per_npu=50.0))
+    stack.traffic.put("ring", Load(slice="red/a-ub", pattern="ring", gbps_per_npu=PER_NPU))
     await heartbeats(stack)
     return stack
 
@@ -71,16 +71,16 @@ async def test_sums_along_the_fabric(stack):
 
 async def test_slices_and_tenants(stack):
     slices = await named(stack, "by=slice")
-    assert slices["a-ub"]["sentGbps"] == pytest.approx(4 * NODE, rel=1e-3)
-    assert slices["b-ub"]["sentGbps"] == 0
-    assert slices["a-ub"]["floorsGbps"] == pytest.approx(100 * 8 * 4)
+    assert slices["red/a-ub"]["sentGbps"] == pytest.approx(4 * NODE, rel=1e-3)
+    assert slices["blue/b-ub"]["sentGbps"] == 0
+    assert slices["red/a-ub"]["floorsGbps"] == pytest.approx(100 * 8 * 4)
     tenants = await named(stack, "by=project")
     assert {name: round(item["sentGbps"]) for name, item in tenants.items()} == {"red.ub": 448, "blue.ub": 0}
-    assert list(await named(stack, "by=slice&filter=project=blue")) == ["b-ub"]
+    assert list(await named(stack, "by=slice&filter=project=blue")) == ["blue/b-ub"]
 
 
 async def test_the_top_is_the_busiest(stack):
-    stack.traffic.put("hot", Load(slice="b-ub", pattern="incast", target=NODES[2], gbps_per_npu=50.0))
+    stack.traffic.put("hot", Load(slice="blue/b-ub", pattern="incast", target=NODES[2], gbps_per_npu=50.0))
     await heartbeats(stack)
     top = (await asked(stack, "by=link&top=5"))["items"]
     assert len(top) == 5
@@ -104,7 +104,7 @@ async def test_drops_are_seen_where_a_silent_port_is_and_end_when_routes_go_roun
     links = await named(stack, "by=link&pageSize=1000")
     assert links[link]["droppedGbps"] == 0
     assert links[link]["capacityGbps"] == 0
-    assert (await named(stack, "by=slice"))["a-ub"]["sentGbps"] == pytest.approx(4 * NODE, rel=1e-2)
+    assert (await named(stack, "by=slice"))["red/a-ub"]["sentGbps"] == pytest.approx(4 * NODE, rel=1e-2)
 
 
 async def test_rates_end_with_the_load_and_with_silence(stack):
