@@ -19,7 +19,7 @@ from matrixcommon.model.resource_model import Condition
 from matrixcompute.client import ComputeClient
 from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixcontainer.client.client import EVENT, INFER, INSTANCE, KubeClient
-from matrixcontainer.operator.decision import desired_nodes, key_of_resource
+from matrixcontainer.operator.decision import desired_nodes, key_of_resource, namespace_of
 from matrixcontainer.operator.ports import Inference
 from matrixcontainer.operator.status import reported_of
 
@@ -87,7 +87,7 @@ class ScaleIn:
         if instance.generation != instance.observed_generation or instance.state != "Active":
             return  # a resize is under way
         resources, _ = await self._kube.list(INSTANCE)
-        key = resolve(infer["spec"]["instance"], infer["metadata"]["namespace"])
+        key = resolve(infer["spec"]["instance"], namespace_of(infer))
         desired = [desired_nodes(each) for each in resources if key_of_resource(each) == key]
         still = _members(instance) & set(deployment["drain"]["nodes"])
         if still and desired and desired[0] >= len(_members(instance)):
@@ -97,9 +97,7 @@ class ScaleIn:
         resources, _ = await self._kube.list(INFER)
         key = key_of_resource(body)
         return [
-            key_of_resource(each)
-            for each in resources
-            if resolve(each["spec"]["instance"], each["metadata"]["namespace"]) == key
+            key_of_resource(each) for each in resources if resolve(each["spec"]["instance"], namespace_of(each)) == key
         ]
 
     async def _tell(self, body: dict[str, Any], reason: str, message: str) -> None:

@@ -29,7 +29,7 @@ def test_it_grows_by_offences_up_to_what_decays_in_time():
     assert DAMPING.suppressed_for_s(penalty) == pytest.approx(DAMPING.hold_max_s)
 
 
-@pytest.mark.parametrize(("penalty", "held_s"), [(700, 0), (750, 0), (1500, 120), (3000, 240)])
+@pytest.mark.parametrize(("penalty", "hold_s"), [(700, 0), (750, 0), (1500, 120), (3000, 240)])
 def test_how_long_it_is_held(penalty, hold_s):
     assert DAMPING.suppressed_for_s(penalty) == pytest.approx(hold_s)
 
@@ -124,10 +124,10 @@ async def test_somebody_may_let_it_go(tmp_path):
 
 
 @pytest.mark.parametrize(("port", "current"), [("vpc", False), ("rdma-npu5-die0", True), ("npu5-die1-p2", True)])
-async def test_the_only_way_out_is_never_held_down(tmp_path, port, present):
+async def test_the_only_way_out_is_never_held_down(tmp_path, port, current):
     stack = Stack(tmp_path)
     await flap(stack, 4, port)
-    assert ((await link(stack, f"{NODES[0]}.{port}"))["reason"] == "Damped") is present
+    assert ((await link(stack, f"{NODES[0]}.{port}"))["reason"] == "Damped") is current
 
 
 async def test_the_other_port_of_a_lost_one_is_not_held(tmp_path):

@@ -128,11 +128,11 @@ class AnyOrder(RuleBasedStateMachine):
             floor_gbps_per_npu=FLOORS[plane] * part, protection=levels[level % len(levels)],
         )  # fmt: skip
         if self.put(f"/v1/slices/{name}", request.wire()).status_code == 200:
-            self.http.post(f"/v1/slices/{name}:program")
+            self.http.post(f"/v1/slices/{name}:program", params={"project": project})
 
-    @rule(name=st.sampled_from(NAMES))
-    def withdraw(self, name):
-        self.http.delete(f"/v1/slices/{name}")
+    @rule(name=st.sampled_from(NAMES), project=st.sampled_from(["red", "blue"]))
+    def withdraw(self, name, project):
+        self.http.delete(f"/v1/slices/{name}", params={"project": project})
 
     @rule(node=st.sampled_from(NODES), lost=st.dictionaries(st.sampled_from(PORTS), st.sampled_from([0.0, 6.25])))
     def break_or_repair(self, node, lost):

@@ -21,7 +21,7 @@ def document():
 
 def test_every_figure_has_a_source_and_a_mark():
     spec = load_spec()
-    assert len(spec.figures) == sum(len(type(getattr(spec, s)).model_fields) for s in spec._sections())
+    assert len(spec.figures) == sum(len(type(getattr(spec, s)).model_fields) for s in spec.sections())
     for figure in spec.figures:
         assert figure.mark in MARKS
         assert figure.sources or (figure.mark == "ASSUMED" and figure.note)

@@ -107,6 +107,8 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("infer", "DELETE", "/v1/deployments/{}"): None,
     ("infer", "PUT", "/v1/deployments/{}/load"): {"requestsPerSecond": 2},
     ("infer", "DELETE", "/v1/deployments/{}/load"): None,
+    ("infer", "PUT", "/v1/deployments/{}/drain"): {"nodes": ["sn0-c00-n0"]},
+    ("infer", "DELETE", "/v1/deployments/{}/drain"): None,
     ("infer", "POST", "/v1/chat/completions"): {"model": "chat", "messages": [{"role": "user", "content": "hi"}]},
     ("infer", "POST", "/v1/completions"): {"model": "chat", "prompt": "hi"},
     ("agents", "PUT", "/v1/supernodes/{}"): None,

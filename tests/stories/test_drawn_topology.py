@@ -129,7 +129,7 @@ async def test_a_node_that_is_not_drawn_is_not_there_until_it_is(tmp_path):
             return len(stack.fleet.nodes) == 47 and links.status_code == 404
 
         await stack.until(away, "neither the racks nor MatrixLink have it", within_s=120)
-        stack.hurt("dark", "link-down", HERE, port="ub-p3-k11")
+        stack.impair("dark", "link-down", HERE, port="ub-p3-k11")
         await stack.http["resource"].put("/v1/allocations/one", json={"nodes": 47})
         graph = {"graph": packed(read(json.loads(drawing(tmp_path).read_text())))}
         assert (await stack.http["resource"].put("/v1/supernodes/sn0", json=graph)).is_success
@@ -142,10 +142,10 @@ async def test_a_node_that_is_not_drawn_is_not_there_until_it_is(tmp_path):
         back = {"graph": packed(read(document))}
         assert (await stack.http["resource"].put("/v1/supernodes/sn0", json=back)).is_success
         assert len(await stack.resource.nodes()) == 47
-        held = json.loads(drawing(tmp_path).read_text())
-        held["nodes"] = [each for each in held["nodes"] if HERE not in (each["id"], each.get("node"))]
-        held["edges"] = [
-            each for each in held["edges"] if not any(each[end].startswith(HERE) for end in ("source", "target"))
+        drawn = json.loads(drawing(tmp_path).read_text())
+        drawn["nodes"] = [each for each in drawn["nodes"] if HERE not in (each["id"], each.get("node"))]
+        drawn["edges"] = [
+            each for each in drawn["edges"] if not any(each[end].startswith(HERE) for end in ("source", "target"))
         ]
-        refused = await stack.http["resource"].put("/v1/supernodes/sn0", json={"graph": packed(read(held))})
+        refused = await stack.http["resource"].put("/v1/supernodes/sn0", json={"graph": packed(read(drawn))})
         assert (refused.status_code, refused.json()["reason"]) == (409, "Conflict")

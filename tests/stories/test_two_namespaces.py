@@ -43,12 +43,12 @@ async def test_two_namespaces_hold_what_is_called_alike(tmp_path):
         assert (await cluster.compute.find_instance("blue/a")).nodes == 4
 
         lost = next(each["node"] for each in blue["status"]["members"] if each["role"] == "member")
-        cluster.hurt("dark", "node-down", lost)
+        cluster.impair("dark", "node-down", lost)
         healed = lambda body: ready(4)(body) and lost not in members(body)  # noqa: E731
         await cluster.settles(INSTANCE, "a", healed, "blue is healed", namespace="blue")
         after = await cluster.kube.find(INSTANCE, "a", "red")
         assert members(after) == members(red), "red is left alone"
-        cluster.mend("dark")
+        cluster.repair("dark")
 
         for namespace in ("red", "blue"):
             for kind in (INFER, INSTANCE):

@@ -120,6 +120,6 @@ def test_a_lost_member_is_replaced_under_its_rules_else_with_them_as_preferences
     for node in range(4):
         ledger.set_up(node, False)
     before = ledger.allocations["gang"].request
-    held = next(node for node in range(4) if "gang" in ledger.touched(node))
-    assert ledger.fail_over("gang", held) is None
+    lost = next(node for node in range(4) if "gang" in ledger.touched(node))
+    assert ledger.fail_over("gang", lost) is None
     assert ledger.allocations["gang"].request == before
