@@ -29,7 +29,7 @@ PATIENCE_WALL_S = 120.0
 def acted_on(storage: str) -> bool:
     """Whether the embedded API has a controller for a kind, and kubelets for the pods it makes."""
     controllers = Path(matrixcontainer.kubeapi.controllers.__file__).parent
-    sources = [path.read_text() for path in controllers.glob("*.py")]
+    sources = [path.read_text() for path in controllers.rglob("*.py")]
     return all(any(f'storage = "{each}"' in source for source in sources) for each in (storage, "pods"))
 
 

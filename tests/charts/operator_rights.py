@@ -17,7 +17,11 @@ from matrixcontainer.client.client import CRD, Kind, KubeClient
 from matrixcontainer.operator import leader_election
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = [*sorted((ROOT / "matrixcontainer").glob("*.py")), ROOT / "services" / "operator" / "main.py"]
+ROOMS = ("operator", "scheduler", "mirrors", "client")
+SOURCES = [
+    *(path for room in ROOMS for path in sorted((ROOT / "matrixcontainer" / room).glob("*.py"))),
+    ROOT / "services" / "operator" / "main.py",
+]
 
 VERBS = {
     "find": ("get",),
@@ -54,7 +58,7 @@ def needed() -> set[Right]:
     """All rights the operator needs, in the cluster and in the namespace of its Lease."""
     spoken = {name for name, current in vars(KubeClient).items() if callable(current) and not name.startswith("_")}
     assert spoken == {*VERBS, BINDS}, "KubeClient has other verbs now: say here which rights they need"
-    trees = {path: ast.parse(path.read_text()) for path in SOURCES if path.name != "kube_client.py"}
+    trees = {path: ast.parse(path.read_text()) for path in SOURCES if path.name != "client.py"}
     found = {right(CRD, verb) for verb in KOPF_WATCHES}
     for path, tree in trees.items():
         for call in _calls(tree):
@@ -101,7 +105,7 @@ def _kinds(argument: ast.expr, path: Path, trees: dict[Path, ast.Module]) -> lis
             for call in _calls(trees[path])
             if isinstance(call.func, ast.Name) and call.func.id == "Mirror"
         ]
-    if text == "kind" and path.name == "operator.py":
+    if text == "kind" and path.name == "reconciler.py":
         return _handled(trees)
     raise AssertionError(f"{path.name}:{argument.lineno}: which kind is {text}? Teach operator_rights.py to trace it")
 

@@ -134,7 +134,7 @@ def test_they_find_each_other_and_carry_an_instance(stack: RenderedStack) -> Non
     [
         ("admin", "compute", "GET", "/v1/instances", 200),
         ("infer", "link", "GET", "/v1/slices", 200),
-        ("infer", "link", "DELETE", "/v1/slices/none", 403),
+        ("infer", "link", "DELETE", "/v1/drains/none", 403),
         ("agents", "resource", "DELETE", "/v1/allocations/none", 403),
         ("nobody", "resource", "GET", "/v1/nodes", 401),
     ],
