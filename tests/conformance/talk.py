@@ -34,7 +34,7 @@ EVENT_PATIENCE_S = 10.0
 
 
 @dataclass
-class Said:
+class Reply:
     """An answer."""
 
     code: int
@@ -137,7 +137,7 @@ class Talk:
         headers: dict[str, str] | None = None,
         note: bool = True,
         **query: Any,
-    ) -> Said:
+    ) -> Reply:
         """Send, record unless `note` is false, and assert the code unless `want` is None."""
         raw = body if isinstance(body, bytes | str) else None if body is None else json.dumps(body)
         sent = {"accept": accept, "user-agent": "conformance/1.0"}
@@ -162,25 +162,25 @@ class Talk:
             )
         return reported
 
-    def quietly(self, method: str, path: str, body: Any = None, **more: Any) -> Said:
+    def quietly(self, method: str, path: str, body: Any = None, **more: Any) -> Reply:
         return self.ask(method, path, body, note=False, **more)
 
-    def get(self, path: str, want: int | None = 200, **more: Any) -> Said:
+    def get(self, path: str, want: int | None = 200, **more: Any) -> Reply:
         return self.ask("GET", path, want=want, **more)
 
-    def post(self, path: str, body: Any, want: int | None = 201, **more: Any) -> Said:
+    def post(self, path: str, body: Any, want: int | None = 201, **more: Any) -> Reply:
         return self.ask("POST", path, body, want=want, **more)
 
-    def put(self, path: str, body: Any, want: int | None = 200, **more: Any) -> Said:
+    def put(self, path: str, body: Any, want: int | None = 200, **more: Any) -> Reply:
         return self.ask("PUT", path, body, want=want, **more)
 
-    def patch(self, path: str, body: Any, kind: str = MERGE, want: int | None = 200, **more: Any) -> Said:
+    def patch(self, path: str, body: Any, kind: str = MERGE, want: int | None = 200, **more: Any) -> Reply:
         return self.ask("PATCH", path, body, want=want, kind=kind, **more)
 
-    def apply(self, path: str, body: Any, manager: str = "one", want: int | None = 200, **more: Any) -> Said:
+    def apply(self, path: str, body: Any, manager: str = "one", want: int | None = 200, **more: Any) -> Reply:
         return self.ask("PATCH", path, body, want=want, kind=APPLY, fieldManager=manager, **more)
 
-    def delete(self, path: str, body: Any = None, want: int | None = 200, **more: Any) -> Said:
+    def delete(self, path: str, body: Any = None, want: int | None = 200, **more: Any) -> Reply:
         return self.ask("DELETE", path, body, want=want, **more)
 
     def kubectl(self, *words: str, stdin: Any = None, fails: bool = False, note: bool = True) -> str:
@@ -201,8 +201,8 @@ class Talk:
     # ---- waiting
 
     def until(
-        self, path: str, holds: Callable[[Said], Any], note: bool = True, patience_s: float = PATIENCE_S, **more: Any
-    ) -> Said:
+        self, path: str, holds: Callable[[Reply], Any], note: bool = True, patience_s: float = PATIENCE_S, **more: Any
+    ) -> Reply:
         """Ask again until the answer is as wanted; the last one is recorded."""
         deadline = monotonic() + patience_s
         while True:
@@ -219,7 +219,7 @@ class Talk:
             )
         return reported
 
-    def until_gone(self, path: str, **more: Any) -> Said:
+    def until_gone(self, path: str, **more: Any) -> Reply:
         return self.until(path, lambda reported: reported.code == 404, **more)
 
     def note(self, name: str, value: Any) -> None:
@@ -281,9 +281,9 @@ def _did(method: str, path: str, asked: dict[str, str]) -> str:
     return f"{method} {path}" + (f"?{'&'.join(words)}" if words else "")
 
 
-def _read(got: httpx.Response) -> Said:
+def _read(got: httpx.Response) -> Reply:
     warnings = got.headers.get_list("warning")
     media = got.headers.get("content-type", "")
     spoken = "json" in media or got.content[:2] in (b'{"', b"{\n")
     body = got.json() if got.content and spoken else got.text
-    return Said(got.status_code, got.headers, body, warnings)
+    return Reply(got.status_code, got.headers, body, warnings)

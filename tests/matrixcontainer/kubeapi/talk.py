@@ -33,7 +33,7 @@ class HandClock:
 
 
 @dataclass
-class Said:
+class Reply:
     code: int
     headers: dict[str, str]
     body: Any
@@ -67,7 +67,7 @@ class Talk:
         accept: str = "application/json",
         agent: str = "tests/1.0",
         **query: Any,
-    ) -> Said:
+    ) -> Reply:
         raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         sent: list[dict[str, Any]] = []
         scope = self._scope(method, path, query, content_type, accept, agent)
@@ -76,7 +76,7 @@ class Talk:
         text = b"".join(message.get("body", b"") for message in sent[1:])
         shown = dict(headers)
         value = json.loads(text) if text and "json" in shown.get("content-type", "") else text.decode()
-        return Said(sent[0]["status"], shown, value, [v for n, v in headers if n == "warning"])
+        return Reply(sent[0]["status"], shown, value, [v for n, v in headers if n == "warning"])
 
     def _scope(
         self, method: str, path: str, query: dict[str, Any], content_type: str, accept: str, agent: str
@@ -94,22 +94,22 @@ class Talk:
         )
         return {"type": "http", "method": method, "path": path, "query_string": text.encode(), "headers": headers}
 
-    async def get(self, path: str, **query: Any) -> Said:
+    async def get(self, path: str, **query: Any) -> Reply:
         return await self.ask("GET", path, **query)
 
-    async def post(self, path: str, body: Any, **query: Any) -> Said:
+    async def post(self, path: str, body: Any, **query: Any) -> Reply:
         return await self.ask("POST", path, body, **query)
 
-    async def put(self, path: str, body: Any, **query: Any) -> Said:
+    async def put(self, path: str, body: Any, **query: Any) -> Reply:
         return await self.ask("PUT", path, body, **query)
 
-    async def patch(self, path: str, body: Any, kind: str = MERGE, **query: Any) -> Said:
+    async def patch(self, path: str, body: Any, kind: str = MERGE, **query: Any) -> Reply:
         return await self.ask("PATCH", path, body, content_type=kind, **query)
 
-    async def apply(self, path: str, body: Any, manager: str, **query: Any) -> Said:
+    async def apply(self, path: str, body: Any, manager: str, **query: Any) -> Reply:
         return await self.ask("PATCH", path, body, content_type=APPLY, fieldManager=manager, **query)
 
-    async def delete(self, path: str, body: Any = None, **query: Any) -> Said:
+    async def delete(self, path: str, body: Any = None, **query: Any) -> Reply:
         return await self.ask("DELETE", path, body, **query)
 
     @asynccontextmanager
@@ -124,7 +124,7 @@ class Talk:
             stream.hang_up.set()
             await task
 
-    async def until(self, path: str, wanted: Any, tries: int = 200) -> Said:
+    async def until(self, path: str, wanted: Any, tries: int = 200) -> Reply:
         """Ask again until `wanted(answer)` holds; controllers work between the turns."""
         for _ in range(tries):
             reported = await self.get(path)

@@ -178,8 +178,8 @@ def test_affinity_taints_and_the_emptiest_node() -> None:
         ([], ScriptAction()),
     ],
 )
-def test_commands(words: list[str], deed: ScriptAction) -> None:
-    assert understood(words) == deed
+def test_commands(words: list[str], action: ScriptAction) -> None:
+    assert understood(words) == action
 
 
 def test_amounts_and_indexes() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.matrixcontainer.kubeapi.talk import Said, Talk
+from tests.matrixcontainer.kubeapi.talk import Reply, Talk
 
 NS = "/api/v1/namespaces/default"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -27,7 +27,7 @@ async def a_budget(talk: Talk, name: str = "b", **spec: Any) -> None:
     assert reported.code == 201, reported.body
 
 
-async def evict(talk: Talk, name: str, **more: Any) -> Said:
+async def evict(talk: Talk, name: str, **more: Any) -> Reply:
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
     return await talk.post(f"{NS}/pods/{name}/eviction", eviction | more)
 

@@ -146,7 +146,7 @@ def a_pod(**container: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("name", "obj", "told"),
+    ("name", "obj", "reported"),
     [
         ("core.v1.Pod", a_pod(), []),
         ("core.v1.Pod", a_pod(**PORTS), ['spec.containers[0].ports[1].name: Duplicate value: "a"']),
@@ -182,8 +182,8 @@ def a_pod(**container: Any) -> dict[str, Any]:
          ["spec.selector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'"]),
     ],
 )  # fmt: skip
-def test_rules_tell_everything(name: str, obj: dict[str, Any], told: list[str]) -> None:
-    assert sorted(map(str, checks.check(obj, name))) == sorted(told)
+def test_rules_tell_everything(name: str, obj: dict[str, Any], reported: list[str]) -> None:
+    assert sorted(map(str, checks.check(obj, name))) == sorted(reported)
 
 
 def test_rules_and_defaults_stand_at_structs_that_exist() -> None:

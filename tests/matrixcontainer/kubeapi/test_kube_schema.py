@@ -59,7 +59,7 @@ NOT = '"x" must not validate the schema (not)'
 
 
 @pytest.mark.parametrize(
-    ("schema", "value", "told"),
+    ("schema", "value", "reported"),
     [
         ({"anyOf": [{"minimum": 5}, {"maximum": 1}]}, 3, {NEITHER, "x in body should be greater than or equal to 5"}),
         ({"oneOf": [{"minimum": 5}, {"minimum": 7}]}, 9, {SEVERAL}),
@@ -69,10 +69,10 @@ NOT = '"x" must not validate the schema (not)'
         ({"enum": [1, 2], "minimum": 4}, 3, {'supported values: "1", "2"', "x in body should be greater than or equal to 4"}),
     ],
 )  # fmt: skip
-def test_junctions_tell_what_came_nearest(schema: dict, value: Any, told: set[str]) -> None:
+def test_junctions_tell_what_came_nearest(schema: dict, value: Any, reported: set[str]) -> None:
     whole = Schema({"type": "object", "properties": {"x": {"type": "integer"} | schema}})
     found = validate({"x": value}, whole)
-    assert {cause.message.split(": ", 2)[2] for cause in found} == told
+    assert {cause.message.split(": ", 2)[2] for cause in found} == reported
     assert all(cause.field == ("<nil>" if "must" in cause.message else "x") for cause in found)
 
 
@@ -372,7 +372,7 @@ def test_quality_of_service(resources: dict, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pod", "told"),
+    ("pod", "reported"),
     [
         ({"spec": {"containers": [{"name": "a"}]}}, ""),
         ({"spec": {"containers": {}}}, "object into Go struct field PodSpec.spec.containers of type []v1.Container"),
@@ -383,5 +383,5 @@ def test_quality_of_service(resources: dict, name: str) -> None:
         ({"metadata": {"creationTimestamp": "2020-1"}}, 'parsing time "2020-1" as "2006-01-02T15:04:05Z07:00": cannot parse "1" as "01"'),
     ],
 )  # fmt: skip
-def test_what_the_decoder_of_go_says(pod: dict, told: str) -> None:
-    assert unmarshal_mistake("core.v1.Pod", pod).removeprefix("json: cannot unmarshal ") == told
+def test_what_the_decoder_of_go_says(pod: dict, reported: str) -> None:
+    assert unmarshal_mistake("core.v1.Pod", pod).removeprefix("json: cannot unmarshal ") == reported

@@ -14,7 +14,7 @@ import looptime
 from matrixcontainer.kubeapi.auth.authentication import User
 from matrixcontainer.kubeapi.endpoints.app import build_app
 from matrixcontainer.kubeapi.storage.opening import open_database
-from tests.matrixcontainer.kubeapi.talk import HandClock, Said, Talk
+from tests.matrixcontainer.kubeapi.talk import HandClock, Reply, Talk
 
 NS = "/api/v1/namespaces/default"
 PODS = f"{NS}/pods"
@@ -60,7 +60,7 @@ class Cluster(Talk):
         assert reported.code == 200, reported.body
         return reported.body["items"]  # type: ignore[no-any-return]
 
-    async def made(self, path: str, body: dict[str, Any]) -> Said:
+    async def made(self, path: str, body: dict[str, Any]) -> Reply:
         reported = await self.post(path, body)
         assert reported.code == 201, reported.body
         return reported
