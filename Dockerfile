@@ -6,6 +6,7 @@ FROM ${BASE}
 
 COPY requirements.lock pyproject.toml README.md LICENSE build/wheel[s] /install/
 COPY services /install/src/services
+COPY matrixcommon /install/src/matrixcommon
 COPY matrixresource /install/src/matrixresource
 COPY matrixlink /install/src/matrixlink
 COPY matrixcompute /install/src/matrixcompute
