@@ -39,6 +39,9 @@ class ControlPlaneClients(Protocol):
     async def withdraw(self, name: str) -> bool:
         """True once the slice is gone."""
 
+    async def slices_of(self, instance: str) -> list[SliceSummary]:
+        """The instance's own slices, as far as they are there."""
+
     async def slices(self) -> dict[str, list[SliceSummary]]:
         """Every slice by the instance it belongs to."""
 

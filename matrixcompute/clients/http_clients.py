@@ -7,9 +7,10 @@ from contextlib import contextmanager
 
 from matrixcommon.api.client import WatchEvent
 from matrixcommon.model.errors import MatrixError
+from matrixcommon.model.planes import Plane
 from matrixcommon.model.resource_key import project_of, resolve
 from matrixcompute.contract import SliceSummary
-from matrixcompute.model.composition import OWNER_LABEL, SliceSpec
+from matrixcompute.model.composition import OWNER_LABEL, SliceSpec, slice_name
 from matrixlink.client import LinkClient
 from matrixlink.contract.slices import SliceRequest, SliceView
 from matrixresource.client import ResourceClient
@@ -108,6 +109,10 @@ class HttpClients:
 
     async def withdraw(self, name: str) -> bool:
         return await self._link.withdraw(name)
+
+    async def slices_of(self, instance: str) -> list[SliceSummary]:
+        found = [await self._link.find_slice(slice_name(instance, plane)) for plane in Plane]
+        return [summary(view) for view in found if view is not None]
 
     async def slices(self) -> dict[str, list[SliceSummary]]:
         found: dict[str, list[SliceSummary]] = {}

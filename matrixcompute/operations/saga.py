@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,7 +33,20 @@ WAIT_S, WAIT_FLOOR_WALL_S = 15.0, 0.5
 
 
 class StepPending(Exception):
-    """The world has yet to move; the message says what is waited for."""
+    """The world has yet to move; the message says what is waited for. `on`: other instances that it waits for."""
+
+    def __init__(self, message: str, on: Collection[str] = ()) -> None:
+        super().__init__(message)
+        self.on = frozenset(on)
+
+
+@dataclass
+class _Waiter:
+    """What wakes one saga's task: news of its own instance, or of one that its step waits for."""
+
+    target: str
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    on: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -114,7 +127,7 @@ class SagaRunner:
         self._clock = clock
         self._policy = policy
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._nudges: dict[str, asyncio.Event] = {}
+        self._waiters: dict[str, _Waiter] = {}
 
     def open(self, session: Session, verb: str, instance: InstanceRow, about: dict[str, str] | None = None) -> SagaRow:
         """Write a saga down in the caller's transaction; `resume` starts it. Ends the ones before."""
@@ -156,10 +169,10 @@ class SagaRunner:
         return len(self._tasks)
 
     def nudge(self, instance: str | None = None) -> None:
-        """Something changed that a waiting step may be waiting for."""
-        for target, event in self._nudges.items():
-            if instance is None or target == instance:
-                event.set()
+        """Something of this instance, or of whatever instance, changed: a step that waits for it looks again."""
+        for waiter in self._waiters.values():
+            if instance is None or instance == waiter.target or instance in waiter.on:
+                waiter.wake.set()
 
     async def stop(self) -> None:
         for task in self._tasks.values():
@@ -177,10 +190,18 @@ class SagaRunner:
         work = StepContext(
             name, target, shape, desired, self._neighbours, self._store, self._clock, self._policy, about
         )
-        nudge = self._nudges.setdefault(target, asyncio.Event())
+        waiter = self._waiters[name] = _Waiter(target)
+        try:
+            await self._run(name, saga, work, waiter)
+        finally:
+            if self._waiters.get(name) is waiter:
+                del self._waiters[name]
+
+    async def _run(self, name: str, saga: Saga, work: StepContext, waiter: _Waiter) -> None:
         while (at := self._at(name)) is not None:
             status, step = at
-            nudge.clear()
+            waiter.wake.clear()
+            waiter.on = frozenset()
             try:
                 if status == "Running":
                     await saga.steps[step].do(work)
@@ -192,17 +213,18 @@ class SagaRunner:
                     self._undone(name, saga, step)
             except StepPending as waiting:
                 self._note(name, str(waiting))
-                await self._pause(nudge)
+                waiter.on = waiting.on
+                await self._pause(waiter.wake)
             except MatrixError as refused:
                 if refused.retryable or status == "Undoing":
                     self._note(name, f"{refused.reason}: {refused.message}; trying again")
-                    await self._pause(nudge)
+                    await self._pause(waiter.wake)
                 else:
                     self._begin_compensation(name, saga, step, refused)
             except Exception as wrong:
                 log.exception("saga step failed", extra={"saga": name, "step": saga.steps[step].name})
                 self._note(name, f"{type(wrong).__name__}: see the log; trying again")
-                await self._pause(nudge)
+                await self._pause(waiter.wake)
 
     async def _pause(self, nudge: asyncio.Event) -> None:
         sleep = asyncio.ensure_future(self._clock.sleep(self._clock.at_least_wall(WAIT_S, WAIT_FLOOR_WALL_S)))

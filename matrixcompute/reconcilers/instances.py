@@ -8,6 +8,7 @@ from collections.abc import Callable
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
+from matrixcommon.model.planes import Plane
 from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.model.resource_model import condition
 from matrixcompute.clients.control_plane import ControlPlaneClients
@@ -55,20 +56,26 @@ class InstanceReconciler:
         gone_spares: list[tuple[str, str]] = []
         to_leave: dict[str, list[str]] = {}
         losses: dict[str, AllocationLoss] = {}
+        changed: list[str] = []
         with self._store.transaction() as session:
+            busy = {saga.target for saga in self._store.open_sagas(session)}
             for instance in self._store.instances(session):
                 observed = Observed(allocations.get(instance.name), tuple(slices.get(instance.name, ())))
                 recovery = Recovery("keep")
                 if observed.allocation is not None:
                     recovery = plan_recovery(observed.allocation.members, lost, self._policy)
                 self._write(instance, observed, recovery)
+                if session.is_modified(instance):
+                    changed.append(instance.name)
                 loss = self._preemption.loss(instance, observed.allocation, allocations.values())
                 if loss is not None:
                     losses[instance.name] = loss
-                elif not self._decide(session, instance, observed, recovery, gone_spares):
-                    self._preemption.look_for_leavers(session, instance, observed, draining, to_leave, gone_spares)
-                else:
+                elif instance.name in busy:
+                    continue
+                elif self._decide(session, instance, observed, recovery, gone_spares):
                     opened += 1
+                else:
+                    self._preemption.look_for_leavers(instance, observed, draining, to_leave, gone_spares)
         for name, loss in losses.items():
             opened += await self._preemption.give_up(name, loss, allocations.values())
         for name, nodes in to_leave.items():
@@ -77,7 +84,8 @@ class InstanceReconciler:
             await self._neighbours.replace(name, node, "SpareGone")
         if opened:
             self._wake()
-        self._runner.nudge()
+        for name in changed:
+            self._runner.nudge(name)
         return f"{opened} sagas opened"
 
     def _write(self, instance: InstanceRow, observed: Observed, recovery: Recovery) -> None:
@@ -106,8 +114,6 @@ class InstanceReconciler:
         gone_spares: list[tuple[str, str]],
     ) -> int:
         """Open at most one saga for an instance that has none under way."""
-        if self._store.open_sagas(session, instance.name):
-            return 0
         now = self._clock.now()
         if instance.state == "Deleting":
             self._sagas.open_quietly(session, "delete-instance", instance)
@@ -149,5 +155,6 @@ class InstanceReconciler:
         return 0
 
     def _whole(self, observed: Observed) -> bool:
-        """Whether everything an instance takes is still there."""
-        return observed.allocation is not None and observed.allocation.bound and len(observed.slices) == 3
+        """Whether everything an instance takes is still there; somebody may have given it more slices."""
+        planes = {each.plane for each in observed.slices}
+        return observed.allocation is not None and observed.allocation.bound and planes == set(Plane)

@@ -22,18 +22,17 @@ class OrphanCollector:
     async def reconcile(self) -> str:
         """Release what was ownerless last time too. Returns a sentence about what it did."""
         found: set[tuple[str, str]] = set()
-        for instance, slices in (await self._neighbours.slices()).items():
-            found |= {("slice", sibling(instance, each.name)) for each in slices if not self._is_active(instance)}
-        for allocation in await self._neighbours.allocations():
+        slices, allocations = await self._neighbours.slices(), await self._neighbours.allocations()
+        with self._store.reading() as session:
+            owners = {row.name for row in self._store.instances(session)}
+        for instance in slices.keys() - owners:
+            found |= {("slice", sibling(instance, each.name)) for each in slices[instance]}
+        for allocation in allocations:
             owner = allocation.labels.get(OWNER_LABEL)
-            if owner is not None and not self._is_active(owner):
+            if owner is not None and owner not in owners:
                 found.add(("allocation", allocation.key))
         for kind, name in sorted(found & self._suspects):
             await (self._neighbours.withdraw(name) if kind == "slice" else self._neighbours.release(name))
         released = len(found & self._suspects)
         self._suspects = found
         return f"{released} orphans released"
-
-    def _is_active(self, instance: str) -> bool:
-        with self._store.reading() as session:
-            return any(row.name == instance for row in self._store.instances(session))

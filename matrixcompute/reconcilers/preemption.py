@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy.orm import Session
-
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.resource_model import condition
 from matrixcompute.clients.control_plane import ControlPlaneClients
@@ -71,16 +69,15 @@ class PreemptionReconciler:
 
     def look_for_leavers(
         self,
-        session: Session,
         instance: InstanceRow,
         observed: Observed,
         draining: Sequence[str],
         to_leave: dict[str, list[str]],
         gone_spares: list[tuple[str, str]],
     ) -> None:
-        """Note the members of a settled instance that stand in a domain that drains; its spares there when none is."""
-        busy = instance.state != "Active" or self._store.open_sagas(session, instance.name)
-        if observed.allocation is None or busy or self._clock.now() < instance.retry_at:
+        """Note the members of a settled instance, which no saga carries, that stand in a domain that drains; its spares
+        there when none does."""
+        if observed.allocation is None or instance.state != "Active" or self._clock.now() < instance.retry_at:
             return
         nodes = lying_in(observed.allocation.members, draining)
         if nodes:

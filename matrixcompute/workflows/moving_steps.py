@@ -5,7 +5,6 @@ from __future__ import annotations
 from matrixcommon.model.errors import Conflict, StaleGeneration
 from matrixcompute.model.composition import compose
 from matrixcompute.operations.saga import StepContext, StepPending
-from matrixcompute.recovery.policy import plan_recovery
 from matrixcompute.workflows import steps
 from matrixcompute.workflows.draining import lying_in, who_can_leave, without
 from matrixresource.contract.defragmentations import RelocateRequest
@@ -45,7 +44,7 @@ async def await_successor(work: StepContext) -> None:
     if (newest := work.newest()) > work.spec_generation:
         raise StaleGeneration(f"generation {newest} is requested now")
     allocation = await steps.current_allocation(work)
-    plan = plan_recovery(allocation.members, await steps.silent(work), work.policy)
+    plan = await steps.recovery(work, allocation)
     if plan.action == "hold":
         raise StepPending(plan.message)
     if plan.action == "replace":
@@ -63,7 +62,7 @@ async def await_successors(work: StepContext) -> None:
     if (newest := work.newest()) > work.spec_generation:
         raise StaleGeneration(f"generation {newest} is requested now")
     allocation = await steps.current_allocation(work)
-    plan = plan_recovery(allocation.members, await steps.silent(work), work.policy)
+    plan = await steps.recovery(work, allocation)
     if plan.action == "hold":
         raise StepPending(plan.message)
     if plan.action == "replace":
@@ -93,7 +92,7 @@ async def reach_members(work: StepContext) -> None:
 
 async def await_routes(work: StepContext) -> None:
     """Until the routes to the successors are programmed."""
-    slices = (await work.neighbours.slices()).get(work.instance, [])
+    slices = await work.neighbours.slices_of(work.instance)
     if not all(each.programmed for each in slices):
         raise StepPending(f"routes to the successors are programmed{steps.states(slices)}")
 

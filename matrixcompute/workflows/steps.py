@@ -9,7 +9,7 @@ from matrixcompute.contract import InstanceRequest, SliceSummary
 from matrixcompute.model.composition import compose
 from matrixcompute.operations.saga import StepContext, StepPending
 from matrixcompute.recovery.loss import active_or_none, diagnose_loss
-from matrixcompute.recovery.policy import plan_recovery
+from matrixcompute.recovery.policy import Recovery, broken_members, plan_recovery
 from matrixcompute.workflows.draining import without
 from matrixresource.contract.allocations import AllocationView, MemberView
 
@@ -65,20 +65,17 @@ async def admit(work: StepContext, shape: InstanceRequest, roles: set[str]) -> N
         except InsufficientBandwidth:
             if going := await _still_going(work, allocation):
                 raise StepPending(
-                    f"{named(going, project_of(work.instance))} made way and has yet to give up its floors"
+                    f"{named(going, project_of(work.instance))} made way and has yet to give up its floors", on=going
                 ) from None
             raise
 
 
 async def _still_going(work: StepContext, allocation: AllocationView) -> list[str]:
     """Whom it preempted, as far as their slices are still there though their nodes are gone."""
-    if not allocation.preempts:
-        return []
-    slices = await work.neighbours.slices()
     return [
         name
         for name in allocation.preempts
-        if name in slices and active_or_none(await work.neighbours.allocation(name)) is None
+        if await work.neighbours.slices_of(name) and active_or_none(await work.neighbours.allocation(name)) is None
     ]
 
 
@@ -109,7 +106,7 @@ async def replace_members(work: StepContext) -> None:
     allocation = await work.neighbours.allocation(work.instance)
     if allocation is None:
         raise NotFound(f"instance {work.instance} has no allocation any more")
-    plan = plan_recovery(allocation.members, await silent(work), work.policy)
+    plan = await recovery(work, allocation)
     if plan.action == "hold":
         raise StepPending(plan.message)
     refused: MatrixError | None = None
@@ -129,10 +126,10 @@ async def replace_members(work: StepContext) -> None:
 async def await_ready(work: StepContext) -> None:
     """Until every member is active and every route programmed; heals on the way what breaks on the way."""
     allocation = await current_allocation(work)
-    plan = plan_recovery(allocation.members, await silent(work), work.policy)
+    plan = await recovery(work, allocation)
     if plan.action == "hold":
         raise StepPending(plan.message)
-    slices = (await work.neighbours.slices()).get(work.instance, [])
+    slices = await work.neighbours.slices_of(work.instance)
     if plan.action == "replace":
         await replace_members(work)
         await bind_nodes(work)
@@ -204,7 +201,13 @@ async def _everybody(work: StepContext, allocation: AllocationView | None) -> li
     return await work.neighbours.allocations() if active_or_none(allocation) is None else []
 
 
-async def silent(work: StepContext) -> list[str]:
+async def recovery(work: StepContext, allocation: AllocationView) -> Recovery:
+    """What to do about the members that broke. Who else is silent matters, and is asked, only where somebody did."""
+    lost = await _silent(work) if broken_members(allocation.members) else []
+    return plan_recovery(allocation.members, lost, work.policy)
+
+
+async def _silent(work: StepContext) -> list[str]:
     """Every held node whose agent is lost, whoever holds it."""
     return [
         member.node

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
@@ -13,6 +14,7 @@ from pydantic import Field
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Gone, MatrixError
+from matrixcommon.model.resource_key import key_of, resolve
 from matrixcommon.persistence.database_session import Database
 from matrixcompute.access import ACCESS
 from matrixcompute.api.instances import routes
@@ -111,9 +113,11 @@ def build(
             old = store.forget_before(session, clock.now() - kept_s)
         return f"{old} old records and {records.compact(kept_s)} changes forgotten"
 
-    def follow(collection: str, watcher: Periodic) -> Callable[[], Awaitable[None]]:
+    def follow(
+        collection: str, watcher: Periodic, instance_of: Callable[[dict[str, Any]], str] | None = None
+    ) -> Callable[[], Awaitable[None]]:
         async def following() -> None:
-            """Nudge a watcher, and through the health one the waiting sagas, at every change a neighbour reports."""
+            """Nudge a watcher, and the saga of the instance that it is about, at every change a neighbour reports."""
             since: int | None = None
             while True:
                 try:
@@ -121,11 +125,14 @@ def build(
                         since = event.rv
                         if event.type != "BOOKMARK":
                             watcher.nudge()
+                            if instance_of is not None:
+                                runner.nudge(instance_of(event.view))
                 except Gone:
                     since = None
                 except MatrixError as refused:
                     log.info("watch ended", extra={"collection": collection, "why": refused.message})
                 watcher.nudge()
+                runner.nudge()  # whatever has changed meanwhile
                 await asyncio.sleep(WATCH_RETRY_WALL_S)
 
         return following
@@ -147,7 +154,11 @@ def build(
             Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0),
             Periodic("count", metrics.count, clock, period_s=30.0, floor_wall_s=5.0),
         ],
-        tasks=[follow("allocations", reconciling), follow("slices", reconciling), follow("defragmentations", moving)],
+        tasks=[
+            follow("allocations", reconciling, lambda view: key_of(view["project"], view["name"])),
+            follow("slices", reconciling, lambda view: resolve(view["instance"], view["project"])),
+            follow("defragmentations", moving),
+        ],
         registry=registry,
         on_stop=database.close,
     )
