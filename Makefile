@@ -31,7 +31,8 @@ demo-compose: $(READY) ## both stories on containers and PostgreSQL, or STORY=fa
 	$(BIN)/python -m services.matrixctl.demo.compose $(STORY)
 
 test: $(READY) ## unit tests, upkeep, stories, and the end-to-end tests whose parts are here
-	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -m "not soak" --ignore tests/e2e/test_compose.py tests
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder --durations 40 --durations-min 2 \
+		-m "not soak" --ignore tests/e2e/test_compose.py tests
 
 e2e: $(READY) ## end-to-end tests alone, with containers where there is an engine
 	$(BIN)/python -m pytest -m "not soak" tests/e2e

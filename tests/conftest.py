@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator
 
 import pytest
@@ -14,6 +15,12 @@ LONG_FIRST = ("simulation", "stories", "e2e")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not any(folder in item.path.parts for folder in LONG_FIRST))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What is loaded by now stays to the end: a collection of garbage need not look at it again, as in the services."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -24,6 +24,8 @@ from matrixcommon.model.errors import Gone, InvalidField
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixcommon.persistence.database_session import Database
 
+PAGE_SIZE_MAX = 1000
+"""The most that one page shows. Who asks for as many gets a token with them where there are more."""
 BOOKMARK_PERIOD_WALL_S = 15.0
 """A watch is never silent for longer, so a client can tell a quiet service from a dead one."""
 
@@ -82,6 +84,7 @@ async def _list_params(
     known = None if view is None else frozenset(each.alias or name for name, each in view.model_fields.items())
     if known is not None and order_by and (field := order_by.split()[0].split(".")[0]) not in known:
         raise InvalidField(f"there is no field {field[:40]!r} to order by", field="orderBy")
+    page_size = min(page_size, PAGE_SIZE_MAX)
     return ListParams(page_size, page_token, parse_filter(filter, known), order_by, watch, resource_version, caller)
 
 

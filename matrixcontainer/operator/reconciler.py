@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 from matrixcommon.model.errors import Conflict, MatrixError, NotFound
-from matrixcommon.model.resource_key import key_of
 from matrixcommon.model.resource_model import condition
 from matrixcompute.client import ComputeClient
 from matrixcompute.contract import InstanceView
@@ -128,14 +127,13 @@ class Operator:
 
     async def record_event(self, event: dict[str, Any]) -> None:
         """Record what happened to an instance as an Event on its resource; recorded twice, it is there once."""
-        resources, _ = await self._kube.list(INSTANCE)
-        places = {key_of_resource(each): each["metadata"] for each in resources}
-        found = places.get(key_of(event["project"], event["instance"]))
+        namespace = event["project"]
+        found = await self._kube.find(INSTANCE, event["instance"], namespace)
         if found is None:
             return  # the instance was made over REST, or its resource is gone
-        body = event_object(event, found["namespace"], found["uid"], self._wall())
+        body = event_object(event, namespace, found["metadata"]["uid"], self._wall())
         with contextlib.suppress(Conflict):
-            await self._kube.create(EVENT, body, found["namespace"])
+            await self._kube.create(EVENT, body, namespace)
 
     # -- CloudMatrixInfer ----------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ its own plan of pairs is unpublished, this one is ours).
 
 from __future__ import annotations
 
+import copy
 import functools
 
 import numpy as np
@@ -30,6 +31,8 @@ Parts = NDArray[np.int32]
 LINKS_CROSSED = 4
 """The first columns of a probe's parts: the links at both ends. Behind them stand switches, then the two nodes."""
 ROUNDS_CACHED = 8
+SUPERNODES_CACHED = 1024
+"""More than a machine has: each is asked for in every round, and all that are wired alike share their numbers."""
 
 
 def probe_plan(supernode: Supernode) -> ProbePlan:
@@ -37,9 +40,14 @@ def probe_plan(supernode: Supernode) -> ProbePlan:
     return _plan(supernode.name, supernode.topology)
 
 
-@functools.lru_cache(maxsize=16)
+@functools.lru_cache(maxsize=SUPERNODES_CACHED)
 def _plan(name: str, topology: CompiledTopology) -> ProbePlan:
-    return ProbePlan(Supernode(name, topology=topology))
+    return _compiled(topology).of(Supernode(name, topology=topology))
+
+
+@functools.lru_cache(maxsize=16)
+def _compiled(topology: CompiledTopology) -> ProbePlan:
+    return ProbePlan(Supernode("sn0", topology=topology))
 
 
 class ProbePlan:
@@ -51,28 +59,48 @@ class ProbePlan:
 
     def __init__(self, supernode: Supernode) -> None:
         self.spec = spec = supernode.spec
-        self.supernode = supernode
-        self.nodes = supernode.nodes()
-        self.index = {node: at for at, node in enumerate(self.nodes)}
+        self._take_names(supernode)
         self._planes, self._chips = spec.ub.sub_planes, spec.ub.l2_per_sub_plane
         order = port_order(spec)
         self.paths = order.outward
         """The ports out of a node in the order in which a round's probes are numbered."""
         ports = self.paths + order.die_links
         self.port_number = {port: at for at, port in enumerate(ports)}
-        every = supernode.switches()
-        switches = [each.name for kind in ("l1", "l2", "leaf") for each in every if each.kind == kind]
-        self.names = [f"{node}.{port}" for node in self.nodes for port in ports] + switches + self.nodes
-        """Of every part, by its number."""
-        self.number = {name: at for at, name in enumerate(self.names)}
         self.plane_of_path = [
             *([Plane.UB] * len(order.uplinks)), *([Plane.RDMA] * len(order.dies)), Plane.VPC
         ]  # fmt: skip
         self._ports = len(ports)
         self._first_switch = len(self.nodes) * self._ports
-        self._first_node = self._first_switch + len(switches)
+        self._first_node = len(self.names) - len(self.nodes)
         self._compile()
         self.parts = functools.lru_cache(maxsize=ROUNDS_CACHED)(self._parts)
+
+    def of(self, supernode: Supernode) -> ProbePlan:
+        """The same plan for another supernode with the same graph: only the names are others."""
+        if supernode.name == self.supernode.name:
+            return self
+        plan = copy.copy(self)
+        for named in ("names", "number"):
+            vars(plan).pop(named, None)
+        plan._take_names(supernode)
+        return plan
+
+    def _take_names(self, supernode: Supernode) -> None:
+        self.supernode = supernode
+        self.nodes = supernode.nodes()
+        self.index = {node: at for at, node in enumerate(self.nodes)}
+
+    @functools.cached_property
+    def names(self) -> list[str]:
+        """Of every part, by its number."""
+        every = self.supernode.switches()
+        switches = [each.name for kind in ("l1", "l2", "leaf") for each in every if each.kind == kind]
+        return [f"{node}.{port}" for node in self.nodes for port in self.port_number] + switches + self.nodes
+
+    @functools.cached_property
+    def number(self) -> dict[str, int]:
+        """Of every part, by its name."""
+        return {name: at for at, name in enumerate(self.names)}
 
     def _compile(self) -> None:
         """From the graph: where every port leads, as numbers of parts. [node, port]: the port of a node that leads to

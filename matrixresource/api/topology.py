@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -23,6 +24,7 @@ from matrixresource.contract.topology import (
 )
 from matrixresource.store.maintenance_domains import DomainRow, lying
 from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import NodeRow, SupernodeRow
 from matrixresource.store.topology_versions import (
     TopologyVersionRow,
     current_version,
@@ -47,17 +49,18 @@ def topology_routes(store: ResourceStore, surveyor: TopologyManager, replenish: 
 
     def _supernodes() -> list[SupernodeView]:
         with store.reading() as session:
-            nodes = store.nodes(session)
-            return [
-                row.view_of([node for node in nodes if node.supernode == row.name]) for row in store.supernodes(session)
-            ]
+            nodes: dict[str, list[NodeRow]] = defaultdict(list)
+            for node in store.nodes(session):
+                nodes[node.supernode].append(node)
+            return [row.view_of(nodes[row.name]) for row in store.supernodes(session)]
 
     @api.get("/supernodes/{name}")
     async def get_supernode(name: str) -> SupernodeView:
-        found = next((view for view in _supernodes() if view.name == name), None)
-        if found is None:
-            raise NotFound(f"there is no supernode named {name!r}", field="name")
-        return found
+        with store.reading() as session:
+            row = session.get(SupernodeRow, name)
+            if row is None:
+                raise NotFound(f"there is no supernode named {name!r}", field="name")
+            return row.view_of([node for node in store.nodes(session) if node.supernode == name])
 
     @api.put("/supernodes/{name}")
     async def ensure_supernode(

@@ -65,7 +65,7 @@ def closed_cabinets(session: Session) -> set[str]:
 
 def allocations_in(session: Session, domain: str) -> list[str]:
     """The allocations that hold anything in a cabinet or a supernode."""
-    return sorted({holder for _, holder in _holdings(session, f"{domain}-")})
+    return sorted({holder for _, holder in _holdings(session, f"{domain}-", domain.partition("-")[0])})
 
 
 def allocations_on(session: Session, node: str) -> list[str]:
@@ -82,8 +82,11 @@ def lying(session: Session) -> dict[str, list[str]]:
     return {domain: sorted(holders) for domain, holders in found.items()}
 
 
-def _holdings(session: Session, prefix: str = "") -> list[tuple[NodeName, str]]:
-    """(node, allocation) wherever anything is held. The one place that knows how that is remembered."""
+def _holdings(session: Session, prefix: str = "", supernode: str | None = None) -> list[tuple[NodeName, str]]:
+    """(node, allocation) wherever anything is held, of one supernode if given. The one place that knows how that is
+    remembered."""
     current = select(NodeRow.name, NodeRow.holder).where(NodeRow.holder.is_not(None), NodeRow.name.startswith(prefix))
+    if supernode is not None:
+        current = current.where(NodeRow.supernode == supernode)
     parts = select(PartitionRow.node, PartitionRow.allocation).where(PartitionRow.node.startswith(prefix))
     return [(NodeName(name), str(holder)) for each in (current, parts) for name, holder in session.execute(each)]

@@ -90,10 +90,25 @@ def versions(session: Session) -> list[TopologyVersionRow]:
 
 def topology_at(session: Session, version: str | None = None) -> Topology:
     """The content of a version, by default the newest. Raises NotFound."""
-    name = current_version(session) if version is None else version
-    if not name and version is None:
+    if version is not None:
+        return Topology.parse(find(session, TopologyVersionRow, version).topology)
+    global _newest
+    name = current_version(session)
+    if not name:
         return Topology()
-    return Topology.parse(find(session, TopologyVersionRow, name).topology)
+    if _newest[0] != name:
+        _newest = name, Topology.parse(find(session, TopologyVersionRow, name).topology)
+    return _newest[1]
+
+
+_newest: tuple[str, Topology] = ("", Topology())
+"""The version last read as the newest. A name tells the content, by its digest, whatever database it stands in; and of
+many supernodes, whose every node reports, it would be read for every report."""
+
+
+def supernode_at(session: Session, name: str) -> Supernode:
+    """One supernode, which exists, as it is built now."""
+    return Supernode(name, topology=graph_of(session, topology_at(session).supernodes[name]))
 
 
 def supernodes(session: Session, version: str | None = None) -> dict[str, Supernode]:

@@ -32,7 +32,7 @@ from matrixresource.store.maintenance_domains import (
 from matrixresource.store.port_observations import ObservedPortsRow, due, record_report, taken_up
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AssignmentRow, NodeRow, SupernodeRow
-from matrixresource.store.topology_versions import keep_graph, lock, record, supernodes, topology_at
+from matrixresource.store.topology_versions import keep_graph, lock, record, supernode_at, supernodes, topology_at
 from matrixresource.topology.compiled import CompiledTopology, compiled_spec
 from matrixresource.topology.deviations import as_built, deviations
 from matrixresource.topology.graph_document import compile_document
@@ -88,7 +88,7 @@ class TopologyManager:
             check_etag(row, if_match)
             if name in before.supernodes:
                 assert row is not None
-                built = supernodes(session)[name]
+                built = supernode_at(session, name)
                 if request.spec is not None and built.spec.fingerprint != spec.fingerprint:
                     raise Conflict(f"{name} is built to another spec; remove it first", field="spec")
                 if request.labels and row.labels != request.labels:
@@ -223,7 +223,7 @@ class TopologyManager:
         if row is None:
             row = ObservedPortsRow(node=node, supernode=known.supernode, ports={})
             session.add(row)
-        built = supernodes(session)[known.supernode]
+        built = supernode_at(session, known.supernode)
         row.digest = digest
         row.write(record_report(row.read(), ports, as_built(built, node), self._clock.now()))
 

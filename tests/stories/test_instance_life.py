@@ -70,7 +70,15 @@ async def test_deleting_gives_everything_back(tmp_path):
 async def test_deleting_while_still_provisioning_gives_everything_back(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 8, spares=2)
-        await asyncio.sleep(40)
+
+        async def deploying() -> bool:
+            nodes = [
+                node for node in await stack.resource.nodes() if node.allocation == "one" and node.role == "member"
+            ]
+            return len(nodes) == 8 and {node.state for node in nodes} == {"Deploying"}
+
+        await stack.until(deploying, "every member is being deployed", within_s=60)
+        assert (await stack.compute.find_instance("one")).state == "Provisioning"
         await stack.compute.delete_instance("one")
         await stack.gone("one")
         await stack.nothing_left()
@@ -140,7 +148,11 @@ async def test_when_too_many_fall_silent_at_once_nothing_is_torn_down(tmp_path):
             return view is not None and reported(view, "Degraded") == ("True", "SafetyStop")
 
         await stack.until(current, "the safety stop holds", within_s=600)
-        await asyncio.sleep(600)
+        for _ in range(20):
+            await asyncio.sleep(30)
+            assert await current(), "it holds as long as they are silent"
+            during = await stack.compute.find_instance("one")
+            assert {m.node for m in during.members} == {m.node for m in before.members}
         for index in range(10):
             stack.repair(f"f{index}")
         after = await stack.active("one", 12)
@@ -180,7 +192,13 @@ async def test_what_does_not_fit_says_why_and_comes_up_once_it_fits(tmp_path):
 async def test_a_floor_that_no_link_can_carry_undoes_the_reservation(tmp_path, network, reason):
     async with Stack(tmp_path) as stack:
         stack.impair("slow", "link-degraded", "sn0-c00-n0", port="vpc", share=0.25)
-        await asyncio.sleep(30)
+
+        async def noticed() -> bool:
+            link = (await stack.get("link", f"/v1/links/{card['name']}")).json()
+            return link["gbps"] == pytest.approx(0.25 * link["builtGbps"])
+
+        (card,) = await stack.link.links(plane="vpc", node="sn0-c00-n0")
+        await stack.until(noticed, "MatrixLink has heard that the port is slow", within_s=60)
         await stack.apply("greedy", 4, network=network)
 
         async def refused() -> bool:
@@ -229,9 +247,19 @@ async def test_no_watcher_fails_while_an_instance_lives(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4, spares=1)
         await stack.active("one", 4)
-        await asyncio.sleep(700)  # every watcher has come round, the slowest too
         for name in ("resource", "link", "compute"):
-            metrics = (await stack.get(name, "/metrics")).text
-            failures = [line for line in metrics.splitlines() if line.startswith("watcher_failures{")]
+
+            async def come_round(name: str = name) -> bool:
+                return all(runs >= 2 for runs in (await counted(stack, name, "watcher_runs")).values())
+
+            await stack.until(come_round, f"every watcher of {name} has come round, the slowest too", every_s=60)
+            failures = await counted(stack, name, "watcher_failures")
             assert failures
-            assert all(line.endswith(" 0.0") for line in failures), (name, failures)
+            assert set(failures.values()) == {0.0}, (name, failures)
+
+
+async def counted(stack: Stack, service: str, metric: str) -> dict[str, float]:
+    """A metric of a service's watchers, by watcher."""
+    text = (await stack.get(service, "/metrics")).text
+    lines = [line.split() for line in text.splitlines() if line.startswith(metric + "{")]
+    return {labels: float(value) for labels, value in lines}

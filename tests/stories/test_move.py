@@ -27,6 +27,14 @@ async def reasons(stack: Stack) -> list[str]:
     return [event["reason"] for event in (await stack.get("compute", "/v1/events")).json()["items"]]
 
 
+async def successors_come(stack: Stack) -> None:
+    async def begun() -> bool:
+        allocation = await stack.resource.find_allocation("one")
+        return any(member.role == "successor" for member in allocation.members)
+
+    await stack.until(begun, "successors are being deployed", within_s=60, every_s=0.2)
+
+
 async def test_it_serves_where_it_was_until_it_serves_where_it_goes(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4, spares=1)
@@ -38,12 +46,16 @@ async def test_it_serves_where_it_was_until_it_serves_where_it_goes(tmp_path):
         assert (await stack.compute.find_instance("one")).generation == before.generation, "a plan changes nothing"
 
         await stack.apply("one", 4, spares=1, placement=SPREAD)
+        looks = 0
         while (view := await stack.compute.find_instance("one")).state == "Updating":
+            looks += 1
+            assert looks < 360, "it has moved within an hour"
             assert reported(view, "NodesReady").status == "True" or view.generation == view.observed_generation
             nodes = await stack.resource.nodes()
             working = [n for n in nodes if n.allocation == "one" and n.role == "member" and n.state == "Active"]
             assert len(working) == 4, "nobody leaves before somebody is there"
             await asyncio.sleep(10)
+        assert looks > 3, "it was looked at while it moved"
         await stack.check()
         after = await stack.active("one", 4)
         assert {(m.node, m.rank) for m in after.members if m.role == "member"} == {
@@ -92,11 +104,7 @@ async def test_a_node_lost_on_the_way_does_not_stop_it(tmp_path, who):
         await stack.active("one", 4)
         await stack.apply("one", 4, spares=1, placement=SPREAD)
 
-        async def begun() -> bool:
-            allocation = await stack.resource.find_allocation("one")
-            return any(member.role == "successor" for member in allocation.members)
-
-        await stack.until(begun, "successors are being deployed", every_s=0.2)
+        await successors_come(stack)
         allocation = await stack.resource.find_allocation("one")
         coming = {m.rank for m in allocation.members if m.role == "successor"}
         role = "successor" if who == "a successor" else "member"
@@ -118,7 +126,7 @@ async def test_a_spec_revoked_on_the_way_leaves_it_where_it_is(tmp_path):
         await stack.apply("one", 4)
         before = await stack.active("one", 4)
         await stack.apply("one", 4, placement=SPREAD)
-        await asyncio.sleep(5)
+        await successors_come(stack)
         await stack.apply("one", 6)
         after = await stack.active("one", 6)
         assert after.placement.policy == "pack"
