@@ -7,7 +7,6 @@ changes by several replicas in order.
 
 from __future__ import annotations
 
-import functools
 import json
 from typing import Any
 
@@ -177,11 +176,16 @@ def keep_graph(session: Session, topology: CompiledTopology) -> str:
 
 def graph_of(session: Session, fingerprint: str) -> CompiledTopology:
     """The compiled graph of that fingerprint; one for all supernodes that are alike."""
+    if (known := _graphs.get(fingerprint)) is not None:
+        return known
     row = session.get(SpecRow, fingerprint)
     assert row is not None, f"no spec {fingerprint} in the database"
-    return _graph(row.numbers, row.drawn)
+    graph = compiled_document({"spec": json.loads(row.numbers), "drawn": json.loads(row.drawn)})
+    while len(_graphs) >= GRAPHS_KEPT:
+        del _graphs[next(iter(_graphs))]
+    return _graphs.setdefault(fingerprint, graph)
 
 
-@functools.lru_cache(maxsize=64)
-def _graph(numbers: str, drawn: str) -> CompiledTopology:
-    return compiled_document({"spec": json.loads(numbers), "drawn": json.loads(drawn)})
+GRAPHS_KEPT = 64
+_graphs: dict[str, CompiledTopology] = {}
+"""By fingerprint, which tells the content: the same whatever database it was read from."""

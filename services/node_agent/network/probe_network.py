@@ -43,7 +43,8 @@ class EmulatedWires:
 
     def sweep(self, plan: ProbePlan, node: str, number: int) -> ProbeRoundResult:
         """Where all is well nothing is looked at one by one."""
-        impaired = {str(name): each for name, each in self._nodes.items() if not each.sound and name in plan.index}
+        here = {name: self._nodes[NodeName(name)] for name in plan.nodes if name in self._nodes}
+        impaired = {name: each for name, each in here.items() if not each.sound}
         if not impaired:
             return ProbeRoundResult(plan.sent(node, number), (), self._latency_us)
         crossed = plan.parts(number)[plan.index[node], :, :LINKS_CROSSED]
