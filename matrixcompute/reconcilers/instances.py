@@ -17,7 +17,7 @@ from matrixcompute.operations.saga_starter import SagaStarter, change_verb
 from matrixcompute.reconcilers.decision import Observed, conditions_of
 from matrixcompute.reconcilers.preemption import PreemptionReconciler
 from matrixcompute.recovery.loss import AllocationLoss, active_or_none
-from matrixcompute.recovery.policy import Recovery, RecoveryPolicy, plan_recovery
+from matrixcompute.recovery.policy import SILENT, Recovery, RecoveryPolicy, plan_recovery
 from matrixcompute.store.store import ComputeStore, InstanceRow
 
 
@@ -51,7 +51,7 @@ class InstanceReconciler:
         allocations = {each.key: each for each in await self._neighbours.allocations()}
         slices = await self._neighbours.slices()
         draining = await self._neighbours.draining()
-        lost = [m.node for each in allocations.values() for m in each.members if m.agent == "Lost"]
+        silent = [m.node for each in allocations.values() for m in each.members if m.agent in SILENT]
         opened = 0
         gone_spares: list[tuple[str, str]] = []
         to_leave: dict[str, list[str]] = {}
@@ -63,7 +63,7 @@ class InstanceReconciler:
                 observed = Observed(allocations.get(instance.name), tuple(slices.get(instance.name, ())))
                 recovery = Recovery("keep")
                 if observed.allocation is not None:
-                    recovery = plan_recovery(observed.allocation.members, lost, self._policy)
+                    recovery = plan_recovery(observed.allocation.members, silent, self._policy)
                 self._write(instance, observed, recovery)
                 if session.is_modified(instance):
                     changed.append(instance.name)

@@ -33,6 +33,11 @@ class Recovery:
     message: str = ""
 
 
+SILENT = ("Stale", "Lost")
+"""Agents that have missed their leases. Of nodes that fall silent together some are given up for lost seconds before
+the others: who counted only those would see a few at a time, and replace them all."""
+
+
 def broken_members(members: Sequence[MemberView]) -> list[tuple[MemberView, str]]:
     """Members and spares that cannot do their part, each with the reason."""
     found = []
@@ -44,13 +49,13 @@ def broken_members(members: Sequence[MemberView]) -> list[tuple[MemberView, str]
     return found
 
 
-def plan_recovery(members: Sequence[MemberView], lost: Sequence[str], policy: RecoveryPolicy) -> Recovery:
-    """What to do about an instance's `members`, when `lost` are all the silent nodes that anybody holds."""
+def plan_recovery(members: Sequence[MemberView], silent: Sequence[str], policy: RecoveryPolicy) -> Recovery:
+    """What to do about an instance's `members`; `silent` are all held nodes, whoever holds them, of `SILENT` agents."""
     broken = broken_members(members)
     if not broken:
         return Recovery("keep")
-    per_cabinet = Counter(node.rsplit("-", 1)[0] for node in lost)
-    per_supernode = Counter(node.split("-")[0] for node in lost)
+    per_cabinet = Counter(node.rsplit("-", 1)[0] for node in silent)
+    per_supernode = Counter(node.split("-")[0] for node in silent)
     for domains, most in ((per_cabinet, policy.lost_per_cabinet_max), (per_supernode, policy.lost_per_supernode_max)):
         for domain, count in domains.items():
             if count > most:

@@ -9,7 +9,7 @@ from matrixcompute.contract import InstanceRequest, SliceSummary
 from matrixcompute.model.composition import compose
 from matrixcompute.operations.saga import StepContext, StepPending
 from matrixcompute.recovery.loss import active_or_none, diagnose_loss
-from matrixcompute.recovery.policy import Recovery, broken_members, plan_recovery
+from matrixcompute.recovery.policy import SILENT, Recovery, broken_members, plan_recovery
 from matrixcompute.workflows.draining import without
 from matrixresource.contract.allocations import AllocationView, MemberView
 
@@ -203,17 +203,17 @@ async def _everybody(work: StepContext, allocation: AllocationView | None) -> li
 
 async def recovery(work: StepContext, allocation: AllocationView) -> Recovery:
     """What to do about the members that broke. Who else is silent matters, and is asked, only where somebody did."""
-    lost = await _silent(work) if broken_members(allocation.members) else []
-    return plan_recovery(allocation.members, lost, work.policy)
+    silent = await _silent(work) if broken_members(allocation.members) else []
+    return plan_recovery(allocation.members, silent, work.policy)
 
 
 async def _silent(work: StepContext) -> list[str]:
-    """Every held node whose agent is lost, whoever holds it."""
+    """Every held node whose agent is silent, whoever holds it."""
     return [
         member.node
         for allocation in await work.neighbours.allocations()
         for member in allocation.members
-        if member.agent == "Lost"
+        if member.agent in SILENT
     ]
 
 
