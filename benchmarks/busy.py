@@ -31,7 +31,8 @@ class Busy:
     """A machine after its requests: `took` are the microseconds of each decision and `failures` of each failed node,
     in order of length; `rate` is decisions a second with the releases.
 
-    Failures are too few for a percentile that a neighbour on the machine does not reach: theirs is the thread's own time.
+    Failures are too few for a percentile that a neighbour on the machine would not reach: theirs is the time of the
+    thread alone.
     """
 
     ledger: Ledger
