@@ -213,8 +213,8 @@ async def test_a_step_that_cannot_go_on_says_why_and_is_asked_again_on_the_clock
         started = process.clock.now()
         process.runner.resume()
         await asyncio.sleep(5)
-        told = process.saga(name).message
-        assert (type(answer).__name__ if isinstance(answer, ValueError) else str(answer)) in told
+        message = process.saga(name).message
+        assert (type(answer).__name__ if isinstance(answer, ValueError) else str(answer)) in message
         row = await process.ended(name)
         assert row.finished_at - started == pytest.approx(2 * WAIT_S + 3, abs=1), "three calls, two rests"
         assert (row.status, row.message) == ("Done", ""), "what it waited for is no longer said"

@@ -104,14 +104,14 @@ async def fill(cluster: Cluster, size: Size) -> None:
             await cluster.apply(name_of(at), 1)
     await cluster.operator.report_all()
     await cluster.until(lambda: active(cluster, size.instances), "every instance is active", every_s=20)
-    held = {each.name: each.members[0].node for each in await cluster.resource.allocations()}
+    first_node = {each.name: each.members[0].node for each in await cluster.resource.allocations()}
     for at in range(size.hand_slices):
         hand = f"h{at:03d}"
         body = {
             "allocation": hand,
             "instance": name_of(at),
             "plane": "vpc",
-            "members": [held[hand]],
+            "members": [first_node[hand]],
             "qosClass": "BestEffort",
         }
         assert (await cluster.http["link"].put(f"/v1/slices/{hand}-vpc", json=body)).is_success
