@@ -29,7 +29,7 @@ CLUSTER_RULES = [
         ["get", "create", "patch"],
         [f"{plural}.{GROUP}" for plural in (*SPEC_KINDS, *MIRRORS)],
     ),
-    rule(GROUP, SPEC_KINDS, ["list", "watch", "patch"]),
+    rule(GROUP, SPEC_KINDS, ["get", "list", "watch", "patch"]),
     rule(GROUP, [f"{each}/status" for each in (*SPEC_KINDS, *MIRRORS)], ["patch"]),
     rule(GROUP, ["cloudmatrixinfers/finalizers"], ["update"]),
     rule(GROUP, MIRRORS, ["list", "create", "patch", "delete"]),

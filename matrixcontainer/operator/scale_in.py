@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from matrixcommon.model.errors import Conflict, NotFound
-from matrixcommon.model.resource_key import name_of, resolve
+from matrixcommon.model.resource_key import name_of, project_of, resolve
 from matrixcommon.model.resource_model import Condition
 from matrixcompute.client import ComputeClient
 from matrixcompute.contract import InstanceRequest, InstanceView
@@ -86,11 +86,10 @@ class ScaleIn:
             return
         if instance.generation != instance.observed_generation or instance.state != "Active":
             return  # a resize is under way
-        resources, _ = await self._kube.list(INSTANCE)
         key = resolve(infer["spec"]["instance"], namespace_of(infer))
-        desired = [desired_nodes(each) for each in resources if key_of_resource(each) == key]
+        resource = await self._kube.find(INSTANCE, name_of(key), project_of(key))
         still = _members(instance) & set(deployment["drain"]["nodes"])
-        if still and desired and desired[0] >= len(_members(instance)):
+        if still and resource is not None and desired_nodes(resource) >= len(_members(instance)):
             await self._inference.undrain(key_of_resource(infer))
 
     async def _deployments(self, body: dict[str, Any]) -> list[str]:

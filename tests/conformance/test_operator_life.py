@@ -29,8 +29,8 @@ def lived(client: httpx.Client, kubeconfig: Path, folder: Path) -> dict[str, Any
     """What the user of that API saw of one life."""
     folder.mkdir()
     with services_up(folder / "state") as services, OperatorProcess(services, kubeconfig, folder) as operator:
-        seen = Life(client, operator.told).live()
-        assert not [line for line in operator.told().splitlines() if "Traceback" in line or "orbidden" in line]
+        seen = Life(client, operator.reported).live()
+        assert not [line for line in operator.reported().splitlines() if "Traceback" in line or "orbidden" in line]
     return seen
 
 
