@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import kopf
@@ -12,7 +13,7 @@ import kopf
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.resource_key import resolve
 from matrixcompute.client import ComputeClient
-from matrixcontainer.client.client import INFER, INSTANCE, Kind, KubeAccess, KubeClient
+from matrixcontainer.client.client import INFER, INSTANCE, Kind, KubeClient, login
 from matrixcontainer.operator.decision import key_of_resource
 from matrixcontainer.operator.faults import FaultReconciler
 from matrixcontainer.operator.infers import InferReconciler
@@ -66,20 +67,13 @@ def _of(kind: Kind) -> tuple[str, str, str]:
     return group, version, kind.plural
 
 
-def registry_for(reconcilers: Reconcilers, access: KubeAccess, metrics_wall_s: float) -> kopf.OperatorRegistry:
+def registry_for(reconcilers: Reconcilers, kubeconfig: Path | None, metrics_wall_s: float) -> kopf.OperatorRegistry:
     """All handlers. Every `metrics_wall_s` the metrics of each CloudMatrixInfer are written."""
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
-    def login(**_: Any) -> kopf.ConnectionInfo:
-        return kopf.ConnectionInfo(
-            server=access.server,
-            ca_path=access.ca_file,
-            token=access.token,
-            scheme="Bearer" if access.token else None,
-            certificate_path=access.certificate_file,
-            private_key_path=access.key_file,
-        )
+    def log_in(**_: Any) -> kopf.ConnectionInfo:
+        return login(kubeconfig)
 
     @kopf.on.startup(registry=registry)
     def configure(settings: kopf.OperatorSettings, **given: Any) -> None:

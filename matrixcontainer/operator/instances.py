@@ -10,6 +10,7 @@ from matrixcommon.model.resource_key import key_of
 from matrixcompute.client import ComputeClient
 from matrixcompute.contract import InstanceView
 from matrixcontainer.client.client import INSTANCE, KubeClient
+from matrixcontainer.client.events import record
 from matrixcontainer.operator.decision import desired_instance, next_action
 from matrixcontainer.operator.reconciler import AGAIN_WALL_S, GONE_WALL_S, Reconciler
 from matrixcontainer.operator.scale_in import ScaleIn
@@ -68,4 +69,4 @@ class InstanceReconciler(Reconciler):
         resource = await self.read(key_of(event["project"], event["instance"]))
         if resource is not None:  # otherwise the instance was made over REST, or its resource is gone
             metadata = resource["metadata"]
-            await self.record_event(event_object(event, metadata["namespace"], metadata["uid"], self.wall()))
+            await record(self.kube, event_object(event, metadata["namespace"], metadata["uid"], self.wall()))

@@ -18,7 +18,8 @@ from weakref import WeakValueDictionary
 from matrixcommon.model.errors import Conflict, MatrixError, NotFound
 from matrixcommon.model.resource_key import name_of, project_of
 from matrixcommon.model.resource_model import condition
-from matrixcontainer.client.client import EVENT, Kind, KubeClient
+from matrixcontainer.client.client import Kind, KubeClient
+from matrixcontainer.client.events import record
 from matrixcontainer.operator.status import reported_of
 
 READS_MAX = 5
@@ -135,9 +136,4 @@ class Reconciler(ABC):
         """An event on the resource, once for each time its Ready condition came to say so."""
         conditions = body["status"]["conditions"]
         since = next(each["lastTransitionTime"] for each in conditions if each["type"] == "Ready")
-        await self.record_event(reported_of(body, type, reason, message, self.wall(), since))
-
-    async def record_event(self, event: dict[str, Any]) -> None:
-        """Write an Event; one that is there already stays, and none is written into a namespace that is going."""
-        with contextlib.suppress(Conflict, NotFound):
-            await self.kube.create(EVENT, event, event["metadata"]["namespace"])
+        await record(self.kube, reported_of(self.kind, body, type, reason, message, self.wall(), since))

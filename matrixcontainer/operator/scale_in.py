@@ -8,17 +8,17 @@ resize. A crash between any two steps finds the same next step.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from matrixcommon.model.errors import Conflict, NotFound
+from matrixcommon.model.errors import NotFound
 from matrixcommon.model.resource_key import name_of, project_of, resolve
 from matrixcommon.model.resource_model import Condition
 from matrixcompute.client import ComputeClient
 from matrixcompute.contract import InstanceRequest, InstanceView
-from matrixcontainer.client.client import EVENT, INFER, INSTANCE, KubeClient
+from matrixcontainer.client.client import INFER, INSTANCE, KubeClient
+from matrixcontainer.client.events import record
 from matrixcontainer.operator.decision import desired_nodes, key_of_resource, namespace_of
 from matrixcontainer.operator.ports import Inference
 from matrixcontainer.operator.status import reported_of
@@ -101,9 +101,7 @@ class ScaleIn:
 
     async def _tell(self, body: dict[str, Any], reason: str, message: str) -> None:
         """An event, once for each generation and those nodes."""
-        event = reported_of(body, "Normal", reason, message, self._wall())
-        with contextlib.suppress(Conflict, NotFound):
-            await self._kube.create(EVENT, event, event["metadata"]["namespace"])
+        await record(self._kube, reported_of(INSTANCE, body, "Normal", reason, message, self._wall()))
 
 
 def _members(view: InstanceView | None) -> set[str]:

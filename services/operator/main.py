@@ -22,7 +22,7 @@ from matrixcommon.model.clock import WallClock
 from matrixcommon.model.errors import Gone, MatrixError, NotFound
 from matrixcommon.model.resource_key import key_of
 from matrixcompute.client import ComputeClient
-from matrixcontainer.client.client import CRD, POD, KubeAccess, KubeClient
+from matrixcontainer.client.client import CRD, POD, KubeClient, http_of, login
 from matrixcontainer.mirrors.mirrors import Mirrors
 from matrixcontainer.mirrors.virtual_kubelet import RENEW_S, Kubelets
 from matrixcontainer.operator.changed import Changed
@@ -158,10 +158,9 @@ async def supervised(name: str, work: Callable[[], Awaitable[None]]) -> None:
 class OperatorProcess:
     """Everything one operator runs: Kopf, the mirrors, the kubelets, the reports, its health."""
 
-    def __init__(self, settings: OperatorSettings, access: KubeAccess) -> None:
+    def __init__(self, settings: OperatorSettings) -> None:
         self._settings = settings
-        self._access = access
-        self.kube = KubeClient(access.http())
+        self.kube = KubeClient(http_of(login(settings.kubeconfig)))
         token = settings.token
         self.resource = ResourceClient(http_client(settings.resource_url, token))
         self._link_http = http_client(settings.link_url, token)
@@ -308,7 +307,7 @@ class OperatorProcess:
 
     async def _kopf(self, tasks: list[asyncio.Task[None]]) -> None:
         metrics_wall_s = max(METRICS_S / self._settings.time_scale, METRICS_WALL_S_MIN)
-        registry = registry_for(self.reconcilers, self._access, metrics_wall_s)
+        registry = registry_for(self.reconcilers, self._settings.kubeconfig, metrics_wall_s)
         stop_flag, ready_flag = asyncio.Event(), self._kopf_ready
         operator = asyncio.create_task(
             kopf.operator(
@@ -338,17 +337,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     logging.getLogger("kopf").setLevel(logging.WARNING)
 
     async def start() -> None:
-        access = await _access(settings)
-        await OperatorProcess(settings, access).run()
+        """Once the kubeconfig is there: the process that writes it may be starting beside us."""
+        while settings.kubeconfig is not None and not settings.kubeconfig.exists():
+            log.info("waiting for the kubeconfig", extra={"path": str(settings.kubeconfig)})
+            await asyncio.sleep(0.2)
+        await OperatorProcess(settings).run()
 
     asyncio.run(start())
-
-
-async def _access(settings: OperatorSettings) -> KubeAccess:
-    """From the kubeconfig, once it is there: the process that writes it may be starting beside us."""
-    if settings.kubeconfig is None:
-        return KubeAccess.in_cluster()
-    while not settings.kubeconfig.exists():
-        log.info("waiting for the kubeconfig", extra={"path": str(settings.kubeconfig)})
-        await asyncio.sleep(0.2)
-    return KubeAccess.from_kubeconfig(settings.kubeconfig)

@@ -7,7 +7,7 @@ from matrixcontainer.kubeapi.endpoints.respond import Responder, demand_verb
 from matrixcontainer.kubeapi.endpoints.response import Response, as_json
 from matrixcontainer.kubeapi.endpoints.review import review
 from matrixcontainer.kubeapi.endpoints.write_options import deletion_of, options_of, parsed, parsed_patch
-from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.meta.errors import ignoring
 from matrixcontainer.kubeapi.registry import list as listing
 from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.registry.resource import Resource
@@ -66,9 +66,6 @@ class WriteHandler:
         list_options.check_list(request.query)
         page = listing.list_page(self._core.store, resource, self._reader.query(request, resource, target))
         for record in page.records:
-            try:
+            with ignoring(404):
                 await self._core.verbs.delete(resource, record.key[1], record.key[2], spec, options)
-            except ApiError as failure:
-                if failure.code != 404:
-                    raise
         return Response(listing.render_list(resource, page))

@@ -1,4 +1,4 @@
-"""printer_columns."""
+"""Columns of tables, and ages as kubectl writes them."""
 
 from __future__ import annotations
 
