@@ -67,6 +67,17 @@ def _go_source(value: Any) -> str:
     return "interface {}(nil)" if value is None else json.dumps(value, ensure_ascii=False)
 
 
+GO_TYPES: dict[type, str] = {  # how Go calls what JSON decodes into
+    str: "string",
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+    list: "[]interface {}",
+    dict: "map[string]interface {}",
+    type(None): "<nil>",
+}
+
+
 def required(field: str, detail: str = "") -> Cause:
     return Cause("FieldValueRequired", "Required value" + (f": {detail}" if detail else ""), field)
 
