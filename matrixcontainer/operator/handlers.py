@@ -119,7 +119,7 @@ def _handle(registry: kopf.OperatorRegistry, reconciler: Reconciler) -> None:
 
     where = _of(reconciler.kind)
     for change in (kopf.on.resume, kopf.on.create, kopf.on.update, kopf.on.delete):
-        change(*where, registry=registry)(reconcile)
+        change(*where, id="reconcile", registry=registry)(reconcile)  # names the annotation of Kopf's progress
     kopf.timer(*where, interval=RESYNC_WALL_S, initial_delay=RESYNC_WALL_S, id="resync", registry=registry)(reconcile)
 
 

@@ -9,7 +9,9 @@ import pytest
 
 from matrixcommon.model.errors import Conflict, InvalidField, Unavailable
 from matrixcontainer.client.client import INSTANCE
+from matrixcontainer.kubeapi.meta.qualified_names import qualified_mistakes
 from matrixcontainer.operator.changed import Changed
+from matrixcontainer.operator.handlers import reconcilers_for, registry_for
 from matrixcontainer.operator.reconciler import READS_MAX, Reconciler, StaleRead
 
 
@@ -124,3 +126,13 @@ async def test_what_was_refused_for_now_is_tried_with_the_next_that_changed() ->
     assert await changed.reconcile() == "1 resources reconciled, 0 to be seen again"
     assert await changed.reconcile() == "0 resources reconciled, 0 to be seen again"
     assert kube.body["status"]["state"] == "1 nodes"
+
+
+def test_what_kopf_notes_of_a_handler_is_a_name_that_an_annotation_may_have() -> None:
+    kube: Any = OneResource()
+    registry = registry_for(reconcilers_for(kube, kube, kube, kube, lambda: 0.0, ""), None, 1.0)
+    handlers = [*registry._changing.get_all_handlers(), *registry._spawning.get_all_handlers()]
+    assert {handler.id for handler in handlers} == {"reconcile", "resync", "metrics"}
+    assert [qualified_mistakes(f"kopf.cloudmatrix.io/{handler.id}") for handler in handlers if handler.id] == [
+        [] for _ in handlers
+    ]
