@@ -113,8 +113,8 @@ def _kinds(argument: ast.expr, path: Path, trees: dict[Path, ast.Module]) -> lis
 def _reconciled(trees: dict[Path, ast.Module]) -> list[Kind]:
     """The kinds of all reconcilers: what each class says its `kind` is."""
     assigned = [node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.Assign)]
-    said = [node.value for node in assigned if ast.unparse(node.targets[0]) == "kind"]
-    return [_constant(value) for value in said if ast.unparse(value).isupper()]
+    declared = [node.value for node in assigned if ast.unparse(node.targets[0]) == "kind"]
+    return [_constant(value) for value in declared if ast.unparse(value).isupper()]
 
 
 def _owner_rights(trees: dict[Path, ast.Module]) -> set[Right]:
