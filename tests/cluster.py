@@ -17,18 +17,19 @@ from matrixcommon.api.client import list_all
 from matrixcommon.model.errors import MatrixError
 from matrixcontainer.client.client import CRD, FAULT, INFER, INSTANCE, POD, Kind, KubeClient
 from matrixcontainer.kubeapi.auth.authentication import User
-from matrixcontainer.kubeapi.server import build_api
 from matrixcontainer.kubeapi.storage.opening import open_database
 from matrixcontainer.mirrors.mirrors import Mirrors
 from matrixcontainer.operator.crds import custom_resource_definitions
 from matrixcontainer.operator.decision import key_of_resource
-from matrixcontainer.operator.reconciler import Operator
+from matrixcontainer.operator.handlers import reconcilers_for
+from matrixcontainer.operator.reconciler import Reconciler
 from matrixcontainer.scheduler.scheduler import PodScheduler
 from services.chassis.database import DatabaseEngine
 from services.chassis.http import http_client
 from services.infer import main as infer_main
 from services.operator.main import FaultsOverHttp, InferenceOverHttp
 from tests.asgi import StreamingASGITransport
+from tests.matrixcontainer.kubeapi.asgi import build_api
 from tests.stack import Stack
 
 
@@ -43,7 +44,7 @@ class Cluster(Stack):
         await self._serve_inference()
         await self._serve_kubernetes()
         now = self.clock.now
-        self.operator = Operator(
+        self.operator = reconcilers_for(
             self.kube,
             self.compute,
             InferenceOverHttp(self.http["infer"]),
@@ -100,36 +101,27 @@ class Cluster(Stack):
 
     async def tick(self) -> None:
         """Everything the operator does, once."""
-        for body in (await self.kube.list(INSTANCE))[0]:
-            await self._with_finalizer(INSTANCE, body, lambda b=body: self.operator.delete_instance(key_of_resource(b)))
+        for reconciler in (self.operator.instances, self.operator.infers, self.operator.faults):
+            for body in (await self.kube.list(reconciler.kind))[0]:
+                await self._handle(reconciler, body)
         for body in (await self.kube.list(INFER))[0]:
-            await self._with_finalizer(INFER, body, lambda b=body: self.operator.delete_infer(b))
-        for body in (await self.kube.list(FAULT))[0]:
-            await self._with_finalizer(FAULT, body, lambda b=body: self._cleared(b["metadata"]["name"]))
-            if not body["metadata"].get("deletionTimestamp"):
-                try:
-                    await self.operator.inject_fault(body)
-                except MatrixError as refused:
-                    await self.operator.report_refusal(FAULT, body, refused)
-        await self.operator.report_all()
-        await self.operator.report_infers()
-        await self.operator.report_metrics()
+            await self.operator.infers.measure(key_of_resource(body))
         await self.mirrors.reconcile()
         await self.scheduler.reconcile()
 
-    async def _cleared(self, name: str) -> bool:
-        await self.operator.clear_fault(name)
-        return True
-
-    async def _with_finalizer(self, kind: Kind, body: dict[str, Any], gone: Any) -> None:
-        """What Kopf does around a deletion: hold the resource by a finalizer until the action says that nothing is left."""
+    async def _handle(self, reconciler: Reconciler, body: dict[str, Any]) -> None:
+        """What Kopf does of a resource: hold it by a finalizer until, once deleted, nothing is left; retry refusals."""
         metadata = body["metadata"]
         name, namespace = metadata["name"], metadata.get("namespace")
-        if metadata.get("deletionTimestamp"):
-            if await gone():
-                await self.kube.merge(kind, name, {"metadata": {"finalizers": []}}, namespace)
-        elif not metadata.get("finalizers"):
-            await self.kube.merge(kind, name, {"metadata": {"finalizers": ["cloudmatrix.io/operator"]}}, namespace)
+        if not metadata.get("deletionTimestamp") and not metadata.get("finalizers"):
+            finalizers = {"metadata": {"finalizers": ["cloudmatrix.io/operator"]}}
+            await self.kube.merge(reconciler.kind, name, finalizers, namespace)
+        try:
+            again_s = await reconciler.reconcile(key_of_resource(body))
+        except MatrixError:
+            return  # the next tick tries again
+        if metadata.get("deletionTimestamp") and again_s is None:
+            await self.kube.merge(reconciler.kind, name, {"metadata": {"finalizers": []}}, namespace)
 
     async def settles(
         self, kind: Kind, name: str, holds: Any, sentence: str, within_s: float = 3600, namespace: str = "default"

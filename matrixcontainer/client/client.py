@@ -1,92 +1,46 @@
 """KubeClient: the few verbs the operator needs of any Kubernetes API, over httpx.
 
-A kubeconfig or the files of a pod's service account say where the API is and who we are; a bearer token or a client
-certificate proves it. Kopf has a client of its own for what it does; this one is for what we do beside it.
+Kopf logs in, for itself and for us: a kubeconfig or a pod's service account say where the API is and who we are. It has
+a client of its own for what it does; this one is for what we do beside it.
 """
 
 from __future__ import annotations
 
-import base64
 import json
-import ssl
-import tempfile
+import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
-import yaml
+import kopf
 
 from matrixcommon.model.errors import Conflict, Gone, InternalError, InvalidField, MatrixError, NotFound, Unavailable
 
 MANAGER = "cloudmatrix-operator"
-SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-@dataclass(frozen=True)
-class KubeAccess:
-    """Where a Kubernetes API is and how to prove who we are. Files are paths."""
-
-    server: str
-    ca_file: str | None = None
-    token: str | None = None
-    certificate_file: str | None = None
-    key_file: str | None = None
-
-    @classmethod
-    def from_kubeconfig(cls, path: Path) -> KubeAccess:
-        """The current context of a kubeconfig. Inline certificates are written to private files."""
-        config = yaml.safe_load(path.read_text())
-        context = _named(config, "contexts", config["current-context"])["context"]
-        cluster = _named(config, "clusters", context["cluster"])["cluster"]
-        user = _named(config, "users", context["user"])["user"]
-        return cls(
-            server=cluster["server"],
-            ca_file=cluster.get("certificate-authority") or _file(cluster.get("certificate-authority-data")),
-            token=user.get("token"),
-            certificate_file=user.get("client-certificate") or _file(user.get("client-certificate-data")),
-            key_file=user.get("client-key") or _file(user.get("client-key-data")),
-        )
-
-    @classmethod
-    def in_cluster(cls) -> KubeAccess:
-        """From inside a pod."""
-        return cls(
-            server="https://kubernetes.default.svc",
-            ca_file=str(SERVICE_ACCOUNT / "ca.crt"),
-            token=(SERVICE_ACCOUNT / "token").read_text(),
-        )
-
-    def http(self) -> httpx.AsyncClient:
-        """A client that trusts this cluster's authority and shows our token."""
-        verify: ssl.SSLContext | bool = True
-        if self.ca_file or self.certificate_file:
-            verify = ssl.create_default_context(cafile=self.ca_file)
-            if self.certificate_file:
-                verify.load_cert_chain(self.certificate_file, self.key_file)
-        return httpx.AsyncClient(
-            base_url=self.server,
-            verify=verify,
-            trust_env=False,
-            headers={"Authorization": f"Bearer {self.token}", "User-Agent": MANAGER} if self.token else {},
-            timeout=httpx.Timeout(15.0, connect=3.0),
-        )
-
-
-def _named(config: dict[str, Any], section: str, name: str) -> dict[str, Any]:
-    found = next((entry for entry in config.get(section, []) if entry["name"] == name), None)
+def login(kubeconfig: Path | None) -> kopf.ConnectionInfo:
+    """Where a Kubernetes API is and who we are: by a kubeconfig's current context, or by a pod's service account."""
+    if kubeconfig is not None:
+        os.environ["KUBECONFIG"] = str(kubeconfig)
+    how = kopf.login_with_service_account if kubeconfig is None else kopf.login_with_kubeconfig
+    found = how(settings=kopf.OperatorSettings())
     if found is None:
-        raise InvalidField(f"the kubeconfig has no {section} entry named {name!r}", field="kubeconfig")
+        raise Unavailable("there is neither a kubeconfig nor a service account")
     return found
 
 
-def _file(data: str | None) -> str | None:
-    if data is None:
-        return None
-    with tempfile.NamedTemporaryFile(delete=False, prefix="cloudmatrix-", suffix=".pem") as file:
-        file.write(base64.b64decode(data))
-    return file.name
+def http_of(access: kopf.ConnectionInfo) -> httpx.AsyncClient:
+    """A client that trusts this API's authority and shows our token or certificate."""
+    return httpx.AsyncClient(
+        base_url=access.server,
+        verify=access.as_ssl_context(),
+        trust_env=False,
+        headers={"User-Agent": MANAGER, **access.as_http_headers()},
+        timeout=httpx.Timeout(15.0, connect=3.0),
+    )
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,14 @@
-"""A Kubernetes Event, and a moment as Kubernetes writes it: what the operator and the pod scheduler both tell with."""
+"""Kubernetes Events of the operator, the pod scheduler and kubelets, and a moment as Kubernetes writes it."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 from datetime import UTC, datetime
 from typing import Any
+
+from matrixcommon.model.errors import Conflict, NotFound
+from matrixcontainer.client.client import EVENT, Kind, KubeClient
 
 
 def kube_time(at: float) -> str:
@@ -29,3 +34,23 @@ def event_body(
         "lastTimestamp": moment,
         "count": 1,
     }
+
+
+def event_on(
+    kind: Kind, obj: dict[str, Any], type: str, reason: str, message: str, *, component: str, at: float, mark: str
+) -> dict[str, Any]:
+    """An Event on an object of that kind. Of the same `mark` it is the same Event, recorded once."""
+    metadata = obj["metadata"]
+    about = {"apiVersion": kind.api_version, "kind": kind.kind, "name": metadata["name"], "uid": metadata["uid"]}
+    about["namespace"] = metadata.get("namespace", "")
+    digest = hashlib.sha256(f"{metadata['uid']} {mark}".encode()).hexdigest()
+    name = f"{metadata['name'][:200]}.{digest[:12]}"
+    event = event_body(name, about, type=type, reason=reason, message=message[:1000], component=component, at=at)
+    event["metadata"]["namespace"] = about["namespace"] or "default"
+    return event
+
+
+async def record(kube: KubeClient, event: dict[str, Any]) -> None:
+    """Write an Event; one that is there already stays, and none is written into a namespace that is going."""
+    with contextlib.suppress(Conflict, NotFound):
+        await kube.create(EVENT, event, event["metadata"]["namespace"])

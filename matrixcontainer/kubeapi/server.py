@@ -1,15 +1,11 @@
 """The composition root: one embedded Kubernetes API out of its parts.
 
-`build_api(database, now, rng, tokens)` makes one over a migrated database. `start()` brings up the controllers,
-`stop()` ends them and every open watch. It is also a plain ASGI application, with no lifespan of its own: whoever
-builds it starts and stops it. Time and randomness are handed in, so that it runs in one test process under virtual time
-as well as behind TLS in a process of its own.
+`start()` brings up the controllers, `stop()` ends them and every open watch. Time and randomness come with the `Core`,
+so that it runs in one test process under virtual time as well as behind TLS in a process of its own.
 """
 
 import asyncio
 import contextlib
-import random
-from collections.abc import Callable
 from typing import Any
 
 from matrixcontainer.kubeapi.admission.limit_ranger import apply_limits, validate_limits
@@ -18,7 +14,6 @@ from matrixcontainer.kubeapi.admission.rbac_escalation import RbacEscalation
 from matrixcontainer.kubeapi.admission.resource_quota import QuotaAdmission
 from matrixcontainer.kubeapi.admission.webhooks import Webhooks
 from matrixcontainer.kubeapi.apiextensions.crds import CrdStrategy
-from matrixcontainer.kubeapi.auth.authentication import Access, User
 from matrixcontainer.kubeapi.builtin.kinds import register_builtins
 from matrixcontainer.kubeapi.controllers.manager import Manager
 from matrixcontainer.kubeapi.controllers.runtime.informers import Informers
@@ -26,9 +21,6 @@ from matrixcontainer.kubeapi.endpoints.app import App
 from matrixcontainer.kubeapi.endpoints.metrics import MetricsApi
 from matrixcontainer.kubeapi.kubelet.usage_reader import UsageReader
 from matrixcontainer.kubeapi.registry.core import Core
-from matrixcontainer.kubeapi.storage.backend import Database
-from matrixcontainer.kubeapi.storage.store import Store
-from matrixcontainer.kubeapi.transport import asgi
 
 LEADER_CHECK_S = 1.0
 CRD = "apiextensions.v1.CustomResourceDefinition"
@@ -53,9 +45,6 @@ class KubeApi:
         self._usages = UsageReader(core, self._informers.pods)
         self._leading: asyncio.Task[None] | None = None
         self.manager = self._new_manager()
-
-    async def __call__(self, scope: dict[str, Any], receive: asgi.Receive, send: asgi.Send) -> None:
-        await asgi.serve(self.app, scope, receive, send)
 
     def _new_manager(self) -> Manager:
         """Fresh controllers, which know nothing yet."""
@@ -118,14 +107,3 @@ class KubeApi:
                 await self._leading
         await self.manager.stop()
         await self.webhooks.client.close()
-
-
-def build_api(
-    database: Database, now: Callable[[], float], rng: random.Random, tokens: dict[str, User] | None = None
-) -> KubeApi:
-    """An API over a migrated database; `start()` and `stop()` are the caller's to await.
-
-    `tokens` maps bearer tokens to users. `now` gives seconds since the epoch, in whatever time the caller lives.
-    """
-    key = rng.randbytes(32)
-    return KubeApi(Core(Store(database, now), now, rng, Access(tokens or {}, key, now)))

@@ -17,6 +17,7 @@ from matrixcontainer.client.client import NETWORK_SLICE, NODE, SUPERNODE, Kind, 
 from matrixcontainer.client.events import kube_time
 from matrixcontainer.mirrors.objects import node_object, node_status, slice_mirror_name, slice_object, supernode_object
 from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL
+from matrixcontainer.operator.reconciler import READS_MAX
 from matrixcontainer.scheduler.scheduler import GANG_LABEL
 from matrixresource.client import ResourceClient
 from matrixresource.contract.allocations import AllocationView
@@ -35,6 +36,7 @@ class Mirror:
         self._kube = kube
         self._kind = kind
         self._written: dict[str, tuple[str, str]] = {}
+        self._versions: dict[str, str] = {}
         self._looked = False
 
     async def match(self, wanted: dict[str, tuple[dict[str, Any], dict[str, Any]]]) -> int:
@@ -42,15 +44,16 @@ class Mirror:
         if not self._looked:
             present, _ = await self._kube.list(self._kind, labels=f"{MANAGED_LABEL}={MANAGED_BY}")
             self._written |= {each["metadata"]["name"]: ("", "") for each in present}
+            self._versions = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in present}
             self._looked = True
         touched = 0
         for name, (body, status) in wanted.items():
             texts = (json.dumps(body, sort_keys=True), json.dumps(_undated(status), sort_keys=True))
             current = self._written.get(name, ("", ""))
             if current[0] != texts[0]:
-                await self._kube.apply(self._kind, body)
+                self._see(await self._kube.apply(self._kind, body))
             if current[1] != texts[1]:
-                await self._kube.merge(self._kind, name, {"status": status}, subresource="status")
+                await self._write_status(name, status)
             self._written[name] = texts
             touched += current != texts
         for name in set(self._written) - set(wanted):
@@ -58,6 +61,23 @@ class Mirror:
             del self._written[name]
             touched += 1
         return touched
+
+    async def _write_status(self, name: str, status: dict[str, Any]) -> None:
+        """At the version that was seen last; where others have written since, at theirs: the mirror is right."""
+        for _ in range(READS_MAX):
+            body = {"metadata": {"resourceVersion": self._versions[name]}, "status": status}
+            try:
+                self._see(await self._kube.merge(self._kind, name, body, subresource="status"))
+                return
+            except Conflict:
+                found = await self._kube.find(self._kind, name)
+                if found is None:
+                    break
+                self._see(found)
+        raise Conflict(f"{self._kind.kind} {name} changes faster than it can be mirrored")
+
+    def _see(self, current: dict[str, Any]) -> None:
+        self._versions[current["metadata"]["name"]] = current["metadata"]["resourceVersion"]
 
     def forget(self) -> None:
         """Compare with what is really there the next time."""

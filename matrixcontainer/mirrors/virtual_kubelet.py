@@ -9,17 +9,15 @@ nothing: its Lease runs out, and its pods stay as they are until somebody remove
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 from matrixcommon.model.errors import Conflict, NotFound
-from matrixcontainer.client.client import EVENT, LEASE, NODE, POD, KubeClient
-from matrixcontainer.client.events import event_body
+from matrixcontainer.client.client import LEASE, NODE, POD, KubeClient
+from matrixcontainer.client.events import event_on, record
 from matrixcontainer.kubeapi.kubelet.node_info import made_up_address
-from matrixcontainer.kubeapi.kubelet.pod_events import PodEvent
 from matrixcontainer.kubeapi.kubelet.stage_delays import Pace, load_pace
 from matrixcontainer.kubeapi.kubelet.virtual_kubelet import PodSync, pod_address, sync_pod
 from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL
@@ -98,23 +96,9 @@ class Kubelets:
             gone = {key: None for key in current if key not in sync.status}
             body = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "status": sync.status | gone}
             await self._kube.merge(POD, name, body, namespace, "status")
-            for event in sync.events:
-                await self._record_event(pod, event)
+            for reported in sync.events:
+                mark, type = f"{metadata['resourceVersion']} {reported}", "Warning" if reported.warning else "Normal"
+                at, words = self._wall(), (type, reported.reason, reported.message)
+                await record(self._kube, event_on(POD, pod, *words, component="kubelet", at=at, mark=mark))
         if sync.remove:
             await self._kube.delete(POD, name, namespace, grace_s=0, uid=metadata["uid"])
-
-    async def _record_event(self, pod: dict[str, Any], reported: PodEvent) -> None:
-        metadata = pod["metadata"]
-        about = {"apiVersion": "v1", "kind": "Pod"} | {key: metadata[key] for key in ("name", "namespace", "uid")}
-        digest = hashlib.sha256(f"{metadata['uid']}{metadata['resourceVersion']}{reported}".encode()).hexdigest()[:12]
-        body = event_body(
-            f"{metadata['name'][:240]}.{digest}",
-            about,
-            type="Warning" if reported.warning else "Normal",
-            reason=reported.reason,
-            message=reported.message,
-            component="kubelet",
-            at=self._wall(),
-        )
-        with contextlib.suppress(NotFound, Conflict):
-            await self._kube.create(EVENT, body, metadata["namespace"])

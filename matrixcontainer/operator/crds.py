@@ -21,7 +21,6 @@ from matrixresource.agent.hardware import FaultKind
 
 GROUP = "cloudmatrix.io"
 VERSION = "v1alpha1"
-API_VERSION = f"{GROUP}/{VERSION}"
 
 _SWITCH = r"sn\d+-c\d{2}-n\d-l1p\d|sn\d+-l2p\d-k\d{2}|sn\d+-c\d{2}-leaf\d"
 _NODE = NODE_PATTERN.replace("?P<supernode>", "").replace("?P<cabinet>", "").replace("?P<node>", "")
@@ -94,6 +93,10 @@ def _status(**properties: Any) -> dict[str, Any]:
     }
 
 
+def _counts(*names: str) -> dict[str, Any]:
+    return {name: {"type": "integer", "format": "int32"} for name in names}
+
+
 def _parts(key: str, description: str) -> dict[str, Any]:
     """A list of parts, each with its own conditions."""
     return {
@@ -110,15 +113,18 @@ def _parts(key: str, description: str) -> dict[str, Any]:
     }
 
 
-def _column(name: str, path: str, type: str = "string", **more: Any) -> dict[str, Any]:
-    return {"name": name, "type": type, "jsonPath": path, **more}
-
-
-AGE = _column("Age", ".metadata.creationTimestamp", "date")
-
-
-def _condition_column(name: str, type: str, **more: Any) -> dict[str, Any]:
-    return _column(name, f'.status.conditions[?(@.type=="{type}")].status', **more)
+def _columns(text: str) -> list[dict[str, Any]]:
+    """`Nodes:integer=.spec.nodes ~QoS=QosSatisfied`: a type behind a colon, ~ for the wide form only, _ for a space;
+    behind = a path, or a condition whose status is shown. The age comes last.
+    """
+    found = []
+    for word in [*text.split(), "Age:date=.metadata.creationTimestamp"]:
+        title, _, source = word.partition("=")
+        name, _, type = title.lstrip("~").partition(":")
+        path = source if source.startswith(".") else f'.status.conditions[?(@.type=="{source}")].status'
+        column = {"name": name.replace("_", " "), "type": type or "string", "jsonPath": path}
+        found.append(column | ({"priority": 1} if title.startswith("~") else {}))
+    return found
 
 
 def _crd(
@@ -127,7 +133,7 @@ def _crd(
     short: list[str],
     spec: dict[str, Any],
     status: dict[str, Any],
-    columns: list[dict[str, Any]],
+    columns: str,
     *,
     scope: str = "Namespaced",
     scale: dict[str, Any] | None = None,
@@ -158,7 +164,7 @@ def _crd(
                     "served": True,
                     "storage": True,
                     "subresources": subresources,
-                    "additionalPrinterColumns": columns,
+                    "additionalPrinterColumns": _columns(columns),
                     "schema": {
                         "openAPIV3Schema": {
                             "type": "object",
@@ -180,47 +186,51 @@ def _crd(
     }
 
 
+def _rule(rule: str, message: str, at: str = "") -> dict[str, str]:
+    return {"rule": rule, "message": message} | ({"fieldPath": at} if at else {})
+
+
 def _instance_spec() -> dict[str, Any]:
     spec = structural_schema(InstanceSpec)
     del spec["properties"]["project"]  # it is the namespace
     spec["x-kubernetes-validations"] = [
-        {
-            "rule": "!has(self.placement.blocks) || self.placement.blocks.all(block, self.nodes % block.nodes == 0)",
-            "message": "nodes must be a whole number of blocks",
-            "fieldPath": ".placement.blocks",
-        },
-        {
-            "rule": "!has(self.affinity) || !has(self.antiAffinity) || "
+        _rule(
+            "!has(self.placement.blocks) || self.placement.blocks.all(block, self.nodes % block.nodes == 0)",
+            "nodes must be a whole number of blocks",
+            ".placement.blocks",
+        ),
+        _rule(
+            "!has(self.affinity) || !has(self.antiAffinity) || "
             "self.affinity.level != self.antiAffinity.level || "
             "!self.affinity.instances.exists(name, name in self.antiAffinity.instances)",
-            "message": "affinity and antiAffinity name the same instance at the same level",
-            "fieldPath": ".antiAffinity.instances",
-        },
+            "affinity and antiAffinity name the same instance at the same level",
+            ".antiAffinity.instances",
+        ),
     ]
     spec["properties"]["placement"]["x-kubernetes-validations"] = [
-        {
-            "rule": "!has(self.maxPerDomain) || self.policy == 'spread'",
-            "message": "maxPerDomain goes with policy spread",
-            "fieldPath": ".maxPerDomain",
-        },
-        {
-            "rule": "!has(self.blocks) || self.blocks.all(one, self.blocks.exists_one(o, o.level == one.level))",
-            "message": "one block size for each level",
-            "fieldPath": ".blocks",
-        },
-        {
-            "rule": "!has(self.blocks) || self.blocks.all(one, one.level != 'supernode' || self.blocks.all(other, "
+        _rule(
+            "!has(self.maxPerDomain) || self.policy == 'spread'",
+            "maxPerDomain goes with policy spread",
+            ".maxPerDomain",
+        ),
+        _rule(
+            "!has(self.blocks) || self.blocks.all(one, self.blocks.exists_one(o, o.level == one.level))",
+            "one block size for each level",
+            ".blocks",
+        ),
+        _rule(
+            "!has(self.blocks) || self.blocks.all(one, one.level != 'supernode' || self.blocks.all(other, "
             "other.level != 'cabinet' || one.nodes == 1 || one.nodes % other.nodes == 0))",
-            "message": "a block in a supernode must hold a whole number of blocks in a cabinet",
-            "fieldPath": ".blocks",
-        },
+            "a block in a supernode must hold a whole number of blocks in a cabinet",
+            ".blocks",
+        ),
     ]
     for share in spec["properties"]["network"]["properties"].values():
         share["x-kubernetes-validations"] = [
-            {
-                "rule": "!has(self.ceilingGbpsPerNpu) || self.ceilingGbpsPerNpu >= self.floorGbpsPerNpu",
-                "message": "ceilingGbpsPerNpu must not be below floorGbpsPerNpu",
-            }
+            _rule(
+                "!has(self.ceilingGbpsPerNpu) || self.ceilingGbpsPerNpu >= self.floorGbpsPerNpu",
+                "ceilingGbpsPerNpu must not be below floorGbpsPerNpu",
+            )
         ]
     return spec
 
@@ -260,30 +270,19 @@ def _definitions() -> list[dict[str, Any]]:
             ["cmi"],
             _instance_spec(),
             _status(
-                readyNodes={"type": "integer", "format": "int32"},
-                readySpares={"type": "integer", "format": "int32"},
+                **_counts("readyNodes", "readySpares"),
                 selector={"type": "string", "description": "finds the pods of workloads on it; for autoscalers"},
                 expiresAt={"type": "string", "description": "when its lease ends, in emulated time"},
                 operation={"type": "string"},
-                repairs={"type": "integer", "format": "int32"},
+                **_counts("repairs"),
                 members=_parts("node", "every node, spares and successors among them"),
                 slices=_parts("plane", "the share of each plane"),
                 plan=_OPEN,
             ),
-            [
-                _column("State", ".status.state"),
-                _column("Nodes", ".spec.nodes", "integer"),
-                _column("Ready", ".status.readyNodes", "integer"),
-                _column("Spares", ".status.readySpares", "integer"),
-                _condition_column("Links", "LinksReady"),
-                _condition_column("Degraded", "Degraded"),
-                _column("Priority", ".spec.priority", "integer", priority=1),
-                _column("Lease ends", ".status.expiresAt", priority=1),
-                _condition_column("QoS", "QosSatisfied", priority=1),
-                _column("Repairs", ".status.repairs", "integer", priority=1),
-                _column("Operation", ".status.operation", priority=1),
-                AGE,
-            ],
+            "State=.status.state Nodes:integer=.spec.nodes Ready:integer=.status.readyNodes "
+            "Spares:integer=.status.readySpares Links=LinksReady Degraded=Degraded ~Priority:integer=.spec.priority "
+            "~Lease_ends=.status.expiresAt ~QoS=QosSatisfied ~Repairs:integer=.status.repairs "
+            "~Operation=.status.operation",
             scale={
                 "specReplicasPath": ".spec.nodes",
                 "statusReplicasPath": ".status.readyNodes",
@@ -291,11 +290,11 @@ def _definitions() -> list[dict[str, Any]]:
             },
             description="Nodes of a supernode composed into one instance, with spares and a share of three planes.",
             rules=[
-                {
-                    "rule": f"!has(self.spec.{field}) || !(self.metadata.name in self.spec.{field}.instances)",
-                    "message": f"{field} cannot name the instance itself",
-                    "fieldPath": f".spec.{field}.instances",
-                }
+                _rule(
+                    f"!has(self.spec.{field}) || !(self.metadata.name in self.spec.{field}.instances)",
+                    f"{field} cannot name the instance itself",
+                    f".spec.{field}.instances",
+                )
                 for field in ("affinity", "antiAffinity")
             ],
         ),
@@ -306,24 +305,15 @@ def _definitions() -> list[dict[str, Any]]:
             _infer_spec(),
             _status(
                 endpoint={"type": "string"},
-                prefillNpus={"type": "integer", "format": "int32"},
-                decodeNpus={"type": "integer", "format": "int32"},
-                pods={"type": "integer", "format": "int32"},
+                **_counts("prefillNpus", "decodeNpus", "pods"),
                 metrics={
                     "type": "object",
                     "description": "what it does now, as quantities; metrics of this object to autoscalers",
                     "additionalProperties": {"type": "string"},
                 },
             ),
-            [
-                _column("State", ".status.state"),
-                _column("Instance", ".spec.instance"),
-                _column("Model", ".spec.model"),
-                _column("Prefill", ".status.prefillNpus", "integer"),
-                _column("Decode", ".status.decodeNpus", "integer"),
-                _column("Endpoint", ".status.endpoint", priority=1),
-                AGE,
-            ],
+            "State=.status.state Instance=.spec.instance Model=.spec.model Prefill:integer=.status.prefillNpus "
+            "Decode:integer=.status.decodeNpus ~Endpoint=.status.endpoint",
             description="CloudMatrix-Infer serving a model on a CloudMatrixInstance.",
         ),
         _crd(
@@ -332,7 +322,7 @@ def _definitions() -> list[dict[str, Any]]:
             ["mf"],
             _fault_spec(),
             _status(),
-            [_column("Kind", ".spec.kind"), _column("Target", ".spec.target"), _column("State", ".status.state"), AGE],
+            "Kind=.spec.kind Target=.spec.target State=.status.state",
             scope="Cluster",
             description="A fault on the emulated hardware. The control plane is not informed: it has to detect it.",
         ),
@@ -342,16 +332,9 @@ def _definitions() -> list[dict[str, Any]]:
             ["sn"],
             _OPEN,
             _status(),
-            [
-                _column("State", ".status.state"),
-                _column("Nodes", ".status.nodes", "integer"),
-                _column("NPUs", ".status.npus", "integer"),
-                _column("Available", ".status.availableNodes", "integer"),
-                _column("Allocated", ".status.allocatedNodes", "integer"),
-                _column("Lost", ".status.lostNodes", "integer"),
-                _column("Topology", ".status.topologyVersion", priority=1),
-                AGE,
-            ],
+            "State=.status.state Nodes:integer=.status.nodes NPUs:integer=.status.npus "
+            "Available:integer=.status.availableNodes Allocated:integer=.status.allocatedNodes "
+            "Lost:integer=.status.lostNodes ~Topology=.status.topologyVersion",
             scope="Cluster",
             description="A supernode as MatrixResource holds it. Read-only: changes are undone.",
         ),
@@ -361,14 +344,8 @@ def _definitions() -> list[dict[str, Any]]:
             ["nsl"],
             _OPEN,
             _status(),
-            [
-                _column("Plane", ".spec.plane"),
-                _column("Instance", ".spec.instance"),
-                _column("QoS", ".spec.qosClass"),
-                _column("Floor", ".spec.floorGbpsPerNpu", "number"),
-                _column("State", ".status.state"),
-                AGE,
-            ],
+            "Plane=.spec.plane Instance=.spec.instance QoS=.spec.qosClass Floor:number=.spec.floorGbpsPerNpu "
+            "State=.status.state",
             scope="Cluster",
             description="A network slice as MatrixLink holds it. Read-only: changes are undone.",
         ),

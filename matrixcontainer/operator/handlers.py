@@ -1,24 +1,65 @@
-"""Kopf's view of the operator: which change of which resource calls which reconcile function, and what to do when it is
-refused.
-
-What may pass by itself is tried again soon; what cannot is written into the status and left until the spec changes.
-"""
+"""Kopf's view of the operator: which change of which resource, and which of its timers, calls whose `reconcile`."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import kopf
 
-from matrixcommon.model.errors import Conflict, MatrixError
-from matrixcontainer.client.client import FAULT, INFER, INSTANCE, Kind, KubeAccess
+from matrixcommon.model.errors import MatrixError
+from matrixcommon.model.resource_key import resolve
+from matrixcompute.client import ComputeClient
+from matrixcontainer.client.client import INFER, INSTANCE, Kind, KubeClient, login
 from matrixcontainer.operator.decision import key_of_resource
-from matrixcontainer.operator.reconciler import Operator
+from matrixcontainer.operator.faults import FaultReconciler
+from matrixcontainer.operator.infers import InferReconciler
+from matrixcontainer.operator.instances import InstanceReconciler
+from matrixcontainer.operator.ports import Faults, Inference
+from matrixcontainer.operator.reconciler import AGAIN_WALL_S, Reconciler
+from matrixcontainer.operator.scale_in import ScaleIn
 
-AGAIN_WALL_S = 2.0
-GONE_WALL_S = 0.5
+log = logging.getLogger(__name__)
+
+RESYNC_WALL_S = 30.0
+"""How often each resource is looked at though nobody reported a change: it heals what was changed behind our back."""
 FINALIZER = "cloudmatrix.io/operator"
+
+
+@dataclass
+class Reconcilers:
+    """The one of each kind, and what Kopf's indexes know of their resources once it runs."""
+
+    instances: InstanceReconciler
+    infers: InferReconciler
+    faults: FaultReconciler
+    indexes: Mapping[str, Mapping[str, Iterable[str]]] = field(default_factory=dict)
+
+    def keys(self, index: str, of: str | None = None) -> set[str]:
+        """The keys in an index, all of them or those under `of`."""
+        found = self.indexes.get(index, {})
+        entries = found.values() if of is None else [found[of]] if of in found else []
+        return {key for entry in entries for key in entry}
+
+
+def reconcilers_for(
+    kube: KubeClient,
+    compute: ComputeClient,
+    inference: Inference,
+    faults: Faults,
+    wall: Callable[[], float],
+    endpoint: str,
+) -> Reconcilers:
+    """`endpoint` is where CloudMatrix-Infer answers, for users to read in the status; `wall` tells the wall's time."""
+    scale_in = ScaleIn(kube, compute, inference, wall)
+    return Reconcilers(
+        InstanceReconciler(kube, compute, scale_in, wall),
+        InferReconciler(kube, compute, inference, scale_in, wall, endpoint),
+        FaultReconciler(kube, faults, wall),
+    )
 
 
 def _of(kind: Kind) -> tuple[str, str, str]:
@@ -26,91 +67,61 @@ def _of(kind: Kind) -> tuple[str, str, str]:
     return group, version, kind.plural
 
 
-def registry_for(operator: Operator, access: KubeAccess, nudge: Callable[[], None]) -> kopf.OperatorRegistry:
-    """All handlers over one operator. `nudge` asks for the status reports to run soon."""
+def registry_for(reconcilers: Reconcilers, kubeconfig: Path | None, metrics_wall_s: float) -> kopf.OperatorRegistry:
+    """All handlers. Every `metrics_wall_s` the metrics of each CloudMatrixInfer are written."""
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
-    def login(**_: Any) -> kopf.ConnectionInfo:
-        return kopf.ConnectionInfo(
-            server=access.server,
-            ca_path=access.ca_file,
-            token=access.token,
-            scheme="Bearer" if access.token else None,
-            certificate_path=access.certificate_file,
-            private_key_path=access.key_file,
-        )
+    def log_in(**_: Any) -> kopf.ConnectionInfo:
+        return login(kubeconfig)
 
     @kopf.on.startup(registry=registry)
-    def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
+    def configure(settings: kopf.OperatorSettings, **given: Any) -> None:
         settings.persistence.finalizer = FINALIZER
         settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix="kopf.cloudmatrix.io")
         settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix="kopf.cloudmatrix.io")
         settings.posting.enabled = False  # events come from what happened to the instance, not from our own log
         settings.execution.max_workers = 2
+        reconcilers.indexes = {name: given[name] for name in ("instances", "infers")}
 
-    @kopf.on.resume(*_of(INSTANCE), registry=registry)
-    @kopf.on.create(*_of(INSTANCE), registry=registry)
-    @kopf.on.update(*_of(INSTANCE), registry=registry)
-    async def instance_changed(body: kopf.Body, **_: Any) -> None:
-        await _perform(lambda: operator.reconcile_instance(_plain(body)), body)
-        nudge()
+    @kopf.index(*_of(INSTANCE), id="instances", registry=registry)
+    def instances(body: kopf.Body, **_: Any) -> dict[str, str]:
+        return {_key(body): _key(body)}
 
-    @kopf.on.delete(*_of(INSTANCE), registry=registry)
-    async def instance_deleted(body: kopf.Body, **_: Any) -> None:
-        await _gone(lambda: operator.delete_instance(key_of_resource(_plain(body))), body)
+    @kopf.index(*_of(INFER), id="infers", registry=registry)
+    def infers(body: kopf.Body, **_: Any) -> dict[str, str]:
+        """CloudMatrixInfers by the instance they are on."""
+        return {resolve(body.spec["instance"], body.metadata.namespace or ""): _key(body)}
 
-    @kopf.on.resume(*_of(INFER), registry=registry)
-    @kopf.on.create(*_of(INFER), registry=registry)
-    @kopf.on.update(*_of(INFER), registry=registry)
-    async def infer_changed(body: kopf.Body, **_: Any) -> None:
-        await _perform(lambda: operator.reconcile_infer(_plain(body)), body)
-        nudge()
+    for reconciler in (reconcilers.instances, reconcilers.infers, reconcilers.faults):
+        _handle(registry, reconciler)
 
-    @kopf.on.delete(*_of(INFER), registry=registry)
-    async def infer_deleted(body: kopf.Body, **_: Any) -> None:
-        await _gone(lambda: operator.delete_infer(_plain(body)), body)
-
-    @kopf.on.resume(*_of(FAULT), registry=registry)
-    @kopf.on.create(*_of(FAULT), registry=registry)
-    async def fault_changed(body: kopf.Body, **_: Any) -> None:
-        await _perform(lambda: operator.inject_fault(_plain(body)), body)
-
-    @kopf.on.delete(*_of(FAULT), registry=registry)
-    async def fault_deleted(body: kopf.Body, **_: Any) -> None:
-        await _perform(lambda: operator.clear_fault(str(body.metadata.name)), body)
-
-    async def _perform(action: Callable[[], Awaitable[object]], body: kopf.Body) -> None:
+    @kopf.timer(*_of(INFER), id="metrics", interval=metrics_wall_s, registry=registry)
+    async def measure(body: kopf.Body, **_: Any) -> None:
         try:
-            await action()
-        except MatrixError as refused:
-            if refused.retryable or isinstance(refused, Conflict):
-                raise kopf.TemporaryError(refused.message, delay=AGAIN_WALL_S) from refused
-            await operator.report_refusal(_kind(body), _plain(body), refused)
-            raise kopf.PermanentError(refused.message) from refused
-
-    async def _gone(action: Callable[[], Awaitable[bool]], body: kopf.Body) -> None:
-        try:
-            done = await action()
-        except MatrixError as refused:
-            raise kopf.TemporaryError(refused.message, delay=AGAIN_WALL_S) from refused
-        nudge()
-        if not done:
-            raise kopf.TemporaryError(f"{body.metadata.name} is being taken down", delay=GONE_WALL_S)
+            await reconcilers.infers.measure(_key(body))
+        except MatrixError as away:
+            log.info("metrics are not reported", extra={"deployment": _key(body), "why": away.message})
 
     return registry
 
 
-def _plain(body: kopf.Body) -> dict[str, Any]:
-    """Kopf's read-only view as the document it shows."""
+def _handle(registry: kopf.OperatorRegistry, reconciler: Reconciler) -> None:
+    """Whatever happens to a resource of that kind, its deletion included, is one function; and so is its timer."""
 
-    def plain(value: Any) -> Any:
-        if hasattr(value, "items"):
-            return {key: plain(child) for key, child in value.items()}
-        return [plain(child) for child in value] if isinstance(value, list | tuple) else value
+    async def reconcile(body: kopf.Body, **_: Any) -> None:
+        try:
+            again_s = await reconciler.reconcile(_key(body))
+        except MatrixError as refused:
+            raise kopf.TemporaryError(refused.message, delay=AGAIN_WALL_S) from refused
+        if again_s is not None:
+            raise kopf.TemporaryError(f"{_key(body)} is not as specified yet", delay=again_s)
 
-    return {**plain(body), "apiVersion": body["apiVersion"], "kind": body["kind"]}
+    where = _of(reconciler.kind)
+    for change in (kopf.on.resume, kopf.on.create, kopf.on.update, kopf.on.delete):
+        change(*where, id="reconcile", registry=registry)(reconcile)  # names the annotation of Kopf's progress
+    kopf.timer(*where, interval=RESYNC_WALL_S, initial_delay=RESYNC_WALL_S, id="resync", registry=registry)(reconcile)
 
 
-def _kind(body: kopf.Body) -> Kind:
-    return next(kind for kind in (INSTANCE, INFER, FAULT) if kind.kind == body["kind"])
+def _key(body: kopf.Body) -> str:
+    return key_of_resource({"metadata": body.metadata})

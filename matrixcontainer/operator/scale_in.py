@@ -8,17 +8,17 @@ resize. A crash between any two steps finds the same next step.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from matrixcommon.model.errors import Conflict, NotFound
-from matrixcommon.model.resource_key import name_of, resolve
+from matrixcommon.model.errors import NotFound
+from matrixcommon.model.resource_key import name_of, project_of, resolve
 from matrixcommon.model.resource_model import Condition
 from matrixcompute.client import ComputeClient
 from matrixcompute.contract import InstanceRequest, InstanceView
-from matrixcontainer.client.client import EVENT, INFER, INSTANCE, KubeClient
+from matrixcontainer.client.client import INFER, INSTANCE, KubeClient
+from matrixcontainer.client.events import record
 from matrixcontainer.operator.decision import desired_nodes, key_of_resource, namespace_of
 from matrixcontainer.operator.ports import Inference
 from matrixcontainer.operator.status import reported_of
@@ -86,11 +86,10 @@ class ScaleIn:
             return
         if instance.generation != instance.observed_generation or instance.state != "Active":
             return  # a resize is under way
-        resources, _ = await self._kube.list(INSTANCE)
         key = resolve(infer["spec"]["instance"], namespace_of(infer))
-        desired = [desired_nodes(each) for each in resources if key_of_resource(each) == key]
+        resource = await self._kube.find(INSTANCE, name_of(key), project_of(key))
         still = _members(instance) & set(deployment["drain"]["nodes"])
-        if still and desired and desired[0] >= len(_members(instance)):
+        if still and resource is not None and desired_nodes(resource) >= len(_members(instance)):
             await self._inference.undrain(key_of_resource(infer))
 
     async def _deployments(self, body: dict[str, Any]) -> list[str]:
@@ -102,9 +101,7 @@ class ScaleIn:
 
     async def _tell(self, body: dict[str, Any], reason: str, message: str) -> None:
         """An event, once for each generation and those nodes."""
-        event = reported_of(body, "Normal", reason, message, self._wall())
-        with contextlib.suppress(Conflict, NotFound):
-            await self._kube.create(EVENT, event, event["metadata"]["namespace"])
+        await record(self._kube, reported_of(INSTANCE, body, "Normal", reason, message, self._wall()))
 
 
 def _members(view: InstanceView | None) -> set[str]:

@@ -6,14 +6,14 @@ is dated when the operator saw it.
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_model import condition
 from matrixcompute.contract import InstanceView
-from matrixcontainer.client.events import event_body
+from matrixcontainer.client.client import Kind
+from matrixcontainer.client.events import event_body, event_on
 from matrixcontainer.operator.decision import INSTANCE_LABEL, MANAGED_BY, lease_over, next_action
 
 
@@ -21,31 +21,16 @@ def instance_status(body: dict[str, Any], observed: InstanceView | None, wall_no
     """The status of a CloudMatrixInstance. `observedGeneration` moves once the instance follows that generation."""
     before = body.get("status") or {}
     generation = body["metadata"].get("generation", 1)
-    if observed is None and lease_over(body):
-        conditions = condition(
-            before.get("conditions") or [],
-            "Ready",
-            False,
-            "LeaseEnded",
-            "its lease has ended; another spec begins a new one",
-            generation=generation,
-            now=wall_now,
-        )
-        gone: dict[str, Any] = {"state": "Ended", "readyNodes": 0, "readySpares": 0, "members": [], "slices": []}
-        return gone | {"conditions": conditions}
-    if observed is None:
-        conditions = condition(
-            before.get("conditions") or [],
-            "Ready",
-            False,
-            "Pending",
-            "MatrixCompute has not taken the instance up yet",
-            generation=generation,
-            now=wall_now,
-        )
-        return {"state": "Pending", "readyNodes": 0, "readySpares": 0, "conditions": conditions}
-    settled = observed.generation == observed.observed_generation and next_action(body, observed).verb == "Nothing"
     conditions = before.get("conditions") or []
+    if observed is None:
+        ended = lease_over(body)
+        why = ("LeaseEnded", "its lease has ended; another spec begins a new one")
+        if not ended:
+            why = ("Pending", "MatrixCompute has not taken the instance up yet")
+        conditions = condition(conditions, "Ready", False, *why, generation=generation, now=wall_now)
+        nothing: dict[str, Any] = {"readyNodes": 0, "readySpares": 0, "conditions": conditions}
+        return {"state": "Ended", "members": [], "slices": []} | nothing if ended else {"state": "Pending"} | nothing
+    settled = observed.generation == observed.observed_generation and next_action(body, observed).verb == "Nothing"
     seen = {each["type"] for each in conditions}
     of = (generation if settled else before.get("observedGeneration", 0)) or generation
     for current in observed.conditions:
@@ -152,17 +137,11 @@ def _places(view: InstanceView) -> dict[int, str]:
 
 
 def reported_of(
-    body: dict[str, Any], type: str, reason: str, message: str, wall_now: float, since: str = ""
+    kind: Kind, body: dict[str, Any], type: str, reason: str, message: str, wall_now: float, since: str = ""
 ) -> dict[str, Any]:
     """An Event on a resource of ours, in its namespace. Of the same transition (`since`) it is the same Event."""
-    metadata = body["metadata"]
-    about = {key: body[key] for key in ("apiVersion", "kind")} | {key: metadata[key] for key in ("name", "uid")}
-    about["namespace"] = metadata.get("namespace", "")
-    mark = f"{metadata['uid']} {metadata.get('generation', 1)} {reason} {message} {since}"
-    name = f"{metadata['name'][:200]}.{hashlib.sha256(mark.encode()).hexdigest()[:12]}"
-    event = event_body(name, about, type=type, reason=reason, message=message[:1000], component=MANAGED_BY, at=wall_now)
-    event["metadata"]["namespace"] = metadata.get("namespace", "default")
-    return event
+    mark = f"{body['metadata'].get('generation', 1)} {reason} {message} {since}"
+    return event_on(kind, body, type, reason, message, component=MANAGED_BY, at=wall_now, mark=mark)
 
 
 def event_object(event: dict[str, Any], namespace: str, uid: str, wall_now: float) -> dict[str, Any]:

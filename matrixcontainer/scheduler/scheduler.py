@@ -8,14 +8,13 @@ a gang is gone, so is its allocation. Works through bindings, on any Kubernetes 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 from collections.abc import Callable
 
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, MatrixError, NotFound
 from matrixcommon.model.hardware_names import NPUS_PER_NODE, NodeName
-from matrixcontainer.client.client import EVENT, POD, KubeClient
-from matrixcontainer.client.events import event_body
+from matrixcontainer.client.client import POD, KubeClient
+from matrixcontainer.client.events import event_on, record
 from matrixcontainer.scheduler.gangs import SCHEDULER_NAME, Gang, bindings, gangs_of
 from matrixcontainer.scheduler.pod_groups import pod_groups
 from matrixresource.client import ResourceClient
@@ -133,32 +132,18 @@ class PodScheduler:
             if pod["spec"].get("nodeName") or self._reported.get(pod["metadata"]["uid"]) == message:
                 continue
             condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
-            with contextlib.suppress(NotFound, Conflict):
-                await self._kube.merge(POD, name, {"status": {"conditions": [condition]}}, gang.namespace, "status")
+            version = {"resourceVersion": pod["metadata"]["resourceVersion"]}
+            body = {"metadata": version, "status": {"conditions": [condition]}}
+            with contextlib.suppress(NotFound, Conflict):  # gone or changed since: the next pass sees it
+                await self._kube.merge(POD, name, body, gang.namespace, "status")
                 await self._record_event(gang, name, "Warning", "FailedScheduling", f"{reason}: {message}")
-            self._reported[pod["metadata"]["uid"]] = message
+                self._reported[pod["metadata"]["uid"]] = message
 
     async def _record_event(self, gang: Gang, name: str, type: str, reason: str, message: str) -> None:
         pod = next(pod for pod in gang.pods if pod["metadata"]["name"] == name)
-        digest = hashlib.sha256(f"{pod['metadata']['uid']}{reason}{message}".encode()).hexdigest()[:12]
-        about = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "name": name,
-            "namespace": gang.namespace,
-            "uid": pod["metadata"]["uid"],
-        }
-        event = event_body(
-            f"{name[:240]}.{digest}",
-            about,
-            type=type,
-            reason=reason,
-            message=message[:1000],
-            component=COMPONENT,
-            at=self._wall(),
-        )
-        with contextlib.suppress(Conflict, NotFound):
-            await self._kube.create(EVENT, event, gang.namespace)
+        mark = f"{reason} {message}"
+        event = event_on(POD, pod, type, reason, message, component=COMPONENT, at=self._wall(), mark=mark)
+        await record(self._kube, event)
 
 
 def _words(refused: MatrixError) -> str:

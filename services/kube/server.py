@@ -1,4 +1,4 @@
-"""The embedded Kubernetes API on a socket: behind TLS in its own process, or in the clear inside an event loop."""
+"""The embedded Kubernetes API on a socket, behind TLS."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import contextlib
 import signal
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from matrixcontainer.kubeapi.server import KubeApi
 from matrixcontainer.kubeapi.transport.connection import Connection
 from matrixcontainer.kubeapi.transport.http1 import Http1
-from services.kube.bind import listen
 
 BACKLOG = 512
 KEEP_ALIVE_S = 75.0
@@ -109,23 +108,3 @@ def tls_of(certificate: Path, key: Path) -> ssl.SSLContext:
     context.set_alpn_protocols(["http/1.1"])
     context.load_cert_chain(certificate, key)
     return context
-
-
-@contextlib.asynccontextmanager
-async def in_this_loop(api: KubeApi, host: str = "127.0.0.1") -> AsyncIterator[str]:
-    """Serve without TLS on a free loopback port while the block runs; yields the URL, for clients that need one."""
-    listener = listen(host, 0)
-    server = Server(api, listener)
-    ready = asyncio.Event()
-    url = f"http://{host}:{listener.getsockname()[1]}"
-    task = asyncio.create_task(server.serve(ready.set))
-    waiting = asyncio.create_task(ready.wait())
-    try:
-        await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            task.result()
-        yield url
-    finally:
-        waiting.cancel()
-        server.stop()
-        await task

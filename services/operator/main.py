@@ -20,14 +20,16 @@ from pydantic import Field
 from matrixcommon.api.client import WatchEvent, at, call, list_all, watch
 from matrixcommon.model.clock import WallClock
 from matrixcommon.model.errors import Gone, MatrixError, NotFound
+from matrixcommon.model.resource_key import key_of
 from matrixcompute.client import ComputeClient
-from matrixcontainer.client.client import CRD, POD, KubeAccess, KubeClient
+from matrixcontainer.client.client import CRD, POD, KubeClient, http_of, login
 from matrixcontainer.mirrors.mirrors import Mirrors
 from matrixcontainer.mirrors.virtual_kubelet import RENEW_S, Kubelets
+from matrixcontainer.operator.changed import Changed
 from matrixcontainer.operator.crds import custom_resource_definitions
-from matrixcontainer.operator.handlers import registry_for
+from matrixcontainer.operator.handlers import reconcilers_for, registry_for
 from matrixcontainer.operator.leader_election import Leadership
-from matrixcontainer.operator.reconciler import Operator
+from matrixcontainer.operator.reconciler import AGAIN_WALL_S
 from matrixcontainer.scheduler.scheduler import PodScheduler
 from matrixresource.client import ResourceClient
 from services.chassis.http import http_client
@@ -39,7 +41,7 @@ from services.operator.health import serve_health
 log = logging.getLogger(__name__)
 
 RETRY_WALL_S = 0.5
-METRICS_S, METRICS_FLOOR_WALL_S = 5.0, 0.25
+METRICS_S, METRICS_WALL_S_MIN = 5.0, 0.25
 """Fresh enough for autoscalers, which look every fifteen emulated seconds; but a machine can only do so much."""
 
 
@@ -114,21 +116,32 @@ class FaultsOverHttp:
         await call(self._http, "DELETE", f"/v1/faults/{name}")
 
 
-async def follow(stream: Callable[[int | None], AsyncIterator[WatchEvent]], nudge: Callable[[], None]) -> None:
-    """For ever: nudge at every event, and after every break, since something may have been missed."""
+async def follow(
+    stream: Callable[[int | None], AsyncIterator[WatchEvent]], heard: Callable[[WatchEvent | None], Awaitable[None]]
+) -> None:
+    """For ever: `heard` with every event, and with None after every break, since something may have been missed."""
     since: int | None = None
     while True:
         try:
             async for event in stream(since):
-                since = event.rv
                 if event.type != "BOOKMARK":
-                    nudge()
+                    await heard(event)
+                since = event.rv
         except Gone:
             since = None
         except MatrixError as refused:
             log.info("watch ended", extra={"why": refused.message})
-        nudge()
+        await heard(None)
         await asyncio.sleep(RETRY_WALL_S)
+
+
+def nudging(watcher: Periodic) -> Callable[[WatchEvent | None], Awaitable[None]]:
+    """For `follow`: whatever is heard, the watcher looks again."""
+
+    async def heard(_: WatchEvent | None) -> None:
+        watcher.nudge()
+
+    return heard
 
 
 async def supervised(name: str, work: Callable[[], Awaitable[None]]) -> None:
@@ -142,35 +155,18 @@ async def supervised(name: str, work: Callable[[], Awaitable[None]]) -> None:
         await asyncio.sleep(RETRY_WALL_S)
 
 
-async def record_events(operator: Operator, compute: ComputeClient) -> None:
-    """For ever: record on the resources what MatrixCompute reports of their instances."""
-    since: int | None = None
-    while True:
-        try:
-            async for event in compute.watch("events", since):
-                if event.type == "ADDED":
-                    await operator.record_event(event.view)
-                since = event.rv
-        except Gone:
-            since = None
-        except MatrixError as refused:
-            log.info("events are not recorded", extra={"why": refused.message})
-        await asyncio.sleep(RETRY_WALL_S)
-
-
 class OperatorProcess:
     """Everything one operator runs: Kopf, the mirrors, the kubelets, the reports, its health."""
 
-    def __init__(self, settings: OperatorSettings, access: KubeAccess) -> None:
+    def __init__(self, settings: OperatorSettings) -> None:
         self._settings = settings
-        self._access = access
-        self.kube = KubeClient(access.http())
+        self.kube = KubeClient(http_of(login(settings.kubeconfig)))
         token = settings.token
         self.resource = ResourceClient(http_client(settings.resource_url, token))
         self._link_http = http_client(settings.link_url, token)
         self.compute = ComputeClient(http_client(settings.compute_url, token))
         self.inference = InferenceOverHttp(http_client(settings.infer_url, token))
-        self.operator = Operator(
+        self.reconcilers = reconcilers_for(
             self.kube,
             self.compute,
             self.inference,
@@ -178,39 +174,26 @@ class OperatorProcess:
             time.time,
             f"{settings.infer_public_url or settings.infer_url}/v1",
         )
+        self._instances, self._infers = Changed(self.reconcilers.instances), Changed(self.reconcilers.infers)
         mirrors = Mirrors(self.kube, self.resource, self._slices, time.time, settings.shared_cluster)
         self._kubelets = Kubelets(self.kube, self.resource, time.time)
         wall = WallClock()
-        self.instances = Periodic("instances", self.operator.report_all, wall, period_s=15, rest_s=0.1)
-        self.infers = Periodic("deployments", self._infers, wall, period_s=15, rest_s=0.3)
-        metrics_s = max(METRICS_S / settings.time_scale, METRICS_FLOOR_WALL_S)
-        self.metrics = Periodic(
-            "metrics", self.operator.report_metrics, wall, period_s=metrics_s, floor_wall_s=METRICS_FLOOR_WALL_S
-        )
+        instances = Periodic("instances", self._instances.reconcile, wall, period_s=AGAIN_WALL_S, rest_s=0.1)
+        infers = Periodic("deployments", self._infers.reconcile, wall, period_s=AGAIN_WALL_S, rest_s=0.3)
+        self._instances.nudge, self._infers.nudge = instances.nudge, infers.nudge
         self.mirrors = Periodic("mirrors", mirrors.reconcile, wall, period_s=30, rest_s=1.5)
         self.kubelets = Periodic("kubelets", self._reconcile_pods, wall, period_s=10, rest_s=0.3)
-        self.leases = Periodic("node-leases", self._kubelets.renew_leases, wall, period_s=RENEW_S, rest_s=1.0)
+        leases = Periodic("node-leases", self._kubelets.renew_leases, wall, period_s=RENEW_S, rest_s=1.0)
         scheduler = PodScheduler(self.kube, self.resource, time.time)
         self.scheduler = Periodic("pod-scheduler", scheduler.reconcile, wall, period_s=10, rest_s=0.2)
-        self.watchers: tuple[Periodic, ...] = (
-            self.instances,
-            self.infers,
-            self.metrics,
-            self.mirrors,
-            self.scheduler,
-        )
+        self.watchers = [instances, infers, self.mirrors, self.scheduler]
         if settings.shared_cluster:
-            self.watchers += (self.kubelets, self.leases)
+            self.watchers += [self.kubelets, leases]
         self._kopf_ready = asyncio.Event()
         identity = settings.identity or f"{socket.gethostname()}:{settings.state.resolve()}"
         self.leadership = Leadership(self.kube, identity, time.time, namespace=settings.lease_namespace)
         self._on_standby = False
         self._stopping = asyncio.Event()
-
-    async def _infers(self) -> str:
-        text = await self.operator.report_infers()
-        self.kubelets.nudge()
-        return text
 
     async def _reconcile_pods(self) -> str:
         text = await self._kubelets.reconcile()
@@ -221,9 +204,19 @@ class OperatorProcess:
     async def _slices(self) -> list[dict[str, Any]]:
         return await list_all(self._link_http, "/v1/slices")
 
-    def _nudge_reports(self) -> None:
-        self.instances.nudge()
-        self.infers.nudge()
+    async def _instance_changed(self, event: WatchEvent | None) -> None:
+        """An instance changed, and with it what the deployments on it have to say; or any of them did."""
+        key = None if event is None else key_of(event.view["project"], event.view["name"])
+        self._instances.add(self.reconcilers.keys("instances", key))
+        self._infers.add(self.reconcilers.keys("infers", key))
+
+    async def _deployment_changed(self, event: WatchEvent | None) -> None:
+        changed = None if event is None else {key_of(event.view["project"], event.view["name"])}
+        self._infers.add(self.reconcilers.keys("infers") if changed is None else changed)
+
+    async def _instance_event(self, event: WatchEvent | None) -> None:
+        if event is not None and event.type == "ADDED":
+            await self.reconcilers.instances.record(event.view)
 
     def waiting_for(self) -> str | None:
         """None when this one works, or stands by while another does."""
@@ -259,19 +252,19 @@ class OperatorProcess:
         self._on_standby = False
         if self._settings.install_crds:
             await self._unless_stopped(self.install_crds())
-        slices = partial(watch, self._link_http, "/v1/slices")
         background: dict[str, Callable[[], Awaitable[None]]] = {
             **{watcher.name: watcher.run for watcher in self.watchers},
-            "events": lambda: record_events(self.operator, self.compute),
-            "watch-instances": lambda: follow(lambda rv: self.compute.watch("instances", rv), self._nudge_reports),
-            "watch-deployments": lambda: follow(self.inference.watch, self.infers.nudge),
             "watch-pods": self._follow_pods,
-            "watch-allocations": lambda: follow(
-                lambda rv: self.resource.watch("allocations", rv), self.scheduler.nudge
-            ),
-            "watch-nodes": lambda: follow(lambda rv: self.resource.watch("nodes", rv), self.mirrors.nudge),
-            "watch-slices": lambda: follow(lambda rv: slices(since=rv), self.mirrors.nudge),
         }
+        for name, stream, heard in (
+            ("instances", partial(self.compute.watch, "instances"), self._instance_changed),
+            ("events", partial(self.compute.watch, "events"), self._instance_event),
+            ("deployments", self.inference.watch, self._deployment_changed),
+            ("allocations", partial(self.resource.watch, "allocations"), nudging(self.scheduler)),
+            ("nodes", partial(self.resource.watch, "nodes"), nudging(self.mirrors)),
+            ("slices", lambda rv: watch(self._link_http, "/v1/slices", since=rv), nudging(self.mirrors)),
+        ):
+            background[f"watch-{name}"] = partial(follow, stream, heard)
         tasks = [asyncio.create_task(supervised(name, work), name=name) for name, work in background.items()]
         kept = asyncio.create_task(self.leadership.keep())
         kept.add_done_callback(lambda _: self._stopping.set())
@@ -313,7 +306,8 @@ class OperatorProcess:
         await task
 
     async def _kopf(self, tasks: list[asyncio.Task[None]]) -> None:
-        registry = registry_for(self.operator, self._access, self._nudge_reports)
+        metrics_wall_s = max(METRICS_S / self._settings.time_scale, METRICS_WALL_S_MIN)
+        registry = registry_for(self.reconcilers, self._settings.kubeconfig, metrics_wall_s)
         stop_flag, ready_flag = asyncio.Event(), self._kopf_ready
         operator = asyncio.create_task(
             kopf.operator(
@@ -343,17 +337,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     logging.getLogger("kopf").setLevel(logging.WARNING)
 
     async def start() -> None:
-        access = await _access(settings)
-        await OperatorProcess(settings, access).run()
+        """Once the kubeconfig is there: the process that writes it may be starting beside us."""
+        while settings.kubeconfig is not None and not settings.kubeconfig.exists():
+            log.info("waiting for the kubeconfig", extra={"path": str(settings.kubeconfig)})
+            await asyncio.sleep(0.2)
+        await OperatorProcess(settings).run()
 
     asyncio.run(start())
-
-
-async def _access(settings: OperatorSettings) -> KubeAccess:
-    """From the kubeconfig, once it is there: the process that writes it may be starting beside us."""
-    if settings.kubeconfig is None:
-        return KubeAccess.in_cluster()
-    while not settings.kubeconfig.exists():
-        log.info("waiting for the kubeconfig", extra={"path": str(settings.kubeconfig)})
-        await asyncio.sleep(0.2)
-    return KubeAccess.from_kubeconfig(settings.kubeconfig)

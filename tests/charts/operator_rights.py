@@ -64,7 +64,7 @@ def needed() -> set[Right]:
         for call in _calls(tree):
             found |= set(_rights_of(call, path, trees))
             if isinstance(call.func, ast.Name) and call.func.id == "_of":
-                found |= {right(_constant(call.args[0]), verb) for verb in KOPF_HANDLES}
+                found |= {right(kind, verb) for kind in _kinds(call.args[0], path, trees) for verb in KOPF_HANDLES}
     return found | _owner_rights(trees)
 
 
@@ -105,17 +105,16 @@ def _kinds(argument: ast.expr, path: Path, trees: dict[Path, ast.Module]) -> lis
             for call in _calls(trees[path])
             if isinstance(call.func, ast.Name) and call.func.id == "Mirror"
         ]
-    if text == "kind" and path.name == "reconciler.py":
-        return _handled(trees)
+    if text in ("self.kind", "reconciler.kind"):
+        return _reconciled(trees)
     raise AssertionError(f"{path.name}:{argument.lineno}: which kind is {text}? Teach operator_rights.py to trace it")
 
 
-def _handled(trees: dict[Path, ast.Module]) -> list[Kind]:
-    """The kinds `handlers._kind` chooses among."""
-    tree = next(tree for path, tree in trees.items() if path.name == "handlers.py")
-    chosen = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "_kind")
-    tuples = [node for node in ast.walk(chosen) if isinstance(node, ast.Tuple)]
-    return [_constant(element) for element in tuples[0].elts]
+def _reconciled(trees: dict[Path, ast.Module]) -> list[Kind]:
+    """The kinds of all reconcilers: what each class says its `kind` is."""
+    assigned = [node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.Assign)]
+    declared = [node.value for node in assigned if ast.unparse(node.targets[0]) == "kind"]
+    return [_constant(value) for value in declared if ast.unparse(value).isupper()]
 
 
 def _owner_rights(trees: dict[Path, ast.Module]) -> set[Right]:

@@ -39,9 +39,11 @@ class World:
         self.events: list[str] = []
         self.scale_in = ScaleIn(self, self, self, lambda: 0.0)  # type: ignore[arg-type]
 
+    async def find(self, kind: Any, name: str, namespace: str) -> dict[str, Any]:
+        assert (kind.kind, name, namespace) == ("CloudMatrixInstance", "one", "default")
+        return {"metadata": {"name": "one"}, "spec": {"nodes": self.desired}}
+
     async def list(self, kind: Any) -> tuple[list[dict[str, Any]], str]:
-        if kind.kind == "CloudMatrixInstance":
-            return [{"metadata": {"name": "one"}, "spec": {"nodes": self.desired}}], "1"
         return [{"metadata": {"name": name}, "spec": {"instance": "one"}} for name in self.deployments], "1"
 
     async def create(self, kind: Any, body: dict[str, Any], namespace: str) -> None:

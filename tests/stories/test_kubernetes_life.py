@@ -80,21 +80,24 @@ async def test_a_fault_resource_breaks_hardware_and_the_instance_heals(tmp_path)
         await cluster.apply_resource(INSTANCE, "one", {"nodes": 4, "spares": 1})
         body = await cluster.settles(INSTANCE, "one", ready(4), "the instance is ready")
         lost = body["status"]["members"][1]["node"]
-        fault = await cluster.apply_resource(FAULT, "dark", {"kind": "node-down", "target": lost})
-        await cluster.operator.inject_fault(fault)
+        await cluster.apply_resource(FAULT, "dark", {"kind": "node-down", "target": lost})
+        await cluster.operator.faults.reconcile("dark")
         healed = await cluster.settles(
             INSTANCE, "one", lambda b: ready(4)(b) and b["status"]["repairs"] == 1, "the instance healed", within_s=900
         )
         assert lost not in {m["node"] for m in healed["status"]["members"]}
         for event in (await cluster.get("compute", "/v1/events")).json()["items"]:
-            await cluster.operator.record_event(event)
-            await cluster.operator.record_event(event)
+            await cluster.operator.instances.record(event)
+            await cluster.operator.instances.record(event)
         events, _ = await cluster.kube.list(EVENT)
         reasons = [event["reason"] for event in events]
         assert {"Scheduled", "Active", "NodeLost", "NodeReplaced"} <= set(reasons)
         assert len(reasons) == len({event["metadata"]["name"] for event in events})
-        await cluster.operator.clear_fault("dark")
-        await cluster.operator.clear_fault("dark")
+        await cluster.kube.delete(FAULT, "dark")
+        assert await cluster.operator.faults.reconcile("dark") is None
+        assert await cluster.operator.faults.reconcile("dark") is None
+        assert cluster.fleet is not None
+        assert "dark" not in cluster.fleet.faults
 
 
 async def test_what_nobody_may_change_is_put_back_and_what_is_wrong_is_refused(tmp_path):

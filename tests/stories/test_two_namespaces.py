@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from matrixcommon.model.errors import InvalidField
 from matrixcontainer.client.client import INFER, INSTANCE, NETWORK_SLICE, POD, Kind
 from tests.cluster import Cluster
 from tests.stories.test_kubernetes_life import condition, ready
@@ -65,9 +64,14 @@ async def test_what_is_another_namespaces_cannot_be_referred_to(tmp_path):
         await cluster.kube.apply(NAMESPACE, {"metadata": {"name": "red"}})
         await cluster.apply_resource(INSTANCE, "a", {"nodes": 1})
         await cluster.settles(INSTANCE, "a", ready(1), "the default namespace's is ready")
-        infer = await cluster.apply_resource(INFER, "a", {"instance": "default/a"}, "red")
-        with pytest.raises(InvalidField, match="not of namespace 'red'"):
-            await cluster.operator.reconcile_infer(infer)
+        await cluster.apply_resource(INFER, "a", {"instance": "default/a"}, "red")
         near = {"nodes": 1, "affinity": {"instances": ["default/a"]}}
-        with pytest.raises(InvalidField, match="not of namespace 'red'"):
-            await cluster.operator.reconcile_instance(await cluster.apply_resource(INSTANCE, "b", near, "red"))
+        await cluster.apply_resource(INSTANCE, "b", near, "red")
+        await cluster.tick()
+        for kind, name in ((INFER, "a"), (INSTANCE, "b")):
+            body = await cluster.kube.find(kind, name, "red")
+            assert body is not None
+            assert body["status"]["state"] == "Refused"
+            (refusal,) = (each for each in body["status"]["conditions"] if each["type"] == "Ready")
+            assert refusal["reason"] == "InvalidField"
+            assert "not of namespace 'red'" in refusal["message"]

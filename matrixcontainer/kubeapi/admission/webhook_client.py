@@ -17,8 +17,6 @@ import orjson
 from matrixcontainer.kubeapi.admission.webhook_matcher import Hook
 from matrixcontainer.kubeapi.builtin.webhooks import NO_SERVICES
 
-ANSWER_BYTES_MAX = 3 * 2**20
-
 
 class CallFailed(Exception):
     """The webhook could not be asked, or gave no proper answer."""

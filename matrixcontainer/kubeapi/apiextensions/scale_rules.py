@@ -10,15 +10,6 @@ if TYPE_CHECKING:
     from matrixcontainer.kubeapi.registry.resource import ScalePaths
 
 INT32_MAX = 2**31 - 1
-GO_TYPES: dict[type, str] = {
-    str: "string",
-    float: "float64",
-    int: "int64",
-    bool: "bool",
-    list: "[]interface {}",
-    dict: "map[string]interface {}",
-    type(None): "<nil>",
-}
 
 
 def check_wanted(obj: dict[str, Any], paths: "ScalePaths") -> list[Cause]:
@@ -64,4 +55,4 @@ def _nested(obj: dict[str, Any], path: str, kind: type, name: str) -> tuple[Any,
 
 
 def _accessor_error(at: str, value: Any, wanted: str) -> str:
-    return f".{at} accessor error: {spelled(value)} is of the type {GO_TYPES[type(value)]}, expected {wanted}"
+    return f".{at} accessor error: {spelled(value)} is of the type {errors.GO_TYPES[type(value)]}, expected {wanted}"

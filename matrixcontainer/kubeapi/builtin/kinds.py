@@ -201,7 +201,6 @@ def resource_of(kind: Kind, special: BuiltinStrategy | None = None) -> Resource:
         to_storage=converts[0] if converts else None,
         from_storage=converts[1] if converts else None,
         fingerprint=f"builtin {len(table())} {kind.type_name}",
-        acted_on=kind.acts,
     )
 
 

@@ -17,29 +17,15 @@ from matrixcontainer.kubeapi.schema.types import Row, rows_of, table
 
 MAGIC = b"k8s\0"
 
-GROUPS = {
-    "v1": "core.v1",
-    "rbac.authorization.k8s.io/v1": "rbac.v1",
-    "coordination.k8s.io/v1": "coordination.v1",
-    "events.k8s.io/v1": "events.v1",
-    "scheduling.k8s.io/v1": "scheduling.v1",
-    "networking.k8s.io/v1": "networking.v1",
-    "storage.k8s.io/v1": "storage.v1",
-    "node.k8s.io/v1": "node.v1",
-    "discovery.k8s.io/v1": "discovery.v1",
-    "authentication.k8s.io/v1": "authentication.v1",
-    "authorization.k8s.io/v1": "authorization.v1",
-    "admissionregistration.k8s.io/v1": "admissionregistration.v1",
-    "apiextensions.k8s.io/v1": "apiextensions.v1",
-}
-
 
 def type_name(api_version: str, kind: str) -> str:
     """The table's name of a kind, `apps.v1.Deployment` for apps/v1 Deployment; "" when it is not there."""
     if kind == "DeleteOptions":
         return "meta.v1.DeleteOptions"
-    name = f"{GROUPS.get(api_version, api_version.replace('/', '.'))}.{kind}"
-    return name if name in table() else ""
+    group, _, version = api_version.rpartition("/")
+    ours = "." not in group or group.endswith(".k8s.io")
+    name = f"{group.partition('.')[0] or 'core'}.{version}.{kind}"
+    return name if ours and name in table() else ""
 
 
 def decode_body(body: bytes) -> dict[str, Any]:

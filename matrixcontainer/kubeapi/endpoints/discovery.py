@@ -3,6 +3,7 @@
 Both are printed from the registry on request and kept until the registry changes.
 """
 
+import base64
 import hashlib
 import json
 from typing import Any
@@ -77,10 +78,7 @@ class Discovery:
                 "kind": resource.kind,
                 "verbs": list(resource.verbs),
             }
-            if resource.short_names:
-                entry["shortNames"] = list(resource.short_names)
-            if resource.categories:
-                entry["categories"] = list(resource.categories)
+            entry |= _words(resource)
             entry["storageVersionHash"] = _short_hash(resource.storage)
             entries.append(entry)
             for name, owner, kind, verbs in subresource_entries(resource):
@@ -129,10 +127,7 @@ class Discovery:
             "singularResource": resource.singular,
             "verbs": list(resource.verbs),
         }
-        if resource.short_names:
-            entry["shortNames"] = list(resource.short_names)
-        if resource.categories:
-            entry["categories"] = list(resource.categories)
+        entry |= _words(resource)
         subresources = []
         for name, owner, kind, verbs in subresource_entries(resource):
             group, _, version = owner.rpartition("/") if owner else (resource.group, "", resource.version)
@@ -143,9 +138,13 @@ class Discovery:
         return entry
 
 
-def _short_hash(text: str) -> str:
-    import base64
+def _words(resource: Resource) -> dict[str, list[str]]:
+    """Other names it goes by."""
+    found = {"shortNames": list(resource.short_names), "categories": list(resource.categories)}
+    return {key: words for key, words in found.items() if words}
 
+
+def _short_hash(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
 
 

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from matrixcontainer.kubeapi.codec.negotiation import choose
 from matrixcontainer.kubeapi.endpoints.request import Request, Target
 from matrixcontainer.kubeapi.endpoints.respond import Responder
-from matrixcontainer.kubeapi.endpoints.response import Response
-from matrixcontainer.kubeapi.endpoints.virtual_resource import list_or_table
+from matrixcontainer.kubeapi.endpoints.response import Response, as_json
+from matrixcontainer.kubeapi.endpoints.table import TableForm
 from matrixcontainer.kubeapi.kubelet.node_info import NodeIndex
 from matrixcontainer.kubeapi.kubelet.resource_usage import Usage
 from matrixcontainer.kubeapi.kubelet.usage_reader import UsageReader
@@ -72,7 +73,12 @@ class MetricsApi:
         objects = [record.obj for record in store.objects_of(storage, target.namespace)]
         chosen = [obj for obj in objects if labels.matches(obj) and fields.matches(obj)]
         items = [found for obj in chosen if (found := self._measured(resource, obj)) is not None]
-        return list_or_table(self._core, request, resource, items)
+        meta = {"resourceVersion": str(store.revision)}
+        if choose(request.accept).form == "Table":
+            form = TableForm(resource, request.query.get("includeObject", ""), self._core.now)
+            return as_json(form.table(items, meta))
+        head = {"kind": resource.list_kind, "apiVersion": resource.api_version}
+        return as_json(head | {"metadata": meta, "items": items})
 
     def _measured(self, resource: Resource, obj: dict[str, Any]) -> dict[str, Any] | None:
         """The metrics of a pod that runs or a node that is ready; None for all others."""

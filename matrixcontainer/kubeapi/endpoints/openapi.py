@@ -7,6 +7,7 @@ document is made of (CRD schemas, the built-in table); the documents themselves 
 
 import hashlib
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from matrixcontainer.kubeapi.endpoints.discovery import subresource_entries
@@ -18,6 +19,7 @@ PRINTER_VERSION = "3"  # moved when this module prints something else from the s
 
 V3 = "#/components/schemas/"
 V2 = "#/definitions/"
+INFO = {"title": "Kubernetes", "version": "v1.33.0"}
 VERSION_INFO = "io.k8s.apimachinery.pkg.version.Info"
 
 JSON_FORMS = ("application/json", "application/yaml")
@@ -67,20 +69,15 @@ class OpenApi:
                 url = f"/openapi/v3/{name}?hash={self.hash_of(group, version)}"
                 paths[name] = {"serverRelativeURL": url}
             paths["version"] = {"serverRelativeURL": f"/openapi/v3/version?hash={self.hash_of('', 'version')}"}
-            kept["index"] = json.dumps({"paths": paths}, separators=(",", ":")).encode()
+            kept["index"] = _printed({"paths": paths})
         return kept["index"]
 
     def version_document(self) -> bytes:
         """The document of `/version`, which belongs to no group."""
         shape = {key: {"type": "string"} for key in VERSION}
         answer = {"description": "OK", "content": {"application/json": {"schema": {"$ref": f"{V3}{VERSION_INFO}"}}}}
-        body = {
-            "openapi": "3.0.0",
-            "info": {"title": "Kubernetes", "version": "v1.33.0"},
-            "paths": {"/version/": {"get": {"operationId": "getCodeVersion", "responses": {"200": answer}}}},
-            "components": {"schemas": {VERSION_INFO: {"type": "object", "properties": shape}}},
-        }
-        return json.dumps(body, separators=(",", ":")).encode()
+        paths = {"/version/": {"get": {"operationId": "getCodeVersion", "responses": {"200": answer}}}}
+        return _version_3(paths, {VERSION_INFO: {"type": "object", "properties": shape}})
 
     def _group_versions(self) -> list[tuple[str, str]]:
         pairs = [("", "v1")]
@@ -110,13 +107,7 @@ class OpenApi:
                 paths |= paths_of(resource, 3)
             for extra in ("meta.v1.DeleteOptions", "meta.v1.Status"):
                 openapi_of(extra, schemas, V3)
-            body = {
-                "openapi": "3.0.0",
-                "info": {"title": "Kubernetes", "version": "v1.33.0"},
-                "paths": paths,
-                "components": {"schemas": schemas},
-            }
-            kept[name] = json.dumps(body, separators=(",", ":")).encode()
+            kept[name] = _version_3(paths, schemas)
         return kept[name]
 
     # ---- version 2
@@ -129,13 +120,7 @@ class OpenApi:
             for resource in self.registry.all():
                 add_schemas(resource, definitions, V2)
                 paths |= paths_of(resource, 2)
-            body = {
-                "swagger": "2.0",
-                "info": {"title": "Kubernetes", "version": "v1.33.0"},
-                "paths": paths,
-                "definitions": definitions,
-            }
-            kept["v2"] = json.dumps(body, separators=(",", ":")).encode()
+            kept["v2"] = _printed({"swagger": "2.0", "info": INFO, "paths": paths, "definitions": definitions})
         return kept["v2"]
 
     def swagger_protobuf(self) -> bytes:
@@ -147,6 +132,14 @@ class OpenApi:
         """
         info = b"\x0a\x0aKubernetes\x12\x07v1.33.0"
         return b"\x0a\x032.0" + b"\x12" + bytes([len(info)]) + info + b"\x42\x00\x4a\x00"
+
+
+def _printed(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _version_3(paths: dict[str, Any], schemas: dict[str, Any]) -> bytes:
+    return _printed({"openapi": "3.0.0", "info": INFO, "paths": paths, "components": {"schemas": schemas}})
 
 
 # ---- schemas
@@ -235,73 +228,54 @@ def _for_swagger(node: Any) -> Any:
 # ---- paths
 
 
+METHODS: dict[str, tuple[str, str, tuple[str, ...]]] = {  # verb: method, action, query
+    "list": ("get", "list", LIST_QUERY),
+    "create": ("post", "post", WRITE_QUERY),
+    "deletecollection": ("delete", "deletecollection", DELETE_QUERY + LIST_QUERY[1:]),
+    "get": ("get", "get", ()),
+    "update": ("put", "put", WRITE_QUERY),
+    "patch": ("patch", "patch", (*WRITE_QUERY, "force")),
+    "delete": ("delete", "delete", DELETE_QUERY),
+}
+COLLECTION, ONE = ("list", "create", "deletecollection"), ("get", "update", "patch", "delete")
+
+
 def paths_of(resource: Resource, version: int) -> dict[str, Any]:
     root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
-    scoped = (
-        f"{root}/namespaces/{{namespace}}/{resource.plural}" if resource.namespaced else f"{root}/{resource.plural}"
-    )
+    plural = f"{root}/{resource.plural}"
+    scoped = f"{root}/namespaces/{{namespace}}/{resource.plural}" if resource.namespaced else plural
+    places: list[tuple[str, tuple[str, ...], bool]] = [(scoped, COLLECTION, False), (f"{scoped}/{{name}}", ONE, True)]
     found: dict[str, Any] = {}
-    verbs = set(resource.verbs)
-    collection: dict[str, Any] = {}
-    if "list" in verbs:
-        collection["get"] = operation(resource, "list", LIST_QUERY, version)
-    if "create" in verbs:
-        collection["post"] = operation(resource, "post", WRITE_QUERY, version, body=True)
-    if "deletecollection" in verbs:
-        collection["delete"] = operation(resource, "deletecollection", DELETE_QUERY + LIST_QUERY[1:], version)
-    if collection:
-        found[scoped] = collection | parameters(resource, version, named=False)
-    if resource.namespaced and "list" in verbs:
-        found[f"{root}/{resource.plural}"] = {"get": operation(resource, "list", LIST_QUERY, version)}
-    one = {}
-    if "get" in verbs:
-        one["get"] = operation(resource, "get", (), version)
-    if "update" in verbs:
-        one["put"] = operation(resource, "put", WRITE_QUERY, version, body=True)
-    if "patch" in verbs:
-        one["patch"] = operation(resource, "patch", (*WRITE_QUERY, "force"), version, body=True)
-    if "delete" in verbs:
-        one["delete"] = operation(resource, "delete", DELETE_QUERY, version)
-    if one:
-        found[f"{scoped}/{{name}}"] = one | parameters(resource, version, named=True)
+    for path, offered, named in places:
+        if verbs := [verb for verb in offered if verb in resource.verbs]:
+            found[path] = operations(resource, verbs, version) | parameters(resource, version, named)
+    if resource.namespaced and "list" in resource.verbs:
+        found[plural] = operations(resource, ["list"], version)
     for name, _, _, sub_verbs in subresource_entries(resource):
-        ways = {
-            "get": ("get", "get"),
-            "update": ("put", "put"),
-            "patch": ("patch", "patch"),
-            "create": ("post", "post"),
-            "delete": ("delete", "delete"),
-        }
-        operations = {}
-        for verb in sub_verbs:
-            method, action = ways[verb]
-            query: tuple[str, ...] = (
-                () if verb == "get" else (*WRITE_QUERY, "force") if verb == "patch" else WRITE_QUERY
-            )
-            operations[method] = operation(resource, action, query, version, body=verb not in ("get", "delete"))
-        found[f"{scoped}/{{name}}/{name}"] = operations | parameters(resource, version, named=True)
+        found[f"{scoped}/{{name}}/{name}"] = operations(resource, sub_verbs, version) | parameters(
+            resource, version, named=True
+        )
     return found
+
+
+def operations(resource: Resource, verbs: Iterable[str], version: int) -> dict[str, Any]:
+    ways = [METHODS[verb] for verb in verbs]
+    return {method: operation(resource, action, query, version) for method, action, query in ways}
+
+
+def typed(place: dict[str, Any], kind: str, version: int) -> dict[str, Any]:
+    return place | ({"schema": {"type": kind, "uniqueItems": True}} if version == 3 else {"type": kind})
 
 
 def parameters(resource: Resource, version: int, named: bool) -> dict[str, Any]:
     """What every operation of a path takes: its place and `pretty`."""
     words = (["namespace"] if resource.namespaced else []) + (["name"] if named else [])
-    listed = []
-    for word in words:
-        place: dict[str, Any] = {"name": word, "in": "path", "required": True}
-        listed.append(
-            place | ({"schema": {"type": "string", "uniqueItems": True}} if version == 3 else {"type": "string"})
-        )
-    pretty: dict[str, Any] = {"name": "pretty", "in": "query"}
-    listed.append(
-        pretty | ({"schema": {"type": "string", "uniqueItems": True}} if version == 3 else {"type": "string"})
-    )
-    return {"parameters": listed}
+    places: list[dict[str, Any]] = [{"name": word, "in": "path", "required": True} for word in words]
+    return {"parameters": [typed(place, "string", version) for place in [*places, {"name": "pretty", "in": "query"}]]}
 
 
-def operation(
-    resource: Resource, action: str, query: tuple[str, ...], version: int, body: bool = False
-) -> dict[str, Any]:
+def operation(resource: Resource, action: str, query: tuple[str, ...], version: int) -> dict[str, Any]:
+    body = action in ("post", "put", "patch")
     name = schema_name(resource) + ("List" if action == "list" else "")
     scope = "Namespaced" if resource.namespaced else ""
     found: dict[str, Any] = {
@@ -309,11 +283,7 @@ def operation(
         "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind": gvk(resource),
     }
-    listed = []
-    for word in dict.fromkeys(query):
-        kind = QUERY[word]
-        place: dict[str, Any] = {"name": word, "in": "query"}
-        listed.append(place | ({"schema": {"type": kind, "uniqueItems": True}} if version == 3 else {"type": kind}))
+    listed = [typed({"name": word, "in": "query"}, QUERY[word], version) for word in dict.fromkeys(query)]
     forms: tuple[str, ...] = PATCH_FORMS if action == "patch" else JSON_FORMS
     if resource.custom and action == "patch":
         forms = PATCH_FORMS[:3]

@@ -1,15 +1,20 @@
 """Create, update, patch and delete: what the request says, and the verb that does it."""
 
+from typing import Any
+
+from matrixcontainer.kubeapi.auth.access_reviews import answer_review
+from matrixcontainer.kubeapi.codec.negotiation import OFFERED, choose
 from matrixcontainer.kubeapi.endpoints import list_options
 from matrixcontainer.kubeapi.endpoints.read import ReadHandler
 from matrixcontainer.kubeapi.endpoints.request import Request, Target
 from matrixcontainer.kubeapi.endpoints.respond import Responder, demand_verb
 from matrixcontainer.kubeapi.endpoints.response import Response, as_json
-from matrixcontainer.kubeapi.endpoints.review import review
 from matrixcontainer.kubeapi.endpoints.write_options import deletion_of, options_of, parsed, parsed_patch
-from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import ignoring
 from matrixcontainer.kubeapi.registry import list as listing
 from matrixcontainer.kubeapi.registry.core import Core
+from matrixcontainer.kubeapi.registry.options import Options
 from matrixcontainer.kubeapi.registry.resource import Resource
 
 
@@ -24,9 +29,21 @@ class WriteHandler:
         options = options_of(request)
         body = parsed(request, resource, options)
         if "list" not in resource.verbs:
-            return review(self._core, self._responder, request, resource, target.namespace, body, options)
+            return self._review(request, resource, target.namespace, body, options)
         outcome = await self._core.verbs.create(resource, target.namespace, body, options)
         return self._responder.outcome(request, resource, outcome)
+
+    def _review(
+        self, request: Request, resource: Resource, namespace: str, body: dict[str, Any], options: Options
+    ) -> Response:
+        """Reviews are questions, not objects: created, answered, never stored."""
+        if choose(request.accept).form:
+            raise errors.not_acceptable(", ".join(OFFERED))
+        core, user = self._core, request.user
+        obj = core.verbs.decoder.decode(resource, body, options)
+        obj["metadata"] = {key: value for key, value in obj["metadata"].items() if key in ("name", "namespace")}
+        found = answer_review(resource.kind, obj, namespace, user, core.access, core.authorizer)
+        return self._responder.render(request, resource, found, 201)
 
     async def update(self, request: Request, resource: Resource, target: Target, sub: str = "") -> Response:
         demand_verb(resource, "update")
@@ -66,9 +83,6 @@ class WriteHandler:
         list_options.check_list(request.query)
         page = listing.list_page(self._core.store, resource, self._reader.query(request, resource, target))
         for record in page.records:
-            try:
+            with ignoring(404):
                 await self._core.verbs.delete(resource, record.key[1], record.key[2], spec, options)
-            except ApiError as failure:
-                if failure.code != 404:
-                    raise
         return Response(listing.render_list(resource, page))

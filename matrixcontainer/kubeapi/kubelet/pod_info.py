@@ -1,18 +1,18 @@
 """What controllers ask of pods, read once per change: owner, labels, node, readiness, what they take.
 
-`PodIndex` holds one `PodFacts` per pod and finds them by owner, by node, and those without an owner by namespace. It
-is rebuilt from the store at every start; nothing in it is the only copy.
+`PodIndex` holds one `PodFacts` per pod. It is rebuilt from the store at every start; nothing in it is the only copy.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from matrixcontainer.kubeapi.meta.quantities import NoQuantity, milli
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp
 from matrixcontainer.kubeapi.storage.objects import Record
 
 Name = tuple[str, str]
+Place = tuple[str, ...]
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 TRACKING = "batch.kubernetes.io/job-tracking"
@@ -97,44 +97,76 @@ def facts_of(pod: dict[str, Any]) -> PodFacts:
     )
 
 
-class PodIndex:
+class Facts(Protocol):
+    """What an index needs to know of what it holds."""
+
+    key: Name
+
+
+F = TypeVar("F", bound=Facts)
+
+
+class FactsIndex(Generic[F]):
+    """The facts of one kind's objects, found by key and by what `places` says of each; rebuilt at every start."""
+
+    def __init__(self, read: Callable[[Record], F], places: Callable[[F], Iterable[Place]]) -> None:
+        self._read, self._places = read, places
+        self._facts: dict[Name, F] = {}
+        self._at: dict[Place, set[Name]] = {}
+
+    def get(self, key: Name) -> F | None:
+        return self._facts.get(key)
+
+    def at(self, *place: str) -> list[F]:
+        """Those at a place, by key."""
+        return [self._facts[key] for key in sorted(self._at.get(place, ()))]
+
+    def put(self, record: Record) -> tuple[F | None, F]:
+        """Remember the object as it is now; returns what was known before and what is known now."""
+        before = self.drop(record.key[1:])
+        facts = self._facts[record.key[1:]] = self._read(record)
+        for place in self._places(facts):
+            self._at.setdefault(place, set()).add(facts.key)
+        return before, facts
+
+    def drop(self, key: Name) -> F | None:
+        facts = self._facts.pop(key, None)
+        for place in self._places(facts) if facts is not None else ():
+            self._at[place].discard(key)
+            if not self._at[place]:
+                del self._at[place]
+        return facts
+
+
+def _places_of(pod: PodFacts) -> list[Place]:
+    found: list[Place] = [("owner", pod.owner_uid) if pod.owner_uid else ("ownerless", pod.key[0])]
+    return [*found, ("node", pod.node)] if pod.node else found
+
+
+class PodIndex(FactsIndex[PodFacts]):
+    """Pods by owner, by node, and without an owner by namespace; and what those on a node take together."""
+
     def __init__(self) -> None:
-        self._facts: dict[Name, PodFacts] = {}
-        self._owned: dict[str, set[Name]] = {}
-        self._ownerless: dict[str, set[Name]] = {}
-        self._on_node: dict[str, set[Name]] = {}
+        super().__init__(lambda record: facts_of(record.obj), _places_of)
         self.taken: dict[str, dict[str, int]] = {}  # node: resource: thousandths that live pods take
         self.unbound: set[Name] = set()
         self.addresses: dict[str, Name] = {}
 
-    def get(self, key: Name) -> PodFacts | None:
-        return self._facts.get(key)
-
     def owned_by(self, uid: str) -> list[PodFacts]:
-        return self._all(self._owned.get(uid, ()))
+        return self.at("owner", uid)
 
     def ownerless(self, namespace: str) -> list[PodFacts]:
-        return self._all(self._ownerless.get(namespace, ()))
+        return self.at("ownerless", namespace)
 
     def on_node(self, node: str) -> list[PodFacts]:
-        return self._all(self._on_node.get(node, ()))
+        return self.at("node", node)
 
     def tracked(self) -> list[PodFacts]:
         return [facts for facts in self._facts.values() if facts.tracked]
 
-    def _all(self, keys: Iterable[Name]) -> list[PodFacts]:
-        return [self._facts[key] for key in sorted(keys)]
-
     def put(self, record: Record) -> tuple[PodFacts | None, PodFacts]:
-        """Remember the pod as it is now; returns what was known before and what is known now."""
-        before = self.drop(record.key[1:])
-        facts = facts_of(record.obj)
-        self._facts[facts.key] = facts
-        self._owned.setdefault(facts.owner_uid, set()).add(
-            facts.key
-        ) if facts.owner_uid else self._ownerless.setdefault(facts.key[0], set()).add(facts.key)
+        before, facts = super().put(record)
         if facts.node:
-            self._on_node.setdefault(facts.node, set()).add(facts.key)
             self._weigh(facts, 1)
         elif facts.active:
             self.unbound.add(facts.key)
@@ -143,14 +175,9 @@ class PodIndex:
         return before, facts
 
     def drop(self, key: Name) -> PodFacts | None:
-        facts = self._facts.pop(key, None)
+        facts = super().drop(key)
         if facts is None:
             return None
-        for index, where in ((self._owned, facts.owner_uid), (self._ownerless, key[0]), (self._on_node, facts.node)):
-            if (current := index.get(where)) is not None:
-                current.discard(key)
-                if not current:
-                    del index[where]
         self.unbound.discard(key)
         if self.addresses.get(facts.ip) == key:
             del self.addresses[facts.ip]

@@ -6,6 +6,8 @@ found in the object, each naming its field. Go clients branch on `reason`, Pytho
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +65,17 @@ def _go_source(value: Any) -> str:
     if isinstance(value, list):
         return "[]interface {}{" + ", ".join(map(_go_source, value)) + "}"
     return "interface {}(nil)" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+GO_TYPES: dict[type, str] = {  # how Go calls what JSON decodes into
+    str: "string",
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+    list: "[]interface {}",
+    dict: "map[string]interface {}",
+    type(None): "<nil>",
+}
 
 
 def required(field: str, detail: str = "") -> Cause:
@@ -128,6 +141,16 @@ class ApiError(Exception):
         if self.details is not None or self.shows_details:
             body["details"] = self.details or {}
         return body | {"code": self.code}
+
+
+@contextmanager
+def ignoring(*codes: int) -> Iterator[None]:
+    """Refusals with these codes, which others may cause at any time, are passed over."""
+    try:
+        yield
+    except ApiError as failure:
+        if failure.code not in codes:
+            raise
 
 
 def qualified(plural: str, group: str) -> str:

@@ -1,4 +1,4 @@
-"""go_json."""
+"""JSON as a Go server prints it."""
 
 from __future__ import annotations
 

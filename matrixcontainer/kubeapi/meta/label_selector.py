@@ -31,10 +31,11 @@ class Requirement:
         return (self.key in labels) == (self.operator == "exists")
 
     def _in_order(self, text: str) -> bool:
-        """Labels that are no integers are in no order."""
-        if not INTEGER.fullmatch(text):
+        """What is no integer is in no order."""
+        bound_text = next(iter(self.values), "")
+        if not (INTEGER.fullmatch(text) and INTEGER.fullmatch(bound_text)):
             return False
-        bound = int(next(iter(self.values)))
+        bound = int(bound_text)
         return int(text) < bound if self.operator == "<" else int(text) > bound
 
 

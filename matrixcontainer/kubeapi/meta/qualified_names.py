@@ -2,8 +2,9 @@
 
 import re
 
+from matrixcontainer.kubeapi.meta.names import SUBDOMAIN, SUBDOMAIN_TEXT
+
 LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
-PREFIX = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 LONGEST_NAME = 63
 LONGEST_PREFIX = 253
 
@@ -11,11 +12,6 @@ NAME_RULE = (
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
     "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
     "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-)
-PREFIX_RULE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
-    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
 VALUE_RULE = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
@@ -37,8 +33,8 @@ def qualified_mistakes(key: str) -> list[str]:
             found.append("prefix part must be non-empty")
         if len(parts[0]) > LONGEST_PREFIX:
             found.append(f"prefix part must be no more than {LONGEST_PREFIX} characters")
-        if parts[0] and not PREFIX.fullmatch(parts[0]):
-            found.append(f"prefix part {PREFIX_RULE}")
+        if parts[0] and not SUBDOMAIN.match(parts[0]):
+            found.append(f"prefix part {SUBDOMAIN_TEXT}")
     name = parts[-1]
     if not name:
         found.append("name part must be non-empty")
@@ -62,8 +58,3 @@ def label_value_mistakes(value: str) -> list[str]:
     if value and not LABEL_NAME.fullmatch(value):
         found.append(VALUE_RULE)
     return found
-
-
-def label_value_mistake(value: str) -> str:
-    """The first thing wrong with a label's value, "" when nothing is."""
-    return next(iter(label_value_mistakes(value)), "")

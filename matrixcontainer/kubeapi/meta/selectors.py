@@ -91,9 +91,15 @@ def matches_label_selector(selector: dict[str, Any] | None, labels: dict[str, st
     """A LabelSelector object (matchLabels, matchExpressions) against labels; None matches nothing."""
     if selector is None:
         return False
-    words = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
-    requirements = [Requirement(k, "in", frozenset([v])) for k, v in (selector.get("matchLabels") or {}).items()]
-    for term in selector.get("matchExpressions") or []:
-        values = frozenset(term.get("values") or [])
-        requirements.append(Requirement(term.get("key", ""), words.get(term.get("operator", ""), "in"), values))
-    return all(requirement.holds(labels) for requirement in requirements)
+    found = [Requirement(k, "in", frozenset([v])) for k, v in (selector.get("matchLabels") or {}).items()]
+    found += [requirement_of(term) for term in selector.get("matchExpressions") or []]
+    return all(requirement.holds(labels) for requirement in found)
+
+
+WORDS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent", "Gt": ">", "Lt": "<"}
+
+
+def requirement_of(term: dict[str, Any]) -> Requirement:
+    """An entry of matchExpressions, of a label selector or of a node selector term."""
+    values = frozenset(term.get("values") or [])
+    return Requirement(term.get("key", ""), WORDS.get(term.get("operator", ""), "in"), values)

@@ -1,4 +1,4 @@
-"""timestamps."""
+"""Moments as metadata carries them: RFC 3339, whole seconds."""
 
 from __future__ import annotations
 
@@ -14,10 +14,6 @@ def timestamp(now: float) -> str:
 @lru_cache(maxsize=64)
 def _whole_second(now: int) -> str:
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def micro_timestamp(now: float) -> str:
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def parse_timestamp(text: str) -> float:

@@ -136,7 +136,7 @@ def track_update(
     if touched or gone:
         for owner, current in managers.items():
             if owner != me:
-                current.paths = drop_under(current.paths - gone, touched, keep_nodes=True)
+                current.paths -= gone | touched  # nodes above touched leaves stay
         mine = managers.get(me, ManagedFields(frozenset(), now))
         paths = (mine.paths | touched) - gone
         if touched or me not in managers:
@@ -144,11 +144,6 @@ def track_update(
         else:
             mine.paths = paths
     write_managers(new, cap_updates(managers, now))
-
-
-def drop_under(paths: Paths, touched: Paths, keep_nodes: bool = False) -> Paths:
-    """`paths` without those that were touched; nodes above touched leaves stay."""
-    return paths - touched
 
 
 def cap_updates(managers: dict[Owner, ManagedFields], now: str) -> dict[Owner, ManagedFields]:

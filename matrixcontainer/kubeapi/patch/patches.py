@@ -8,7 +8,7 @@ done. JSON patch: RFC 6902; merge patch: RFC 7386; strategic merge: the public d
 
 from typing import Any
 
-from matrixcontainer.kubeapi.meta.errors import ApiError, bad_request, untyped
+from matrixcontainer.kubeapi.meta.errors import GO_TYPES, ApiError, bad_request, untyped
 from matrixcontainer.kubeapi.patch.field_set import ANY
 from matrixcontainer.kubeapi.schema.structural import Schema, copy_json
 from matrixcontainer.kubeapi.schema.validation import type_of
@@ -46,19 +46,9 @@ def json_patch(obj: dict[str, Any], operations: Any) -> dict[str, Any]:
     return root
 
 
-JSON_WORDS: dict[type, str] = {
-    str: "string",
-    bool: "bool",
-    int: "number",
-    float: "number",
-    list: "array",
-    dict: "object",
-}
-
-
 def _demand_operation(operation: Any) -> None:
     if not isinstance(operation, dict):
-        text = JSON_WORDS.get(type(operation), "null")
+        text = {"boolean": "bool", "integer": "number"}.get(type_of(operation), type_of(operation))
         raise bad_request(
             f"error decoding patch: json: cannot unmarshal {text} into Go value of type handlers.jsonPatchOp"
         )
@@ -213,13 +203,6 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 REPLACE, DELETE, MERGE = "replace", "delete", "merge"
 ORDER, DROP = "$setElementOrder/", "$deleteFromPrimitiveList/"
-GO_NAMES: dict[type, str] = {
-    str: "string",
-    bool: "bool",
-    int: "int64",
-    float: "float64",
-    dict: "map[string]interface {}",
-}
 
 
 def strategic_patch(target: dict[str, Any], patch: dict[str, Any], schema: Schema) -> dict[str, Any]:
@@ -270,7 +253,7 @@ def _merge_in_order(target: dict[str, Any], name: str, patch: dict[str, Any], or
     current, reported = target.get(name), patch.get(name)
     for value in (order, current, reported):
         if value is not None and not isinstance(value, list):
-            raise untyped(f"expected a []interface {{}}, but received a {GO_NAMES[type(value)]}")
+            raise untyped(f"expected a []interface {{}}, but received a {GO_TYPES[type(value)]}")
     if name not in schema.properties and schema.ref:
         struct = schema.ref.rsplit(".", 1)[1]
         raise untyped(f'unable to find api field in struct {struct} for the json field "{name}"')

@@ -11,8 +11,6 @@ from matrixcontainer.kubeapi.patch.field_set import child_schema, element_text, 
 from matrixcontainer.kubeapi.patch.patches import spelled
 from matrixcontainer.kubeapi.schema.structural import Schema
 
-GO_NAMES: dict[type, str] = {str: "string", bool: "bool", list: "[]interface {}", dict: "map[string]interface {}"}
-
 Mistakes = list[tuple[str, str]]  # path, what is wrong there
 
 
@@ -49,7 +47,7 @@ def _check(value: Any, schema: Schema, at: str, path: tuple[str, ...], found: Mi
             found.append((at, f"expected list, got &{{{spelled(value)}}}"))
     elif kind in ("integer", "number"):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            found.append((at, f"expected numeric (int or float), got {GO_NAMES[type(value)]}"))
+            found.append((at, f"expected numeric (int or float), got {errors.GO_TYPES[type(value)]}"))
     elif kind == "string" and not isinstance(value, str):
         found.append(
             (at, f"expected string, got &value.valueUnstructured{{Value:{errors.shown(errors.as_go(value))}}}")

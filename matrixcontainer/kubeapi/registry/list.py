@@ -30,7 +30,6 @@ class Query:
     token: str = ""
     revision: str = ""
     match: str = ""  # NotOlderThan, Exact
-    matches_all: bool = True
 
     def matches(self, resource: Resource, record: Record) -> bool:
         if self.labels and not self.labels.hold(record.labels):

@@ -1,4 +1,4 @@
-"""printer_columns."""
+"""Columns of tables, and ages as kubectl writes them."""
 
 from __future__ import annotations
 
@@ -6,34 +6,28 @@ from typing import Any
 
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp
 
+MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
+AGES = (  # younger than this: in this unit, and the rest in that one
+    (2 * MINUTE, 1, "s", 0, ""),
+    (10 * MINUTE, MINUTE, "m", 1, "s"),
+    (3 * HOUR, MINUTE, "m", 0, ""),
+    (8 * HOUR, HOUR, "h", MINUTE, "m"),
+    (2 * DAY, HOUR, "h", 0, ""),
+    (8 * DAY, DAY, "d", HOUR, "h"),
+    (2 * YEAR, DAY, "d", 0, ""),
+    (8 * YEAR, YEAR, "y", DAY, "d"),
+)
+
 
 def human_age(seconds: float) -> str:
     """The shortest text that still says enough."""
-    s = int(seconds)
-    if s < -1:
+    if int(seconds) < -1:
         return "<invalid>"
-    s = max(s, 0)
-    if s < 120:
-        return f"{s}s"
-    minutes = s // 60
-    if minutes < 10:
-        return f"{minutes}m" + (f"{s % 60}s" if s % 60 else "")
-    if minutes < 180:
-        return f"{minutes}m"
-    hours = s // 3600
-    if hours < 8:
-        return f"{hours}h" + (f"{minutes % 60}m" if minutes % 60 else "")
-    if hours < 48:
-        return f"{hours}h"
-    days = hours // 24
-    if hours < 192:
-        return f"{days}d" + (f"{hours % 24}h" if hours % 24 else "")
-    if days < 730:
-        return f"{days}d"
-    years = days // 365
-    if years < 8:
-        return f"{years}y" + (f"{days % 365}d" if days % 365 else "")
-    return f"{years}y"
+    s = max(int(seconds), 0)
+    old = (0, YEAR, "y", 0, "")
+    _, unit, word, smaller, rest = next((age for age in AGES if s < age[0]), old)
+    left = s % unit // smaller if smaller else 0
+    return f"{s // unit}{word}" + (f"{left}{rest}" if left else "")
 
 
 def age_of(text: Any, now: float) -> str:

@@ -74,7 +74,6 @@ class Resource:
     refresh_before: int = 0
     fingerprint: str = ""
     deprecated: str = ""
-    acted_on: str = ""
     computed: Callable[..., Any] | None = None  # answers instead of the store: (request, resource, target)
     ending: bool = False  # its definition is being deleted: nothing new may come
 

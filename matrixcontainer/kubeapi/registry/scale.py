@@ -1,4 +1,4 @@
-"""scale."""
+"""The scale of an object: the small view that `kubectl scale` and autoscalers read and write."""
 
 from __future__ import annotations
 

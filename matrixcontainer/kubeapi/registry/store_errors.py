@@ -1,4 +1,4 @@
-"""store_errors."""
+"""What a failure of the database says to a client."""
 
 from __future__ import annotations
 

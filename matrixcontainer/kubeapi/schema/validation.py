@@ -23,15 +23,6 @@ def type_of(value: Any) -> str:
     return NAMES[type(value)]
 
 
-def fits_type(value: Any, wanted: str) -> bool:
-    actual = type_of(value)
-    if actual == wanted:
-        return True
-    if wanted == "number":
-        return actual == "integer"
-    return wanted == "integer" and actual == "number" and float(value).is_integer()
-
-
 def validate(value: Any, schema: Schema, path: str = "", old: Any = ABSENT, below: str = "") -> list[Cause]:
     """Every mistake in `value`; an unchanged part of `old` is not validated again (ratcheting).
 

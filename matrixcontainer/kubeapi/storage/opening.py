@@ -1,4 +1,4 @@
-"""opening."""
+"""Which database a URL means."""
 
 from __future__ import annotations
 

@@ -218,7 +218,6 @@ SELECT_CHANGES = (
     "SELECT revision, type, resource, namespace, name, uid, body, previous, at FROM kube_changes"
     " WHERE revision > %s ORDER BY revision"
 )
-ADD_CHANGE = "INSERT INTO kube_changes VALUES (%s, %s, %s, %s, %s, %s, %b, %b, %s)"
 UPSERT = (
     "INSERT INTO kube_objects VALUES (%s, %s, %s, %s, %s, %b) ON CONFLICT (resource, namespace, name)"
     " DO UPDATE SET uid = excluded.uid, revision = excluded.revision, body = excluded.body"

@@ -1,4 +1,4 @@
-"""Bytes in and out: HTTP/1.1, websockets, ASGI, TLS certificates.
+"""Bytes in and out: HTTP/1.1, websockets, TLS certificates.
 
 Never looks into a request; that is for endpoints.
 """

@@ -5,6 +5,7 @@ A client that reads slowly holds up only itself: its watch waits until what it w
 """
 
 import asyncio
+import json
 import time
 from collections import deque
 from http import HTTPStatus
@@ -16,7 +17,6 @@ from matrixcontainer.kubeapi.endpoints.request import BODY_BYTES_MAX, Request, a
 from matrixcontainer.kubeapi.endpoints.response import Response
 from matrixcontainer.kubeapi.registry.watch import Watch
 from matrixcontainer.kubeapi.transport import websocket
-from matrixcontainer.kubeapi.transport.asgi import headers_of
 from matrixcontainer.kubeapi.transport.connection import Connection
 from matrixcontainer.kubeapi.transport.streams import ChunkStream, Stream, WatchStream
 
@@ -214,3 +214,10 @@ def _date(now: int) -> str:
     if _DATE[0] != now:
         _DATE = (now, time.strftime("date: %a, %d %b %Y %H:%M:%S GMT\r\n", time.gmtime(now)))
     return _DATE[1]
+
+
+def headers_of(request: Request, response: Response) -> list[tuple[str, str]]:
+    """All headers of an answer but those of its framing."""
+    found = [("content-type", response.media), ("cache-control", "no-cache, private")]
+    found += [(name.lower(), value) for name, value in response.headers.items()]
+    return found + [("warning", f"299 - {json.dumps(text)}") for text in dict.fromkeys(request.warnings)]

@@ -13,7 +13,7 @@ from typing import Any
 import uvicorn
 
 from matrixcontainer.kubeapi.transport.certificates import certificate_files, ensure_certificates
-from services.kube.server import listen
+from services.kube.bind import listen
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"
 Answer = Callable[[dict[str, Any]], dict[str, Any]]

@@ -12,8 +12,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from matrixcontainer.kubeapi.auth.authentication import User
-from matrixcontainer.kubeapi.server import KubeApi, build_api
+from matrixcontainer.kubeapi.server import KubeApi
 from matrixcontainer.kubeapi.storage.opening import open_database
+from tests.matrixcontainer.kubeapi.asgi import build_api
 
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"

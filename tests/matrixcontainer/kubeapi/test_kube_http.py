@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from matrixcontainer.kubeapi.auth.authentication import User
-from matrixcontainer.kubeapi.server import KubeApi, build_api
+from matrixcontainer.kubeapi.server import KubeApi
 from matrixcontainer.kubeapi.storage.opening import open_database
 from matrixcontainer.kubeapi.transport import streams
 from matrixcontainer.kubeapi.transport.certificates import certificate_files, ensure_certificates
 from services.kube.bind import listen
 from services.kube.server import Server, tls_of
+from tests.matrixcontainer.kubeapi.asgi import build_api
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 HEAD = "host: x\r\nauthorization: Bearer admin\r\naccept: application/json\r\n"

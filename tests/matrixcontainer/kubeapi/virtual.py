@@ -12,8 +12,8 @@ from typing import Any
 import looptime
 
 from matrixcontainer.kubeapi.auth.authentication import User
-from matrixcontainer.kubeapi.server import build_api
 from matrixcontainer.kubeapi.storage.opening import open_database
+from tests.matrixcontainer.kubeapi.asgi import build_api
 from tests.matrixcontainer.kubeapi.talk import Answer, HandClock, Talk
 
 NS = "/api/v1/namespaces/default"

@@ -24,10 +24,6 @@ def age(obj: Obj, now: float) -> str:
     return age_of(obj["metadata"].get("creationTimestamp"), now)
 
 
-def created(obj: Obj) -> str:
-    return str(obj["metadata"].get("creationTimestamp", ""))
-
-
 def dig(obj: Obj, *keys: str, default: Any = None) -> Any:
     """What lies under these keys; the default where nothing does."""
     value: Any = obj
@@ -58,16 +54,8 @@ def containers(spec: Obj) -> list[Any]:
     return [",".join(one.get("name", "") for one in current), ",".join(one.get("image", "") for one in current)]
 
 
-def template(obj: Obj) -> list[Any]:
-    return containers(dig(obj, "spec", "template", "spec", default={}))
-
-
 def shortened(words: list[str], empty: str, total: int | None = None) -> str:
     """The first three, and how many more there are."""
     count = len(words) if total is None else total
     text = ",".join(words[:LISTED])
     return f"{text} + {count - LISTED} more..." if count > LISTED else text or empty
-
-
-def truth(value: Any, default: bool = False) -> bool:
-    return default if value is None else bool(value)

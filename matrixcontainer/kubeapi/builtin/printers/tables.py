@@ -1,115 +1,183 @@
-"""The columns people expect of built-in kinds, and who fills in the cells."""
+"""The columns people expect of built-in kinds, and what fills in their cells.
 
+A table is a line of words: `Name ~IP +Data=#data Status=status.phase|Unknown`. ~ marks columns of the wide form only,
++ integers, ? truths, @ dates, # names; _ is a space. What stands behind = fills in the cell: a path, with the default
+behind |; # the length of what lies there; @ one of FILLERS. Name, Age and Created_At fill in themselves; all the others
+are what the kind's own function returns, in their order.
+"""
+
+import json
 from collections.abc import Callable
 from typing import Any
 
-from matrixcontainer.kubeapi.builtin.printers import cluster, workloads
-from matrixcontainer.kubeapi.registry.printer_columns import AGE, column
+from matrixcontainer.kubeapi.builtin.printers import cells, cluster, workloads
+from matrixcontainer.kubeapi.registry.printer_columns import AGE, NAME, column
 
 Obj = dict[str, Any]
-Cells = Callable[[Obj, float], list[Any]]
+Fill = Callable[[Obj, float], Any]
+Own = Callable[[Obj, float], list[Any]]
 
 MARKS = {"~": "wide", "+": "integer", "?": "boolean", "@": "date", "#": "name"}
+EMPTY: dict[str, Any] = {"integer": 0, "boolean": False}
+FILLERS: dict[str, Fill] = {
+    "Name": lambda obj, now: cells.name(obj),
+    "Age": cells.age,
+    "Created At": lambda obj, now: str(obj["metadata"].get("creationTimestamp", "")),
+    "@containers": lambda obj, now: cells.containers(cells.dig(obj, "spec", "template", "spec", default={}))[0],
+    "@images": lambda obj, now: cells.containers(cells.dig(obj, "spec", "template", "spec", default={}))[1],
+    "@selector": lambda obj, now: cells.label_selector(cells.dig(obj, "spec", "selector")),
+    "@class": lambda obj, now: cluster.storage_class(obj),
+    "@marked": lambda obj, now: cells.name(obj) + cluster.default_mark(obj),
+    "@phase": lambda obj, now: cluster.phase(obj),
+}
+PODS = "~Containers=@containers ~Images=@images"
+COUNTS = "+Desired=spec.replicas|1 +Current=status.replicas +Ready=status.readyReplicas"
+VOLUME = "VolumeAttributesClass=spec.volumeAttributesClassName|<unset>"
+MODE = "~VolumeMode=spec.volumeMode|<unset>"
 BINDING = "Name Role Age ~Users ~Groups ~ServiceAccounts"
-REPLICAS = "Name +Desired +Current +Ready Age ~Containers ~Images ~Selector"
-WEBHOOKS = "Name +Webhooks Age"
+WEBHOOKS = "Name +Webhooks=#webhooks Age"
 PLAIN = "Name @Created_At"
 RBAC = "rbac.authorization.k8s.io"
 
 
-def _columns(text: str) -> list[dict[str, Any]]:
-    """`Name Ready ~IP +Data`: ~ marks wide-only columns, + integers, ? truths, @ dates, # names; _ is a space."""
-    found = []
+def _filler(source: str, kind: str) -> Fill:
+    """What reads a cell of that kind of column."""
+    if source in FILLERS:
+        return FILLERS[source]
+    path, _, text = source.partition("|")
+    keys = path.lstrip("#").split(".")
+    if path.startswith("#"):
+        return lambda obj, now: len(cells.dig(obj, *keys, default=()))
+    try:
+        default = json.loads(text)
+    except ValueError:
+        default = text or EMPTY.get(kind, "")
+
+    def read(obj: Obj, now: float) -> Any:
+        found = cells.dig(obj, *keys, default=default)
+        return default if found == "" else found
+
+    return read
+
+
+def _table(text: str, own: Own = lambda obj, now: []) -> tuple[list[dict[str, Any]], Own]:
+    """The columns of a table, and the function of its cells."""
+    columns, fillers = [], []
     for word in text.split():
-        label = word.lstrip("".join(MARKS))
-        reported = {MARKS[mark] for mark in word[: len(word) - len(label)]}
-        kind = next((one for one in ("integer", "boolean", "date") if one in reported), "string")
-        if label == "Age":
-            found.append(AGE)
-        else:
-            form = "name" if word == "Name" or "name" in reported else ""
-            about = "The object's name, of its own within its namespace." if form and label == "Name" else ""
-            found.append(column(label.replace("_", " "), kind, int("wide" in reported), form, about))
-    return found
+        title, _, source = word.partition("=")
+        label = title.lstrip("".join(MARKS)).replace("_", " ")
+        marks = {MARKS[mark] for mark in title[: len(title) - len(label)]}
+        kind = next((one for one in ("integer", "boolean", "date") if one in marks), "string")
+        fixed = {"Age": AGE, "Name": NAME | {"priority": int("wide" in marks)}}.get(label)
+        form = "name" if "name" in marks else ""
+        columns.append(fixed or column(label, kind, int("wide" in marks), form))
+        source = source or label
+        fillers.append(_filler(source, kind) if source != label or label in FILLERS else None)
+
+    def row(obj: Obj, now: float) -> list[Any]:
+        rest = iter(own(obj, now))
+        return [next(rest) if fill is None else fill(obj, now) for fill in fillers]
+
+    return columns, row
 
 
-_TABLE: dict[str, tuple[str, Cells]] = {
-    "pods": ("Name Ready Status Restarts Age ~IP ~Node ~Nominated_Node ~Readiness_Gates", workloads.pod),
-    "podtemplates": ("Name Containers Images Pod_Labels", workloads.pod_template),
-    "replicationcontrollers": (REPLICAS, workloads.replication_controller),
-    "deployments.apps": ("Name Ready Up-to-date Available Age ~Containers ~Images ~Selector", workloads.deployment),
-    "replicasets.apps": (REPLICAS, workloads.replica_set),
-    "statefulsets.apps": ("Name Ready Age ~Containers ~Images", workloads.stateful_set),
-    "daemonsets.apps": (
-        "Name +Desired +Current +Ready +Up-to-date +Available Node_Selector Age ~Containers ~Images ~Selector",
+_TABLES = {
+    "pods": _table(
+        "Name Ready Status Restarts Age ~IP ~Node=spec.nodeName|<none> "
+        "~Nominated_Node=status.nominatedNodeName|<none> ~Readiness_Gates",
+        workloads.pod,
+    ),
+    "podtemplates": _table("Name Containers Images Pod_Labels", workloads.pod_template),
+    "replicationcontrollers": _table(f"Name {COUNTS} Age {PODS} ~Selector", workloads.replication_controller),
+    "deployments.apps": _table(
+        f"Name Ready Up-to-date=status.updatedReplicas|0 Available=status.availableReplicas|0 Age {PODS} ~Selector",
+        workloads.deployment,
+    ),
+    "replicasets.apps": _table(f"Name {COUNTS} Age {PODS} ~Selector=@selector"),
+    "statefulsets.apps": _table(f"Name Ready Age {PODS}", workloads.ready_of_wanted),
+    "daemonsets.apps": _table(
+        "Name +Desired=status.desiredNumberScheduled +Current=status.currentNumberScheduled +Ready=status.numberReady "
+        "+Up-to-date=status.updatedNumberScheduled +Available=status.numberAvailable Node_Selector Age "
+        f"{PODS} ~Selector=@selector",
         workloads.daemon_set,
     ),
-    "controllerrevisions.apps": ("Name Controller Revision Age", workloads.controller_revision),
-    "jobs.batch": ("Name Status Completions Duration Age ~Containers ~Images ~Selector", workloads.job),
-    "cronjobs.batch": (
-        "Name Schedule Timezone ?Suspend +Active Last_Schedule Age ~Containers ~Images ~Selector",
+    "controllerrevisions.apps": _table("Name Controller Revision=revision|0 Age", workloads.controller_revision),
+    "jobs.batch": _table(f"Name Status Completions Duration Age {PODS} ~Selector=@selector", workloads.job),
+    "cronjobs.batch": _table(
+        "Name Schedule=spec.schedule Timezone=spec.timeZone|<none> ?Suspend +Active=#status.active Last_Schedule Age "
+        "~Containers ~Images ~Selector",
         workloads.cron_job,
     ),
-    "horizontalpodautoscalers.autoscaling": (
-        "Name Reference Targets MinPods MaxPods Replicas Age",
+    "horizontalpodautoscalers.autoscaling": _table(
+        "Name Reference Targets MinPods MaxPods=spec.maxReplicas|0 Replicas=status.currentReplicas|0 Age",
         workloads.autoscaler,
     ),
-    "poddisruptionbudgets.policy": ("Name Min_Available Max_Unavailable +Allowed_Disruptions Age", workloads.budget),
-    "nodes": (
-        "Name Status Roles Age Version ~Internal-IP ~External-IP ~OS-Image ~Kernel-Version ~Container-Runtime",
+    "poddisruptionbudgets.policy": _table(
+        "Name Min_Available Max_Unavailable +Allowed_Disruptions=status.disruptionsAllowed Age", workloads.budget
+    ),
+    "nodes": _table(
+        "Name Status Roles Age Version=status.nodeInfo.kubeletVersion ~Internal-IP ~External-IP "
+        "~OS-Image=status.nodeInfo.osImage|<unknown> ~Kernel-Version=status.nodeInfo.kernelVersion|<unknown> "
+        "~Container-Runtime=status.nodeInfo.containerRuntimeVersion|<unknown>",
         cluster.node,
     ),
-    "events": (
-        "Last_Seen Type Reason Object ~Subobject ~Source Message ~First_Seen ~Count ~#Name",
-        cluster.event,
+    "events": _table(
+        "Last_Seen Type=type Reason=reason Object ~Subobject ~Source Message ~First_Seen ~Count ~#Name", cluster.event
     ),
-    "namespaces": ("Name Status Age", cluster.namespace),
-    "configmaps": ("Name Data Age", cluster.config_map),
-    "secrets": ("Name Type Data Age", cluster.secret),
-    "serviceaccounts": ("Name Secrets Age", cluster.service_account),
-    "leases.coordination.k8s.io": ("Name Holder Age", cluster.lease),
-    "resourcequotas": ("Name Request Limit Age", cluster.quota),
-    "limitranges": (PLAIN, cluster.named),
-    "priorityclasses.scheduling.k8s.io": (
-        "Name +Value ?Global-Default Age PreemptionPolicy",
-        cluster.priority_class,
+    "namespaces": _table("Name Status=status.phase Age"),
+    "configmaps": _table("Name Data Age", cluster.config_map),
+    "secrets": _table("Name Type=type Data=#data Age"),
+    "serviceaccounts": _table("Name Secrets=#secrets Age"),
+    "leases.coordination.k8s.io": _table("Name Holder=spec.holderIdentity Age"),
+    "resourcequotas": _table("Name Request Limit Age", cluster.quota),
+    "limitranges": _table(PLAIN),
+    "priorityclasses.scheduling.k8s.io": _table(
+        "Name +Value=value ?Global-Default=globalDefault Age PreemptionPolicy=preemptionPolicy"
     ),
-    "runtimeclasses.node.k8s.io": ("Name Handler Age", cluster.handled),
-    "services": ("Name Type Cluster-IP External-IP Port(s) Age ~Selector", cluster.service),
-    "endpoints": ("Name Endpoints Age", cluster.endpoints),
-    "endpointslices.discovery.k8s.io": ("Name AddressType Ports Endpoints Age", cluster.endpoint_slice),
-    "ingresses.networking.k8s.io": ("Name Class Hosts Address Ports Age", cluster.ingress),
-    "ingressclasses.networking.k8s.io": ("Name Controller Parameters Age", cluster.ingress_class),
-    "networkpolicies.networking.k8s.io": ("Name Pod-Selector Age", cluster.network_policy),
-    "persistentvolumes": (
-        "Name Capacity Access_Modes Reclaim_Policy Status Claim StorageClass VolumeAttributesClass Reason Age "
-        "~VolumeMode",
+    "runtimeclasses.node.k8s.io": _table("Name Handler=handler Age"),
+    "services": _table("Name Type=spec.type Cluster-IP External-IP Port(s) Age ~Selector", cluster.service),
+    "endpoints": _table("Name Endpoints Age", cluster.endpoints),
+    "endpointslices.discovery.k8s.io": _table(
+        "Name AddressType=addressType Ports Endpoints Age", cluster.endpoint_slice
+    ),
+    "ingresses.networking.k8s.io": _table(
+        "Name Class=spec.ingressClassName|<none> Hosts Address Ports Age", cluster.ingress
+    ),
+    "ingressclasses.networking.k8s.io": _table("Name Controller=spec.controller Parameters Age", cluster.ingress_class),
+    "networkpolicies.networking.k8s.io": _table("Name Pod-Selector Age", cluster.network_policy),
+    "persistentvolumes": _table(
+        'Name Capacity=spec.capacity.storage|"0" Access_Modes Reclaim_Policy=spec.persistentVolumeReclaimPolicy '
+        f"Status=@phase Claim StorageClass=@class {VOLUME} Reason=status.reason Age {MODE}",
         cluster.volume,
     ),
-    "persistentvolumeclaims": (
-        "Name Status Volume Capacity Access_Modes StorageClass VolumeAttributesClass Age ~VolumeMode",
+    "persistentvolumeclaims": _table(
+        f"Name Status=@phase Volume=spec.volumeName Capacity Access_Modes StorageClass=@class {VOLUME} Age {MODE}",
         cluster.claim,
     ),
-    "storageclasses.storage.k8s.io": (
-        "Name Provisioner ReclaimPolicy VolumeBindingMode AllowVolumeExpansion Age",
-        cluster.storage_class,
+    "storageclasses.storage.k8s.io": _table(
+        "Name=@marked Provisioner=provisioner ReclaimPolicy=reclaimPolicy|Delete "
+        "VolumeBindingMode=volumeBindingMode|Immediate AllowVolumeExpansion=allowVolumeExpansion|false Age"
     ),
-    "volumeattachments.storage.k8s.io": ("Name #Attacher PV Node ?Attached Age", cluster.volume_attachment),
-    "csinodes.storage.k8s.io": ("Name +Drivers Age", cluster.csi_node),
-    "csidrivers.storage.k8s.io": (
-        "Name ?AttachRequired ?PodInfoOnMount ?StorageCapacity TokenRequests ?RequiresRepublish Modes Age",
+    "volumeattachments.storage.k8s.io": _table(
+        "Name #Attacher=spec.attacher PV=spec.source.persistentVolumeName Node=spec.nodeName ?Attached=status.attached "
+        "Age"
+    ),
+    "csinodes.storage.k8s.io": _table("Name +Drivers=#spec.drivers Age"),
+    "csidrivers.storage.k8s.io": _table(
+        "Name ?AttachRequired=spec.attachRequired|true ?PodInfoOnMount=spec.podInfoOnMount "
+        "?StorageCapacity=spec.storageCapacity TokenRequests ?RequiresRepublish=spec.requiresRepublish Modes Age",
         cluster.csi_driver,
     ),
-    "csistoragecapacities.storage.k8s.io": (PLAIN, cluster.named),
-    "customresourcedefinitions.apiextensions.k8s.io": (PLAIN, cluster.named),
-    f"roles.{RBAC}": (PLAIN, cluster.named),
-    f"clusterroles.{RBAC}": (PLAIN, cluster.named),
-    f"rolebindings.{RBAC}": (BINDING, cluster.role_binding),
-    f"clusterrolebindings.{RBAC}": (BINDING, cluster.role_binding),
-    "mutatingwebhookconfigurations.admissionregistration.k8s.io": (WEBHOOKS, cluster.webhooks),
-    "validatingwebhookconfigurations.admissionregistration.k8s.io": (WEBHOOKS, cluster.webhooks),
+    "csistoragecapacities.storage.k8s.io": _table(PLAIN),
+    "customresourcedefinitions.apiextensions.k8s.io": _table(PLAIN),
+    f"roles.{RBAC}": _table(PLAIN),
+    f"clusterroles.{RBAC}": _table(PLAIN),
+    f"rolebindings.{RBAC}": _table(BINDING, cluster.role_binding),
+    f"clusterrolebindings.{RBAC}": _table(BINDING, cluster.role_binding),
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": _table(WEBHOOKS),
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": _table(WEBHOOKS),
 }
 
-COLUMNS = {storage: _columns(text) for storage, (text, _) in _TABLE.items()}
-CELLS = {storage: cells for storage, (_, cells) in _TABLE.items()}
+COLUMNS = {storage: columns for storage, (columns, _) in _TABLES.items()}
+CELLS = {storage: row for storage, (_, row) in _TABLES.items()}
 ROW_CONDITIONS = {"pods": workloads.pod_row_conditions}

@@ -1,4 +1,4 @@
-"""Cells of pods and of what makes pods."""
+"""The cells that no path leads to of pods and of what makes pods."""
 
 from typing import Any
 
@@ -6,13 +6,10 @@ from matrixcontainer.kubeapi.builtin.printers.cells import (
     NONE,
     UNSET,
     Obj,
-    age,
     containers,
     dig,
     label_selector,
     labels,
-    name,
-    template,
 )
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp
 from matrixcontainer.kubeapi.registry.printer_columns import age_of, human_age
@@ -52,14 +49,10 @@ def pod(obj: Obj, now: float) -> list[Any]:
     gates = spec.get("readinessGates") or []
     passed = sum(_is(obj, gate["conditionType"]) for gate in gates)
     return [
-        name(obj),
         f"{ready}/{len(spec.get('containers') or []) + len(beside)}",
         reason,
         _restarts(restarted, now),
-        age(obj, now),
         (status.get("podIPs") or [{"ip": status.get("podIP")}])[0].get("ip") or NONE,
-        spec.get("nodeName") or NONE,
-        status.get("nominatedNodeName") or NONE,
         f"{passed}/{len(gates)}" if gates else NONE,
     ]
 
@@ -130,42 +123,23 @@ def _restarts(states: list[Obj], now: float) -> str:
 
 def pod_template(obj: Obj, now: float) -> list[Any]:
     current = obj.get("template") or {}
-    return [name(obj), *containers(current.get("spec") or {}), labels(dig(current, "metadata", "labels"))]
+    return [*containers(current.get("spec") or {}), labels(dig(current, "metadata", "labels"))]
+
+
+def ready_of_wanted(obj: Obj, now: float) -> list[Any]:
+    return [f"{dig(obj, 'status', 'readyReplicas', default=0)}/{dig(obj, 'spec', 'replicas', default=1)}"]
 
 
 def deployment(obj: Obj, now: float) -> list[Any]:
-    status = obj.get("status", {})
-    return [
-        name(obj),
-        f"{status.get('readyReplicas', 0)}/{dig(obj, 'spec', 'replicas', default=1)}",
-        status.get("updatedReplicas", 0),
-        status.get("availableReplicas", 0),
-        age(obj, now),
-        *template(obj),
-        label_selector(dig(obj, "spec", "selector"), nothing=""),
-    ]
-
-
-def replica_set(obj: Obj, now: float) -> list[Any]:
-    status = obj.get("status", {})
-    counts = [dig(obj, "spec", "replicas", default=1), status.get("replicas", 0), status.get("readyReplicas", 0)]
-    return [name(obj), *counts, age(obj, now), *template(obj), label_selector(dig(obj, "spec", "selector"))]
+    return [*ready_of_wanted(obj, now), label_selector(dig(obj, "spec", "selector"), nothing="")]
 
 
 def replication_controller(obj: Obj, now: float) -> list[Any]:
-    return [*replica_set(obj, now)[:-1], labels(dig(obj, "spec", "selector"))]
-
-
-def stateful_set(obj: Obj, now: float) -> list[Any]:
-    ready = f"{dig(obj, 'status', 'readyReplicas', default=0)}/{dig(obj, 'spec', 'replicas', default=1)}"
-    return [name(obj), ready, age(obj, now), *template(obj)]
+    return [labels(dig(obj, "spec", "selector"))]
 
 
 def daemon_set(obj: Obj, now: float) -> list[Any]:
-    words = "desiredNumberScheduled currentNumberScheduled numberReady updatedNumberScheduled numberAvailable"
-    counts = [dig(obj, "status", word, default=0) for word in words.split()]
-    nodes = labels(dig(obj, "spec", "template", "spec", "nodeSelector"))
-    return [name(obj), *counts, nodes, age(obj, now), *template(obj), label_selector(dig(obj, "spec", "selector"))]
+    return [labels(dig(obj, "spec", "template", "spec", "nodeSelector"))]
 
 
 def controller_revision(obj: Obj, now: float) -> list[Any]:
@@ -174,7 +148,7 @@ def controller_revision(obj: Obj, now: float) -> list[Any]:
     if owner is not None:
         group = owner["apiVersion"].rpartition("/")[0]
         text = f"{owner['kind']}{'.' if group else ''}{group}".lower() + f"/{owner['name']}"
-    return [name(obj), text, obj.get("revision", 0), age(obj, now)]
+    return [text]
 
 
 def job(obj: Obj, now: float) -> list[Any]:
@@ -190,21 +164,16 @@ def job(obj: Obj, now: float) -> list[Any]:
     done = f"{status.get('succeeded', 0)}/{several if wanted is None else wanted}"
     started, ended = status.get("startTime"), status.get("completionTime")
     took = human_age((parse_timestamp(ended) if ended else now) - parse_timestamp(started)) if started else ""
-    return [name(obj), state, done, took, age(obj, now), *template(obj), label_selector(spec.get("selector"))]
+    return [state, done, took]
 
 
 def cron_job(obj: Obj, now: float) -> list[Any]:
-    spec, status = obj.get("spec", {}), obj.get("status", {})
+    spec = obj.get("spec", {})
     made = dig(spec, "jobTemplate", "spec", default={})
-    last = status.get("lastScheduleTime")
+    last = dig(obj, "status", "lastScheduleTime")
     return [
-        name(obj),
-        spec.get("schedule", ""),
-        spec.get("timeZone") or NONE,
         {True: "True", False: "False"}.get(spec.get("suspend"), UNSET),
-        len(status.get("active") or []),
         age_of(last, now) if last else NONE,
-        age(obj, now),
         *containers(dig(made, "template", "spec", default={})),
         label_selector(made.get("selector")),
     ]
@@ -212,8 +181,7 @@ def cron_job(obj: Obj, now: float) -> list[Any]:
 
 def budget(obj: Obj, now: float) -> list[Any]:
     spec = obj.get("spec") or {}
-    bounds = [str(spec.get(key, "N/A")) for key in ("minAvailable", "maxUnavailable")]
-    return [name(obj), *bounds, dig(obj, "status", "disruptionsAllowed", default=0), age(obj, now)]
+    return [str(spec.get(key, "N/A")) for key in ("minAvailable", "maxUnavailable")]
 
 
 # ---- autoscalers
@@ -226,15 +194,8 @@ def autoscaler(obj: Obj, now: float) -> list[Any]:
     target = spec["scaleTargetRef"]
     goals = _goals(spec.get("metrics") or [], status.get("currentMetrics") or [])
     more = f" + {len(goals) - GOALS_SHOWN} more..." if len(goals) > GOALS_SHOWN else ""
-    return [
-        name(obj),
-        f"{target['kind']}/{target['name']}",
-        ", ".join(goals[:GOALS_SHOWN]) + more or NONE,
-        str(spec.get("minReplicas", UNSET)),
-        spec.get("maxReplicas", 0),
-        status.get("currentReplicas", 0),
-        age(obj, now),
-    ]
+    listed = ", ".join(goals[:GOALS_SHOWN]) + more or NONE
+    return [f"{target['kind']}/{target['name']}", listed, str(spec.get("minReplicas", UNSET))]
 
 
 def _goals(metrics: list[Obj], current: list[Obj]) -> list[str]:

@@ -10,7 +10,7 @@ from matrixcontainer.kubeapi.auth.authorizer import CLUSTER_ROLES
 from matrixcontainer.kubeapi.auth.bootstrap_policy import RBAC, bootstrap_bindings, bootstrap_roles
 from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller
 from matrixcontainer.kubeapi.kubelet.pod_info import Name
-from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.meta.errors import ignoring
 from matrixcontainer.kubeapi.meta.selectors import matches_label_selector
 from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.registry.options import Options
@@ -95,11 +95,8 @@ class ClusterRoles(Controller):
             obj["rules"] = rules
             return obj
 
-        try:
+        with ignoring(404, 409):
             await self.core.verbs.modify(resource, "", name, change, options())
-        except ApiError as failure:
-            if failure.code not in (404, 409):
-                raise
 
 
 def _aggregated_rules(role: dict[str, Any], roles: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 import asyncio
 
 from matrixcontainer.kubeapi.builtin.events import LIFETIME_S
-from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.meta.errors import ignoring
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp
 from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.registry.options import Deletion, Options
@@ -30,12 +30,8 @@ class Compaction:
             obj = record.obj
             seen = [obj["metadata"].get("creationTimestamp", ""), obj.get("lastTimestamp") or ""]
             if max(parse_timestamp(text) for text in seen) < oldest:
-                try:
-                    await self.core.verbs.delete(
-                        resource, record.key[1], record.key[2], Deletion(), Options(from_controller=True)
-                    )
+                with ignoring(404):
+                    _, namespace, name = record.key
+                    await self.core.verbs.delete(resource, namespace, name, Deletion(), Options(from_controller=True))
                     gone += 1
-                except ApiError as failure:
-                    if failure.code != 404:
-                        raise
         return gone

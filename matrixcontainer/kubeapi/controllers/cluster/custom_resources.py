@@ -9,24 +9,19 @@ only then goes.
 from typing import Any
 
 from matrixcontainer.kubeapi.apiextensions import crds
-from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller
+from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller, keep_only
 from matrixcontainer.kubeapi.kubelet.pod_info import Name
 from matrixcontainer.kubeapi.meta.conditions import set_condition
-from matrixcontainer.kubeapi.meta.errors import ApiError
-from matrixcontainer.kubeapi.registry.options import Deletion, Options
+from matrixcontainer.kubeapi.meta.errors import ignoring
+from matrixcontainer.kubeapi.registry.options import Deletion
 from matrixcontainer.kubeapi.storage.objects import Change
 
 STORAGE = "customresourcedefinitions.apiextensions.k8s.io"
 
 
-def controller_options(subresource: str = "status") -> Options:
-    return Options(
-        user="system:apiserver", field_manager="kube-apiserver", from_controller=True, subresource=subresource
-    )
-
-
 class CustomResources(Controller):
     storage = STORAGE
+    account = "system:apiserver"
     max_concurrent_reconciles = 1
 
     def load(self) -> None:
@@ -89,8 +84,7 @@ class CustomResources(Controller):
 
     async def _keep_until_empty(self, crd: dict[str, Any]) -> None:
         if crds.CLEANUP not in (crd["metadata"].get("finalizers") or []):
-            name = crd["metadata"]["name"]
-            await self.core.verbs.modify(self.resource, "", name, _add_finalizer, controller_options(""))
+            await self.modify(("", crd["metadata"]["name"]), _add_finalizer)
 
     async def _set(
         self, name: str, kind: str, value: str, reason: str, message: str, names: dict[str, Any] | None = None
@@ -112,7 +106,7 @@ class CustomResources(Controller):
                 status["acceptedNames"] = names
             return crd
 
-        await self.core.verbs.modify(self.resource, "", name, change, controller_options())
+        await self.modify(("", name), change, "status")
 
     def _serve(self, crd: dict[str, Any], revision: int) -> None:
         spec = crd["spec"]
@@ -143,13 +137,10 @@ class CustomResources(Controller):
             resource = self.core.registry.by_storage(name)
         for record in left:
             assert resource is not None
-            try:
-                await self.core.verbs.delete(resource, record.key[1], record.key[2], Deletion(), controller_options(""))
-            except ApiError as failure:
-                if failure.code != 404:
-                    raise
+            with ignoring(404):
+                await self.core.verbs.delete(resource, record.key[1], record.key[2], Deletion(), self.options())
         if not self.core.store.count(name):
-            await self.core.verbs.modify(self.resource, "", name, _drop_finalizer, controller_options(""))
+            await self.modify(("", name), _drop_finalizer)
 
 
 def _condition(crd: dict[str, Any], kind: str) -> str:
@@ -163,7 +154,5 @@ def _add_finalizer(crd: dict[str, Any]) -> dict[str, Any]:
 
 
 def _drop_finalizer(crd: dict[str, Any]) -> dict[str, Any]:
-    crd["metadata"]["finalizers"] = [f for f in crd["metadata"].get("finalizers") or [] if f != crds.CLEANUP]
-    if not crd["metadata"]["finalizers"]:
-        del crd["metadata"]["finalizers"]
+    keep_only(crd["metadata"], "finalizers", lambda finalizer: finalizer != crds.CLEANUP)
     return crd

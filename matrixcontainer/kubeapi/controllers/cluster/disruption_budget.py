@@ -8,12 +8,13 @@ budget or an owner in it changes. Contract: public documentation "Disruptions" a
 import math
 from typing import Any
 
-from matrixcontainer.kubeapi.builtin.disruption_budgets import BUDGETS, is_ready, selects, status_options
+from matrixcontainer.kubeapi.builtin.disruption_budgets import BUDGETS, is_ready, selects
 from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller
 from matrixcontainer.kubeapi.kubelet.pod_info import Name
-from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.meta.conditions import set_condition
+from matrixcontainer.kubeapi.meta.errors import ignoring
 from matrixcontainer.kubeapi.meta.jsonpath import JsonPath
-from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp, timestamp
+from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp
 from matrixcontainer.kubeapi.storage.objects import Change
 
 OWNERS = frozenset(("replicasets.apps", "deployments.apps", "statefulsets.apps", "replicationcontrollers"))
@@ -24,6 +25,7 @@ class DisruptionBudgets(Controller):
     """A key is a namespace: its budgets are counted together."""
 
     storage = BUDGETS
+    account = "disruption-controller"
 
     def load(self) -> None:
         for record in self.core.store.objects_of(BUDGETS):
@@ -43,17 +45,8 @@ class DisruptionBudgets(Controller):
             return None
         pods = [record.obj for record in self.core.store.objects_of("pods", namespace)]
         for record in budgets:
-            try:
-                await self.core.verbs.modify(
-                    self.resource,
-                    namespace,
-                    record.key[2],
-                    lambda budget: self._counted(budget, pods),
-                    status_options(),
-                )
-            except ApiError as failure:
-                if failure.code not in (404, 409):
-                    raise
+            with ignoring(404, 409):
+                await self.modify(record.key[1:], lambda budget: self._counted(budget, pods), "status")
         return None
 
     def _counted(self, budget: dict[str, Any], pods: list[dict[str, Any]]) -> dict[str, Any]:
@@ -67,14 +60,18 @@ class DisruptionBudgets(Controller):
         healthy = sum(is_healthy(pod) and pod["metadata"]["name"] not in disrupted for pod in chosen)
         expected, desired = self._wanted(budget, chosen)
         allowed = max(0, healthy - desired) if expected > 0 else 0
-        status = {
+        status: dict[str, Any] = {
             "observedGeneration": budget["metadata"].get("generation", 1),
             "disruptionsAllowed": allowed,
             "currentHealthy": healthy,
             "desiredHealthy": desired,
             "expectedPods": expected,
-            "conditions": _conditions(budget, allowed, timestamp(now)),
+            "conditions": [dict(one) for one in (budget.get("status") or {}).get("conditions") or []],
         }
+        reason = "SufficientPods" if allowed else "InsufficientPods"
+        set_condition(status, "DisruptionAllowed", str(bool(allowed)), reason, "", now)
+        (shown,) = (one for one in status["conditions"] if one["type"] == "DisruptionAllowed")
+        shown["observedGeneration"] = status["observedGeneration"]
         return budget | {"status": status | ({"disruptedPods": disrupted} if disrupted else {})}
 
     def _wanted(self, budget: dict[str, Any], pods: list[dict[str, Any]]) -> tuple[int, int]:
@@ -131,20 +128,3 @@ def scaled(wanted: int | str, total: int) -> int:
     if isinstance(wanted, int):
         return wanted
     return math.ceil(int(wanted.rstrip("%") or 0) * total / 100)
-
-
-def _conditions(budget: dict[str, Any], allowed: int, now: str) -> list[dict[str, Any]]:
-    kind = "DisruptionAllowed"
-    current = (budget.get("status") or {}).get("conditions") or []
-    before = next((c for c in current if c["type"] == kind), None)
-    fresh = {
-        "type": kind,
-        "status": "True" if allowed else "False",
-        "reason": "SufficientPods" if allowed else "InsufficientPods",
-        "message": "",
-        "observedGeneration": budget["metadata"].get("generation", 1),
-        "lastTransitionTime": now,
-    }
-    if before and before["status"] == fresh["status"]:
-        fresh["lastTransitionTime"] = before["lastTransitionTime"]
-    return [c for c in current if c["type"] != kind] + [fresh]

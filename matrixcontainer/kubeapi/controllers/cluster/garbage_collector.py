@@ -7,27 +7,21 @@ Owners are matched by uid; a namespaced owner in another namespace, or of a clus
 absent.
 """
 
+from collections.abc import Callable
 from typing import Any
 
-from matrixcontainer.kubeapi.controllers.runtime.workqueue import Workqueue
+from matrixcontainer.kubeapi.controllers.runtime.workqueue import Workqueue, keep_only
 from matrixcontainer.kubeapi.registry.core import Core
-from matrixcontainer.kubeapi.registry.options import Deletion, Options
+from matrixcontainer.kubeapi.registry.options import Deletion
 from matrixcontainer.kubeapi.registry.resource import Resource
 from matrixcontainer.kubeapi.storage.objects import Change, Key, Record
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 
 
-def options() -> Options:
-    return Options(
-        user="system:serviceaccount:kube-system:generic-garbage-collector",
-        field_manager="kube-controller-manager",
-        from_controller=True,
-    )
-
-
 class GarbageCollector(Workqueue[Key]):
     max_concurrent_reconciles = 1
+    account = "generic-garbage-collector"
 
     def __init__(self, core: Core) -> None:
         super().__init__(core)
@@ -187,28 +181,21 @@ class GarbageCollector(Workqueue[Key]):
         await self._drop_finalizer(resource, record, ORPHAN)
 
     async def _strip(self, resource: Resource, record: Record, uids: set[str]) -> None:
-        def change(obj: dict[str, Any]) -> dict[str, Any]:
-            kept = [r for r in obj["metadata"].get("ownerReferences") or [] if r["uid"] not in uids]
-            obj["metadata"]["ownerReferences"] = kept
-            if not kept:
-                del obj["metadata"]["ownerReferences"]
-            return obj
-
-        await self.core.verbs.modify(resource, record.key[1], record.key[2], change, options())
+        await self._keep_only(resource, record, "ownerReferences", lambda one: one["uid"] not in uids)
 
     async def _drop_finalizer(self, resource: Resource, record: Record, finalizer: str) -> None:
+        await self._keep_only(resource, record, "finalizers", lambda one: one != finalizer)
+
+    async def _keep_only(self, resource: Resource, record: Record, key: str, keep: Callable[[Any], bool]) -> None:
         def change(obj: dict[str, Any]) -> dict[str, Any]:
-            kept = [f for f in obj["metadata"].get("finalizers") or [] if f != finalizer]
-            obj["metadata"]["finalizers"] = kept
-            if not kept:
-                del obj["metadata"]["finalizers"]
+            keep_only(obj["metadata"], key, keep)
             return obj
 
-        await self.core.verbs.modify(resource, record.key[1], record.key[2], change, options())
+        await self.core.verbs.modify(resource, record.key[1], record.key[2], change, self.options())
 
     async def _delete(self, resource: Resource, record: Record, propagation: str) -> None:
         request = Deletion(propagation=propagation, uid=record.uid)
-        await self.core.verbs.delete(resource, record.key[1], record.key[2], request, options())
+        await self.core.verbs.delete(resource, record.key[1], record.key[2], request, self.options())
 
 
 def _owner_uids(record: Record) -> frozenset[str]:

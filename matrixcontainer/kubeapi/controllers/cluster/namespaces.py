@@ -40,17 +40,9 @@ WELL = {  # what the conditions of a namespace that goes say where nothing stand
 }
 
 
-def options(subresource: str = "") -> Options:
-    return Options(
-        user="system:serviceaccount:kube-system:namespace-controller",
-        field_manager="kube-controller-manager",
-        from_controller=True,
-        subresource=subresource,
-    )
-
-
 class Namespaces(Controller):
     storage = "namespaces"
+    account = "namespace-controller"
     max_concurrent_reconciles = 1
 
     def __init__(self, core: Core, root_ca: str) -> None:
@@ -77,7 +69,7 @@ class Namespaces(Controller):
     async def ensure_system(self) -> None:
         for name in SYSTEM_NAMESPACES:
             if self.core.store.get(("namespaces", "", name)) is None:
-                await self.core.verbs.create(self.resource, "", {"metadata": {"name": name}}, options())
+                await self.core.verbs.create(self.resource, "", {"metadata": {"name": name}}, self.options())
         for record in list(self.core.store.objects_of("namespaces")):
             await self.process(record.key[1:])
 
@@ -119,7 +111,7 @@ class Namespaces(Controller):
     async def _ensure(self, namespace: str, plural: str, body: dict[str, Any]) -> None:
         if self.core.store.latest((plural, namespace, body["metadata"]["name"])) is None:
             try:
-                await self.core.verbs.create(self.core.builtin("", plural), namespace, body, options())
+                await self.core.verbs.create(self.core.builtin("", plural), namespace, body, self.options())
             except ApiError as failure:
                 if failure.reason != "AlreadyExists":
                     raise
@@ -133,13 +125,7 @@ class Namespaces(Controller):
         for resource, record in pods or left:
             if b'"deletionTimestamp"' in record.body and "deletionTimestamp" in record.obj["metadata"]:
                 continue
-            try:
-                await self.core.verbs.delete(
-                    resource, name, record.key[2], Deletion(propagation="Background"), options()
-                )
-            except ApiError as failure:
-                if failure.code not in (404, 409):
-                    raise
+            await self.remove(resource, name, record.key[2], Deletion(propagation="Background"))
         remaining = [
             (resource, record) for resource in kinds for record in self.core.store.objects_of(resource.storage, name)
         ]
@@ -148,7 +134,7 @@ class Namespaces(Controller):
             if pods and not self.core.store.objects_of("pods", name):
                 self.enqueue(("", name))
             return
-        await self.core.verbs.modify(self.resource, "", name, _release, options("finalize"), track=False)
+        await self.core.verbs.modify(self.resource, "", name, _release, self.options("finalize"), track=False)
 
     async def _report(self, name: str, remaining: list[tuple[Resource, Record]]) -> None:
         counts: dict[str, int] = {}
@@ -175,7 +161,7 @@ class Namespaces(Controller):
                 set_condition(status, kind, "True" if kind in reported else "False", reason, text, self.core.now())
             return obj
 
-        await self.core.verbs.modify(self.resource, "", name, change, options("status"))
+        await self.modify(("", name), change, "status")
 
 
 def _release(obj: dict[str, Any]) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class ResourceQuotas(Controller):
         def change(obj: Obj) -> Obj:
             return obj | {"status": (obj.get("status") or {}) | self.counted(obj)}
 
-        await self.core.verbs.modify(self.resource, *key, change, self.options("status"))
+        await self.modify(key, change, "status")
         await asyncio.sleep(0)
         return None
 

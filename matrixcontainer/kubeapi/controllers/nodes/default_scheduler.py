@@ -97,5 +97,5 @@ class DefaultScheduler(WorkloadController):
                 set_condition(obj["status"], "PodScheduled", False, at, "Unschedulable", why)
                 return obj
 
-            await self.core.verbs.modify(resource, *facts.key, refuse, self.options("status"))
+            await self.modify(facts.key, refuse, "status")
             self.events.event(pod, "FailedScheduling", why, NAME, warning=True)

@@ -110,6 +110,5 @@ class LostPods(WorkloadController):
         record = self.record(key)
         if record is None or record.obj["metadata"].get("deletionGracePeriodSeconds") == 0:
             return None
-        request = Deletion(grace_s=0, uid=pod.uid)
-        await self.core.verbs.delete(self.resource, *key, request, self.options())
+        await self.remove(self.resource, *key, Deletion(grace_s=0, uid=pod.uid))
         return None

@@ -13,7 +13,6 @@ from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodFacts
 from matrixcontainer.kubeapi.kubelet.stage_delays import Pace, load_pace
 from matrixcontainer.kubeapi.kubelet.virtual_kubelet import PodSync, pod_address, sync_pod
 from matrixcontainer.kubeapi.meta import errors
-from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.registry.options import Deletion, Options
 from matrixcontainer.kubeapi.storage.objects import Change, Record
 
@@ -95,13 +94,8 @@ class Kubelets(WorkloadController):
                     raise errors.conflict("pods", "", key[1])
                 return obj | {"status": status}
 
-            await self.core.verbs.modify(self.resource, *key, change, self.options("status"))
+            await self.modify(key, change, "status")
             for event in sync.events:
                 self.events.event(pod, event.reason, event.message, "kubelet", warning=event.warning)
         if sync.remove:
-            request = Deletion(grace_s=0, uid=record.uid)
-            try:
-                await self.core.verbs.delete(self.resource, *key, request, self.options())
-            except ApiError as failure:
-                if failure.code not in (404, 409):
-                    raise
+            await self.remove(self.resource, *key, Deletion(grace_s=0, uid=record.uid))

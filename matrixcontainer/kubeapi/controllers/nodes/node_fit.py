@@ -9,6 +9,7 @@ preferences, preemption.
 from typing import Any
 
 from matrixcontainer.kubeapi.kubelet.node_info import NodeFacts
+from matrixcontainer.kubeapi.meta.selectors import requirement_of
 
 Obj = dict[str, Any]
 
@@ -30,21 +31,8 @@ def term_holds(term: Obj, node: NodeFacts) -> bool:
     expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
     if not expressions and not fields:
         return False
-    named = {"metadata.name": node.name}
-    return all(_holds(e, node.labels) for e in expressions) and all(_holds(e, named) for e in fields)
-
-
-def _holds(expression: Obj, labels: dict[str, str]) -> bool:
-    current, values = labels.get(expression["key"]), expression.get("values") or []
-    operator = expression["operator"]
-    if operator in ("Exists", "DoesNotExist"):
-        return (current is not None) == (operator == "Exists")
-    if operator in ("In", "NotIn"):
-        return (current in values) == (operator == "In")
-    try:
-        return int(current or "") > int(values[0]) if operator == "Gt" else int(current or "") < int(values[0])
-    except (ValueError, IndexError):
-        return False
+    found = [(e, node.labels) for e in expressions] + [(e, {"metadata.name": node.name}) for e in fields]
+    return all(requirement_of(expression).holds(labels) for expression, labels in found)
 
 
 def filter_reason(pod: Obj, asks: dict[str, int], node: NodeFacts, taken: dict[str, int]) -> str:

@@ -60,5 +60,5 @@ class NodeTaints(Controller):
                 del obj["spec"]["taints"]
             return obj
 
-        await self.core.verbs.modify(self.resource, *key, change, self.options())
+        await self.modify(key, change)
         return None

@@ -9,6 +9,7 @@ nothing due the loop sleeps until somebody changes something: no polling, no wri
 import asyncio
 import contextlib
 import heapq
+from collections.abc import Callable
 from functools import cached_property
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -16,13 +17,14 @@ from typing import Any, Generic, TypeVar
 from matrixcontainer.kubeapi.controllers.runtime.event_recorder import EventRecorder
 from matrixcontainer.kubeapi.controllers.runtime.informers import Informers
 from matrixcontainer.kubeapi.kubelet.pod_info import Name
-from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.meta.errors import ApiError, ignoring
 from matrixcontainer.kubeapi.registry.core import Core
-from matrixcontainer.kubeapi.registry.options import Options
+from matrixcontainer.kubeapi.registry.options import Deletion, Options
 from matrixcontainer.kubeapi.registry.resource import Resource
 from matrixcontainer.kubeapi.storage.objects import Change, Record
 
 K = TypeVar("K", bound=tuple[str, ...])
+Modification = Callable[[dict[str, Any]], dict[str, Any]]
 
 RETRY_S_MIN, RETRY_S_MAX = 0.02, 60.0
 SLEEP_S_MIN = 0.005
@@ -33,6 +35,7 @@ class Workqueue(Generic[K]):
     """The queue and its loop, for keys of any form."""
 
     max_concurrent_reconciles = 16
+    account = ""  # whom it acts as: a service account, or a user by the whole name
 
     def __init__(self, core: Core) -> None:
         self.core = core
@@ -100,12 +103,34 @@ class Workqueue(Generic[K]):
     async def reconcile(self, key: K) -> float | None:
         raise NotImplementedError
 
+    def options(self, subresource: str = "") -> Options:
+        """Acts for the server itself: fields that clients may not write are open."""
+        system = self.account.startswith("system:")
+        return Options(
+            user=self.account if system else f"system:serviceaccount:kube-system:{self.account}",
+            field_manager="kube-apiserver" if system else "kube-controller-manager",
+            field_validation="Ignore",
+            from_controller=True,
+            subresource=subresource,
+        )
+
+    async def remove(self, resource: Resource, namespace: str, name: str, request: Deletion) -> None:
+        """Delete an object; one that is gone by now, or another one, is left alone."""
+        with ignoring(404, 409):
+            await self.core.verbs.delete(resource, namespace, name, request, self.options())
+
+
+def keep_only(meta: dict[str, Any], key: str, keep: Callable[[Any], bool]) -> None:
+    """Of a list in metadata only these items; an empty list goes."""
+    meta[key] = [item for item in meta.get(key) or [] if keep(item)]
+    if not meta[key]:
+        del meta[key]
+
 
 class Controller(Workqueue[Name]):
-    """`storage` is the resource whose objects are reconciled; `account` the service account it acts as."""
+    """`storage` is the resource whose objects are reconciled."""
 
     storage = ""
-    account = ""
 
     @cached_property
     def resource(self) -> Resource:
@@ -127,19 +152,12 @@ class Controller(Workqueue[Name]):
     def record(self, key: Name) -> Record | None:
         return self.core.store.get((self.storage, *key))
 
-    async def write_status(self, key: Name, status: dict[str, Any]) -> None:
-        change = lambda obj: obj | {"status": status}  # noqa: E731
-        await self.core.verbs.modify(self.resource, *key, change, self.options("status"))
+    async def modify(self, key: Name, change: Modification, subresource: str = "") -> None:
+        """Change one of its own objects."""
+        await self.core.verbs.modify(self.resource, *key, change, self.options(subresource))
 
-    def options(self, subresource: str = "") -> Options:
-        """Acts for the server itself: fields that clients may not write are open."""
-        return Options(
-            user=f"system:serviceaccount:kube-system:{self.account}",
-            field_manager="kube-controller-manager",
-            field_validation="Ignore",
-            from_controller=True,
-            subresource=subresource,
-        )
+    async def write_status(self, key: Name, status: dict[str, Any]) -> None:
+        await self.modify(key, lambda obj: obj | {"status": status}, "status")
 
 
 class WorkloadController(Controller):

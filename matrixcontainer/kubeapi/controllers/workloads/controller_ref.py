@@ -4,22 +4,13 @@ An owner takes matching objects without a controller and gives up its own once t
 way out changes hands no more, and an owner on its way out takes nothing.
 """
 
-from typing import Any, Protocol
+from typing import Any
 
-from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller
-from matrixcontainer.kubeapi.kubelet.pod_info import Name, controller_of
+from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller, keep_only
+from matrixcontainer.kubeapi.kubelet.pod_info import controller_of
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.selectors import matches_label_selector
 from matrixcontainer.kubeapi.registry.resource import Resource
-
-
-class Belonging(Protocol):
-    """What is asked of a pod or a ReplicaSet when its owner is settled."""
-
-    key: Name
-    uid: str
-    labels: dict[str, str] | None
-    deleting: bool
 
 
 def reference_to(owner: dict[str, Any]) -> dict[str, Any]:
@@ -77,14 +68,8 @@ def _with_owner(owner: dict[str, Any], uid: str, resource: Resource) -> Any:
 
 
 def _without_owner(owner: dict[str, Any]) -> Any:
-    uid = owner["metadata"]["uid"]
-
     def change(obj: dict[str, Any]) -> dict[str, Any]:
-        meta = obj["metadata"]
-        kept = [reference for reference in meta.get("ownerReferences") or [] if reference["uid"] != uid]
-        meta["ownerReferences"] = kept
-        if not kept:
-            del meta["ownerReferences"]
+        keep_only(obj["metadata"], "ownerReferences", lambda one: one["uid"] != owner["metadata"]["uid"])
         return obj
 
     return change

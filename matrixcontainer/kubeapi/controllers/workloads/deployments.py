@@ -158,8 +158,7 @@ class Deployments(WorkloadController):
             obj.setdefault("status", {})["collisionCount"] = collisions + 1
             return obj
 
-        meta = deployment["metadata"]
-        await self.core.verbs.modify(self.resource, meta["namespace"], meta["name"], change, self.options("status"))
+        await self.modify(_key(deployment), change, "status")
 
     # ---- revisions and annotations
 
@@ -200,21 +199,17 @@ class Deployments(WorkloadController):
     async def _mark_revision(self, deployment: Obj, revision: int) -> None:
         if revision_of(deployment) == revision:
             return
-        meta = deployment["metadata"]
 
         def change(obj: Obj) -> Obj:
             obj["metadata"].setdefault("annotations", {})[rollout.REVISION] = str(revision)
             return obj
 
-        await self.core.verbs.modify(self.resource, meta["namespace"], meta["name"], change, self.options())
+        await self.modify(_key(deployment), change)
 
     # ---- writing
 
     async def _change_set(self, rs: Obj, change: Any) -> None:
-        meta = rs["metadata"]
-        await self.core.verbs.modify(
-            self.informers.set_resource, meta["namespace"], meta["name"], change, self.options()
-        )
+        await self.core.verbs.modify(self.informers.set_resource, *_key(rs), change, self.options())
 
     async def _resize(self, deployment: Obj, sets: Sets, sizes: dict[str, int]) -> None:
         notes = self._sizes(deployment)
@@ -246,15 +241,8 @@ class Deployments(WorkloadController):
 
     async def _clean_up(self, deployment: Obj, sets: Sets) -> None:
         for rs in rollout.to_clean_up(deployment, sets):
-            meta = rs["metadata"]
-            request = Deletion(propagation="Background", uid=meta["uid"])
-            try:
-                await self.core.verbs.delete(
-                    self.informers.set_resource, meta["namespace"], meta["name"], request, self.options()
-                )
-            except ApiError as failure:
-                if failure.code not in (404, 409):
-                    raise
+            request = Deletion(propagation="Background", uid=rs["metadata"]["uid"])
+            await self.remove(self.informers.set_resource, *_key(rs), request)
 
     async def _write_status(
         self, key: Name, deployment: Obj, sets: Sets, event: tuple[str, str] | None
@@ -267,7 +255,7 @@ class Deployments(WorkloadController):
                 collisions = (obj.get("status") or {}).get("collisionCount")
                 return obj | {"status": status | ({"collisionCount": collisions} if collisions else {})}
 
-            await self.core.verbs.modify(self.resource, *key, change, self.options("status"))
+            await self.modify(key, change, "status")
         left = seconds_left(deployment, status, now)
         return None if left is None else left + AFTER_DEADLINE_S
 
@@ -275,3 +263,7 @@ class Deployments(WorkloadController):
         way = "up" if after > before else "down"
         text = f"Scaled {way} replica set {name} from {before} to {after}"
         self.events.event(deployment, "ScalingReplicaSet", text, self.account)
+
+
+def _key(obj: Obj) -> Name:
+    return obj["metadata"]["namespace"], obj["metadata"]["name"]

@@ -3,16 +3,13 @@
 import asyncio
 from typing import Any
 
-from matrixcontainer.kubeapi.controllers.runtime.workqueue import WorkloadController
 from matrixcontainer.kubeapi.controllers.workloads import controller_ref
+from matrixcontainer.kubeapi.controllers.workloads.pod_control import BURST, PodController, pod_from
 from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodFacts
 from matrixcontainer.kubeapi.meta.conditions import set_condition
 from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.meta.selectors import matches_label_selector
-from matrixcontainer.kubeapi.registry.options import Deletion
-from matrixcontainer.kubeapi.schema.structural import copy_json
 
-BURST = 500  # pods made or removed in one reconcile
 PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
@@ -37,14 +34,6 @@ def deletion_order(pods: list[PodFacts], neighbours: dict[str, int]) -> list[Pod
     )
 
 
-def pod_from(template: dict[str, Any], owner: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """A new pod of the template; its name is made up from the prefix."""
-    template = copy_json(template)
-    meta = {k: v for k, v in (template.get("metadata") or {}).items() if k in ("labels", "annotations", "finalizers")}
-    meta |= {"generateName": prefix, "ownerReferences": [controller_ref.reference_to(owner)]}
-    return {"metadata": meta, "spec": template.get("spec") or {}}
-
-
 def counted(rs: dict[str, Any], pods: list[PodFacts], now: float) -> dict[str, Any]:
     """The counts of the status; those that are zero are left out, as Go leaves them out."""
     labels = (rs["spec"]["template"].get("metadata") or {}).get("labels") or {}
@@ -63,7 +52,7 @@ def soonest_available(pods: list[PodFacts], min_ready_s: int, now: float) -> flo
     return min(waits, default=None)
 
 
-class ReplicaSets(WorkloadController):
+class ReplicaSets(PodController):
     storage = "replicasets.apps"
     account = "replicaset-controller"
 
@@ -87,10 +76,7 @@ class ReplicaSets(WorkloadController):
             return None
         rs = record.obj
         pods = self.informers.pods
-        if await controller_ref.claim(
-            self, self.informers.pod_resource, rs, pods.owned_by(record.uid), pods.ownerless(key[0])
-        ):
-            self.enqueue(key)
+        await self.claim_pods(rs)
         active = [pod for pod in pods.owned_by(record.uid) if pod.active]
         failure = None
         if "deletionTimestamp" not in rs["metadata"]:
@@ -106,45 +92,17 @@ class ReplicaSets(WorkloadController):
         missing = (rs["spec"].get("replicas") or 0) - len(active)
         try:
             if missing > 0:
-                await self._make(rs, min(missing, BURST))
+                template, prefix = rs["spec"]["template"], f"{rs['metadata']['name']}-"
+                await self.make_pods(rs, [pod_from(template, rs, prefix) for _ in range(min(missing, BURST))])
             elif missing < 0:
-                await self._remove(rs, deletion_order(active, self._neighbours(rs))[: min(-missing, BURST)])
+                doomed = deletion_order(active, self._neighbours(rs))[: min(-missing, BURST)]
+                await asyncio.gather(*(self.remove_pod(rs, pod) for pod in doomed))
         except ApiError as failure:
             reason = "FailedCreate" if missing > 0 else "FailedDelete"
             text = f"Error {'creating' if missing > 0 else 'deleting'}: {failure}"
             self.events.event(rs, reason, text, self.account, warning=True)
             return reason, failure
         return None
-
-    async def _make(self, rs: dict[str, Any], count: int) -> None:
-        """In growing batches, so that what is refused is refused once and not five hundred times."""
-        size = 1
-        while count > 0:
-            size = min(size, count)
-            made = await asyncio.gather(*(self._make_one(rs) for _ in range(size)), return_exceptions=True)
-            for failure in made:
-                if isinstance(failure, BaseException):
-                    raise failure
-            count, size = count - size, size * 2
-
-    async def _make_one(self, rs: dict[str, Any]) -> None:
-        meta = rs["metadata"]
-        body = pod_from(rs["spec"]["template"], rs, f"{meta['name']}-")
-        made = await self.core.verbs.create(self.informers.pod_resource, meta["namespace"], body, self.options())
-        name = made.obj["metadata"]["name"]
-        self.events.event(rs, "SuccessfulCreate", f"Created pod: {name}", self.account)
-
-    async def _remove(self, rs: dict[str, Any], doomed: list[PodFacts]) -> None:
-        await asyncio.gather(*(self._remove_one(rs, pod) for pod in doomed))
-
-    async def _remove_one(self, rs: dict[str, Any], pod: PodFacts) -> None:
-        request = Deletion(propagation="Background", uid=pod.uid)
-        try:
-            await self.core.verbs.delete(self.informers.pod_resource, *pod.key, request, self.options())
-        except ApiError as failure:
-            if failure.code not in (404, 409):
-                raise
-        self.events.event(rs, "SuccessfulDelete", f"Deleted pod: {pod.key[1]}", self.account)
 
     def _neighbours(self, rs: dict[str, Any]) -> dict[str, int]:
         """Live pods by node, of this set and of those that belong to the same owner."""

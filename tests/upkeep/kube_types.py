@@ -1,6 +1,6 @@
 """Print the table of built-in API types from the public Go sources of Kubernetes.
 
-The table (`types.json.gz` beside this file) says, for every struct reachable from the kinds we serve, how each field
+The table (`matrixcontainer/kubeapi/schema/types.json.gz`) says, for every struct reachable from the kinds we serve, how each field
 is called in JSON, which protobuf number it has, its type, and how lists and maps merge. From this one table the server
 reads protobuf bodies, refuses unknown fields, merges strategically and prints OpenAPI.
 
@@ -8,7 +8,7 @@ Source: modules k8s.io/api, k8s.io/apimachinery and k8s.io/apiextensions-apiserv
 Apache-2.0, The Kubernetes Authors. Only names, numbers and markers are taken, no prose.
 
     go mod download -json k8s.io/api@v0.33.0 k8s.io/apimachinery@v0.33.0 k8s.io/apiextensions-apiserver@v0.33.0
-    python -m matrixcontainer.kubeapi.schema.generate_types "$(go env GOMODCACHE)"
+    python -m tests.upkeep.kube_types "$(go env GOMODCACHE)"
 """
 
 import contextlib
@@ -49,7 +49,7 @@ ROOTS = [
     "core.v1.Node", "core.v1.Pod", "core.v1.Binding", "core.v1.Service", "core.v1.Endpoints",
     "core.v1.PersistentVolume", "core.v1.PersistentVolumeClaim", "core.v1.ResourceQuota", "core.v1.LimitRange",
     "core.v1.PodTemplate", "core.v1.ReplicationController",
-    "apps.v1.Deployment", "apps.v1.ReplicaSet", "apps.v1.StatefulSet", "apps.v1.DaemonSet", "apps.v1.ControllerRevision",  # noqa: E501
+    "apps.v1.Deployment", "apps.v1.ReplicaSet", "apps.v1.StatefulSet", "apps.v1.DaemonSet", "apps.v1.ControllerRevision",
     "batch.v1.Job", "batch.v1.CronJob",
     "rbac.v1.Role", "rbac.v1.RoleBinding", "rbac.v1.ClusterRole", "rbac.v1.ClusterRoleBinding",
     "coordination.v1.Lease", "events.v1.Event", "scheduling.v1.PriorityClass",
@@ -207,7 +207,7 @@ def build_table(module_cache: Path) -> dict[str, Any]:
 def main(module_cache: str) -> None:
     document = {"source": f"k8s.io/api {VERSION} (Apache-2.0)", "types": build_table(Path(module_cache))}
     text = json.dumps(document, separators=(",", ":"), sort_keys=True).encode()
-    target = Path(__file__).with_name("types.json.gz")
+    target = Path(__file__).resolve().parents[2] / "matrixcontainer/kubeapi/schema/types.json.gz"
     target.write_bytes(gzip.compress(text, mtime=0))
     print(f"{target.name}: {len(document['types'])} types, {len(text)} bytes, {target.stat().st_size} compressed")
 

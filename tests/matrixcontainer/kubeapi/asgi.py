@@ -1,17 +1,37 @@
-"""The embedded Kubernetes API as a plain ASGI application: for tests and for whoever has a server already."""
+"""The embedded Kubernetes API in one process with a test: a plain ASGI application, without a socket."""
 
 import asyncio
-import json
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+from matrixcontainer.kubeapi.auth.authentication import Access, User
 from matrixcontainer.kubeapi.endpoints.app import App
 from matrixcontainer.kubeapi.endpoints.request import BODY_BYTES_MAX, Request, add_header, query_of, stated_too_large
-from matrixcontainer.kubeapi.endpoints.response import Response
+from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.registry.watch import Watch
+from matrixcontainer.kubeapi.server import KubeApi
+from matrixcontainer.kubeapi.storage.backend import Database
+from matrixcontainer.kubeapi.storage.store import Store
+from matrixcontainer.kubeapi.transport.http1 import headers_of
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+class AsgiKube(KubeApi):
+    """It has no lifespan of its own: whoever builds it starts and stops it."""
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        await serve(self.app, scope, receive, send)
+
+
+def build_api(
+    database: Database, now: Callable[[], float], rng: random.Random, tokens: dict[str, User] | None = None
+) -> AsgiKube:
+    """An API over a migrated database; `tokens` maps bearer tokens to users, `now` gives seconds since the epoch."""
+    key = rng.randbytes(32)
+    return AsgiKube(Core(Store(database, now), now, rng, Access(tokens or {}, key, now)))
 
 
 async def serve(app: App, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -32,13 +52,6 @@ async def serve(app: App, scope: dict[str, Any], receive: Receive, send: Send) -
         return
     await send({"type": "http.response.body", "body": b"", "more_body": True})
     await _stream(app, request, response.body, receive, send)
-
-
-def headers_of(request: Request, response: Response) -> list[tuple[str, str]]:
-    """All headers of an answer but those of its framing."""
-    found = [("content-type", response.media), ("cache-control", "no-cache, private")]
-    found += [(name.lower(), value) for name, value in response.headers.items()]
-    return found + [("warning", f"299 - {json.dumps(text)}") for text in dict.fromkeys(request.warnings)]
 
 
 async def _request_of(scope: dict[str, Any], receive: Receive) -> Request | None:

@@ -1,0 +1,54 @@
+"""Making and removing pods for their owner, with the events that tell of it; what ReplicaSets and Jobs do alike."""
+
+import asyncio
+from typing import Any
+
+from matrixcontainer.kubeapi.controllers.runtime.workqueue import WorkloadController
+from matrixcontainer.kubeapi.controllers.workloads import controller_ref
+from matrixcontainer.kubeapi.kubelet.pod_info import PodFacts
+from matrixcontainer.kubeapi.registry.options import Deletion
+from matrixcontainer.kubeapi.schema.structural import copy_json
+
+BURST = 500  # pods made or removed in one reconcile
+
+Obj = dict[str, Any]
+
+
+def pod_from(template: Obj, owner: Obj, prefix: str) -> Obj:
+    """A new pod of the template; its name is made up from the prefix."""
+    template = copy_json(template)
+    meta = {k: v for k, v in (template.get("metadata") or {}).items() if k in ("labels", "annotations", "finalizers")}
+    meta |= {"generateName": prefix, "ownerReferences": [controller_ref.reference_to(owner)]}
+    return {"metadata": meta, "spec": template.get("spec") or {}}
+
+
+class PodController(WorkloadController):
+    """One whose objects own pods."""
+
+    async def make_pods(self, owner: Obj, pods: list[Obj]) -> None:
+        """In growing batches, so that what is refused is refused once and not five hundred times."""
+        size = 1
+        while pods:
+            batch, pods = pods[:size], pods[size:]
+            made = await asyncio.gather(*(self._make_pod(owner, pod) for pod in batch), return_exceptions=True)
+            for failure in made:
+                if isinstance(failure, BaseException):
+                    raise failure
+            size *= 2
+
+    async def _make_pod(self, owner: Obj, pod: Obj) -> None:
+        namespace = owner["metadata"]["namespace"]
+        made = await self.core.verbs.create(self.informers.pod_resource, namespace, pod, self.options())
+        self.events.event(owner, "SuccessfulCreate", f"Created pod: {made.obj['metadata']['name']}", self.account)
+
+    async def remove_pod(self, owner: Obj, pod: PodFacts) -> None:
+        request = Deletion(propagation="Background", uid=pod.uid)
+        await self.remove(self.informers.pod_resource, *pod.key, request)
+        self.events.event(owner, "SuccessfulDelete", f"Deleted pod: {pod.key[1]}", self.account)
+
+    async def claim_pods(self, owner: Obj) -> None:
+        """Adopt and release; when anything changed hands, come again."""
+        meta, pods = owner["metadata"], self.informers.pods
+        found = pods.owned_by(meta["uid"]), pods.ownerless(meta["namespace"])
+        if await controller_ref.claim(self, self.informers.pod_resource, owner, *found):
+            self.enqueue((meta["namespace"], meta["name"]))

@@ -1,0 +1,44 @@
+"""Resources behind which something changed in the services: reconciled soon, each once however often it is named."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from matrixcommon.model.errors import MatrixError
+from matrixcontainer.operator.reconciler import Reconciler
+
+log = logging.getLogger(__name__)
+
+AT_ONCE_MAX = 8
+
+
+class Changed:
+    """Of one kind. What is refused, or asks to be looked at again, stays for the next run."""
+
+    def __init__(self, reconciler: Reconciler) -> None:
+        self._reconciler = reconciler
+        self._keys: set[str] = set()
+        self._free = asyncio.Semaphore(AT_ONCE_MAX)
+        self.nudge: Callable[[], None] = lambda: None
+
+    def add(self, keys: Iterable[str]) -> None:
+        self._keys |= set(keys)
+        self.nudge()
+
+    async def reconcile(self) -> str:
+        """Reconcile all that have changed since the last run."""
+        keys, self._keys = self._keys, set()
+        again = await asyncio.gather(*(self._again(key) for key in sorted(keys)))
+        self._keys |= {key for key, retry in zip(sorted(keys), again, strict=True) if retry}
+        return f"{len(keys)} resources reconciled, {sum(again)} to be seen again"
+
+    async def _again(self, key: str) -> bool:
+        async with self._free:
+            try:
+                return await self._reconciler.reconcile(key) is not None
+            except MatrixError as refused:
+                kind = self._reconciler.kind.kind
+                log.warning("not reconciled yet", extra={"kind": kind, "key": key, "why": refused.message})
+                return True

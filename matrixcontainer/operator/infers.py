@@ -1,0 +1,125 @@
+"""CloudMatrixInfers: a deployment of CloudMatrix-Infer on an instance, a pod for each of its nodes, and its metrics."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from matrixcommon.model.errors import Conflict, MatrixError, NotFound
+from matrixcompute.client import ComputeClient
+from matrixcontainer.client.client import INFER, POD, KubeClient
+from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL, key_in
+from matrixcontainer.operator.ports import Inference
+from matrixcontainer.operator.reconciler import GONE_WALL_S, Reconciler
+from matrixcontainer.operator.scale_in import ScaleIn
+from matrixcontainer.operator.workload import DEPLOYMENT_LABEL, metrics_of, pods_for
+
+
+class InferReconciler(Reconciler):
+    """A resource's deployment. `endpoint` is where CloudMatrix-Infer answers, for users to read in the status."""
+
+    kind = INFER
+
+    def __init__(
+        self,
+        kube: KubeClient,
+        compute: ComputeClient,
+        inference: Inference,
+        scale_in: ScaleIn,
+        wall: Callable[[], float],
+        endpoint: str,
+    ) -> None:
+        super().__init__(kube, wall)
+        self._compute = compute
+        self._inference = inference
+        self._scale_in = scale_in
+        self._endpoint = endpoint
+
+    async def converge(self, key: str, body: dict[str, Any]) -> float | None:
+        if body["metadata"].get("deletionTimestamp"):
+            pods = await self._match_pods(body, {})
+            return None if await self._inference.delete(key) and pods == 0 else GONE_WALL_S
+        spec = body["spec"]
+        instance = await self._compute.find_instance(key_in(body, spec["instance"], "spec.instance"))
+        deployment = await self._inference.find(key)
+        if deployment is None:
+            ready = instance is not None and any(c.type == "Ready" and c.status == "True" for c in instance.conditions)
+            if not ready:
+                state = "no such instance" if instance is None else f"it is {instance.state}"
+                waiting = f"waiting for instance {spec['instance']}: {state}"
+                await self._report(body, None, 0, ("Waiting", waiting), progressing=True)
+                return None
+        deployment = await self._inference.ensure(key, spec)
+        pods = await self._match_pods(body, deployment.get("roles") or {})
+        await self._scale_in.withdraw(body, deployment, instance)
+        await self._report(body, deployment, pods, ("Settled", "everything is as specified"), progressing=False)
+        return None
+
+    async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, passes: bool) -> None:
+        """A refused spec leaves a deployment that is there as it was, and the status says so."""
+        deployment = await self._inference.find(key)
+        if deployment is None and not passes:
+            await super().report_refusal(key, body, refused, passes)
+            return
+        pods = (body.get("status") or {}).get("pods", 0)
+        await self._report(body, deployment, pods, (refused.reason, refused.message), progressing=False)
+
+    async def measure(self, key: str) -> None:
+        """Write what it does now into the status, for autoscalers; to be called as often as they look."""
+        async with self.turn(key):
+            body = await self.read(key)
+            if body is None or not (body.get("status") or {}).get("pods") or body["metadata"].get("deletionTimestamp"):
+                return
+            with contextlib.suppress(NotFound, Conflict):  # gone, or newer than read: the next look sees it
+                await self.write_status(body, {"metrics": metrics_of(await self._inference.statistics(key))})
+
+    async def _match_pods(self, body: dict[str, Any], roles: dict[str, str]) -> int:
+        """Make the pods match the layout; returns how many there are now."""
+        metadata = body["metadata"]
+        wanted = pods_for(body, roles)
+        labels = f"{MANAGED_LABEL}={MANAGED_BY},{DEPLOYMENT_LABEL}={metadata['name']}"
+        present, _ = await self.kube.list(POD, metadata["namespace"], labels)
+        names = {pod["metadata"]["name"] for pod in present}
+        for pod in present:
+            name = pod["metadata"]["name"]
+            if name not in wanted:
+                # Its node may be lost and nobody there to confirm: the workload has moved on, so does the pod.
+                with contextlib.suppress(Conflict):  # another pod of that name by now
+                    await self.kube.delete(POD, name, metadata["namespace"], grace_s=0, uid=pod["metadata"]["uid"])
+                names.discard(name)
+        for name, pod in wanted.items():
+            if name not in names:
+                with contextlib.suppress(Conflict):
+                    await self.kube.create(POD, pod, metadata["namespace"])
+                names.add(name)
+        return len(names)
+
+    async def _report(
+        self,
+        body: dict[str, Any],
+        deployment: dict[str, Any] | None,
+        pods: int,
+        why: tuple[str, str],
+        *,
+        progressing: bool,
+    ) -> None:
+        """Write the status; `why` are the reason and message of its Progressing condition."""
+        state = deployment["state"] if deployment is not None else "Pending"
+        before = (body.get("status") or {}).get("state")
+        reported = [c for c in (deployment or {}).get("conditions") or [] if c["type"] == "Ready"]
+        waiting = why[1] if progressing else f"the deployment is {state}"
+        message = reported[0]["message"] if reported else waiting
+        ready = self.condition(body, "Ready", state == "Serving", state, message)
+        pools = (deployment or {}).get("pools", {})
+        status = {
+            "state": state,
+            "observedGeneration": body["metadata"].get("generation", 1),
+            "endpoint": self._endpoint,
+            "prefillNpus": pools.get("prefillNpus", 0),
+            "decodeNpus": pools.get("decodeNpus", 0),
+            "pods": pods,
+            "conditions": self.condition({**body, "status": {"conditions": ready}}, "Progressing", progressing, *why),
+        }
+        if await self.write_status(body, status) and state != before:
+            await self.record_transition(body, "Normal", state, message)

@@ -1,0 +1,72 @@
+"""CloudMatrixInstances: observe the instance, decide (`decision.py`), perform, report (`status.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from matrixcommon.model.errors import MatrixError
+from matrixcommon.model.resource_key import key_of
+from matrixcompute.client import ComputeClient
+from matrixcompute.contract import InstanceView
+from matrixcontainer.client.client import INSTANCE, KubeClient
+from matrixcontainer.client.events import record
+from matrixcontainer.operator.decision import desired_instance, next_action
+from matrixcontainer.operator.reconciler import AGAIN_WALL_S, GONE_WALL_S, Reconciler
+from matrixcontainer.operator.scale_in import ScaleIn
+from matrixcontainer.operator.status import event_object, instance_status, planned_status
+
+
+class InstanceReconciler(Reconciler):
+    """A resource's instance in MatrixCompute."""
+
+    kind = INSTANCE
+
+    def __init__(self, kube: KubeClient, compute: ComputeClient, scale_in: ScaleIn, wall: Callable[[], float]) -> None:
+        super().__init__(kube, wall)
+        self._compute = compute
+        self._scale_in = scale_in
+
+    async def converge(self, key: str, body: dict[str, Any]) -> float | None:
+        observed = await self._compute.find_instance(key)
+        action = next_action(body, observed)
+        again_s = None
+        if action.verb == "PlanInstance":
+            await self._plan(key, body, observed)
+            return None
+        if action.request is not None:
+            leave = await self._scale_in.leave(body, observed, action.request)
+            if leave.waiting and observed is not None:
+                observed, again_s = leave.shown_in(observed), AGAIN_WALL_S
+            else:
+                observed = await self._compute.ensure_instance(key, action.request, leaving=leave.nodes)
+        elif action.verb == "DeleteInstance":
+            again_s = None if await self._compute.delete_instance(key) else GONE_WALL_S
+        elif observed is None and (body["spec"].get("dryRun") or body["metadata"].get("deletionTimestamp")):
+            return None  # its plan says all there is to say, or nothing is left
+        await self._report(body, observed)
+        return again_s
+
+    async def _plan(self, key: str, body: dict[str, Any], observed: InstanceView | None) -> None:
+        """Ask whether it would fit and write the answer into the status, beside what is there already."""
+        plan, refused = None, None
+        try:
+            plan = await self._compute.ensure_instance(key, desired_instance(body), validate_only=True)
+        except MatrixError as why:
+            if why.retryable:
+                raise
+            refused = why
+        await self.write_status(body, planned_status(body, observed, plan, refused, self.wall()))
+
+    async def _report(self, body: dict[str, Any], observed: InstanceView | None) -> None:
+        status = instance_status(body, observed, self.wall())
+        if (body.get("status") or {}).get("plan") and not body["spec"].get("dryRun"):
+            status["plan"] = None  # what was planned is the spec now
+        await self.write_status(body, status)
+
+    async def record(self, event: dict[str, Any]) -> None:
+        """Record what MatrixCompute reports of an instance on its resource; recorded twice, it is there once."""
+        resource = await self.read(key_of(event["project"], event["instance"]))
+        if resource is not None:  # otherwise the instance was made over REST, or its resource is gone
+            metadata = resource["metadata"]
+            await record(self.kube, event_object(event, metadata["namespace"], metadata["uid"], self.wall()))

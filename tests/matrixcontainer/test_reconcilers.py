@@ -1,0 +1,138 @@
+"""What every reconciler does: reads by itself, one at a time, and never reports what it did not read last."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from matrixcommon.model.errors import Conflict, InvalidField, Unavailable
+from matrixcontainer.client.client import INSTANCE
+from matrixcontainer.kubeapi.meta.qualified_names import qualified_mistakes
+from matrixcontainer.operator.changed import Changed
+from matrixcontainer.operator.handlers import reconcilers_for, registry_for
+from matrixcontainer.operator.reconciler import READS_MAX, Reconciler, StaleRead
+
+
+class OneResource:
+    """A Kubernetes API that holds one resource; `meanwhile` changes its spec before so many of the next writes."""
+
+    def __init__(self) -> None:
+        metadata = {"name": "one", "namespace": "default", "uid": "u", "resourceVersion": "1", "generation": 1}
+        self.body: dict[str, Any] = {
+            "apiVersion": INSTANCE.api_version,
+            "kind": INSTANCE.kind,
+            "metadata": metadata,
+            "spec": {"nodes": 1},
+        }
+        self.meanwhile = 0
+        self.events: list[dict[str, Any]] = []
+
+    def _moved(self, **fields: Any) -> dict[str, Any]:
+        metadata = self.body["metadata"]
+        version = {"resourceVersion": str(int(metadata["resourceVersion"]) + 1)}
+        self.body = {**self.body, "metadata": metadata | version, **fields}
+        return self.body
+
+    def scale(self, nodes: int) -> None:
+        self._moved(spec={"nodes": nodes})
+        self.body["metadata"]["generation"] += 1
+
+    async def find(self, *_: Any) -> dict[str, Any]:
+        return {**self.body, "metadata": dict(self.body["metadata"])}
+
+    async def merge(self, _kind: Any, _name: str, patch: dict[str, Any], *_: Any) -> dict[str, Any]:
+        if self.meanwhile:
+            self.meanwhile -= 1
+            self.scale(self.body["spec"]["nodes"] + 1)
+        if patch["metadata"]["resourceVersion"] != self.body["metadata"]["resourceVersion"]:
+            raise Conflict("the object has been modified")
+        return self._moved(status={**self.body.get("status", {}), **patch["status"]})
+
+    async def create(self, _kind: Any, event: dict[str, Any], _namespace: str) -> None:
+        self.events.append(event)
+
+
+class Echo(Reconciler):
+    """Says in its status how many nodes it read; refuses what it is told to."""
+
+    kind = INSTANCE
+    refusal: Exception | None = None
+    at_once = most_at_once = 0
+
+    async def converge(self, key: str, body: dict[str, Any]) -> float | None:
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await asyncio.sleep(0)
+        self.at_once -= 1
+        if self.refusal is not None:
+            raise self.refusal
+        await self.report_ready(body, f"{body['spec']['nodes']} nodes", True, "Seen", "as it was read")
+        return None
+
+
+def echo() -> tuple[OneResource, Echo]:
+    kube = OneResource()
+    return kube, Echo(kube, lambda: 0.0)  # type: ignore[arg-type]
+
+
+async def test_a_spec_that_changes_before_the_write_is_read_again() -> None:
+    kube, reconciler = echo()
+    kube.meanwhile = 2
+    assert await reconciler.reconcile("one") is None
+    assert kube.body["status"]["state"] == "3 nodes"
+    assert kube.body["status"]["observedGeneration"] == kube.body["metadata"]["generation"] == 3
+    assert len(kube.events) == 1, "only what was written is recorded"
+
+
+async def test_one_that_never_rests_is_left_for_later() -> None:
+    kube, reconciler = echo()
+    kube.meanwhile = READS_MAX
+    with pytest.raises(StaleRead):
+        await reconciler.reconcile("one")
+    assert "status" not in kube.body
+
+
+async def test_all_who_call_take_turns_and_the_second_writes_nothing() -> None:
+    kube, reconciler = echo()
+    await asyncio.gather(*(reconciler.reconcile("one") for _ in range(5)))
+    assert reconciler.most_at_once == 1
+    assert kube.body["metadata"]["resourceVersion"] == "2"
+
+
+async def test_what_cannot_pass_is_reported_and_what_may_pass_is_raised() -> None:
+    kube, reconciler = echo()
+    reconciler.refusal = InvalidField("no such level")
+    assert await reconciler.reconcile("one") is None
+    assert kube.body["status"]["state"] == "Refused"
+    assert kube.body["status"]["conditions"][0]["message"] == "no such level"
+    reconciler.refusal = Unavailable("away")
+    with pytest.raises(Unavailable):
+        await reconciler.reconcile("one")
+    kube.body["metadata"]["deletionTimestamp"] = "now"
+    reconciler.refusal = InvalidField("not while others need it")
+    with pytest.raises(InvalidField):
+        await reconciler.reconcile("one")
+
+
+async def test_what_was_refused_for_now_is_tried_with_the_next_that_changed() -> None:
+    kube, reconciler = echo()
+    changed = Changed(reconciler)
+    reconciler.refusal = Unavailable("away")
+    changed.add(["one", "one"])
+    assert await changed.reconcile() == "1 resources reconciled, 1 to be seen again"
+    reconciler.refusal = None
+    assert await changed.reconcile() == "1 resources reconciled, 0 to be seen again"
+    assert await changed.reconcile() == "0 resources reconciled, 0 to be seen again"
+    assert kube.body["status"]["state"] == "1 nodes"
+
+
+def test_what_kopf_notes_of_a_handler_is_a_name_that_an_annotation_may_have() -> None:
+    kube: Any = OneResource()
+    registry = registry_for(reconcilers_for(kube, kube, kube, kube, lambda: 0.0, ""), None, 1.0)
+    handlers = [*registry._changing.get_all_handlers(), *registry._spawning.get_all_handlers()]
+    assert {handler.id for handler in handlers} == {"reconcile", "resync", "metrics"}
+    assert [qualified_mistakes(f"kopf.cloudmatrix.io/{handler.id}") for handler in handlers if handler.id] == [
+        [] for _ in handlers
+    ]
