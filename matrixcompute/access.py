@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from matrixcommon.api.authorization import EDITORS, VIEWERS, AccessRules, ResourceKind, Scope
-from matrixcompute.contract import DetectedFault, EventView, InstanceView
-from matrixcompute.store.store import OperationRecord
+from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceView, StuckView
+from matrixcompute.store.store import EventRow, InstanceRow, OperationRecord, SagaRow
 
 NOT_YET = ("scaling-policies", "recovery-policies", "maintenances")
 VERBS_NOT_YET = ("start", "stop", "restart")
@@ -23,7 +23,9 @@ INSTANCES = ResourceKind(
         "POST :renew": EDITORS,
         **{f"POST :{verb}": EDITORS for verb in VERBS_NOT_YET},
     },
+    request=InstanceRequest,
     view=InstanceView,
+    row=InstanceRow,
     holders=("preempts",),
     queries=tuple(f"POST :{verb}" for verb in VERBS_NOT_YET),
 )
@@ -32,11 +34,12 @@ OPERATIONS = ResourceKind(
     Scope.PROJECT,
     {"LIST": VIEWERS, "GET": VIEWERS, "POST :wait": VIEWERS, "POST :cancel": EDITORS},
     view=OperationRecord,
+    row=SagaRow,
     queries=("POST :wait", "POST :cancel"),
 )
-EVENTS = ResourceKind("events", Scope.PROJECT, {"LIST": VIEWERS}, view=EventView)
+EVENTS = ResourceKind("events", Scope.PROJECT, {"LIST": VIEWERS}, view=EventView, row=EventRow)
 FAULTS = ResourceKind("faults", Scope.PROJECT, {"LIST": VIEWERS}, view=DetectedFault)
-STUCK = ResourceKind("stuck", Scope.PROJECT, {"LIST": VIEWERS})
+STUCK = ResourceKind("stuck", Scope.PROJECT, {"LIST": VIEWERS}, view=StuckView)
 
 REFUSED = tuple(
     ResourceKind(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from infer_workload.contract import DeploymentView, UsageView
+from infer_workload.contract import DeploymentRequest, DeploymentView, UsageView
+from infer_workload.serving.store import DeploymentRow
 from matrixcommon.api.authorization import EDITORS, EVERYBODY, USERS, VIEWERS, AccessRules, ResourceKind, Rule, Scope
 
 DEPLOYMENTS = ResourceKind(
@@ -20,7 +21,9 @@ DEPLOYMENTS = ResourceKind(
         "PUT /drain": EDITORS,
         "DELETE /drain": EDITORS,
     },
+    request=DeploymentRequest,
     view=DeploymentView,
+    row=DeploymentRow,
 )
 USAGE = ResourceKind("usage", Scope.PROJECT, {"LIST": VIEWERS}, view=UsageView)
 MODELS = ResourceKind("models", Scope.SERVICE, {"LIST": VIEWERS, "GET": VIEWERS})

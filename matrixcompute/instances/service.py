@@ -148,11 +148,10 @@ class Conductor:
         if instance.state == "Active":
             self._sagas.open_change(session, instance)
 
-    def delete(self, name: str, *, if_match: str | None = None) -> InstanceView:
+    def delete(self, name: str) -> InstanceView:
         """Give everything back and forget the instance. Overtakes whatever was under way; asked again, it continues."""
         with self._store.transaction() as session:
             instance = self._store.instance(session, name)
-            check_etag(instance, if_match)
             if instance.state != "Deleting":
                 self._sagas.delete(session, instance, "Deleting", "everything is given back")
         self._wake()
