@@ -217,8 +217,7 @@ class SliceController:
             desired.state = ADMITTED
             session.add(desired)
             return desired
-        for column in ("project", "labels", "allocation", "members", "qos_class", "floor_gbps", "ceiling_gbps",
-                       "weight", "latency_bound_us", "protection", "security_rules"):  # fmt: skip
+        for column in SliceRow.SPEC:
             setattr(row, column, getattr(desired, column))
         return row
 
