@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from matrixcommon.api.authorization import EDITORS, VIEWERS, AccessRules, ResourceKind, Scope
+from matrixcommon.api.authorization import EDITORS, ENSURED, READ, VIEWERS, AccessRules, ResourceKind, Scope
 from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceView, StuckView
 from matrixcompute.store.store import EventRow, InstanceRow, OperationRecord, SagaRow
 
@@ -13,10 +13,7 @@ INSTANCES = ResourceKind(
     "instances",
     Scope.PROJECT,
     {
-        "LIST": VIEWERS,
-        "GET": VIEWERS,
-        "PUT": EDITORS,
-        "DELETE": EDITORS,
+        **ENSURED,
         "POST :retry": EDITORS,
         "POST :resize": EDITORS,
         "POST :move": EDITORS,
@@ -32,7 +29,7 @@ INSTANCES = ResourceKind(
 OPERATIONS = ResourceKind(
     "operations",
     Scope.PROJECT,
-    {"LIST": VIEWERS, "GET": VIEWERS, "POST :wait": VIEWERS, "POST :cancel": EDITORS},
+    {**READ, "POST :wait": VIEWERS, "POST :cancel": EDITORS},
     view=OperationRecord,
     row=SagaRow,
     queries=("POST :wait", "POST :cancel"),
@@ -45,7 +42,7 @@ REFUSED = tuple(
     ResourceKind(
         noun,
         Scope.PROJECT,
-        {"LIST": VIEWERS, "GET": VIEWERS, "CREATE": EDITORS, "PUT": EDITORS, "POST": EDITORS, "DELETE": EDITORS},
+        {**READ, "CREATE": EDITORS, "PUT": EDITORS, "POST": EDITORS, "DELETE": EDITORS},
         queries=("CREATE", "PUT", "POST", "DELETE"),
     )
     for noun in NOT_YET

@@ -39,6 +39,11 @@ AGENTS = frozenset({"agent", "admin"})
 USERS = frozenset({"user", "editor", "admin"})
 EVERYBODY = frozenset(ROLES)
 
+READ = {"LIST": VIEWERS, "GET": VIEWERS}
+ENSURED = {**READ, "PUT": EDITORS, "DELETE": EDITORS}
+MANAGED = {**READ, "PUT": ADMINS, "DELETE": ADMINS}
+"""Verbs that most kinds have: looked at alone; ensured by whose they are; managed by admins."""
+
 TAKEN = "(another project's)"
 """Stands where a view would name what belongs to a project that the caller may not see."""
 

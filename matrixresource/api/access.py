@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from matrixcommon.api.authorization import ADMINS, AGENTS, EDITORS, VIEWERS, AccessRules, ResourceKind, Rule, Scope
+from matrixcommon.api.authorization import (
+    ADMINS,
+    AGENTS,
+    EDITORS,
+    ENSURED,
+    MANAGED,
+    READ,
+    VIEWERS,
+    AccessRules,
+    ResourceKind,
+    Rule,
+    Scope,
+)
 from matrixcommon.model.hardware_names import NodeName, NpuName
 from matrixresource.allocations.quotas import QuotaRow
 from matrixresource.contract.agents import AssignmentView
@@ -23,7 +35,7 @@ HOLDERS = ("allocation", "allocations")
 NODES = ResourceKind(
     "nodes",
     Scope.PHYSICAL,
-    {"LIST": VIEWERS, "GET": VIEWERS, "GET /inventory": VIEWERS, "POST :cordon": ADMINS, "POST :uncordon": ADMINS},
+    {**READ, "GET /inventory": VIEWERS, "POST :cordon": ADMINS, "POST :uncordon": ADMINS},
     view=NodeView,
     holders=HOLDERS,
     row=NodeRow,
@@ -37,10 +49,7 @@ ALLOCATIONS = ResourceKind(
     "allocations",
     Scope.PROJECT,
     {
-        "LIST": VIEWERS,
-        "GET": VIEWERS,
-        "PUT": EDITORS,
-        "DELETE": EDITORS,
+        **ENSURED,
         "PUT /binding": EDITORS,
         "PUT /move": EDITORS,
         "DELETE /move": EDITORS,
@@ -62,7 +71,7 @@ PLANS = ResourceKind(
 RESERVATIONS = ResourceKind(
     "reservations",
     Scope.PROJECT,
-    {"LIST": VIEWERS, "GET": VIEWERS, "PUT": EDITORS, "DELETE": EDITORS},
+    ENSURED,
     request=ReservationRequest,
     view=ReservationView,
     row=ReservationRow,
@@ -70,7 +79,7 @@ RESERVATIONS = ResourceKind(
 QUOTAS = ResourceKind(
     "quotas",
     Scope.ITSELF,
-    {"LIST": VIEWERS, "GET": VIEWERS, "PUT": ADMINS, "DELETE": ADMINS},
+    MANAGED,
     view=QuotaView,
     row=QuotaRow,
 )
@@ -94,12 +103,9 @@ SUPERNODES = ResourceKind(
     "supernodes",
     Scope.PHYSICAL,
     {
-        "LIST": VIEWERS,
-        "GET": VIEWERS,
+        **MANAGED,
         "GET /topology": VIEWERS,
         "GET /wiring": VIEWERS | AGENTS,
-        "PUT": ADMINS,
-        "DELETE": ADMINS,
     },
     view=SupernodeView,
     row=SupernodeRow,
@@ -107,14 +113,14 @@ SUPERNODES = ResourceKind(
 TOPOLOGY_VERSIONS = ResourceKind(
     "topology-versions",
     Scope.PHYSICAL,
-    {"LIST": VIEWERS, "GET": VIEWERS},
+    READ,
     view=TopologyVersionView,
     row=TopologyVersionRow,
 )
 DOMAINS = ResourceKind(
     "domains",
     Scope.PHYSICAL,
-    {"LIST": VIEWERS, "GET": VIEWERS, "POST :close": ADMINS, "POST :open": ADMINS},
+    {**READ, "POST :close": ADMINS, "POST :open": ADMINS},
     view=DomainView,
     row=DomainRow,
     holders=HOLDERS,
