@@ -14,7 +14,6 @@ from typing import Any
 
 import httpx
 
-from matrixcommon.model.clock import LoopClock
 from matrixcommon.model.hardware_names import NodeName
 from matrixcompute.client import ComputeClient
 from matrixcompute.clients.control_plane import ControlPlane
@@ -32,6 +31,7 @@ from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.fleet.store import FleetStore
 from services.resource import main as resource_main
 from tests.asgi import StreamingASGITransport
+from tests.clocks import LoopClock
 from tests.matrixlink.client import WholeLinkClient
 
 SERVICES = ("resource", "link", "compute", "agents")

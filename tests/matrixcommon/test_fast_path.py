@@ -19,8 +19,8 @@ class Spec(ApiModel):
     colour_name: str = "red"
 
 
-class Said(ApiModel):
-    said: str
+class Text(ApiModel):
+    text: str
 
 
 class Thing(ApiModel):
@@ -50,16 +50,16 @@ def client() -> httpx.AsyncClient:
         return Thing(name=name, size=body.size, if_match=if_match, tried=validate_only, way=body.colour_name)
 
     @api.of(THINGS).change("DELETE", fast=True)
-    def delete(name: str, if_match: str | None = None, validate_only: bool = False) -> Said | None:
-        return None if name == "a" else Said(said=name + str(if_match))
+    def delete(name: str, if_match: str | None = None, validate_only: bool = False) -> Text | None:
+        return None if name == "a" else Text(text=name + str(if_match))
 
     @api.of(MINE).change("PUT", fast=True)
-    def put_mine(name: str, body: Spec, caller: Caller, if_match: str | None = None) -> Said:
-        return Said(said=f"{name} {body.size} {caller.principal.name} {if_match}")
+    def put_mine(name: str, body: Spec, caller: Caller, if_match: str | None = None) -> Text:
+        return Text(text=f"{name} {body.size} {caller.principal.name} {if_match}")
 
     @api.of(REPORTS).change("CREATE", fast=True, status_code=202)
-    def report(body: Spec, validate_only: bool = False) -> Said:
-        return Said(said=f"{body.size} {body.colour_name}")
+    def report(body: Spec, validate_only: bool = False) -> Text:
+        return Text(text=f"{body.size} {body.colour_name}")
 
     app = create_app("test", "Test", [api.router], ACCESS)
     return httpx.AsyncClient(transport=httpx.ASGITransport(app, raise_app_exceptions=False), base_url="http://test")

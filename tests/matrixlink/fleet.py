@@ -12,7 +12,6 @@ from random import Random
 
 import httpx
 
-from matrixcommon.model.clock import FixedClock
 from matrixcommon.model.hardware_names import NodeName
 from matrixlink.agent import AgentProbing, LinkAgent, link_stages
 from matrixlink.contract.slices import SliceRequest
@@ -24,6 +23,7 @@ from services.chassis.database import DatabaseEngine
 from services.link.main import MIGRATIONS, LinkSettings, build
 from services.node_agent.network.probe_network import EmulatedWires
 from services.node_agent.network.traffic import EmulatedTraffic
+from tests.clocks import FixedClock
 from tests.matrixlink.client import WholeLinkClient
 
 NODES = [f"sn0-c00-n{n}" for n in range(4)]

@@ -3,13 +3,13 @@
 import httpx
 import pytest
 
-from matrixcommon.model.clock import FixedClock
 from matrixcommon.model.errors import InvalidField
 from matrixresource.client import ResourceClient
 from services.chassis.database import DatabaseEngine
 from services.link import main as link
 from services.link.allocations import BELIEVED_S, ReservedNodes
 from services.resource.main import MIGRATIONS, ResourceSettings, build
+from tests.clocks import FixedClock
 from tests.matrixlink.client import WholeLinkClient
 from tests.matrixlink.fleet import NODES, a_request
 

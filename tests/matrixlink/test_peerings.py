@@ -183,11 +183,11 @@ async def test_who_asks_does_not_learn_whether_another_projects_slice_exists(sta
     for name, other in (("p1", slices[1]), ("p2", "blue/nobody"), ("p3", "blue/c-vpc")):
         view = await put(stack, ["a-ub", other], name=name)
         await stack.settle()
-        told = (view, (await stack.http.get(f"/v1/peerings/{name}")).json())
+        seen = (view, (await stack.http.get(f"/v1/peerings/{name}")).json())
         answers.append(
             [
                 {k: each[k] for k in ("state", "plane", "acceptedBy", "projects", "message", "conditions")}
-                for each in told
+                for each in seen
             ]
         )
     assert answers[0] == answers[1] == answers[2]

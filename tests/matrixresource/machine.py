@@ -11,7 +11,6 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from matrixcommon.model.clock import FixedClock
 from matrixcommon.persistence.database_session import Database
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.allocations.quotas import Quotas
@@ -27,6 +26,7 @@ from matrixresource.supernodes.topology_manager import TopologyManager
 from matrixresource.topology.loading import load_spec
 from services.chassis.database import DatabaseEngine
 from services.resource.main import MIGRATIONS
+from tests.clocks import FixedClock
 from tests.matrixresource.accounting import Accounts, kept_as_written, same_as_the_tables
 
 

@@ -13,7 +13,6 @@ import pytest
 import yaml
 from sqlalchemy.orm import Session
 
-from matrixcommon.model.clock import FixedClock
 from matrixcommon.model.errors import NotFound
 from matrixcommon.persistence.database_session import Database
 from matrixresource.contract.topology import SupernodeRequest
@@ -26,6 +25,7 @@ from matrixresource.topology.loading import DEFAULT_FILE, load_spec
 from services.chassis.database import DatabaseEngine
 from services.chassis.http import http_client
 from services.resource.main import MIGRATIONS, ResourceSettings, build
+from tests.clocks import FixedClock
 
 DARK = {"ub-p3-k11": None}
 WELL = {"ub-p3-k11": "sn0-l2p3-k11"}
