@@ -4,16 +4,19 @@ Nothing new begins on what the layout without them does not use: the nodes thems
 What runs there finishes. When nothing runs there any more, or at the deadline, the deployment goes over to that layout;
 what is left by then is handed over through the queue, with the tokens it has. From then on the nodes may be released.
 A drain ends when the fabric no longer shows its nodes, or when it is withdrawn.
+
+Where every prefill instance is among what leaves, prompts would wait until the drain's end. There the old instances go
+on until their successors, on nodes that decoded before, have loaded: decode is drained first, then prefill.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from infer_workload.contract import DrainView
 from infer_workload.layout.deployment import Deployment, DoesNotFit, Pools
-from infer_workload.layout.recovery import plan_change
+from infer_workload.layout.recovery import Change, plan_change
 from infer_workload.timing.fabric import Fabric
 from matrixcommon.model.quantities import from_timestamp, timestamp
 
@@ -54,3 +57,24 @@ class Drain:
             return plan_change(current, fabric.leaving_out(self.nodes)).deployment.pools
         except DoesNotFit:
             return NOTHING
+
+    def successors(self, current: Deployment, fabric: Fabric) -> Change | None:
+        """The layout in which old and new prefill instances stand side by side: decode is the later one's already.
+
+        None where some instance that prefills now stays, or none ever will.
+        """
+        try:
+            later = plan_change(current, fabric.leaving_out(self.nodes))
+        except DoesNotFit:
+            return None
+        now, then = current.pools, later.deployment.pools
+        if not then.prefill or set(now.prefill) & set(then.prefill):
+            return None
+        beside = replace(
+            current,
+            pools=Pools(now.prefill + then.prefill, then.decode, now.caching),
+            decode_layout=later.deployment.decode_layout,
+            prefill_layouts=current.prefill_layouts + later.deployment.prefill_layouts,
+            kv_tokens_per_die=later.deployment.kv_tokens_per_die,
+        )
+        return Change(beside, later.pause_s, later.start_s)

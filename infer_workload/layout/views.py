@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from infer_workload.contract import DeploymentRequest, PoolsView
 from infer_workload.layout.deployment import Deployment, DeploymentSpec, Pools
 from infer_workload.timing.decode import StepOptions
@@ -46,6 +48,17 @@ def roles_of(pools: Pools) -> dict[str, str]:
         **dict.fromkeys(pools.decode, "decode"),
         **{node: "prefill" for current in pools.prefill for node in current},
     }
+
+
+def pools_of(roles: Mapping[str, str], nodes_per_prefill_instance: int) -> Pools | None:
+    """The pools that were written down as roles, in their order; None where nobody played one."""
+    prefill = [node for node, role in roles.items() if role == "prefill"]
+    decode = tuple(node for node, role in roles.items() if role == "decode")
+    instances = tuple(
+        tuple(prefill[at : at + nodes_per_prefill_instance])
+        for at in range(0, len(prefill), nodes_per_prefill_instance)
+    )
+    return Pools(instances, decode, ()) if roles else None
 
 
 def layout_text(view: PoolsView) -> str:

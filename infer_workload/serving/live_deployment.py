@@ -16,7 +16,7 @@ from infer_workload.contract import DeploymentRequest, DrainView, LoadRequest, L
 from infer_workload.ems.model_cache import ModelCache
 from infer_workload.engine.engine import ContextTooLong, Engine
 from infer_workload.engine.request import InferenceRequest
-from infer_workload.layout.deployment import Deployment, DoesNotFit, lay_out
+from infer_workload.layout.deployment import Deployment, DoesNotFit, Pools, lay_out
 from infer_workload.layout.draining import Drain
 from infer_workload.layout.recovery import Change, first_start_s, plan_change, plan_gain
 from infer_workload.layout.views import layout_text, pools_view, roles_of, spec_of
@@ -47,6 +47,7 @@ class LiveDeployment:
         done: Callable[[InferenceRequest], None],
         model: ServedModel | None = None,
         calibration: Calibration | None = None,
+        previous: Pools | None = None,
     ) -> None:
         self.name = name
         self.spec = request
@@ -57,6 +58,8 @@ class LiveDeployment:
         self.serves_from = inf
         self.paused_until = 0.0
         self._load: BuiltInLoad | None = None
+        self._previous = previous
+        """The roles that nodes had when the process ended: their weights are still there."""
         self._seed = seed
         self._model = model or load_model()
         self._calibration = calibration or load_calibration()
@@ -128,13 +131,41 @@ class LiveDeployment:
         self._changed(self)
 
     def _drain_on(self, now: float) -> None:
-        """Leave the nodes once nothing runs there, or at the deadline."""
+        """Leave the nodes once nothing runs there and what prefills in their place has loaded, or at the deadline."""
         drain, engine = self.draining, self.engine
-        if drain is None or drain.drained or engine is None:
+        if drain is None or drain.drained or engine is None or self.fabric is None:
             return
-        if engine.on_closing() == 0 or now >= drain.deadline_at:
-            drain.drained = True
-            self._follow(now)
+        if now < drain.deadline_at:
+            if engine.on_closing():
+                return
+            if (change := drain.successors(engine.deployment, self.fabric)) is not None:
+                self._apply_layout(change, now)
+                return
+            self._close(now)
+            if engine.on_closing() or now < self._successors_at() < inf:
+                return
+        drain.drained = True
+        self._follow(now)
+
+    def _close(self, now: float) -> None:
+        """Begin nothing more on what leaves, nor on prefill instances that still load in its place."""
+        drain, engine = self.draining, self.engine
+        assert drain is not None
+        assert engine is not None
+        assert self.fabric is not None
+        target = drain.target(engine.deployment, self.fabric)
+        if target.prefill and now < self._successors_at():
+            leaving = tuple(nodes for nodes in engine.deployment.pools.prefill if nodes not in target.prefill)
+            target = replace(target, prefill=leaving)
+        engine.close(target)
+
+    def _successors_at(self) -> float:
+        """When the first prefill instance that stays after the drain is ready; infinity while there is none."""
+        drain, engine = self.draining, self.engine
+        if drain is None or engine is None or self.fabric is None:
+            return inf
+        staying = drain.target(engine.deployment, self.fabric).prefill
+        return min((each.ready_at for each in engine.instances if each.nodes in staying), default=inf)
 
     def drain_view(self) -> DrainView | None:
         left = 0 if self.engine is None else self.engine.on_closing()
@@ -155,7 +186,8 @@ class LiveDeployment:
         return PENDING if self.engine is None and self.state == PENDING else UNAVAILABLE
 
     def _start(self, fabric: Fabric, now: float) -> None:
-        deployment = lay_out(fabric, self._model, self._calibration, spec_of(self.spec))
+        deployment = lay_out(fabric, self._model, self._calibration, spec_of(self.spec), self._previous)
+        self._previous = None
         self.engine = Engine(deployment, self._seed, now, self._finished, self.statistics.emitted)
         self.serves_from = now + first_start_s(deployment, self._weights)
         self._gain_at = inf
@@ -208,7 +240,7 @@ class LiveDeployment:
         requeued = engine.apply_layout(change.deployment, change.pause_s, change.start_s)
         self.requeued += requeued
         if self.draining is not None and not self.draining.drained and self.fabric is not None:
-            engine.close(self.draining.target(change.deployment, self.fabric))
+            self._close(now)
         self.paused_until = max(self.paused_until, now + change.pause_s)
         back = f"; {requeued} requests went back to the queue" if requeued else ""
         if change.pause_s > 0:
@@ -223,7 +255,8 @@ class LiveDeployment:
         self.engine = None
         self.serves_from, self._gain_at, self.paused_until = inf, inf, 0.0
         self._loading.clear()
-        if (state, why) != (self.state, self.why):
+        forgotten, self._previous = self._previous, None
+        if (state, why) != (self.state, self.why) or forgotten is not None:
             self._set_state(state, why)
         self._wake()
 
@@ -306,8 +339,15 @@ class LiveDeployment:
         engine = inf if self.engine is None else self.engine.next_at()
         loading = self.serves_from if self.state == LOADING else inf
         rebuilt = self.paused_until if self.state == DEGRADED and self._gain_at == inf else inf
-        drain = inf if self.draining is None or self.draining.drained else self.draining.deadline_at
-        return min(arrival, engine, loading, rebuilt, drain, self._gain_at)
+        return min(arrival, engine, loading, rebuilt, self._drain_at(), self._gain_at)
+
+    def _drain_at(self) -> float:
+        """When the drain can go on without a request that ends: successors have loaded, or the deadline."""
+        if self.draining is None or self.draining.drained:
+            return inf
+        loaded = self._successors_at()
+        waits = self.engine is not None and self.engine.now < loaded
+        return min(self.draining.deadline_at, loaded) if waits else self.draining.deadline_at
 
     def play(self, now: float) -> bool:
         """Everything up to `now`; False when built-in load is left to play in a next turn."""
@@ -375,7 +415,9 @@ class LiveDeployment:
         return PoolsView() if self.engine is None else pools_view(self.engine.deployment)
 
     def roles(self) -> dict[str, str]:
-        return {} if self.engine is None else roles_of(self.engine.deployment.pools)
+        if self.engine is None:
+            return {} if self._previous is None else roles_of(self._previous)
+        return roles_of(self.engine.deployment.pools)
 
     def _layout_text(self) -> str:
         return layout_text(self.pools_view())

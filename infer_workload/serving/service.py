@@ -1,7 +1,8 @@
 """Serving: keeps deployments as requested, drives their engines with the clock, and follows the fabric.
 
-The spec and the tokens used are durable; engines and caches are not. After a restart every deployment is laid out again
-from its instance's present FabricView and starts with a cold cache.
+The spec, the nodes' roles and the tokens used are durable; engines and caches are not. After a restart every deployment
+is laid out again from its instance's present FabricView, each node in its role as far as the sizes allow, and starts
+with a cold cache.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from random import Random
 
 from infer_workload.contract import DeploymentRequest, DeploymentView, DrainRequest, LoadRequest
 from infer_workload.engine.request import InferenceRequest
-from infer_workload.layout.deployment import DoesNotFit
+from infer_workload.layout.deployment import DoesNotFit, Pools
 from infer_workload.layout.draining import Drain
+from infer_workload.layout.views import pools_of
 from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.metering import Metering
 from infer_workload.serving.ports import FabricViews, Hardware
 from infer_workload.serving.store import DeploymentRow, InferStore
 from infer_workload.serving.workload_traffic import WorkloadTraffic
+from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.fabric import Fabric
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, MatrixError, NotFound, Unavailable
@@ -72,9 +75,9 @@ class Serving:
     def restore(self) -> int:
         """Take up what the database knows; returns how many deployments."""
         with self.store.records.reading() as session:
-            rows = [(row.name, row.spec, row.load, row.drain) for row in self.store.deployments(session)]
-        for name, request, load, drain in rows:
-            live = self._begin(name, request)
+            rows = [(row.name, row.spec, row.load, row.drain, row.roles) for row in self.store.deployments(session)]
+        for name, request, load, drain, roles in rows:
+            live = self._begin(name, request, pools_of(roles or {}, load_calibration().nodes_per_prefill_instance))
             live.draining = Drain.of(drain) if drain else None
             if load:
                 live.start_load_generator(LoadRequest.model_validate(load), self.clock.now())
@@ -277,13 +280,14 @@ class Serving:
         due = min((live.next_at() for live in lives), default=float("inf"))
         return min(IDLE_TURN_WALL_S, max(0.005, (due - self.clock.now()) / self.clock.scale))
 
-    def _begin(self, name: str, allocation_request: DeploymentRequest) -> LiveDeployment:
+    def _begin(self, name: str, allocation_request: DeploymentRequest, previous: Pools | None = None) -> LiveDeployment:
         live = LiveDeployment(
             name,
             allocation_request,
             self._rng.randrange(1 << 32),
             self._changed,
             lambda request: self._done(name, request),
+            previous=previous,
         )
         live.counting_since = self.clock.now()
         self.live[name] = live

@@ -29,7 +29,7 @@ CONTAINERS = ("cabinet", "node")
 DIE = re.compile(r"-die\d+")
 
 VERTEX_ATTRIBUTES = ("kind", "cabinet", "node", "plane", "sub_plane")
-LINK_ATTRIBUTES = ("name", "kind", "capacity_gbps", "plane", "sub_plane", "node")
+LINK_ATTRIBUTES = ("name", "kind", "capacity_gbps", "latency_us", "plane", "sub_plane", "node")
 
 
 def supernode_graph(spec: SupernodeSpec, name: str = "sn0") -> nx.MultiGraph:

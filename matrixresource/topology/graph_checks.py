@@ -1,9 +1,9 @@
 """What is wrong with a drawn supernode, one sentence for each fault found.
 
 A drawing is compared with the regular machine of its spec: every part has the name, kind and attributes that it has
-there, and every link ends at its own port and at a switch that its plane can use, at its kind's rate. It may have fewer
-nodes, switches and cables, and cables may lead to another switch of their sub-plane; on every plane that it has, all
-parts are joined.
+there, and every link ends at its own port and at a switch that its plane can use, at its kind's rate and latency. It
+may have fewer nodes, switches and cables, and cables may lead to another switch of their sub-plane; on every plane that
+it has, all parts are joined.
 """
 
 from __future__ import annotations
@@ -145,12 +145,13 @@ def _number_faults(link: str, about: Attributes, usual: Link) -> Iterator[GraphF
             yield GraphFault(link, f"{link} has no {key}; it is {expected}")
         elif expected is not None and about[key] != expected:
             yield GraphFault(link, f"{link} is drawn with {key} {about[key]!r}, its name says {expected}")
-    rate = about.get("capacity_gbps")
-    if rate is None:
-        yield GraphFault(link, f"{link} has no capacity_gbps; {usual.kind} has {usual.capacity_gbps:g}")
-    elif not isinstance(rate, int | float) or abs(rate - usual.capacity_gbps) > 1e-6:
-        text = f"{link} is drawn at {rate} GB/s; {usual.kind} of the {usual.plane} plane has {usual.capacity_gbps:g}"
-        yield GraphFault(link, text)
+    for key, unit in (("capacity_gbps", "GB/s"), ("latency_us", "us")):
+        number, expected = about.get(key), getattr(usual, key)
+        if number is None:
+            yield GraphFault(link, f"{link} has no {key}; {usual.kind} has {expected:g}")
+        elif not isinstance(number, int | float) or abs(number - expected) > 1e-6:
+            text = f"{link} is drawn at {number} {unit}; {usual.kind} of the {usual.plane} plane has {expected:g}"
+            yield GraphFault(link, text)
 
 
 def _far_faults(link: str, there: str, frame: Frame, name: str, usual: Link) -> Iterator[GraphFault]:

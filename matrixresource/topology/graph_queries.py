@@ -15,19 +15,20 @@ import networkx as nx
 from matrixcommon.model.errors import InvalidField, NotFound
 from matrixresource.topology.graph import link_edges
 
-RATE = "capacity_gbps"
+RATE, LATENCY = "capacity_gbps", "latency_us"
 PLANES = ("ub", "rdma", "vpc")
 
 
 @dataclass(frozen=True)
 class PathFound:
-    """The shortest way between two parts: what it passes, by which links, how many as short there are, and what the
-    slowest of its links carries, GB/s each way."""
+    """The shortest way between two parts: what it passes, by which links, how many as short there are, what the
+    slowest of its links carries, GB/s each way, and how long its links take together, microseconds one way."""
 
     parts: list[str]
     links: list[str]
     ways: int
     gbps: float
+    latency_us: float
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ def simple_graph(graph: nx.MultiGraph, plane: str | None = None) -> nx.Graph:
                 found.edges[a, b]["links"].append(link)
                 found.edges[a, b][RATE] += about[RATE]
             else:
-                found.add_edge(a, b, links=[link], plane=about["plane"], **{RATE: about[RATE]})
+                numbers = {RATE: about[RATE], LATENCY: about[LATENCY]}
+                found.add_edge(a, b, links=[link], plane=about["plane"], **numbers)
     return found
 
 
@@ -95,7 +97,8 @@ def path(graph: nx.MultiGraph, a: str, b: str, plane: str | None = None) -> Path
         raise NotFound(f"nothing joins {a} and {b}{_on(plane)}", field="b") from error
     ways = sum(1 for _ in nx.all_shortest_paths(plain, start, goal))
     steps = [plain.edges[pair] for pair in nx.utils.pairwise(parts)]
-    return PathFound(parts, [step["links"][0] for step in steps], ways, min(step[RATE] for step in steps))
+    slowest, latency_us = min(step[RATE] for step in steps), round(sum(step[LATENCY] for step in steps), 6)
+    return PathFound(parts, [step["links"][0] for step in steps], ways, slowest, latency_us)
 
 
 def neighbours(graph: nx.MultiGraph, name: str, plane: str | None = None) -> list[Neighbour]:

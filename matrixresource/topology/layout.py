@@ -33,12 +33,14 @@ class Vertex:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A full-duplex link between two vertices. `capacity_gbps` is GB/s each way; `node` is None between switches."""
+    """A full-duplex link between two vertices. `capacity_gbps` is GB/s each way, `latency_us` microseconds one way;
+    `node` is None between switches."""
 
     name: str
     kind: str  # npu-l1, die-l1, cpu-l1, l1-l2, die-die, die-leaf, npu-leaf, leaf-spine, qingtian-fabric
     ends: tuple[str, str]
     capacity_gbps: float
+    latency_us: float
     plane: str
     sub_plane: int | None = None
     node: str | None = None
@@ -145,23 +147,23 @@ class Layout:
                 if level == "package":
                     rate = spec.npu.dies * spec.die.ub_link_gbps
                     ends = (f"{node}-npu{npu}", l1)
-                    yield Link(f"{node}.npu{npu}-p{plane}", "npu-l1", ends, rate, "ub", plane, node)
+                    yield self._link(f"{node}.npu{npu}-p{plane}", "npu-l1", ends, rate, "ub", plane, node)
                     continue
                 for die in range(spec.npu.dies):
                     ends = (f"{node}-npu{npu}-die{die}", l1)
                     name = f"{node}.npu{npu}-die{die}-p{plane}"
-                    yield Link(name, "die-l1", ends, spec.die.ub_link_gbps, "ub", plane, node)
+                    yield self._link(name, "die-l1", ends, spec.die.ub_link_gbps, "ub", plane, node)
             for cpu in range(spec.node.cpus):
                 ends = (f"{node}-cpu{cpu}", l1)
-                yield Link(f"{node}.cpu{cpu}-p{plane}", "cpu-l1", ends, spec.cpu.ub_link_gbps, "ub", plane, node)
+                yield self._link(f"{node}.cpu{cpu}-p{plane}", "cpu-l1", ends, spec.cpu.ub_link_gbps, "ub", plane, node)
             for k in range(spec.ub.l2_per_sub_plane):
                 ends = (l1, self.l2(plane, k))
-                yield Link(f"{node}.ub-p{plane}-k{k:02d}", "l1-l2", ends, spec.ub.uplink_gbps, "ub", plane, node)
+                yield self._link(f"{node}.ub-p{plane}-k{k:02d}", "l1-l2", ends, spec.ub.uplink_gbps, "ub", plane, node)
         if level == "die":
             for npu in range(self.spec.node.npus):
                 ends = (f"{node}-npu{npu}-die0", f"{node}-npu{npu}-die1")
                 name = f"{node}.npu{npu}-d2d"
-                yield Link(name, "die-die", ends, spec.die.die_to_die_gbps, "ub", None, node)
+                yield self._link(name, "die-die", ends, spec.die.die_to_die_gbps, "ub", None, node)
 
     def rdma_links(self, node: str, level: str = "die") -> Iterator[Link]:
         """A node's links to the RDMA leaves of its cabinet; each die of a package to a subnet of its own."""
@@ -172,7 +174,7 @@ class Layout:
                 kind = "die-leaf" if level == "die" else "npu-leaf"
                 ends = (end, self.leaf(cabinet, die))
                 name = f"{node}.rdma-npu{npu}-die{die}"
-                yield Link(name, kind, ends, self.spec.die.rdma_gbps, "rdma", die, node)
+                yield self._link(name, kind, ends, self.spec.die.rdma_gbps, "rdma", die, node)
 
     def rdma_trunks(self) -> Iterator[Link]:
         """Links between RDMA leaves and spines, an assumption of the spec."""
@@ -181,8 +183,23 @@ class Layout:
                 leaf = self.leaf(cabinet, subnet)
                 for k in range(self.spec.rdma.spines):
                     ends = (leaf, f"{self.name}-spine{k}")
-                    yield Link(f"{leaf}.spine{k}", "leaf-spine", ends, self.spec.rdma.leaf_spine_gbps, "rdma", subnet)
+                    yield self._link(
+                        f"{leaf}.spine{k}", "leaf-spine", ends, self.spec.rdma.leaf_spine_gbps, "rdma", subnet
+                    )
 
     def vpc_links(self, node: str) -> Iterator[Link]:
         ends = (f"{node}-qingtian", f"{self.name}-fabric")
-        yield Link(f"{node}.vpc", "qingtian-fabric", ends, self.spec.node.vpc_gbps, "vpc", None, node)
+        yield self._link(f"{node}.vpc", "qingtian-fabric", ends, self.spec.node.vpc_gbps, "vpc", None, node)
+
+    def _link(
+        self,
+        name: str,
+        kind: str,
+        ends: tuple[str, str],
+        capacity_gbps: float,
+        plane: str,
+        sub_plane: int | None = None,
+        node: str | None = None,
+    ) -> Link:
+        """With the latency of its kind."""
+        return Link(name, kind, ends, capacity_gbps, self.spec.latency.of(kind), plane, sub_plane, node)

@@ -6,7 +6,7 @@ known source and mark, and then every sum and product that the hardware must obe
 spec that does not add up is refused with the field's path. What the numbers mean as vertices and edges is left to
 `layout.py`.
 
-Rates are GB/s (10^9 bytes per second) one way, written `_gbps`.
+Rates are GB/s (10^9 bytes per second) one way, written `_gbps`; latencies are microseconds one way, written `_us`.
 """
 
 from __future__ import annotations
@@ -138,6 +138,32 @@ class VpcSpec(Section):
     uplinks: int
 
 
+class LatencySpec(Section):
+    """Of one link each, the switch that it leads to included."""
+
+    die_die_us: float
+    die_l1_us: float
+    cpu_l1_us: float
+    l1_l2_us: float
+    die_leaf_us: float
+    leaf_spine_us: float
+    qingtian_fabric_us: float
+
+    def of(self, kind: str) -> float:
+        """Of a link of that kind (`layout.Link.kind`)."""
+        on_die = kind.replace("npu-", "die-")
+        return float(getattr(self, f"{on_die.replace('-', '_')}_us"))
+
+    def between_nodes_us(self, plane: str) -> float:
+        """Of the links of a path between two nodes, through the switches of the plane and back down."""
+        up = {
+            "ub": self.die_l1_us + self.l1_l2_us,
+            "rdma": self.die_leaf_us + self.leaf_spine_us,
+            "vpc": self.qingtian_fabric_us,
+        }[plane]
+        return round(2 * up, 6)
+
+
 class SupernodeSpec(Section):
     """Counts and rates of one supernode. Sections are plain numbers; `figures` says where each comes from."""
 
@@ -151,6 +177,7 @@ class SupernodeSpec(Section):
     ub: UbSpec
     rdma: RdmaSpec
     vpc: VpcSpec
+    latency: LatencySpec
     figures: tuple[Figure, ...] = ()
 
     @classmethod

@@ -272,8 +272,8 @@ class Supernode:
         prefix = self.name
         a, b = link.ends
         return Link(
-            f"{prefix}-{link.name}", link.kind, (f"{prefix}-{a}", self._named(b)), link.capacity_gbps, link.plane,
-            link.sub_plane, link.node and f"{prefix}-{link.node}",
+            f"{prefix}-{link.name}", link.kind, (f"{prefix}-{a}", self._named(b)), link.capacity_gbps, link.latency_us,
+            link.plane, link.sub_plane, link.node and f"{prefix}-{link.node}",
         )  # fmt: skip
 
     def _endpoints(self, node: str, kind: str) -> list[str]:

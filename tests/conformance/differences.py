@@ -59,6 +59,14 @@ ACCEPTED = (
         "A refused change of a pod's spec names the rule; Go adds a picture of the difference between two Go structs.",
     ),
     Accepted(
+        r"finalizers: ours absent, real \['kubernetes\.io/pvc?-protection'\]",
+        "Claims and volumes carry no finalizer that protects them: nothing binds or mounts them here.",
+    ),
+    Accepted(
+        r"pods \| \.value\.subresources\.(ephemeralcontainers|resize): ours absent",
+        "Pods have no `ephemeralcontainers` and no `resize`: emulated pods run no program.",
+    ),
+    Accepted(
         r"(message|warnings).*(cannot unmarshal|is registered for version|json parse error|cannot restore|decode|unexpected end of JSON|invalid character)",
         "A body that cannot be decoded is refused; the text of Go's decoder is not imitated.",
     ),

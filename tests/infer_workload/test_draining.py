@@ -84,11 +84,22 @@ def test_without_a_drain_the_same_shrink_sends_requests_back():
 
 def test_at_the_deadline_what_is_left_is_handed_over_and_finishes():
     stage = Stage()
-    stage.drain(deadline_s=0.5)
+    stage.drain([node for node, role in stage.live.roles().items() if role == "decode"][-2:], deadline_s=0.5)
     left = stage.live.drain_view().requests
     stage.plays(1, step=0.5)
     assert stage.live.draining.drained
     assert 0 < stage.live.requeued <= left
+    stage.live.start_load_generator(None, stage.now)
+    stage.plays(300)
+    assert in_flight(stage.live) == stage.live.cut_off == 0
+
+
+def test_at_the_deadline_prompts_of_leaving_instances_are_handed_over_too():
+    stage = Stage()
+    stage.drain(deadline_s=0.5)
+    stage.plays(1, step=0.5)
+    assert stage.live.draining.drained
+    assert 0 < stage.live.requeued <= in_flight(stage.live)
     stage.live.start_load_generator(None, stage.now)
     stage.plays(300)
     assert in_flight(stage.live) == stage.live.cut_off == 0
@@ -122,6 +133,30 @@ def test_roles_that_change_are_drained_too():
     stage.plays(400)
     assert stage.live.draining.drained
     assert stage.live.requeued == 0
+
+
+@pytest.mark.parametrize("nodes", [4, 6, 12, 24])
+def test_prompts_are_served_while_every_prefill_instance_leaves(nodes):
+    """Decode is drained first; the old instances go on until their successors have loaded."""
+    stage = Stage(healthy_fabric(nodes).nodes, requests_per_second=0.9 * nodes)
+    live = stage.live
+    prefill = [node for node, role in live.roles().items() if role == "prefill"]
+    decodes = set(live.engine.deployment.pools.decode)
+    stage.drain(prefill)
+    seen = 0
+    while not live.draining.drained:
+        stage.plays(1)
+        seen = max(seen, live.engine.queued)
+        ready = [each for each in live.engine.instances if each.ready_at <= stage.now]
+        assert ready, "somebody prefills"
+    assert seen < 60, "prompts do not wait for the drain's end"
+    assert (live.requeued, live.cut_off) == (0, 0)
+    assert live.roles().keys().isdisjoint(prefill)
+    successors = {node for node, role in live.roles().items() if role == "prefill"}
+    assert successors
+    assert successors < decodes
+    stage.plays(120)
+    assert (live.requeued, live.cut_off) == (0, 0)
 
 
 def test_other_changes_of_the_fabric_do_not_bring_leaving_nodes_back():

@@ -370,6 +370,24 @@ async def test_deployments_usage_and_load_outlive_the_process(fresh):
         assert (await second.http.get("/v1/deployments")).json()["items"] == []
 
 
+async def test_nodes_keep_their_roles_over_a_restart(fresh):
+    """Weights lie where they lay: a process that starts again must not make prefill and decode change places."""
+    views = Views(NODES[4:])
+    async with Stage(fresh, views) as before:
+        await before.ensure()
+        await before.until("Serving")
+        views.gain(*NODES[:4])
+        while len(roles := (await before.until("Serving"))["roles"]) < len(NODES):
+            await asyncio.sleep(0.01)
+    async with Stage(fresh, views) as after:
+        assert (await after.http.get("/v1/deployments/r1")).json()["roles"] == roles, "shown before it is laid out"
+        assert (await after.until("Serving"))["roles"] == roles
+    views.nodes = []
+    async with Stage(fresh, views) as after:
+        while (await after.http.get("/v1/deployments/r1")).json()["roles"]:
+            await asyncio.sleep(0.01)
+
+
 async def test_a_watch_tells_of_every_state(stage):
     first = (await stage.ensure()).json()
     assert first["name"] == "r1"

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import networkx as nx
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
@@ -12,6 +13,9 @@ from matrixcommon.model.planes import Plane
 from matrixlink.fabric.condition.planes import calibration, plane_models, taken
 from matrixlink.model.slice_states import ACTIVE, FAILED, PROGRAMMING, REROUTING, SLICE_STATES, next_state
 from matrixlink.store.tables import Base
+from matrixresource.topology.graph import supernode_graph
+from matrixresource.topology.graph_queries import LATENCY, simple_graph
+from matrixresource.topology.loading import load_spec
 from services.chassis.database import DatabaseEngine
 from services.link.main import MIGRATIONS
 from tests.upkeep.link_tables import BEGIN, END, printed
@@ -56,6 +60,25 @@ def test_planes_are_those_of_the_spec():
     assert (rdma.sub_planes, rdma.uplink_gbps, rdma.endpoint_gbps, rdma.npu_gbps) == (1, 400.0, 25.0, 50.0)
     assert (vpc.sub_planes, vpc.uplink_gbps, vpc.endpoint_gbps, vpc.npu_gbps) == (1, 50.0, 50.0, 6.25)
     assert 0.8 < ub.payload_gbps / 196 < 0.9
+
+
+def test_the_links_of_a_path_take_as_long_as_was_measured_of_it():
+    """On the graph, by NetworkX: the entries of the calibration that are used, and the plane's own figure."""
+    graph, here, measured = supernode_graph(load_spec()), "sn0-c00-n0", calibration()
+    ends = {
+        ("ub", "die-die"): (f"{here}-npu0-die0", f"{here}-npu0-die1"),
+        ("ub", "intra-node"): (f"{here}-npu0-die0", f"{here}-npu1-die0"),
+        ("ub", "inter-node"): (f"{here}-npu0-die0", "sn0-c07-n3-npu5-die1"),
+        ("rdma", "inter-node"): (f"{here}-npu0-die0", "sn0-c07-n3-npu5-die0"),
+        ("vpc", "inter-node"): (f"{here}-qingtian", "sn0-c07-n3-qingtian"),
+    }
+    for (plane, path), (a, b) in ends.items():
+        links = simple_graph(graph, plane)
+        assert nx.shortest_path_length(links, a, b, weight=LATENCY) == pytest.approx(
+            taken(measured, plane, "latency_us", path)
+        ), (plane, path)
+    for plane, model in plane_models().items():
+        assert model.latency_us == taken(measured, str(plane), "latency_us", "inter-node")
 
 
 def test_calibration_names_sources_it_has_and_one_used_entry(tmp_path):

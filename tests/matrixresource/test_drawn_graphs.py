@@ -65,6 +65,14 @@ def missing_rate(pen):
     del pen.link(CABLE)["capacity_gbps"]
 
 
+def wrong_latency(pen):
+    pen.link(CABLE)["latency_us"] = "fast"
+
+
+def missing_latency(pen):
+    del pen.link(CABLE)["latency_us"]
+
+
 def two_parts(pen):
     pen.without(lambda edge: edge.get("plane") == "ub" and edge.get("kind") == "l1-l2" and edge.get("node") == NODE)
 
@@ -136,6 +144,8 @@ BAD = [
     (wrong_rate, f"{NODE}.rdma-npu5-die0",
      f"{NODE}.rdma-npu5-die0 is drawn at 28.0 GB/s; die-leaf of the rdma plane has 25"),
     (missing_rate, CABLE, f"{CABLE} has no capacity_gbps; l1-l2 has 28"),
+    (wrong_latency, CABLE, f"{CABLE} is drawn at fast us; l1-l2 of the ub plane has 0.6"),
+    (missing_latency, CABLE, f"{CABLE} has no latency_us; l1-l2 has 0.6"),
     (two_parts, f"{NODE}-cpu0",
      f"the ub plane is in 2 parts: {NODE}-cpu0 and 26 more not joined to sn0-c00-n0-cpu0"),
     (no_fabric_link, f"{NODE}-qingtian",

@@ -1,7 +1,8 @@
 """PlaneModel: what each of the three planes is to its users: sub-planes, rates, hops, latency, measured payload.
 
-Rates come from the supernode's spec, latencies and measured payload rates from `calibration.yaml`, where every number
-has its source. The three planes share one shape, so everything above this file treats them alike.
+Rates and latencies are those of the supernode's links, measured payload rates come from `calibration.yaml`, where every
+number has its source; what was measured of latency stands there too, and the links of a path add up to it. The three
+planes share one shape, so everything above this file treats them alike.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class PlaneModel:
     npu_gbps: float
     """The most that one NPU can ask for as a floor."""
     latency_us: float
-    latency_in_node_us: float
+    """Between two nodes: what the links of a path take together."""
     payload_gbps: float
     """Measured, of one endpoint over all sub-planes: what is left of the rate after headers and waiting."""
     switches: int
@@ -58,18 +59,18 @@ def _models(spec: SupernodeSpec, measured: dict[str, Any]) -> dict[Plane, PlaneM
     return {
         Plane.UB: PlaneModel(
             Plane.UB, spec.ub.sub_planes, spec.ub.l1_uplink_gbps, die.ub_link_gbps, node.dies, spec.npu.ub_gbps,
-            used("ub", "latency_us", "inter-node"), used("ub", "latency_us", "intra-node"),
-            used("ub", "payload_gbps", "inter-node"), 3, measured["ub"]["qos"]["mechanism"],
+            spec.latency.between_nodes_us("ub"), used("ub", "payload_gbps", "inter-node"), 3,
+            measured["ub"]["qos"]["mechanism"],
         ),
         Plane.RDMA: PlaneModel(
             Plane.RDMA, 1, node.npus * spec.npu.rdma_gbps, die.rdma_gbps, node.dies, spec.npu.rdma_gbps,
-            used("rdma", "latency_us", "inter-node"), used("rdma", "latency_us", "inter-node"),
-            used("rdma", "payload_gbps", "inter-node"), 3, measured["rdma"]["qos"]["mechanism"],
+            spec.latency.between_nodes_us("rdma"), used("rdma", "payload_gbps", "inter-node"), 3,
+            measured["rdma"]["qos"]["mechanism"],
         ),
         Plane.VPC: PlaneModel(
             Plane.VPC, 1, node.vpc_gbps, node.vpc_gbps, 1, node.vpc_gbps / node.npus,
-            used("vpc", "latency_us", "inter-node"), used("vpc", "latency_us", "inter-node"),
-            used("vpc", "payload_gbps", "inter-node"), 1, measured["vpc"]["qos"]["mechanism"],
+            spec.latency.between_nodes_us("vpc"), used("vpc", "payload_gbps", "inter-node"), 1,
+            measured["vpc"]["qos"]["mechanism"],
         ),
     }  # fmt: skip
 

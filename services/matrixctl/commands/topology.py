@@ -58,7 +58,10 @@ def path(
         return
     for part, link in zip(found.parts, [*found.links, ""], strict=True):
         say(part + (f"\n  | {link}" if link else ""))
-    say(f"{found.ways} ways are as short; the slowest link of this one carries {found.gbps:g} GB/s each way")
+    say(
+        f"{found.ways} ways are as short; the links of this one take {found.latency_us:g} us one way, "
+        f"the slowest carries {found.gbps:g} GB/s each way"
+    )
 
 
 @topology_app.command("neighbours")

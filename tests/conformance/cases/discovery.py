@@ -149,9 +149,9 @@ def aggregated(talk: Talk, path: str, form: str) -> None:
             for one in served["resources"]:
                 if one["resource"] in wanted.get(name, ()):
                     one["verbs"] = sorted(one["verbs"])
-                    one["subresources"] = sorted(one.get("subresources", []), key=lambda sub: sub["subresource"])
-                    for sub in one["subresources"]:
-                        sub["verbs"] = sorted(sub["verbs"])
+                    one["subresources"] = {
+                        sub["subresource"]: sub | {"verbs": sorted(sub["verbs"])} for sub in one.get("subresources", [])
+                    }
                     talk.note(f"{name}/{served['version']} {one['resource']}", one)
 
 
