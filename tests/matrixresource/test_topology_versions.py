@@ -123,7 +123,8 @@ async def test_a_cabinet_is_closed_and_opened(desk: Desk) -> None:
 
 
 async def test_supernodes_come_and_go(desk: Desk) -> None:
-    await desk.call("PUT", "supernodes/sn1?validateOnly=true", {}, 204)
+    would_be = await desk.call("PUT", "supernodes/sn1?validateOnly=true", {})
+    assert (would_be["nodes"], would_be["npus"]) == (48, 384)
     view = await desk.call("PUT", "supernodes/sn1", {"labels": {"hall": "b"}})
     assert (view["nodes"], view["labels"]) == (48, {"hall": "b"})
     assert (await desk.call("PUT", "supernodes/sn1", {}))["etag"] == view["etag"]
