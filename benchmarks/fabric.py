@@ -1,6 +1,6 @@
 """Sharing the fabric: solves, runs to the end, single changes; with the kernel in C, and without it.
 
-Traffic is that of `matrixlink.fabric.workload.collectives`; arrays are ready before the clock starts, and compilation
+Traffic is that of `benchmarks.fabric_traffic.collectives`; arrays are ready before the clock starts, and compilation
 is excluded.
 Hashed traffic puts each pair whole on a drawn sub-plane and L2 chip. Sizes are drawn evenly from 1 to 20 KB. Peers'
 figures, measured on the same class of machine, are SimGrid 4.1's.
@@ -18,14 +18,15 @@ from typing import Any
 import numpy as np
 
 from benchmarks import Figure
+from benchmarks.fabric_traffic.collectives import CollectiveStep, all_to_all
+from benchmarks.fabric_traffic.completion import CompletionTimes, run
+from benchmarks.fabric_traffic.incremental import IncrementalMaxMin
+from benchmarks.fabric_traffic.ub_paths import UbPaths
 from benchmarks.topology_graph import peak_mb
-from matrixlink.fabric.sharing.completion import CompletionTimes, rates_now, run
-from matrixlink.fabric.sharing.incremental import IncrementalMaxMin
 from matrixlink.fabric.sharing.max_min_arrays import fair_rates
 from matrixlink.fabric.sharing.native_kernel import kernel
+from matrixlink.fabric.sharing.rates import rates_now
 from matrixlink.fabric.sharing.traffic import Traffic
-from matrixlink.fabric.workload.collectives import CollectiveStep, all_to_all
-from matrixlink.forwarding.ub_paths import UbPaths
 
 TRIES = 5
 CHANGES = 2000

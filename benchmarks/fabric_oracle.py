@@ -24,14 +24,14 @@ import numpy as np
 
 from benchmarks.fabric_oracles.reach import UbFailures
 from benchmarks.fabric_oracles.splitting import share_split
+from benchmarks.fabric_oracles.timeline import FabricEvent, Timeline
+from benchmarks.fabric_traffic.completion import run
 from matrixcommon.model.planes import Plane
 from matrixlink.admission.bandwidth_ledger import BandwidthLedger, Booking
 from matrixlink.fabric.condition.fabric import Fabric
-from matrixlink.fabric.sharing.completion import run
 from matrixlink.fabric.sharing.flow import Flow, Number
 from matrixlink.fabric.sharing.max_min import FLOOR_LEVEL, GUARANTEE_PLUS_SHARE, Overcommitted, share
 from matrixlink.fabric.sharing.max_min_arrays import share_floats
-from matrixlink.fabric.sharing.timeline import FabricEvent, Timeline
 from matrixlink.fabric.sharing.traffic import from_flows
 from matrixresource.topology import Supernode
 

@@ -15,6 +15,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from benchmarks import Figure
+from benchmarks.fabric_traffic.table_quality import (
+    all_to_all_factor,
+    all_to_all_slow_down,
+    pattern_rates,
+    permutations,
+    shifts,
+)
 from matrixlink.fabric.sharing.native_kernel import kernel
 from matrixlink.forwarding.clos_shape import ClosShape
 from matrixlink.forwarding.element_state import ElementEvent, ElementState, back, lost
@@ -22,7 +29,6 @@ from matrixlink.forwarding.forwarding_tables import ForwardingTables
 from matrixlink.forwarding.live_flows import LiveFlows
 from matrixlink.forwarding.matchings import matchings
 from matrixlink.forwarding.path_policies import ECMP, PLANNED, SPRAY, STATIC, Transfers
-from matrixlink.forwarding.quality import all_to_all_factor, all_to_all_slow_down, pattern_rates, permutations, shifts
 
 TRIES = 15
 DAMAGE = 0.05

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import sys
 
-from infer_workload.reports.report import figures_text
-from infer_workload.validation import fit
-from infer_workload.validation.figures import FITTED, figures, without_fit
+from benchmarks.infer_validation import fit
+from benchmarks.infer_validation.figures import FITTED, figures, without_fit
+from benchmarks.infer_validation.report import figures_text
 
 
 def main() -> int:

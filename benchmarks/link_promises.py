@@ -16,7 +16,6 @@ from sqlalchemy import StaticPool, create_engine
 from sqlalchemy.orm import sessionmaker
 
 from benchmarks import Figure
-from matrixcommon.model.clock import FixedClock
 from matrixcommon.model.planes import Plane
 from matrixcommon.persistence.database_session import Database
 from matrixlink.admission.admission import BandwidthRequest, admit, reallocate
@@ -30,6 +29,7 @@ from matrixlink.routing.routing import choose_needs, choose_routes
 from matrixlink.store.store import LinkStore
 from matrixlink.store.tables import Base
 from matrixresource.topology import Supernode
+from tests.clocks import FixedClock
 
 TRIES = 30
 

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 
 from benchmarks import Figure
 from benchmarks.busy import SHAPES, request_of
+from benchmarks.capacity_graph import annotate, graph_of, index_of
 from matrixresource.scheduler.ledger import Ledger
-from matrixresource.scheduler.metrics.graph_export import annotate, graph_of, index_of
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
 
 INDEX_MS = {"48 nodes": 1, "1,024 nodes": 10, "20,736 nodes": 200}

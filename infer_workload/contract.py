@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from matrixcommon.model.resource_key import reference, resolve
+from matrixcommon.model.resource_key import reference
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 
 Npus = Annotated[int, Field(ge=8, le=32768, multiple_of=8, description="whole nodes of 8 NPUs")]
@@ -30,9 +30,7 @@ class DeploymentRequest(ApiModel):
     warm_model_cache: bool = Field(True, description="whether the pool holds the weights before the first start")
     labels: dict[str, str] = Field(default_factory=dict)
 
-    def in_project(self, project: str) -> Self:
-        """The same as a request of that project, with the key of its instance."""
-        return self.model_copy(update={"instance": resolve(self.instance, project)})
+    REFERENCES: ClassVar = ("instance",)
 
     def shown_to(self, project: str) -> Self:
         """With the name of an instance of the project's own."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from matrixcommon.api.authorization import EDITORS, VIEWERS, AccessRules, ResourceKind, Scope
-from matrixcompute.contract import DetectedFault, EventView, InstanceView
-from matrixcompute.store.store import OperationRecord
+from matrixcommon.api.authorization import EDITORS, ENSURED, READ, VIEWERS, AccessRules, ResourceKind, Scope
+from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceView, StuckView
+from matrixcompute.store.store import EventRow, InstanceRow, OperationRecord, SagaRow
 
 NOT_YET = ("scaling-policies", "recovery-policies", "maintenances")
 VERBS_NOT_YET = ("start", "stop", "restart")
@@ -13,36 +13,36 @@ INSTANCES = ResourceKind(
     "instances",
     Scope.PROJECT,
     {
-        "LIST": VIEWERS,
-        "GET": VIEWERS,
-        "PUT": EDITORS,
-        "DELETE": EDITORS,
+        **ENSURED,
         "POST :retry": EDITORS,
         "POST :resize": EDITORS,
         "POST :move": EDITORS,
         "POST :renew": EDITORS,
         **{f"POST :{verb}": EDITORS for verb in VERBS_NOT_YET},
     },
+    request=InstanceRequest,
     view=InstanceView,
+    row=InstanceRow,
     holders=("preempts",),
     queries=tuple(f"POST :{verb}" for verb in VERBS_NOT_YET),
 )
 OPERATIONS = ResourceKind(
     "operations",
     Scope.PROJECT,
-    {"LIST": VIEWERS, "GET": VIEWERS, "POST :wait": VIEWERS, "POST :cancel": EDITORS},
+    {**READ, "POST :wait": VIEWERS, "POST :cancel": EDITORS},
     view=OperationRecord,
+    row=SagaRow,
     queries=("POST :wait", "POST :cancel"),
 )
-EVENTS = ResourceKind("events", Scope.PROJECT, {"LIST": VIEWERS}, view=EventView)
+EVENTS = ResourceKind("events", Scope.PROJECT, {"LIST": VIEWERS}, view=EventView, row=EventRow)
 FAULTS = ResourceKind("faults", Scope.PROJECT, {"LIST": VIEWERS}, view=DetectedFault)
-STUCK = ResourceKind("stuck", Scope.PROJECT, {"LIST": VIEWERS})
+STUCK = ResourceKind("stuck", Scope.PROJECT, {"LIST": VIEWERS}, view=StuckView)
 
 REFUSED = tuple(
     ResourceKind(
         noun,
         Scope.PROJECT,
-        {"LIST": VIEWERS, "GET": VIEWERS, "CREATE": EDITORS, "PUT": EDITORS, "POST": EDITORS, "DELETE": EDITORS},
+        {**READ, "CREATE": EDITORS, "PUT": EDITORS, "POST": EDITORS, "DELETE": EDITORS},
         queries=("CREATE", "PUT", "POST", "DELETE"),
     )
     for noun in NOT_YET

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from matrixcommon.model.planes import Plane
-from matrixcommon.model.resource_key import DEFAULT_PROJECT
+from matrixcommon.model.resource_key import DEFAULT_PROJECT, resolve
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixresource.contract.allocations import Affinity, MemberView, PlacementPolicy
 from matrixresource.contract.fields import MEMBERS_MAX
@@ -93,6 +93,12 @@ class InstanceRequest(InstanceShape):
 
     labels: dict[str, str] = Field(default_factory=dict)
 
+    @property
+    def references(self) -> list[str]:
+        """The instances that it is to lie near to or apart from."""
+        sides = (self.affinity, self.anti_affinity)
+        return [resolve(each, self.project) for side in sides if side is not None for each in side.instances]
+
 
 class SliceSummary(ApiModel):
     """One of the instance's network slices, as MatrixLink last showed it."""
@@ -157,3 +163,12 @@ class DetectedFault(ApiModel):
     reason: str
     action: str
     detail: dict[str, Any] = Field(default_factory=dict)
+
+
+class StuckView(ApiModel):
+    """An instance that has been in a passing state for longer than its deadline, and for how many emulated seconds."""
+
+    name: str
+    project: str
+    state: str
+    seconds: float

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,13 +9,6 @@ import httpx
 
 from matrixcommon.api.client import WatchEvent, at, call, list_all, watch
 from matrixcommon.model.errors import NotFound
-from matrixlink.contract.communicators import (
-    CommunicatorRequest,
-    CommunicatorView,
-    FlowChangeView,
-    FlowView,
-    ForwardingEntryView,
-)
 from matrixlink.contract.slices import LinkReport, LinkReportAnswer, SliceRequest, SliceView
 from matrixlink.contract.what_if import WhatIfRequest, WhatIfView
 from matrixlink.fabric.condition.fabric_view import FabricView
@@ -63,9 +55,6 @@ class LinkClient:
         except NotFound:
             return None
 
-    async def slice_fabric_view(self, slice: str) -> FabricView:
-        return FabricView.model_validate(await call(self._http, "GET", at("slices", slice, "/fabric-view")))
-
     async def links(self, plane: str | None = None, node: str | None = None) -> list[dict[str, Any]]:
         """Links by plane and node, as their views' JSON, all pages."""
         narrowed = {key: value for key, value in (("plane", plane), ("node", node)) if value}
@@ -79,47 +68,6 @@ class LinkClient:
         body = {"reports": [report.wire() for report in reports]}
         answer = await call(self._http, "POST", "/v1/link-reports", body=body)
         return [LinkReportAnswer.model_validate(item) for item in answer["answers"]]
-
-    async def ensure_communicator(
-        self, name: str, request: CommunicatorRequest, validate_only: bool = False
-    ) -> CommunicatorView:
-        """Have named traffic of a slice as requested; the same spec again is no news."""
-        params = {"validateOnly": "true"} if validate_only else None
-        answer = await call(self._http, "PUT", at("communicators", name), body=request.wire(), params=params)
-        return CommunicatorView.model_validate(answer)
-
-    async def find_communicator(self, name: str) -> CommunicatorView | None:
-        try:
-            return CommunicatorView.model_validate(await call(self._http, "GET", at("communicators", name)))
-        except NotFound:
-            return None
-
-    async def communicators(self) -> list[CommunicatorView]:
-        items = await list_all(self._http, "/v1/communicators")
-        return [CommunicatorView.model_validate(item) for item in items]
-
-    async def delete_communicator(self, name: str) -> None:
-        """Gone afterwards, whether it was there or not."""
-        with contextlib.suppress(NotFound):
-            await call(self._http, "DELETE", at("communicators", name))
-
-    async def communicator_flows(self, name: str) -> list[FlowView]:
-        """Every flow with its path and rate, all pages."""
-        return [
-            FlowView.model_validate(item) for item in await list_all(self._http, at("communicators", name, "/flows"))
-        ]
-
-    async def communicator_changes(self, name: str) -> list[FlowChangeView]:
-        """The flows that the last event changed, all pages."""
-        return [
-            FlowChangeView.model_validate(item)
-            for item in await list_all(self._http, at("communicators", name, "/changes"))
-        ]
-
-    async def forwarding_entries(self, switch: str) -> list[ForwardingEntryView]:
-        """The table of one UB chip, all pages."""
-        items = await list_all(self._http, "/v1/forwarding-tables", {"switch": switch})
-        return [ForwardingEntryView.model_validate(item) for item in items]
 
     def watch(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
         """Changes of `slices`, `programs`, `links` or `communicators`; from the present state where `since` is None."""

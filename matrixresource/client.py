@@ -28,6 +28,17 @@ class ResourceClient:
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
 
+    async def _allocation(
+        self, method: str, name: str, verb: str = "", body: Any = None, validate_only: bool = False
+    ) -> AllocationView:
+        params = {"validateOnly": "true"} if validate_only else None
+        answer = await call(self._http, method, at("allocations", name, verb), body=body, params=params)
+        return AllocationView.model_validate(answer)
+
+    async def _defragmentation(self, name: str, body: Any = None) -> DefragmentationView:
+        answer = await call(self._http, "POST", f"/v1/defragmentations{name}", body=body)
+        return DefragmentationView.model_validate(answer)
+
     async def nodes(self, filter: str | None = None) -> list[NodeView]:
         items = await list_all(self._http, "/v1/nodes", filter=filter)
         return [NodeView.model_validate(item) for item in items]
@@ -37,50 +48,37 @@ class ResourceClient:
 
     async def find_allocation(self, name: str) -> AllocationView | None:
         try:
-            return AllocationView.model_validate(await call(self._http, "GET", at("allocations", name)))
+            return await self._allocation("GET", name)
         except NotFound:
             return None
 
     async def reserve(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView:
-        params = {"validateOnly": "true"} if validate_only else None
-        return AllocationView.model_validate(
-            await call(self._http, "PUT", at("allocations", name), body=request.wire(), params=params)
-        )
+        return await self._allocation("PUT", name, "", request.wire(), validate_only)
 
     async def plan(self, request: PlanRequest) -> PlanView:
         """Whether a request would fit now, and what would help if not."""
         return PlanView.model_validate(await call(self._http, "POST", "/v1/plans", body=request.wire()))
 
     async def bind(self, name: str) -> AllocationView:
-        return AllocationView.model_validate(await call(self._http, "PUT", at("allocations", name, "/binding")))
+        return await self._allocation("PUT", name, "/binding")
 
     async def replace(self, name: str, node: str, reason: str) -> AllocationView:
-        body = {"node": node, "reason": reason}
-        return AllocationView.model_validate(
-            await call(self._http, "POST", at("allocations", name, ":replace"), body=body)
-        )
+        return await self._allocation("POST", name, ":replace", {"node": node, "reason": reason})
 
     async def move(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView:
         """Take successors for what would lie elsewhere; with `validate_only`, show the layout in the end."""
-        params = {"validateOnly": "true"} if validate_only else None
-        answer = await call(self._http, "PUT", at("allocations", name, "/move"), body=request.wire(), params=params)
-        return AllocationView.model_validate(answer)
+        return await self._allocation("PUT", name, "/move", request.wire(), validate_only)
 
     async def relocate(self, name: str, request: RelocateRequest) -> AllocationView:
         """Take a successor for one member on a node that is named."""
-        path = at("allocations", name, ":relocate")
-        return AllocationView.model_validate(await call(self._http, "POST", path, body=request.wire()))
+        return await self._allocation("POST", name, ":relocate", request.wire())
 
     async def cut_over(self, name: str, request: AllocationRequest) -> AllocationView:
-        path = at("allocations", name, ":changeOver")
-        return AllocationView.model_validate(await call(self._http, "POST", path, body=request.wire()))
+        return await self._allocation("POST", name, ":changeOver", request.wire())
 
     async def renew(self, name: str, lease_s: float, validate_only: bool = False) -> AllocationView:
         """Let a lease start again, for this long."""
-        params = {"validateOnly": "true"} if validate_only else None
-        body = {"leaseS": lease_s}
-        answer = await call(self._http, "POST", at("allocations", name, ":renew"), body=body, params=params)
-        return AllocationView.model_validate(answer)
+        return await self._allocation("POST", name, ":renew", {"leaseS": lease_s}, validate_only)
 
     async def topology_version(self) -> str:
         """The name of the newest version; empty before the first."""
@@ -103,7 +101,7 @@ class ResourceClient:
 
     async def abort_move(self, name: str) -> AllocationView:
         """Give a move up."""
-        return AllocationView.model_validate(await call(self._http, "DELETE", at("allocations", name, "/move")))
+        return await self._allocation("DELETE", name, "/move")
 
     async def defragmentations(self, filter: str | None = None) -> list[DefragmentationView]:
         items = await list_all(self._http, "/v1/defragmentations", filter=filter)
@@ -111,22 +109,18 @@ class ResourceClient:
 
     async def propose(self, request: DefragmentationRequest) -> DefragmentationView:
         """A plan of moves that make room, for review."""
-        answer = await call(self._http, "POST", "/v1/defragmentations", body=request.wire())
-        return DefragmentationView.model_validate(answer)
+        return await self._defragmentation("", request.wire())
 
     async def approve(self, defragmentation: str) -> DefragmentationView:
-        path = f"/v1/defragmentations/{defragmentation}:approve"
-        return DefragmentationView.model_validate(await call(self._http, "POST", path))
+        return await self._defragmentation(f"/{defragmentation}:approve")
 
     async def cancel(self, defragmentation: str) -> DefragmentationView:
         """Stop a defragmentation after the move under way."""
-        path = f"/v1/defragmentations/{defragmentation}:cancel"
-        return DefragmentationView.model_validate(await call(self._http, "POST", path))
+        return await self._defragmentation(f"/{defragmentation}:cancel")
 
     async def refuse_move(self, defragmentation: str, reported: MoveRefused) -> DefragmentationView:
         """Say that the move under way cannot be carried out."""
-        path = f"/v1/defragmentations/{defragmentation}:refuse"
-        return DefragmentationView.model_validate(await call(self._http, "POST", path, body=reported.wire()))
+        return await self._defragmentation(f"/{defragmentation}:refuse", reported.wire())
 
     async def release(self, name: str) -> bool:
         """Ask for release; True once the allocation is gone."""

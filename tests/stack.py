@@ -16,12 +16,10 @@ from typing import Any
 import httpx
 
 from matrixcommon.api.client import list_all
-from matrixcommon.model.clock import LoopClock
 from matrixcommon.model.hardware_names import NodeName
 from matrixcompute.client import ComputeClient
-from matrixcompute.clients.http_clients import HttpClients
+from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.contract import InstanceRequest, InstanceView
-from matrixlink.client import LinkClient
 from matrixresource.agent.hardware import InjectedFault
 from matrixresource.client import ResourceClient
 from services.chassis.access import create_token
@@ -35,6 +33,8 @@ from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.fleet.store import FleetStore
 from services.resource import main as resource_main
 from tests.asgi import StreamingASGITransport
+from tests.clocks import LoopClock
+from tests.matrixlink.client import WholeLinkClient
 from tests.prepared import AGENTS, prepared
 
 SERVICES = ("resource", "link", "compute", "agents")
@@ -84,7 +84,7 @@ class Stack:
             name: http_client(f"http://{name}", agent, transport=seat.transport) for name, seat in self.seats.items()
         }
         self.resource = ResourceClient(self.http["resource"])
-        self.link = LinkClient(self.http["link"])
+        self.link = WholeLinkClient(self.http["link"])
         self.compute = ComputeClient(self.http["compute"])
         self.fleet: Fleet | None = None
         self.memory = FleetStore(None)
@@ -162,7 +162,7 @@ class Stack:
     def _build(self, name: str, seat: Seat) -> Any:
         if name == "agents":
             settings = agents_main.AgentSettings(seed=self.seed, state=self.folder, tokens=self.tokens)
-            resource, link = ResourceClient(self._agent_http["resource"]), LinkClient(self._agent_http["link"])
+            resource, link = ResourceClient(self._agent_http["resource"]), WholeLinkClient(self._agent_http["link"])
             self.fleet = agents_main.build_fleet(settings, self.clock, self.memory, resource, link)
             return agents_main.build(self.fleet, settings)
         seat.database = DatabaseEngine(f"sqlite:///{self.folder / f'{name}.db'}")
@@ -180,7 +180,7 @@ class Stack:
             hardware = infer_main.HardwareOverHttp(self.http["agents"])
             return infer_main.build(settings, self.clock, seat.database, self.link, hardware)
         seat.database.migrate(compute_main.MIGRATIONS)
-        neighbours = HttpClients(self.resource, self.link)
+        neighbours = ControlPlane(self.http["resource"], self.link)
         settings = compute_main.ComputeSettings(state=self.folder, tokens=self.tokens)
         return compute_main.build(settings, self.clock, seat.database, neighbours)
 

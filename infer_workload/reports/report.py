@@ -1,21 +1,18 @@
-"""What an experiment found, and how the model stands to the published figures.
+"""What an experiment found.
 
 `Report` is a value: the same requests give the same report, byte for byte. Latencies are seconds, rates tokens a
-second. `python -m infer_workload.reports.report --figures` prints each published figure beside the model's prediction.
+second.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from math import ceil
 
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import InferenceRequest
-from infer_workload.validation.ablations import effects, effects_text
-from infer_workload.validation.figures import FITTED, Figure, figures
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
 
 TTFT_OBJECTIVE_S = 2.0
@@ -168,28 +165,3 @@ def report_of(
         goodput_requests_per_s=round(good * per_s, 6),
         notes=list(notes),
     )
-
-
-def figures_text(found: Sequence[Figure]) -> str:
-    """Published figures beside predictions, and the mean error of those that were not fitted."""
-    lines = [f"{'':14}{'figure':46}{'published':>11}{'model':>11}{'error':>9}  unit, role, source"]
-    lines += [
-        f"{figure.section:14}{figure.name:46}{figure.published:11,.1f}{figure.predicted:11,.1f}"
-        f"{figure.error:+9.1%}  {figure.unit}, {figure.role}, {figure.source}"
-        for figure in found
-    ]
-    unfitted = [abs(figure.error) for figure in found if figure.role != FITTED]
-    lines.append(
-        f"{len(unfitted)} figures were not fitted: mean absolute error {sum(unfitted) / len(unfitted):.1%}, "
-        f"worst {max(unfitted):.1%}"
-    )
-    return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    if sys.argv[1:] == ["--figures"]:
-        print(figures_text(figures()), end="")
-    elif sys.argv[1:] == ["--ablations"]:
-        print(effects_text(effects()), end="")
-    else:
-        sys.exit("usage: python -m infer_workload.reports.report --figures | --ablations")

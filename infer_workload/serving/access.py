@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-from infer_workload.contract import DeploymentView, UsageView
-from matrixcommon.api.authorization import EDITORS, EVERYBODY, USERS, VIEWERS, AccessRules, ResourceKind, Rule, Scope
+from infer_workload.contract import DeploymentRequest, DeploymentView, UsageView
+from infer_workload.serving.store import DeploymentRow
+from matrixcommon.api.authorization import (
+    EDITORS,
+    ENSURED,
+    EVERYBODY,
+    READ,
+    USERS,
+    VIEWERS,
+    AccessRules,
+    ResourceKind,
+    Rule,
+    Scope,
+)
 
 DEPLOYMENTS = ResourceKind(
     "deployments",
     Scope.PROJECT,
     {
-        "LIST": VIEWERS,
-        "GET": VIEWERS,
+        **ENSURED,
         "GET /statistics": VIEWERS,
         "GET /load": VIEWERS,
-        "PUT": EDITORS,
-        "DELETE": EDITORS,
         "PUT /load": EDITORS,
         "DELETE /load": EDITORS,
         "PUT /drain": EDITORS,
         "DELETE /drain": EDITORS,
     },
+    request=DeploymentRequest,
     view=DeploymentView,
+    row=DeploymentRow,
 )
 USAGE = ResourceKind("usage", Scope.PROJECT, {"LIST": VIEWERS}, view=UsageView)
-MODELS = ResourceKind("models", Scope.SERVICE, {"LIST": VIEWERS, "GET": VIEWERS})
+MODELS = ResourceKind("models", Scope.SERVICE, READ)
 
 ACCESS = AccessRules(
     "CloudMatrix-Infer",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
 
 from infer_workload.contract import (
@@ -18,106 +18,84 @@ from infer_workload.contract import (
     UsageView,
 )
 from infer_workload.engine.request import DECODING, PREFILLING, TRANSFERRING
+from infer_workload.serving.access import DEPLOYMENTS, USAGE
 from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.service import Serving
 from infer_workload.serving.statistics import WINDOW_S, percentiles
 from infer_workload.serving.store import UsageRow
-from matrixcommon.api.authorization import CallerOf
-from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, list_or_watch, page
+from matrixcommon.api.authorization import Caller
+from matrixcommon.api.listing import Params, page
+from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.errors import NotFound
-from matrixcommon.model.resource_key import name_of, project_of, reference
+from matrixcommon.model.resource_key import name_of, reference
 
 WINDOW_S_MAX = 600.0
 
 
 def routes(serving: Serving) -> APIRouter:
     """The routes over one `Serving`."""
-    api = APIRouter(prefix="/v1")
     store = serving.store
+    api = ResourceRoutes(store.records)
+    deployments = api.of(DEPLOYMENTS)
 
-    @api.get("/deployments")
-    async def list_deployments(request: Request, params: Params) -> Response:
-        return list_or_watch(request, params, store.records, "deployment", store.views)
+    def lives(name: str, caller: Caller | None = None) -> LiveDeployment:
+        live = serving.live.get(name)
+        if live is None:
+            raise NotFound(f"there is no deployment named {name[:80]!r}", field="name")
+        return live
 
-    @api.get("/deployments/{name}")
-    async def get_deployment(name: str) -> DeploymentView:
-        return serving.view(name)
+    deployments.list()
+    deployments.get(serving.view)
 
-    @api.put("/deployments/{name}")
-    async def ensure(
-        name: str,
-        body: DeploymentRequest,
-        caller: CallerOf,
-        if_match: IfMatch = None,
-        validate_only: ValidateOnly = False,
-    ) -> DeploymentView:
-        key, request = caller.claim(name, body)
-        caller.check(request.instance)
-        project = project_of(key)
-        return serving.ensure(key, request, project=project, if_match=if_match, validate_only=validate_only)
+    @deployments.change("PUT")
+    async def ensure(name: str, body: DeploymentRequest, validate_only: bool = False) -> DeploymentView:
+        return serving.ensure(name, body, validate_only=validate_only)
 
-    @api.delete("/deployments/{name}")
-    async def delete(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> Response:
-        serving.delete(name, if_match, validate_only)
-        return Response(status_code=204)
+    @deployments.change("DELETE")
+    async def delete(name: str, validate_only: bool = False) -> None:
+        serving.delete(name, validate_only)
 
-    @api.get("/deployments/{name}/statistics")
+    @deployments.ask("GET /statistics")
     async def statistics(
         name: str,
         window_s: Annotated[
             float, Query(alias="windowS", ge=1, le=WINDOW_S_MAX, description="emulated seconds")
         ] = WINDOW_S,
     ) -> StatisticsView:
-        return statistics_of(_live(name), serving.clock.now(), window_s)
+        return statistics_of(lives(name), serving.clock.now(), window_s)
 
-    @api.get("/deployments/{name}/load")
+    @deployments.ask("GET /load")
     async def get_load(name: str) -> LoadView:
-        live = _live(name)
+        live = lives(name)
         if live.load is None:
             raise NotFound(f"{name_of(name)} plays no built-in load", field="name")
         return live.load
 
-    @api.put("/deployments/{name}/load")
-    async def put_load(
-        name: str, body: LoadRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
-    ) -> DeploymentView:
-        _live(name)
-        return serving.start_load_generator(name, body, if_match=if_match, validate_only=validate_only)
+    @deployments.change("PUT /load", allowed=lives)
+    async def put_load(name: str, body: LoadRequest, validate_only: bool = False) -> DeploymentView:
+        return serving.start_load_generator(name, body, validate_only=validate_only)
 
-    @api.delete("/deployments/{name}/load")
-    async def delete_load(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> Response:
-        _live(name)
-        serving.start_load_generator(name, None, if_match=if_match, validate_only=validate_only)
-        return Response(status_code=204)
+    @deployments.change("DELETE /load", allowed=lives)
+    async def delete_load(name: str, validate_only: bool = False) -> None:
+        serving.start_load_generator(name, None, validate_only=validate_only)
 
-    @api.put("/deployments/{name}/drain")
-    async def put_drain(
-        name: str, body: DrainRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
-    ) -> DeploymentView:
+    @deployments.change("PUT /drain", allowed=lives)
+    async def put_drain(name: str, body: DrainRequest, validate_only: bool = False) -> DeploymentView:
         """Begin nothing more on these nodes, and leave them when nothing runs there, or at the deadline."""
-        _live(name)
-        return serving.drain(name, body, if_match=if_match, validate_only=validate_only)
+        return serving.drain(name, body, validate_only=validate_only)
 
-    @api.delete("/deployments/{name}/drain")
-    async def delete_drain(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> Response:
+    @deployments.change("DELETE /drain", allowed=lives)
+    async def delete_drain(name: str, validate_only: bool = False) -> None:
         """Use the nodes again that were to leave."""
-        _live(name)
-        serving.drain(name, None, if_match=if_match, validate_only=validate_only)
-        return Response(status_code=204)
+        serving.drain(name, None, validate_only=validate_only)
 
-    @api.get("/usage")
+    @api.of(USAGE).ask("LIST")
     async def usage(params: Params) -> Response:
         await serving.settle_accounts()
         with store.records.reading() as session:
             return JSONResponse(page([_usage(row).wire() for row in store.usage(session)], params))
 
-    def _live(name: str) -> LiveDeployment:
-        live = serving.live.get(name)
-        if live is None:
-            raise NotFound(f"there is no deployment named {name[:80]!r}", field="name")
-        return live
-
-    return api
+    return api.router
 
 
 def _usage(row: UsageRow) -> UsageView:

@@ -31,7 +31,6 @@ from matrixcommon.model.errors import Conflict, InsufficientCapacity, MatrixErro
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.resource_key import project_of, reference, resolve
 from matrixcommon.model.resource_model import condition
-from matrixcommon.persistence.database_session import check_etag
 
 log = logging.getLogger(__name__)
 
@@ -87,15 +86,7 @@ class Serving:
 
     # Verbs.
 
-    def ensure(
-        self,
-        name: str,
-        request: DeploymentRequest,
-        *,
-        project: str = "default",
-        if_match: str | None = None,
-        validate_only: bool = False,
-    ) -> DeploymentView:
+    def ensure(self, name: str, request: DeploymentRequest, *, validate_only: bool = False) -> DeploymentView:
         """Have this deployment. The same spec again is no news; instance and model cannot be changed.
 
         Raises InsufficientCapacity when a running deployment cannot be laid out as now requested; it then stays as it
@@ -105,10 +96,9 @@ class Serving:
         live, reshaped = self.live.get(name), False
         with self.store.records.transaction(dry=validate_only) as session:
             row = session.get(DeploymentRow, name)
-            check_etag(row, if_match)
             if row is None:
                 row = DeploymentRow(
-                    name=name, project=project, labels=request.labels, request=request.wire(), state="Pending"
+                    name=name, project=project_of(name), labels=request.labels, request=request.wire(), state="Pending"
                 )
                 row.endpoint = self._endpoint
                 row.generation, row.roles, row.pools, row.conditions = 1, {}, {}, []
@@ -132,22 +122,20 @@ class Serving:
         self.look_again()
         return self.view(name)
 
-    def delete(self, name: str, if_match: str | None = None, validate_only: bool = False) -> None:
+    def delete(self, name: str, validate_only: bool = False) -> None:
         """Stop serving and forget the deployment; what its tenants used stays on their accounts."""
         with self.store.records.transaction(dry=validate_only) as session:
             row = self.store.deployment(session, name)
-            check_etag(row, if_match)
             session.delete(row)
         if not validate_only and (live := self.live.pop(name, None)) is not None:
             live.retire()
 
     def start_load_generator(
-        self, name: str, load: LoadRequest | None, *, if_match: str | None = None, validate_only: bool = False
+        self, name: str, load: LoadRequest | None, *, validate_only: bool = False
     ) -> DeploymentView:
         """Play this built-in load on the deployment; None stops it. Kept across restarts."""
         with self.store.records.transaction(dry=validate_only) as session:
             row = self.store.deployment(session, name)
-            check_etag(row, if_match)
             row.load = None if load is None else load.wire()
             if validate_only:
                 return row.view()
@@ -155,14 +143,11 @@ class Serving:
         self.nudge()
         return self.view(name)
 
-    def drain(
-        self, name: str, request: DrainRequest | None, *, if_match: str | None = None, validate_only: bool = False
-    ) -> DeploymentView:
+    def drain(self, name: str, request: DrainRequest | None, *, validate_only: bool = False) -> DeploymentView:
         """Have these nodes drained, by a deadline; asked again for the same nodes it continues. None withdraws it."""
         fresh = None
         with self.store.records.transaction(dry=validate_only) as session:
             row = self.store.deployment(session, name)
-            check_etag(row, if_match)
             current = row.drain
             if request is not None and current and set(current["nodes"]) == set(request.nodes):
                 return self.view(name)

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import JSON, BigInteger, Integer, String, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from infer_workload.contract import DeploymentRequest, DeploymentView, DrainView, LoadRequest, PoolsView
+from infer_workload.contract import DeploymentRequest, DeploymentView
 from infer_workload.serving.metering import Usage
 from matrixcommon.model.resource_key import DEFAULT_PROJECT
 from matrixcommon.persistence.database_session import Database, ResourceRow, find, journal_tables
@@ -43,18 +43,7 @@ class DeploymentRow(ResourceRow, Base):
 
     def view(self) -> DeploymentView:
         request = self.spec.shown_to(self.project or DEFAULT_PROJECT)
-        return DeploymentView(
-            **self.common(),
-            instance=request.instance,
-            model=request.model,
-            request=request,
-            endpoint=self.endpoint or "",
-            fabric_generation=self.fabric_generation or 0,
-            pools=PoolsView.model_validate(self.pools or {}),
-            roles=self.roles or {},
-            load=LoadRequest.model_validate(self.load) if self.load else None,
-            drain=DrainView.model_validate(self.drain) if self.drain else None,
-        )
+        return self.view_as(DeploymentView, instance=request.instance, model=request.model, request=request)
 
 
 class UsageRow(Base):

@@ -10,7 +10,7 @@ yours is not there (404). Lists are narrowed to the same projects (`listing`).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -23,8 +23,10 @@ from matrixcommon.model.errors import Forbidden, InvalidField, NotFound
 from matrixcommon.model.hardware_names import RESOURCE_NAME
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, key_of, name_of, project_of, resolve
 from matrixcommon.model.resource_model import ApiModel
+from matrixcommon.persistence.resource_row import ResourceRow
 
 Body = TypeVar("Body", bound=ApiModel)
+Answer = TypeVar("Answer")
 
 ROLES = ("viewer", "editor", "admin", "agent", "user")
 EVERY_PROJECT = "*"
@@ -36,6 +38,11 @@ ADMINS = frozenset({"admin"})
 AGENTS = frozenset({"agent", "admin"})
 USERS = frozenset({"user", "editor", "admin"})
 EVERYBODY = frozenset(ROLES)
+
+READ = {"LIST": VIEWERS, "GET": VIEWERS}
+ENSURED = {**READ, "PUT": EDITORS, "DELETE": EDITORS}
+MANAGED = {**READ, "PUT": ADMINS, "DELETE": ADMINS}
+"""Verbs that most kinds have: looked at alone; ensured by whose they are; managed by admins."""
 
 TAKEN = "(another project's)"
 """Stands where a view would name what belongs to a project that the caller may not see."""
@@ -166,6 +173,15 @@ class Caller:
             project = named
         return key, body.in_project(project)
 
+    def answers_each(
+        self, reports: Sequence[Any], take: Callable[[list[Any]], Sequence[Answer]], refuse: Callable[[str], Answer]
+    ) -> list[Answer]:
+        """What is answered to a batch of agents' reports, each by itself: one for a node that the token does not speak
+        for is refused, the others are taken."""
+        mine = [self.principal.reports_for(each.node) for each in reports]
+        taken = iter(take([each for each, own in zip(reports, mine, strict=True) if own]))
+        return [next(taken) if own else refuse(each.node) for each, own in zip(reports, mine, strict=True)]
+
     def hide(self, document: dict[str, Any]) -> dict[str, Any]:
         """A view without the names of what belongs to others, as its kind's `holders` say where they stand."""
         if self.principal.everywhere or not self.rule.holders:
@@ -206,12 +222,13 @@ def hidden(document: dict[str, Any], fields: Iterable[str], sees: Callable[[str]
 
 @dataclass(frozen=True)
 class ResourceKind:
-    """A collection under /v1, or where `path` says, and its verbs.
+    """A collection under /v1, and its verbs.
 
     A verb is a method and what follows the resource's path: `LIST` and `CREATE` are of the collection, `PUT`,
     `GET /flows`, `POST :renew` of one resource. `queries` are verbs that change nothing though they are posted.
-    `view` declares the fields that lists are filtered and ordered by; `holders` the fields of a physical thing's view
-    that say who holds it.
+    `view` declares the fields that lists are filtered and ordered by, `request` what is asked of one in the caller's
+    project, `row` as what each is kept, if it is, and `named` how names are spelt; `holders` the fields of a physical
+    thing's view that say who holds it.
     """
 
     collection: str
@@ -220,15 +237,23 @@ class ResourceKind:
     view: type[ApiModel] | None = None
     holders: tuple[str, ...] = ()
     queries: tuple[str, ...] = ()
+    request: type[ApiModel] | None = None
+    row: type[ResourceRow] | None = None
+    named: Any = str
+
+    def route(self, verb: str, parameter: str = "{}") -> tuple[str, str]:
+        """The method and path of a verb."""
+        method, _, rest = verb.partition(" ")
+        if method in ("LIST", "CREATE"):
+            return {"LIST": "GET", "CREATE": "POST"}[method], f"/v1/{self.collection}"
+        return method, f"/v1/{self.collection}/{parameter}{rest}"
 
     def rules(self) -> Iterable[Rule]:
         for verb, roles in self.verbs.items():
-            method, _, rest = verb.partition(" ")
-            whole = method in ("LIST", "CREATE")
-            method = {"LIST": "GET", "CREATE": "POST"}.get(method, method)
-            path = f"/v1/{self.collection}" + ("" if whole else "/{}" + rest)
+            method, path = self.route(verb)
             mutates = method != "GET" and verb not in self.queries
-            yield Rule(method, path, self.collection, roles, self.scope, mutates, self.view, self.holders)
+            view = self.view if verb == "LIST" else None
+            yield Rule(method, path, self.collection, roles, self.scope, mutates, view, self.holders)
 
 
 PARAMETER = re.compile(r"\{[^}]*\}")

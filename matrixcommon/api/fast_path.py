@@ -12,7 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 from fastapi import APIRouter, Response
@@ -21,22 +21,20 @@ from pydantic import ValidationError
 from matrixcommon.api.authorization import AccessRules, Caller, Principal, Rule
 from matrixcommon.model.resource_model import ApiModel
 
-Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Response]])
-
 PROJECT_ALONE = re.compile(rb"project=[-a-z0-9]{1,63}")
 """A query that names the project and nothing else."""
 
 
 @dataclass(frozen=True)
 class FastRoute:
-    """`handler(key, caller=..., if_match=...)`, with `body=...` where it has a model, answers `method` on `path` and a
-    name. Where it is `whole`, `handler(body=..., caller=...)` answers on that path itself."""
+    """`handler` answers `method` on `path`: with the key of the name behind it as its parameter `key`, where it has
+    one, and with what was sent, as a model, as its parameter `body`."""
 
     method: str
     path: str
-    body: type[ApiModel] | None
+    key: str
+    body: tuple[str, type[ApiModel]] | None
     handler: Callable[..., Awaitable[Response]]
-    whole: bool = False
 
 
 class FastRouter(APIRouter):
@@ -46,24 +44,6 @@ class FastRouter(APIRouter):
         super().__init__(prefix=prefix)
         self.hot_routes: list[FastRoute] = []
 
-    def hot(self, method: str, collection: str, body: type[ApiModel] | None = None) -> Callable[[Handler], Handler]:
-        """Beside the route's own decorator: plain requests for one resource of `collection` come here directly."""
-
-        def noted(action: Handler) -> Handler:
-            self.hot_routes.append(FastRoute(method, f"{self.prefix}/{collection}/", body, action))
-            return action
-
-        return noted
-
-    def hot_post(self, collection: str, body: type[ApiModel]) -> Callable[[Handler], Handler]:
-        """The same for what is posted to a collection."""
-
-        def noted(action: Handler) -> Handler:
-            self.hot_routes.append(FastRoute("POST", f"{self.prefix}/{collection}", body, action, whole=True))
-            return action
-
-        return noted
-
 
 class FastPath:
     """The hot routes of some routers, each with its rule."""
@@ -72,7 +52,7 @@ class FastPath:
         self._routes: dict[tuple[str, str], tuple[FastRoute, Rule]] = {}
         hot = [each for router in routers if isinstance(router, FastRouter) for each in router.hot_routes]
         for each in hot:
-            rule = rules.find(each.method, each.path if each.whole else each.path + "{name}")
+            rule = rules.find(each.method, each.path + "{name}" if each.key else each.path)
             if rule is None:
                 raise LookupError(f"{rules.service}: nobody has decided who may {each.method} {each.path}")
             self._routes[each.method, each.path] = each, rule
@@ -89,13 +69,14 @@ class FastPath:
         route, rule = found
         caller = rule.admit(principal, query[8:].decode() if query else None)
         more: dict[str, Any] = {"caller": caller}
+        if route.key:
+            more |= {route.key: caller.key(path[cut:]), "if_match": headers.get("if-match")}
         if route.body is not None:
+            name, model = route.body
             if body is None or headers.get("content-type", "").partition(";")[0] != "application/json":
                 return None
             try:
-                more["body"] = route.body.model_validate(orjson.loads(body))
+                more[name] = model.model_validate(orjson.loads(body))
             except (ValidationError, orjson.JSONDecodeError):
                 return None
-        if route.whole:
-            return caller, partial(route.handler, **more)
-        return caller, partial(route.handler, caller.key(path[cut:]), if_match=headers.get("if-match"), **more)
+        return caller, partial(route.handler, **more)

@@ -18,11 +18,12 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Header, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.sse import EventSourceResponse, format_sse_event
 
 from matrixcommon.api.authorization import Caller, Scope
-from matrixcommon.model.errors import Gone, InvalidField
-from matrixcommon.model.resource_model import ApiModel, ResourceView
-from matrixcommon.persistence.database_session import Database
+from matrixcommon.model.errors import Gone, InvalidField, NotYetSupported
+from matrixcommon.model.resource_model import ApiModel
+from matrixcommon.persistence.database_session import Database, ResourceRow
 
 PAGE_SIZE_MAX = 1000
 """The most that one page shows. Who asks for as many gets a token with them where there are more."""
@@ -136,32 +137,42 @@ def _text(value: Any) -> str:
 
 
 def list_or_watch(
-    request: Request, params: ListParams, records: Database, kind: str, views: Callable[[], Iterable[ResourceView]]
-) -> JSONResponse | StreamingResponse:
-    """A page `{items, nextPageToken, resourceVersion}`, or with `watch=true` a stream of the kind's changes."""
+    request: Request,
+    params: ListParams,
+    records: Database | None,
+    row: type[ResourceRow] | None,
+    views: Callable[[], Iterable[ApiModel]],
+) -> Response:
+    """A page `{items, nextPageToken, resourceVersion}`, or with `watch=true` a stream of the changes of that kind of
+    rows.
+
+    What has no rows of its own is worked out from others': watched, it is worked out anew after every commit, and told
+    where it is not what it was. There is no journal of it to go on from, so a watch resumes from the present only.
+    """
+    if params.watch and records is not None:
+        events = _differences(request, params, records, views)
+        if row is not None:
+            events = _events(request, params, records, row.kind, views)
+        return event_stream(events)
+    refuse_watch(params)
+    version = {} if records is None else {"resourceVersion": records.latest()}
+    # The number before the views, so that a watch from there misses nothing.
+    return JSONResponse(page([view.wire() for view in views()], params) | version)
+
+
+def refuse_watch(params: ListParams) -> None:
     if params.watch:
-        return _stream(_events(request, params, records, kind, views))
-    return _listed(params, records, views)
+        raise NotYetSupported("this cannot be watched; list it again", field="watch")
 
 
-def list_or_watch_computed(
-    request: Request, params: ListParams, records: Database, views: Callable[[], Iterable[ApiModel]]
-) -> JSONResponse | StreamingResponse:
-    """The same for what has no rows of its own and is worked out from others': watched, it is worked out anew after
-    every commit, and informed where it is not what it was. There is no journal of it to go on from, so a watch resumes
-    from the present only."""
-    if params.watch:
-        return _stream(_differences(request, params, records, views))
-    return _listed(params, records, views)
+def event_stream(events: AsyncIterator[bytes]) -> StreamingResponse:
+    """Server-sent events as they come."""
+    return EventSourceResponse(events, headers={"Cache-Control": "no-cache"})
 
 
-def _listed(params: ListParams, records: Database, views: Callable[[], Iterable[ApiModel]]) -> JSONResponse:
-    rv = records.latest()  # before the views, so that a watch from there misses nothing
-    return JSONResponse(page([view.wire() for view in views()], params) | {"resourceVersion": rv})
-
-
-def _stream(events: AsyncIterator[str]) -> StreamingResponse:
-    return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
+def event(type: str, rv: int, body: str) -> bytes:
+    """One of them: what happened, the number of the change, and the view as JSON text."""
+    return format_sse_event(event=type, id=str(rv), data_str=body)
 
 
 def page(items: list[dict[str, Any]], params: ListParams) -> dict[str, Any]:
@@ -235,43 +246,43 @@ _NotOurs = InvalidField("not a token that this service gave out", field="pageTok
 
 
 async def _events(
-    request: Request, params: ListParams, records: Database, kind: str, views: Callable[[], Iterable[ResourceView]]
-) -> AsyncIterator[str]:
+    request: Request, params: ListParams, records: Database, kind: str, views: Callable[[], Iterable[Any]]
+) -> AsyncIterator[bytes]:
     rv = params.resource_version
     if rv is None:
         rv = records.latest()
         for view in views():
             body = params.show(view.wire())
             if body is not None:
-                yield _event("ADDED", int(view.etag.strip('"') or rv), json.dumps(body))
-    yield _event("BOOKMARK", rv, "{}")
+                yield event("ADDED", int(view.etag.strip('"') or rv), json.dumps(body))
+    yield event("BOOKMARK", rv, "{}")
     loop = asyncio.get_running_loop()
     silent_since = loop.time()
     while not await request.is_disconnected():
         try:
             changes = records.changes_since(kind, rv)
         except Gone as gone:
-            yield _event("ERROR", rv, json.dumps(gone.problem()))
+            yield event("ERROR", rv, json.dumps(gone.problem()))
             return
         for change in changes:
             rv = change.rv
             if params.shows_all:
-                yield _event(change.type, rv, change.body)
+                yield event(change.type, rv, change.body)
             elif (shown := params.show(json.loads(change.body))) is not None:
-                yield _event(change.type, rv, json.dumps(shown))
+                yield event(change.type, rv, json.dumps(shown))
             else:
                 continue
             silent_since = loop.time()
         if not changes:
             if loop.time() - silent_since >= BOOKMARK_PERIOD_WALL_S:
-                yield _event("BOOKMARK", rv, "{}")
+                yield event("BOOKMARK", rv, "{}")
                 silent_since = loop.time()
             await records.changed(within_wall_s=BOOKMARK_PERIOD_WALL_S)
 
 
 async def _differences(
     request: Request, params: ListParams, records: Database, views: Callable[[], Iterable[ApiModel]]
-) -> AsyncIterator[str]:
+) -> AsyncIterator[bytes]:
     def found() -> dict[str, dict[str, Any]]:
         bodies = [shown for view in views() if (shown := params.show(view.wire())) is not None]
         return {f"{body.get('project', '')}/{body['name']}": body for body in bodies}
@@ -281,10 +292,10 @@ async def _differences(
         rv = records.latest()
         if params.resource_version != rv:
             gone = Gone(f"this is worked out from other resources, and is at {rv} now; list it again")
-            yield _event("ERROR", rv, json.dumps(gone.problem()))
+            yield event("ERROR", rv, json.dumps(gone.problem()))
             return
         shown = found()
-        yield _event("BOOKMARK", rv, "{}")
+        yield event("BOOKMARK", rv, "{}")
     while not await request.is_disconnected():
         if rv == records.latest():
             await records.changed(within_wall_s=BOOKMARK_PERIOD_WALL_S)
@@ -293,12 +304,8 @@ async def _differences(
             for name in sorted(shown.keys() | now.keys()):
                 before, after = shown.get(name), now.get(name)
                 if after is None:
-                    yield _event("DELETED", rv, json.dumps(before))
+                    yield event("DELETED", rv, json.dumps(before))
                 elif before != after:
-                    yield _event("ADDED" if before is None else "MODIFIED", rv, json.dumps(after))
+                    yield event("ADDED" if before is None else "MODIFIED", rv, json.dumps(after))
             shown = now
-        yield _event("BOOKMARK", rv, "{}")
-
-
-def _event(type: str, rv: int, body: str) -> str:
-    return f"event: {type}\nid: {rv}\ndata: {body}\n\n"
+        yield event("BOOKMARK", rv, "{}")

@@ -35,15 +35,26 @@ class Mutations:
         self._queue = CommitQueue(records)
 
     async def run(
-        self, verb: Callable[[], T], *, validate_only: bool = False, row: Row | None = None, if_match: str | None = None
+        self,
+        verb: Callable[[], T],
+        *,
+        validate_only: bool = False,
+        row: Row | None = None,
+        if_match: str | None = None,
+        ensures: bool = False,
     ) -> T:
-        """What the verb returns, once that is durable, or undone. Raises what it raises, and PreconditionFailed where
-        `row` is not as `if_match` has it."""
+        """What the verb returns, once that is durable, or undone. Raises what it raises, and what `check` does."""
 
         def decided() -> T:
-            if row is not None and if_match is not None:
-                with self._records.transaction() as session:
-                    check_etag(find(session, *row), if_match)
+            self.check(row, if_match, ensures)
             return verb()
 
         return self._records.dry_run(decided) if validate_only else await self._queue.run(decided)
+
+    def check(self, row: Row | None, if_match: str | None, ensures: bool = False) -> None:
+        """Raises PreconditionFailed where `row` is not as `if_match` has it, NotFound where it is not there at all,
+        unless the verb `ensures` it."""
+        if row is None or if_match is None:
+            return
+        with self._records.transaction() as session:
+            check_etag(session.get(*row) if ensures else find(session, *row), if_match)

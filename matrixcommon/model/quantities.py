@@ -5,26 +5,8 @@ Kept: bytes as `int`, rates as GB/s (1e9 bytes a second, one direction) in `floa
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from functools import lru_cache
-
-from matrixcommon.model.errors import InvalidField
-
-GB = 1_000_000_000
-GIB = 1 << 30
-
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-
-def seconds_of(text: str | float, field: str = "duration") -> float:
-    """`"90s"`, `"1.5m"`, `"200ms"` or a bare number of seconds, as seconds."""
-    if isinstance(text, int | float):
-        return float(text)
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", text)
-    if match is None:
-        raise InvalidField(f"{text!r} is no duration; write one like '90s', '5m' or '200ms'", field=field)
-    return float(match.group(1)) * _SECONDS[match.group(2) or "s"]
 
 
 @lru_cache(maxsize=1024)

@@ -6,13 +6,13 @@ read by attribute from the thing it shows. Conditions follow the Kubernetes conv
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from matrixcommon.model.quantities import timestamp
-from matrixcommon.model.resource_key import key_of
+from matrixcommon.model.resource_key import key_of, resolve
 
 
 class ApiModel(BaseModel):
@@ -30,11 +30,32 @@ class ApiModel(BaseModel):
         """The same as JSON text."""
         return self.model_dump_json(by_alias=True, exclude_none=True)
 
+    REFERENCES: ClassVar[tuple[str, ...]] = ()
+    """Fields that name other resources, or hold models that do."""
+
     def in_project(self, project: str) -> Self:
         """The same as a request of that project, with keys in place of the names it refers to."""
-        if getattr(self, "project", project) == project:
-            return self
-        return self.model_copy(update={"project": project})
+        changed = {} if getattr(self, "project", project) == project else {"project": project}
+        for field in self.REFERENCES:
+            value = getattr(self, field)
+            if value and (keyed := _keyed(value, project)) != value:
+                changed[field] = keyed
+        return self.model_copy(update=changed) if changed else self
+
+    @property
+    def references(self) -> list[str]:
+        """What it refers to; keys, once it is in its project."""
+        found: list[str] = []
+        for value in (getattr(self, field) for field in self.REFERENCES):
+            found += [value] if isinstance(value, str) else value if isinstance(value, list) else []
+            found += value.references if isinstance(value, ApiModel) else []
+        return found
+
+
+def _keyed(value: Any, project: str) -> Any:
+    if isinstance(value, ApiModel):
+        return value.in_project(project)
+    return [_keyed(each, project) for each in value] if isinstance(value, list) else resolve(value, project)
 
 
 class Condition(ApiModel):

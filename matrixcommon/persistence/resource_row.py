@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Hashable
+from functools import cache
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import JSON, BigInteger, Float, Integer, String, Text
-from sqlalchemy.orm import Mapped, Session, mapped_column
+from sqlalchemy.orm import Mapped, Session, class_mapper, mapped_column
 
 from matrixcommon.model.errors import NotFound, PreconditionFailed
 from matrixcommon.model.quantities import timestamp
@@ -13,6 +15,7 @@ from matrixcommon.model.resource_key import name_of
 from matrixcommon.model.resource_model import ResourceView
 
 R = TypeVar("R", bound="ResourceRow")
+V = TypeVar("V", bound=ResourceView)
 
 
 class ResourceRow:
@@ -36,6 +39,14 @@ class ResourceRow:
 
     def view(self) -> ResourceView:
         raise NotImplementedError
+
+    def view_as(self, view: type[V], **otherwise: Any) -> V:
+        """A view of the columns that bear the names of its fields, and of what is `otherwise` there. What has not been
+        set shows as the view has it by default."""
+        alike = {
+            name: getattr(self, name) for name in _alike(cast(Hashable, type(self)), view) if name not in otherwise
+        }
+        return view(**self.common(), **{name: value for name, value in alike.items() if value is not None}, **otherwise)
 
     def shown(self) -> ResourceView:
         """The view as of its last change, made once for the journal and the answer; outside of transactions."""
@@ -65,6 +76,12 @@ class ResourceRow:
             "created_at": timestamp(self.created_at or 0.0),
             "updated_at": timestamp(self.updated_at or 0.0),
         }
+
+
+@cache
+def _alike(row: Hashable, view: type[ResourceView]) -> tuple[str, ...]:
+    columns = class_mapper(cast(type, row)).column_attrs
+    return tuple(name for name in view.model_fields if name not in ResourceView.model_fields and name in columns)
 
 
 class EventColumns:

@@ -1,54 +1,109 @@
-"""What MatrixCompute asks of MatrixResource and MatrixLink, in its own words.
-
-The protagonist sees this port; in a process it is filled by the two clients, in a test by the services themselves.
-"""
+"""The neighbours as MatrixCompute asks them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Protocol
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+import httpx
 
 from matrixcommon.api.client import WatchEvent
+from matrixcommon.model.errors import MatrixError
+from matrixcommon.model.planes import Plane
+from matrixcommon.model.resource_key import project_of, resolve
 from matrixcompute.contract import SliceSummary
-from matrixcompute.model.composition import SliceSpec
+from matrixcompute.model.composition import OWNER_LABEL, SliceSpec, slice_name
+from matrixlink.client import LinkClient
+from matrixlink.contract.slices import SliceRequest, SliceView
+from matrixresource.client import ResourceClient
 from matrixresource.contract.allocations import AllocationRequest, AllocationView
-from matrixresource.contract.defragmentations import DefragmentationView, MoveRefused, RelocateRequest
 
 
-class ControlPlaneClients(Protocol):
-    """Verbs are idempotent and raise MatrixError; Unavailable where a neighbour is away."""
+def summary(view: SliceView) -> SliceSummary:
+    """What MatrixCompute wants to know of a slice."""
+    reported = {current.type: current for current in view.conditions}
+    programmed = reported.get("RoutesProgrammed")
+    return SliceSummary(
+        name=view.name,
+        plane=view.plane,
+        state=view.state,
+        generation=view.generation,
+        programmed=programmed is not None and programmed.status == "True",
+        floors_kept=view.floor_kept_gbps_per_npu >= view.floor_gbps_per_npu,
+        message=programmed.message if programmed is not None else "",
+    )
 
-    async def reserve(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView: ...
-    async def bind(self, name: str) -> AllocationView: ...
-    async def replace(self, name: str, node: str, reason: str) -> AllocationView: ...
-    async def move(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView: ...
-    async def relocate(self, name: str, request: RelocateRequest) -> AllocationView: ...
-    async def cut_over(self, name: str, request: AllocationRequest) -> AllocationView: ...
-    async def renew(self, name: str, lease_s: float, validate_only: bool = False) -> AllocationView: ...
+
+@contextmanager
+def in_words_of_instances() -> Iterator[None]:
+    """A refusal names the field that the user of an instance wrote: it is near instances, not allocations."""
+    try:
+        yield
+    except MatrixError as refused:
+        if refused.field in ("affinity.allocations", "antiAffinity.allocations"):
+            refused.field = refused.field.replace("allocations", "instances")
+        raise
+
+
+class ControlPlane(ResourceClient):
+    """MatrixResource's client, in the words of instances, and beside it what is asked of MatrixLink.
+
+    Verbs are idempotent and raise MatrixError; Unavailable where a neighbour is away.
+    """
+
+    def __init__(self, resource: httpx.AsyncClient, link: LinkClient) -> None:
+        super().__init__(resource)
+        self._link = link
+
+    async def reserve(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView:
+        with in_words_of_instances():
+            return await super().reserve(name, request, validate_only)
+
+    async def move(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView:
+        with in_words_of_instances():
+            return await super().move(name, request, validate_only)
+
+    async def cut_over(self, name: str, request: AllocationRequest) -> AllocationView:
+        with in_words_of_instances():
+            return await super().cut_over(name, request)
+
     async def draining(self) -> list[str]:
         """Cabinets and supernodes that whoever lies there is to leave."""
+        return [domain.name for domain in await self.domains("state=Draining")]
 
-    async def abort_move(self, name: str) -> AllocationView: ...
-    async def release(self, name: str) -> bool:
-        """True once the allocation is gone."""
+    async def admit(self, instance: str, spec: SliceSpec, members: list[str]) -> SliceSummary:
+        request = SliceRequest.model_validate(
+            {
+                "project": project_of(instance),
+                "labels": {OWNER_LABEL: instance},
+                "allocation": instance,
+                "instance": instance,
+                "plane": spec.plane,
+                "members": members,
+                **spec.share.wire(),
+            }
+        )
+        return summary(await self._link.admit(spec.name, request))
 
-    async def allocation(self, name: str) -> AllocationView | None: ...
-    async def allocations(self) -> list[AllocationView]: ...
-    async def admit(self, instance: str, spec: SliceSpec, members: list[str]) -> SliceSummary: ...
-    async def program(self, name: str) -> SliceSummary: ...
+    async def program(self, name: str) -> SliceSummary:
+        return summary(await self._link.program(name))
+
     async def withdraw(self, name: str) -> bool:
         """True once the slice is gone."""
+        return await self._link.withdraw(name)
 
     async def slices_of(self, instance: str) -> list[SliceSummary]:
         """The instance's own slices, as far as they are there."""
+        found = [await self._link.find_slice(slice_name(instance, plane)) for plane in Plane]
+        return [summary(view) for view in found if view is not None]
 
     async def slices(self) -> dict[str, list[SliceSummary]]:
         """Every slice by the instance it belongs to."""
+        found: dict[str, list[SliceSummary]] = {}
+        for view in await self._link.slices():
+            found.setdefault(resolve(view.instance, view.project), []).append(summary(view))
+        return found
 
-    async def defragmentations(self) -> list[DefragmentationView]:
-        """Those that are running."""
-
-    async def refuse_move(self, defragmentation: str, reported: MoveRefused) -> None: ...
-
-    def changes(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
+    def watch(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
         """Changes of `allocations`, `defragmentations` or `slices`."""
+        return self._link.watch(collection, since) if collection == "slices" else super().watch(collection, since)

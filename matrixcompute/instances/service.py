@@ -16,7 +16,7 @@ from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.model.resource_key import name_of, resolve
 from matrixcommon.persistence.database_session import check_etag
-from matrixcompute.clients.control_plane import ControlPlaneClients
+from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixcompute.model.composition import PLACEMENT_FIELDS, compose
 from matrixcompute.operations.saga import RELOCATE, SagaRunner
@@ -36,7 +36,7 @@ class Conductor:
     def __init__(
         self,
         store: ComputeStore,
-        neighbours: ControlPlaneClients,
+        neighbours: ControlPlane,
         runner: SagaRunner,
         clock: Clock,
         wake: Callable[[], None],
@@ -91,7 +91,7 @@ class Conductor:
     async def _planned(self, name: str, request: InstanceRequest, leaving: Sequence[str]) -> AllocationView:
         """Where it would lie; what is held stays as far as it can."""
         allocation_request = without(compose(name, request).allocation, leaving)
-        allocation = active_or_none(await self._neighbours.allocation(name))
+        allocation = active_or_none(await self._neighbours.find_allocation(name))
         if allocation is not None and any(
             getattr(allocation, field) != getattr(allocation_request, field) for field in PLACEMENT_FIELDS
         ):
@@ -148,11 +148,10 @@ class Conductor:
         if instance.state == "Active":
             self._sagas.open_change(session, instance)
 
-    def delete(self, name: str, *, if_match: str | None = None) -> InstanceView:
+    def delete(self, name: str) -> InstanceView:
         """Give everything back and forget the instance. Overtakes whatever was under way; asked again, it continues."""
         with self._store.transaction() as session:
             instance = self._store.instance(session, name)
-            check_etag(instance, if_match)
             if instance.state != "Deleting":
                 self._sagas.delete(session, instance, "Deleting", "everything is given back")
         self._wake()

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import MatrixError, from_problem
 from matrixcommon.model.resource_key import name_of, sibling
-from matrixcompute.clients.control_plane import ControlPlaneClients
+from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.store import OPEN, ComputeStore, InstanceRow, SagaRow
@@ -57,7 +57,7 @@ class StepContext:
     instance: str
     shape: InstanceRequest
     spec_generation: int
-    neighbours: ControlPlaneClients
+    neighbours: ControlPlane
     store: ComputeStore
     clock: Clock
     policy: RecoveryPolicy
@@ -117,7 +117,7 @@ class SagaRunner:
         self,
         sagas: dict[str, Saga],
         store: ComputeStore,
-        neighbours: ControlPlaneClients,
+        neighbours: ControlPlane,
         clock: Clock,
         policy: RecoveryPolicy,
     ) -> None:

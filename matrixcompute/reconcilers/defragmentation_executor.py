@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlalchemy import select
 
 from matrixcommon.model.hardware_names import NodeName
-from matrixcompute.clients.control_plane import ControlPlaneClients
+from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.instances.service import Conductor
 from matrixcompute.operations.saga import RELOCATE
 from matrixcompute.store.store import ComputeStore, InstanceRow, SagaRow
@@ -23,7 +23,7 @@ TRIES = 5
 class DefragmentationExecutor:
     """`look` once per period and whenever a defragmentation changes."""
 
-    def __init__(self, store: ComputeStore, neighbours: ControlPlaneClients, conductor: Conductor) -> None:
+    def __init__(self, store: ComputeStore, neighbours: ControlPlane, conductor: Conductor) -> None:
         self._store = store
         self._neighbours = neighbours
         self._conductor = conductor
@@ -31,7 +31,7 @@ class DefragmentationExecutor:
     async def reconcile(self) -> str:
         """Begin the moves that are ours and next. Returns a sentence about what it did."""
         begun = 0
-        for plan in await self._neighbours.defragmentations():
+        for plan in await self._neighbours.defragmentations("state=Running"):
             move = next((each for each in plan.moves if each.state == "Moving" and each.by == "MatrixCompute"), None)
             if move is None:
                 continue

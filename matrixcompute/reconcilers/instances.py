@@ -11,7 +11,7 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.model.resource_model import condition
-from matrixcompute.clients.control_plane import ControlPlaneClients
+from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.operations.saga import REPAIR, SagaRunner
 from matrixcompute.operations.saga_starter import SagaStarter, change_verb
 from matrixcompute.reconcilers.decision import Observed, conditions_of
@@ -27,7 +27,7 @@ class InstanceReconciler:
     def __init__(
         self,
         store: ComputeStore,
-        neighbours: ControlPlaneClients,
+        neighbours: ControlPlane,
         runner: SagaRunner,
         clock: Clock,
         policy: RecoveryPolicy,

@@ -6,7 +6,7 @@ A thing is let go only when it was ownerless on two looks in a row, so that one 
 from __future__ import annotations
 
 from matrixcommon.model.resource_key import sibling
-from matrixcompute.clients.control_plane import ControlPlaneClients
+from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.model.composition import OWNER_LABEL
 from matrixcompute.store.store import ComputeStore
 
@@ -14,7 +14,7 @@ from matrixcompute.store.store import ComputeStore
 class OrphanCollector:
     """`look` once per period."""
 
-    def __init__(self, store: ComputeStore, neighbours: ControlPlaneClients) -> None:
+    def __init__(self, store: ComputeStore, neighbours: ControlPlane) -> None:
         self._store = store
         self._neighbours = neighbours
         self._suspects: set[tuple[str, str]] = set()

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.resource_model import condition
-from matrixcompute.clients.control_plane import ControlPlaneClients
+from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.model.composition import compose
 from matrixcompute.operations.saga import MOVE, YIELD_CAPACITY
 from matrixcompute.operations.saga_starter import SagaStarter
@@ -25,7 +25,7 @@ from matrixresource.contract.allocations import AllocationView
 class PreemptionReconciler:
     """Notes what calls for it while the instances are looked at, and opens it when each was asked about again."""
 
-    def __init__(self, store: ComputeStore, neighbours: ControlPlaneClients, sagas: SagaStarter, clock: Clock) -> None:
+    def __init__(self, store: ComputeStore, neighbours: ControlPlane, sagas: SagaStarter, clock: Clock) -> None:
         self._store = store
         self._neighbours = neighbours
         self._sagas = sagas
@@ -45,7 +45,7 @@ class PreemptionReconciler:
 
     async def give_up(self, name: str, loss: AllocationLoss, everybody: Iterable[AllocationView]) -> int:
         """Open what a loss calls for, when it still is one: between two looks a saga may have taken nodes."""
-        allocation = await self._neighbours.allocation(name)
+        allocation = await self._neighbours.find_allocation(name)
         with self._store.transaction() as session:
             instance = session.get(InstanceRow, name)
             if instance is None or self.loss(instance, allocation, everybody) is None:

@@ -13,9 +13,8 @@ from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of, project_of
 from matrixcommon.model.resource_model import OperationView, ResourceView
 from matrixcommon.persistence.database_session import Database, ResourceRow, find, journal_tables
 from matrixcommon.persistence.resource_row import EventColumns
-from matrixcompute.contract import EventView, InstanceRequest, InstanceView, SliceSummary
+from matrixcompute.contract import EventView, InstanceRequest, InstanceShape, InstanceView
 from matrixcompute.model.states import INSTANCE_STATES
-from matrixresource.contract.allocations import MemberView
 
 OPEN = ("Running", "Undoing")
 """Saga statuses that a crash must not leave behind."""
@@ -57,26 +56,14 @@ class InstanceRow(ResourceRow, Base):
 
     def view(self) -> InstanceView:
         shape = self.shape
-        return InstanceView(
-            **self.common(),
-            nodes=shape.nodes,
-            spares=shape.spares,
+        asked = {field: getattr(shape, field) for field in InstanceShape.model_fields if field != "project"}
+        return self.view_as(
+            InstanceView,
+            **asked,
             npus=shape.nodes * 8,
-            placement=shape.placement,
-            affinity=shape.affinity,
-            anti_affinity=shape.anti_affinity,
-            priority=shape.priority,
-            preemption=shape.preemption,
-            lease_s=shape.lease_s,
             expires_at=timestamp(self.expires_at) if self.expires_at else None,
-            network=shape.network,
             allocation=name_of(self.name),
             operation=name_of(self.operation) if self.operation else None,
-            observed_generation=self.observed_generation or 0,
-            ready_nodes=self.ready_nodes or 0,
-            members=[MemberView.model_validate(member) for member in self.members or []],
-            slices=[SliceSummary.model_validate(each) for each in self.slices or []],
-            repairs=self.repairs or 0,
         )
 
 
@@ -106,15 +93,12 @@ class SagaRow(ResourceRow, Base):
     def view(self) -> ResourceView:
         done = self.status not in OPEN
         at = min(self.step, len(self.steps) - 1)
-        return OperationRecord(
-            **self.common(),
+        return self.view_as(
+            OperationRecord,
             target=name_of(self.target),
-            verb=self.verb,
             done=done,
             step="" if done else self.steps[at],
-            message=self.message or "",
             progress=1.0 if self.status == "Done" else round(self.step / max(1, len(self.steps)), 3),
-            error=self.error,
             started_at=timestamp(self.created_at or 0.0),
             finished_at=timestamp(self.finished_at) if self.finished_at else None,
         )

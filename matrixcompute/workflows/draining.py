@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from matrixcommon.model.errors import Conflict, MatrixError
 from matrixcommon.model.hardware_names import NodeName
-from matrixcompute.clients.control_plane import ControlPlaneClients
+from matrixcompute.clients.control_plane import ControlPlane
 from matrixresource.contract.allocations import AllocationRequest, MemberView
 
 
@@ -17,7 +17,7 @@ def lying_in(members: Iterable[MemberView], domains: Sequence[str], role: str = 
 
 
 async def who_can_leave(
-    neighbours: ControlPlaneClients, name: str, request: AllocationRequest, nodes: Sequence[str]
+    neighbours: ControlPlane, name: str, request: AllocationRequest, nodes: Sequence[str]
 ) -> tuple[list[str], MatrixError | None]:
     """As many of these members as there is room for elsewhere, all together where that goes, and what keeps the others.
 

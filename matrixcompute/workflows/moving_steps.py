@@ -26,7 +26,7 @@ async def take_successors(work: StepContext) -> None:
 
 async def give_up_move(work: StepContext) -> None:
     """Let the successors go: the instance stays where it is."""
-    if await work.neighbours.allocation(work.instance) is not None:
+    if await work.neighbours.find_allocation(work.instance) is not None:
         await work.neighbours.abort_move(work.instance)
 
 

@@ -16,7 +16,7 @@ from matrixresource.contract.allocations import AllocationView, MemberView
 
 async def reserve_nodes(work: StepContext) -> None:
     """Commit the nodes; grows and shrinks what is already held. What is still being released is waited for."""
-    before = await work.neighbours.allocation(work.instance)
+    before = await work.neighbours.find_allocation(work.instance)
     if before is not None and active_or_none(before) is None:
         raise StepPending("the nodes it had before are being cleaned")
     request = compose(work.instance, work.shape).allocation
@@ -35,7 +35,7 @@ async def reserve_nodes(work: StepContext) -> None:
 async def restore_shape(work: StepContext) -> None:
     """Go back to the shape that last was active, after a changed one was refused."""
     applied = work.applied()
-    if applied is None or active_or_none(await work.neighbours.allocation(work.instance)) is None:
+    if applied is None or active_or_none(await work.neighbours.find_allocation(work.instance)) is None:
         return
     composition = compose(work.instance, applied)
     allocation = await work.neighbours.reserve(work.instance, composition.allocation)
@@ -75,7 +75,7 @@ async def _still_going(work: StepContext, allocation: AllocationView) -> list[st
     return [
         name
         for name in allocation.preempts
-        if await work.neighbours.slices_of(name) and active_or_none(await work.neighbours.allocation(name)) is None
+        if await work.neighbours.slices_of(name) and active_or_none(await work.neighbours.find_allocation(name)) is None
     ]
 
 
@@ -103,7 +103,7 @@ async def program_routes(work: StepContext) -> None:
 
 async def replace_members(work: StepContext) -> None:
     """Replace what is broken, as far as there are nodes for it. Refused when nothing could be replaced."""
-    allocation = await work.neighbours.allocation(work.instance)
+    allocation = await work.neighbours.find_allocation(work.instance)
     if allocation is None:
         raise NotFound(f"instance {work.instance} has no allocation any more")
     plan = await recovery(work, allocation)
@@ -189,7 +189,7 @@ async def mark_deleted(work: StepContext) -> None:
 
 async def current_allocation(work: StepContext) -> AllocationView:
     """The allocation. Raises Preempted or InsufficientCapacity when it was revoked meanwhile."""
-    allocation = await work.neighbours.allocation(work.instance)
+    allocation = await work.neighbours.find_allocation(work.instance)
     lost = diagnose_loss(work.instance, allocation, await _everybody(work, allocation), None, work.clock.now())
     if lost is not None:
         raise lost.error()

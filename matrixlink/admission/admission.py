@@ -23,8 +23,6 @@ from matrixlink.routing.routes import BandwidthNeeds, Demand, Vector
 BLOCKING_MAX = 20
 """A refusal names at most this many links; it says how many there are."""
 
-NONE_CUT: tuple[tuple[str, str], ...] = ()
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BandwidthRequest:

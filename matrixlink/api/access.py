@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from matrixcommon.api.authorization import ADMINS, AGENTS, EDITORS, VIEWERS, AccessRules, ResourceKind, Rule, Scope
+from matrixcommon.api.authorization import (
+    ADMINS,
+    AGENTS,
+    EDITORS,
+    ENSURED,
+    READ,
+    VIEWERS,
+    AccessRules,
+    ResourceKind,
+    Rule,
+    Scope,
+)
+from matrixlink.contract.communicators import CommunicatorRequest, CommunicatorView
 from matrixlink.contract.drains import DrainView
-from matrixlink.contract.peerings import PeeringView
+from matrixlink.contract.peerings import PeeringRequest, PeeringView
 from matrixlink.contract.slices import (
     BackupPathsView,
     EventView,
@@ -12,61 +24,70 @@ from matrixlink.contract.slices import (
     PlaneSummary,
     ProgramView,
     QosClassView,
+    SliceRequest,
     SliceView,
     SwitchView,
     TelemetryView,
 )
+from matrixlink.store.communicators import CommunicatorRow
+from matrixlink.store.tables import DrainRow, EventRow, LinkRow, PeeringRow, ProgramRow, SliceRow
 
-PLANES = ResourceKind("planes", Scope.PHYSICAL, {"LIST": VIEWERS, "GET": VIEWERS}, view=PlaneSummary)
-SWITCHES = ResourceKind("switches", Scope.PHYSICAL, {"LIST": VIEWERS, "GET": VIEWERS}, view=SwitchView)
-LINKS = ResourceKind("links", Scope.PHYSICAL, {"LIST": VIEWERS, "GET": VIEWERS, "POST :undamp": ADMINS}, view=LinkView)
-QOS_CLASSES = ResourceKind("qos-classes", Scope.PHYSICAL, {"LIST": VIEWERS, "GET": VIEWERS}, view=QosClassView)
-FORWARDING_TABLES = ResourceKind("forwarding-tables", Scope.PHYSICAL, {"LIST": VIEWERS, "GET": VIEWERS})
+PLANES = ResourceKind("planes", Scope.PHYSICAL, READ, view=PlaneSummary)
+SWITCHES = ResourceKind("switches", Scope.PHYSICAL, READ, view=SwitchView)
+LINKS = ResourceKind("links", Scope.PHYSICAL, {**READ, "POST :undamp": ADMINS}, view=LinkView, row=LinkRow)
+QOS_CLASSES = ResourceKind("qos-classes", Scope.PHYSICAL, READ, view=QosClassView)
+FORWARDING_TABLES = ResourceKind("forwarding-tables", Scope.PHYSICAL, READ)
 SLICES = ResourceKind(
     "slices",
     Scope.PROJECT,
     {
-        "LIST": VIEWERS,
-        "GET": VIEWERS,
+        **ENSURED,
         "GET /fabric-view": VIEWERS,
-        "PUT": EDITORS,
-        "DELETE": EDITORS,
         "POST :program": EDITORS,
     },
+    request=SliceRequest,
     view=SliceView,
+    row=SliceRow,
     holders=("slice",),
 )
 FABRIC_VIEWS = ResourceKind("fabric-views", Scope.PROJECT, {"GET": VIEWERS})
-BACKUP_PATHS = ResourceKind("backup-paths", Scope.PROJECT, {"LIST": VIEWERS, "GET": VIEWERS}, view=BackupPathsView)
-PROGRAMS = ResourceKind("programs", Scope.NODE, {"LIST": AGENTS | VIEWERS, "GET": AGENTS | VIEWERS}, view=ProgramView)
-ROUTES = ResourceKind("routes", Scope.NODE, {"LIST": AGENTS | VIEWERS, "GET": AGENTS | VIEWERS}, view=ProgramView)
+BACKUP_PATHS = ResourceKind("backup-paths", Scope.PROJECT, READ, view=BackupPathsView)
+PROGRAMS = ResourceKind(
+    "programs", Scope.NODE, {"LIST": AGENTS | VIEWERS, "GET": AGENTS | VIEWERS}, view=ProgramView, row=ProgramRow
+)
+ROUTES = ResourceKind(
+    "routes", Scope.NODE, {"LIST": AGENTS | VIEWERS, "GET": AGENTS | VIEWERS}, view=ProgramView, row=ProgramRow
+)
 LINK_REPORTS = ResourceKind("link-reports", Scope.NODE, {"CREATE": AGENTS})
 COMMUNICATORS = ResourceKind(
     "communicators",
     Scope.PROJECT,
     {
-        "LIST": VIEWERS,
-        "GET": VIEWERS,
+        **ENSURED,
         "GET /flows": VIEWERS,
         "GET /changes": VIEWERS,
-        "PUT": EDITORS,
-        "DELETE": EDITORS,
     },
+    request=CommunicatorRequest,
+    view=CommunicatorView,
+    row=CommunicatorRow,
 )
 PEERINGS = ResourceKind(
     "peerings",
     Scope.SHARED,
-    {"LIST": VIEWERS, "GET": VIEWERS, "PUT": EDITORS, "DELETE": EDITORS, "POST :accept": EDITORS},
+    {**READ, "PUT": EDITORS, "DELETE": EDITORS, "POST :accept": EDITORS},
+    request=PeeringRequest,
     view=PeeringView,
+    row=PeeringRow,
 )
 DRAINS = ResourceKind(
     "drains",
     Scope.SERVICE,
     {"LIST": ADMINS, "GET": ADMINS, "PUT": ADMINS, "DELETE": ADMINS},
     view=DrainView,
+    row=DrainRow,
 )
 WHAT_IFS = ResourceKind("what-ifs", Scope.PHYSICAL, {"CREATE": VIEWERS}, queries=("CREATE",))
-EVENTS = ResourceKind("events", Scope.MIXED, {"LIST": VIEWERS}, view=EventView)
+EVENTS = ResourceKind("events", Scope.MIXED, {"LIST": VIEWERS}, view=EventView, row=EventRow)
 TELEMETRY = ResourceKind("telemetry", Scope.MIXED, {"LIST": VIEWERS}, view=TelemetryView)
 
 ACCESS = AccessRules(

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter
 
-from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, list_or_watch
-from matrixcommon.api.mutations import Mutations
+from matrixcommon.api.resource_routes import ResourceRoutes
+from matrixlink.api import access
 from matrixlink.contract.slices import LinkView, ProbeRound, ProbesView, SuspicionView
 from matrixlink.link_health.fault_localisation import FaultLocaliser
 from matrixlink.link_health.link_state import LinkStateTracker
 from matrixlink.slices.slice_controller import SliceController
-from matrixlink.store.tables import LinkRow
 from matrixlink.telemetry.inventory import FabricInventory
 
 
@@ -21,32 +19,19 @@ def care_routes(
     switchboard: SliceController, conditions: LinkStateTracker, diagnosis: FaultLocaliser, nudge: Callable[[], None]
 ) -> APIRouter:
     """`nudge` has routes looked at anew."""
-    api = APIRouter(prefix="/v1")
-    change = Mutations(switchboard.store.records).run
-    store, inventory = switchboard.store, FabricInventory(switchboard)
+    api = ResourceRoutes(switchboard.store.records)
+    inventory = FabricInventory(switchboard)
 
-    @api.post("/links/{name}:undamp")
-    async def undamp(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> LinkView:
-        def let_go() -> LinkView:
-            with switchboard.promises.changing() as session:
-                switchboard.promises.mark_stale()
-                conditions.undamp(session, name)
-            return inventory.link(name)
+    @api.of(access.LINKS).change("POST :undamp", after=nudge, shown=inventory.link)
+    def undamp(name: str) -> LinkView:
+        with switchboard.promises.changing() as session:
+            switchboard.promises.mark_stale()
+            conditions.undamp(session, name)
+        return inventory.link(name)
 
-        view = await change(let_go, validate_only=validate_only, row=(LinkRow, name), if_match=if_match)
-        nudge()
-        return inventory.link(name) if not validate_only else view
+    api.of(access.EVENTS).list(order_by="at")
 
-    @api.get("/events")
-    async def list_events(request: Request, params: Params) -> Response:
-        def events() -> list[Any]:
-            with store.reading() as session:
-                return [row.view() for row in store.events(session)]
-
-        params.order_by = params.order_by or "at"
-        return list_or_watch(request, params, store.records, "event", events)
-
-    @api.get("/probes")
+    @api.router.get("/probes")
     async def probes() -> ProbesView:
         return ProbesView(
             detected_within_s=diagnosis.detected_within_s,
@@ -62,4 +47,4 @@ def care_routes(
             at_fault=dict(sorted(conditions.accused().items())),
         )  # fmt: skip
 
-    return api
+    return api.router

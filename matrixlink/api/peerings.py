@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import JSONResponse
+from fastapi import APIRouter, Query
 
 from matrixcommon.api.authorization import Caller, CallerOf
-from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, list_or_watch
-from matrixcommon.api.mutations import Mutations
+from matrixcommon.api.resource_routes import PROJECT, ResourceRoutes
 from matrixcommon.model.errors import NotFound
 from matrixcommon.model.planes import Plane
-from matrixlink.contract.peerings import AcceptRequest, PeeringRequest, PeeringView, ReachabilityView
+from matrixlink.api import access
+from matrixlink.contract.peerings import AcceptRequest, PeeringView, ReachabilityView
 from matrixlink.peering.peerings import Peerings
 from matrixlink.peering.reachability import is_network, reachability
 from matrixlink.slices.slice_controller import SliceController
@@ -20,12 +19,8 @@ from matrixlink.slices.slice_controller import SliceController
 
 def peering_routes(switchboard: SliceController, peerings: Peerings) -> APIRouter:
     """The routes over one switchboard's peerings."""
-    api = APIRouter(prefix="/v1")
-    change = Mutations(switchboard.store.records).run
-
-    @api.get("/peerings")
-    async def list_peerings(request: Request, params: Params) -> Response:
-        return list_or_watch(request, params, switchboard.store.records, "peering", peerings.all)
+    api = ResourceRoutes(switchboard.store.records)
+    kind = api.of(access.PEERINGS)
 
     def visible(name: str, caller: Caller) -> PeeringView:
         """The peering, to whom either of its slices belongs. Raises NotFound."""
@@ -34,44 +29,31 @@ def peering_routes(switchboard: SliceController, peerings: Peerings) -> APIRoute
             raise NotFound(f"there is no peering named {view.name!r}", field="name")
         return view
 
-    @api.get("/peerings/{name}")
+    kind.list()
+
+    @kind.ask("GET")
     async def get_peering(name: str, caller: CallerOf) -> PeeringView:
         return visible(name, caller)
 
-    @api.put("/peerings/{name}", summary="Have two slices of a plane reach each other")
-    async def ensure_peering(
-        name: str,
-        body: PeeringRequest,
-        caller: CallerOf,
-        if_match: IfMatch = None,
-        validate_only: ValidateOnly = False,
-    ) -> PeeringView:
-        """The other slice may be another project's, named by its key; that one has to accept."""
-        key, request = caller.claim(name, body)
-        caller.check(key)
-        if validate_only:
-            return peerings.ensure(key, request, if_match=if_match, validate_only=True)
-        return await change(lambda: peerings.ensure(key, request, if_match=if_match))
+    kind.change("PUT", name="ensure_peering", summary="Have two slices of a plane reach each other")(peerings.ensure)
 
-    @api.post("/peerings/{name}:accept", summary="The other project's consent")
-    async def accept_peering(
-        name: str, body: AcceptRequest, caller: CallerOf, if_match: IfMatch = None, validate_only: ValidateOnly = False
-    ) -> PeeringView:
+    @kind.change("POST :accept", allowed=visible, summary="The other project's consent")
+    def accept_peering(name: str, body: AcceptRequest, caller: Caller) -> PeeringView:
         """A peering is named in the project that asked for it (`?project=`)."""
-        visible(name, caller)
         if not caller.principal.sees(body.project):
             raise NotFound(f"there is no project {body.project!r} here", field="project")
-        return await change(lambda: peerings.accept(name, body.project, if_match), validate_only=validate_only)
+        return peerings.accept(name, body.project)
 
-    @api.delete("/peerings/{name}")
-    async def delete_peering(
-        name: str, caller: CallerOf, if_match: IfMatch = None, validate_only: ValidateOnly = False
-    ) -> Response:
-        visible(name, caller)
-        view = await change(lambda: peerings.delete(name, if_match=if_match), validate_only=validate_only)
-        return Response(status_code=204) if view is None else JSONResponse(view.wire(), 202)
+    @kind.change("DELETE", allowed=visible)
+    def delete_peering(name: str) -> PeeringView | None:
+        """Have both sides forget each other."""
+        return peerings.delete(name)
 
-    @api.get("/reachability", summary="Whether something sent from one to the other arrives, and by which rule")
+    @api.router.get(
+        "/reachability",
+        summary="Whether something sent from one to the other arrives, and by which rule",
+        dependencies=PROJECT,
+    )
     async def ask_reachability(
         caller: CallerOf,
         source: Annotated[str, Query(alias="from", min_length=1, max_length=253, description="slice, instance, CIDR")],
@@ -84,4 +66,4 @@ def peering_routes(switchboard: SliceController, peerings: Peerings) -> APIRoute
         target = caller.resolve(target)
         return reachability(switchboard.store, source, target, plane, protocol, port)
 
-    return api
+    return api.router

@@ -13,10 +13,12 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse
 
-from matrixcommon.api.listing import BOOKMARK_PERIOD_WALL_S, ListParams, Params, page
+from matrixcommon.api.listing import BOOKMARK_PERIOD_WALL_S, ListParams, Params, event, event_stream, page
+from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.errors import InvalidField
+from matrixlink.api.access import TELEMETRY
 from matrixlink.telemetry.views import GROUPS, Telemetry
 
 LOOK_PERIOD_WALL_S = 0.25
@@ -25,9 +27,9 @@ TOP_BY = "utilisation desc"
 
 
 def telemetry_routes(telemetry: Telemetry) -> APIRouter:
-    api = APIRouter(prefix="/v1")
+    api = ResourceRoutes()
 
-    @api.get("/telemetry")
+    @api.of(TELEMETRY).ask("LIST")
     async def show(
         request: Request,
         params: Params,
@@ -37,11 +39,7 @@ def telemetry_routes(telemetry: Telemetry) -> APIRouter:
         if by not in GROUPS:
             raise InvalidField(f"{by[:40]!r} is nothing to add up by; use one of {', '.join(GROUPS)}", field="by")
         if params.watch:
-            return StreamingResponse(
-                _stream(request, params, by, top),
-                media_type="text/event-stream",
-                headers={"Cache-Control": "no-cache"},
-            )
+            return event_stream(_stream(request, params, by, top))
         return JSONResponse(_shown(params, by, top))
 
     def _shown(params: ListParams, by: str, top: int | None) -> dict[str, Any]:
@@ -52,17 +50,17 @@ def telemetry_routes(telemetry: Telemetry) -> APIRouter:
             found.pop("nextPageToken", None)
         return found | {"by": by, "resourceVersion": telemetry.rates.version}
 
-    async def _stream(request: Request, params: ListParams, by: str, top: int | None) -> AsyncIterator[str]:
+    async def _stream(request: Request, params: ListParams, by: str, top: int | None) -> AsyncIterator[bytes]:
         """The present state, and again whenever reports changed it; a bookmark where nothing did for long."""
         loop, sent, silent_since = asyncio.get_running_loop(), -1, 0.0
         while not await request.is_disconnected():
             version = telemetry.rates.version
             if version != sent:
                 sent, silent_since = version, loop.time()
-                yield f"event: MODIFIED\nid: {version}\ndata: {json.dumps(_shown(params, by, top))}\n\n"
+                yield event("MODIFIED", version, json.dumps(_shown(params, by, top)))
             elif loop.time() - silent_since >= BOOKMARK_PERIOD_WALL_S:
                 silent_since = loop.time()
-                yield f"event: BOOKMARK\nid: {version}\ndata: {{}}\n\n"
+                yield event("BOOKMARK", version, "{}")
             await asyncio.sleep(LOOK_PERIOD_WALL_S)
 
-    return api
+    return api.router

@@ -19,7 +19,7 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.planes import Plane
-from matrixcommon.persistence.database_session import ResourceRow, check_etag, find
+from matrixcommon.persistence.database_session import ResourceRow, find
 from matrixlink.communicators.groups import TrafficGroup, check_terms, group_of
 from matrixlink.communicators.patterns import ceilings
 from matrixlink.communicators.ub_traffic import UbTraffic
@@ -50,15 +50,12 @@ class Communicators:
 
     # -- verbs ---------------------------------------------------------------------------------------------------------
 
-    def ensure(
-        self, name: str, request: CommunicatorRequest, *, if_match: str | None = None, validate_only: bool = False
-    ) -> CommunicatorView:
+    def ensure(self, name: str, request: CommunicatorRequest) -> CommunicatorView:
         """Have a communicator as requested; the same spec again is no news. Raises InvalidField, Conflict."""
         checked_resource_name(name)
         self.synchronise()
-        with self.store.transaction(dry=validate_only) as session:
+        with self.store.transaction() as session:
             row = session.get(CommunicatorRow, name)
-            check_etag(row, if_match)
             slice, desired = self._slice_of(session, request), _desired(name, request)
             group = self._group(desired, slice.members)
             self._refuse_too_many(name, group, desired.routing)
@@ -73,16 +70,11 @@ class Communicators:
                                "seed"):  # fmt: skip
                     setattr(row, column, getattr(desired, column))
                 row.generation += 1
-            session.flush()
-            view = row.view()
-        return view if validate_only else self.get(name)
+        return row.view()
 
-    def delete(self, name: str, *, if_match: str | None = None, validate_only: bool = False) -> None:
-        with self.store.transaction(dry=validate_only) as session:
-            row = find(session, CommunicatorRow, name)
-            check_etag(row, if_match)
-            session.delete(row)
-        self.synchronise()
+    def delete(self, name: str) -> None:
+        with self.store.transaction() as session:
+            session.delete(find(session, CommunicatorRow, name))
 
     def get(self, name: str) -> CommunicatorView:
         """With how its flows are. Raises NotFound."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from matrixcommon.model.hardware_names import DieName
-from matrixcommon.model.resource_key import resolve
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 
 RANKS_MAX = 768
@@ -52,9 +51,7 @@ class CommunicatorRequest(ApiModel):
     holders: int | None = Field(None, ge=1, lt=RANKS_MAX)
     seed: int = Field(0, ge=0, lt=2**31)
 
-    def in_project(self, project: str) -> Self:
-        """The same as a request of that project, with the key of its slice."""
-        return self.model_copy(update={"project": project, "slice": resolve(self.slice, project)})
+    REFERENCES: ClassVar = ("slice",)
 
 
 class LastChange(ApiModel):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator
 
@@ -47,7 +47,7 @@ class SecurityRule(ApiModel):
             checked_resource_name(remote, "securityRules.remote")
         return remote
 
-    def in_project(self, project: str) -> SecurityRule:
+    def in_project(self, project: str) -> Self:
         """With a key in place of a slice's name."""
         if self.remote == "*" or is_block(self.remote):
             return self
@@ -66,15 +66,12 @@ class PeeringRequest(ApiModel):
     slices: Annotated[list[Annotated[str, Field(min_length=1, max_length=253)]], Field(min_length=2, max_length=2)]
     security_rules: SecurityRules = Field(default_factory=list)
 
-    def in_project(self, project: str) -> Self:
-        """The same as a request of that project, with keys in place of the names it refers to."""
-        return self.model_copy(
-            update={
-                "project": project,
-                "slices": [resolve(each, project) for each in self.slices],
-                "security_rules": [rule.in_project(project) for rule in self.security_rules],
-            }
-        )
+    REFERENCES: ClassVar = ("slices", "security_rules")
+
+    @property
+    def references(self) -> list[str]:
+        """Either slice may be another project's, whose consent it takes."""
+        return []
 
 
 class AcceptRequest(ApiModel):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.planes import Plane
-from matrixcommon.model.resource_key import DEFAULT_PROJECT, resolve
+from matrixcommon.model.resource_key import DEFAULT_PROJECT
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixlink.contract.peerings import SecurityRule, SecurityRules
 from matrixlink.fabric.condition.fabric_view import FabricView, NodePorts, PlaneView
@@ -40,19 +40,12 @@ class SliceRequest(ApiModel):
     security_rules: SecurityRules = Field(default_factory=list)
     """What the members let in and out on the VPC plane, beyond the slice itself."""
 
-    def in_project(self, project: str) -> Self:
-        """The same as a request of that project, with keys in place of the names it refers to."""
-        keyed = "/" in self.allocation or "/" in self.instance
-        if project == self.project == DEFAULT_PROJECT and not keyed and not self.security_rules:
-            return self
-        return self.model_copy(
-            update={
-                "project": project,
-                "allocation": resolve(self.allocation, project),
-                "instance": resolve(self.instance, project),
-                "security_rules": [rule.in_project(project) for rule in self.security_rules],
-            }
-        )
+    REFERENCES: ClassVar = ("allocation", "instance", "security_rules")
+
+    @property
+    def references(self) -> list[str]:
+        """A rule may name another project's slice: it lets in or out what is there."""
+        return [self.allocation, self.instance]
 
 
 class SliceView(ResourceView):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from matrixlink.fabric.sharing.completion import rates_now
+from matrixlink.fabric.sharing.rates import rates_now
 from matrixlink.fabric.sharing.traffic import traffic
 from matrixlink.forwarding.clos_shape import NONE, Ints
 from matrixlink.forwarding.forwarding_tables import ForwardingTables, TableChange

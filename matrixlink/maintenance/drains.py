@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.errors import InsufficientBandwidth
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.planes import Plane
-from matrixcommon.persistence.database_session import check_etag, find
+from matrixcommon.persistence.database_session import find
 from matrixlink.admission.what_if import Scenario, differing, evaluate
 from matrixlink.contract.drains import DrainRequest, DrainView
 from matrixlink.contract.what_if import WhatIfRequest, WhatIfView
@@ -38,16 +38,13 @@ class Drains:
         self._fabric = switchboard.fabric
         switchboard.after_settle.append(self.reconcile)
 
-    def ensure(
-        self, name: str, request: DrainRequest, *, if_match: str | None = None, validate_only: bool = False
-    ) -> DrainView:
+    def ensure(self, name: str, request: DrainRequest, *, validate_only: bool = False) -> DrainView:
         """Take elements out of use, or change which; the same again is no news. Raises InsufficientBandwidth with the
         slices whose floors would break."""
         checked_resource_name(name)
         ports = all_ports(self._fabric, request.elements, "elements")
         with self._promises.changing(dry=validate_only) as session:
             row = session.get(DrainRow, name)
-            check_etag(row, if_match)
             spec = (request.project, request.labels, request.elements, request.reason, request.even_if_floors_break)
             if row is not None and row.spec == spec:
                 return row.view()
@@ -67,21 +64,11 @@ class Drains:
             view = row.view()
         return view.model_copy(update={"what_if": judged}) if validate_only else row.view()
 
-    def restore(self, name: str, *, if_match: str | None = None) -> None:
+    def restore(self, name: str) -> None:
         """Put a drain's elements back in service."""
         with self._promises.changing() as session:
-            row = find(session, DrainRow, name)
-            check_etag(row, if_match)
-            session.delete(row)
+            session.delete(find(session, DrainRow, name))
             self._apply(session)
-
-    def all(self) -> list[DrainView]:
-        with self._store.reading() as session:
-            return [row.view() for row in self._store.drains(session)]
-
-    def get(self, name: str) -> DrainView:
-        with self._store.reading() as session:
-            return find(session, DrainRow, name).view()
 
     # -- parts --------------------------------------------------------------------------------------------------------
 

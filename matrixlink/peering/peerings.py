@@ -19,7 +19,8 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.errors import Conflict, Forbidden, InvalidField
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.planes import Plane
-from matrixcommon.persistence.database_session import check_etag, find
+from matrixcommon.model.resource_key import project_of
+from matrixcommon.persistence.database_session import find
 from matrixlink.admission.slice_index import SliceState
 from matrixlink.contract.peerings import PeeringRequest, PeeringView
 from matrixlink.model.slice_states import ADMITTED, WITHDRAWING
@@ -58,14 +59,15 @@ class Peerings:
 
     # -- verbs --------------------------------------------------------------------------------------------------------
 
-    def ensure(
-        self, name: str, request: PeeringRequest, *, if_match: str | None = None, validate_only: bool = False
-    ) -> PeeringView:
-        """Ask for a peering; the same again is no news. Raises InvalidField, Conflict."""
+    def ensure(self, name: str, request: PeeringRequest) -> PeeringView:
+        """Ask for a peering; the same again is no news. Raises InvalidField, Conflict.
+
+        Of another project's slice nothing is looked at before that project accepts, not even whether it exists: who
+        asks would learn of it.
+        """
         checked_resource_name(name)
-        with self._promises.changing(dry=validate_only) as session:
+        with self._promises.changing() as session:
             row = session.get(PeeringRow, name)
-            check_etag(row, if_match)
             rules = [rule.wire() for rule in request.security_rules]
             if row is not None:
                 if row.state == PEERING_DELETING:
@@ -73,7 +75,7 @@ class Peerings:
                 if (row.slices, row.security_rules) != (sorted(request.slices), rules):
                     raise Conflict(f"peering {name!r} is of other slices or rules; delete it first", field="slices")
                 return row.view()
-            one, other = self._checked(request)
+            one, foreign = self._checked(request)
             isolation = "vni" if one.plane == Plane.VPC else "partitionKey"
             row = PeeringRow(
                 name=name, project=request.project, labels=request.labels, slices=sorted(request.slices),
@@ -84,26 +86,25 @@ class Peerings:
                 session, isolation, self._promises.keys_taken(isolation), self._promises.fenced
             )
             session.add(row)
-            if {one.project, other.project} <= {request.project}:
-                row.state = PROGRAMMING_PEERS
+            if foreign is not None:
+                row.message = f"waits for project {foreign} to accept"
             else:
-                row.message = f"waits for project {({one.project, other.project} - {request.project}).pop()} to accept"
-            if not validate_only:
+                row.state = PROGRAMMING_PEERS
                 self._promises.mark_stale()
                 self._apply(session, row)
-            view = row.view()
-        return view if validate_only else row.view()
+        return row.view()
 
-    def accept(self, name: str, project: str, if_match: str | None = None) -> PeeringView:
-        """A project's consent; given twice it is no news. Raises Forbidden for one that has no slice in it."""
+    def accept(self, name: str, project: str) -> PeeringView:
+        """A project's consent; given twice it is no news. Raises Forbidden for one that has no slice in it, and
+        InvalidField where the slices cannot be joined."""
         with self._promises.changing() as session:
             row = find(session, PeeringRow, name)
-            check_etag(row, if_match)
             if row.state == PEERING_DELETING:
                 raise Conflict(f"peering {name!r} is being deleted")
-            owners = {terms.project for terms in map(self._promises.slices.get, row.slices) if terms}
+            owners = set(map(project_of, row.slices))
             if project not in owners:
                 raise Forbidden(f"project {project} has no slice in peering {name}")
+            _check_pair(*(self._slice(slice, at) for at, slice in enumerate(row.slices)))
             if project not in row.accepted_by:
                 row.accepted_by = sorted({*row.accepted_by, project})
             if row.state == PENDING and owners <= set(row.accepted_by):
@@ -112,20 +113,20 @@ class Peerings:
                 self._apply(session, row)
         return row.view()
 
-    def delete(self, name: str, *, if_match: str | None = None) -> PeeringView | None:
+    def delete(self, name: str) -> PeeringView | None:
         """Have both sides forget each other; None once it is gone."""
         with self._promises.changing() as session:
             row = find(session, PeeringRow, name)
-            check_etag(row, if_match)
             self._promises.mark_stale()
-            row.state = PEERING_DELETING
-            self._apply(session, row)
+            if row.state == PENDING:  # nobody was asked to hold anything of it
+                session.delete(row)
+                session.flush()
+                self.refresh(session)
+            else:
+                row.state = PEERING_DELETING
+                self._apply(session, row)
             gone = row in session.deleted or row not in session
         return None if gone else row.view()
-
-    def all(self) -> list[PeeringView]:
-        with self._store.reading() as session:
-            return [row.view() for row in self._store.peerings(session)]
 
     def get(self, name: str) -> PeeringView:
         with self._store.reading() as session:
@@ -159,8 +160,10 @@ class Peerings:
             return
         for row in self._store.peerings(session):
             if slice.name in row.slices:
-                foreign = row.state != PENDING and slice.project not in row.accepted_by
-                if slice.state == WITHDRAWING or foreign:
+                consents = slice.project in row.accepted_by
+                if row.state == PENDING and not consents:
+                    continue
+                if slice.state == WITHDRAWING or not consents:
                     row.state = PEERING_DELETING
                 self._promises.mark_stale()
                 self._apply(session, row, but=slice.name)
@@ -202,26 +205,27 @@ class Peerings:
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
-    def _checked(self, request: PeeringRequest) -> tuple[SliceState, SliceState]:
-        found: list[SliceState] = []
-        for at, name in enumerate(request.slices):
-            terms = self._promises.slices.get(name)
-            if terms is None or terms.withdrawing:
-                raise InvalidField(f"there is no slice named {name[:80]!r}", field=f"slices[{at}]")
-            found.append(terms)
-        one, other = found
-        if one.name == other.name:
+    def _checked(self, request: PeeringRequest) -> tuple[SliceState, str | None]:
+        """A slice of the project that asks, and the other project whose consent it takes, if any."""
+        one, other = request.slices
+        if one == other:
             raise InvalidField("a slice reaches itself without a peering", field="slices[1]")
-        if one.plane != other.plane:
-            raise InvalidField(f"{one.name} is on {one.plane}, {other.name} on {other.plane}", field="slices[1]")
-        if request.project not in (one.project, other.project):
+        own = [self._slice(name, at) for at, name in enumerate(request.slices) if project_of(name) == request.project]
+        if not own:
             raise InvalidField(f"neither slice belongs to project {request.project}", field="slices")
-        if one.plane == Plane.UB and one.members[0].partition("-")[0] != other.members[0].partition("-")[0]:
-            raise InvalidField("no UB route leads from one supernode to another", field="slices[1]")
-        if request.security_rules and one.plane != Plane.VPC:
+        if request.security_rules and own[0].plane != Plane.VPC:
             raise InvalidField("only the VPC plane has security rules; a partition key is all or nothing",
                                field="securityRules")  # fmt: skip
-        return one, other
+        if len(own) == 2:
+            _check_pair(*own)
+            return own[0], None
+        return own[0], ({*map(project_of, request.slices)} - {request.project}).pop()
+
+    def _slice(self, name: str, at: int) -> SliceState:
+        terms = self._promises.slices.get(name)
+        if terms is None or terms.withdrawing:
+            raise InvalidField(f"there is no slice named {name[:80]!r}", field=f"slices[{at}]")
+        return terms
 
     def _apply(self, session: Session, row: PeeringRow, but: str = "") -> None:
         """Have the agents of both slices (`but` one, which is at it itself) hold what they are to hold now."""
@@ -252,6 +256,14 @@ class Peerings:
             program.action == "program" and program.state == "Programmed" and not _has(program.body, row.name)
             for program in programs
         )
+
+
+def _check_pair(one: SliceState, other: SliceState) -> None:
+    """InvalidField for two slices that no route can join."""
+    if one.plane != other.plane:
+        raise InvalidField(f"{one.name} is on {one.plane}, {other.name} on {other.plane}", field="slices[1]")
+    if one.plane == Plane.UB and one.members[0].partition("-")[0] != other.members[0].partition("-")[0]:
+        raise InvalidField("no UB route leads from one supernode to another", field="slices[1]")
 
 
 def _has(body: dict[str, Any], peering: str) -> bool:

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixcommon.model.planes import Plane
-from matrixlink.fabric.condition.fabric import Fabric
 
 Vector = NDArray[np.float64]
 Demand = dict[str, Vector]
@@ -53,12 +52,3 @@ class Routes:
     plane: Plane
     nodes: dict[str, NodeRoutes]
     cut: tuple[tuple[str, str], ...] = ()
-
-
-def by_link(fabric: Fabric, plane: Plane, demand: Demand) -> dict[str, float]:
-    """A demand link by link, for people and for tests."""
-    return {
-        link: float(amount)
-        for owner, vector in demand.items()
-        for link, amount in zip(fabric.link_names(plane, owner), vector, strict=True)
-    }

@@ -16,7 +16,6 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.planes import Plane
-from matrixcommon.persistence.database_session import check_etag
 from matrixcommon.persistence.table_cache import shape_of
 from matrixlink.admission.admission_state import AdmissionState
 from matrixlink.admission.slice_index import terms_of
@@ -50,20 +49,12 @@ class SliceController:
 
     # -- verbs -----------------------------------------------------------------------------------------------------
 
-    def admit(
-        self,
-        name: str,
-        request: SliceRequest,
-        *,
-        if_match: str | None = None,
-        validate_only: bool = False,
-    ) -> SliceView:
+    def admit(self, name: str, request: SliceRequest, *, validate_only: bool = False) -> SliceView:
         """Promise a slice its floor, or change what it was promised. Raises InsufficientBandwidth, Conflict."""
         checked_resource_name(name)
         self._check(request)
         with self.promises.changing(dry=validate_only) as session:
             row = session.get(SliceRow, name)
-            check_etag(row, if_match)
             desired = self._desired(session, name, request)
             if row is not None and row.state == WITHDRAWING:
                 raise Conflict(f"slice {name!r} is being withdrawn; wait until it is gone")
@@ -104,11 +95,10 @@ class SliceController:
             self.reconcile(session, [row])
         return row.shown()
 
-    def withdraw(self, name: str, *, if_match: str | None = None) -> SliceView | None:
+    def withdraw(self, name: str) -> SliceView | None:
         """Clear a slice wherever an agent can be reached, then forget it (None once it is gone)."""
         with self.promises.changing() as session:
             row = self.store.slice(session, name)
-            check_etag(row, if_match)
             if row.state != WITHDRAWING:
                 row.move(WITHDRAWING)
                 row.withdrawing_since = self._clock.now()
@@ -227,8 +217,7 @@ class SliceController:
             desired.state = ADMITTED
             session.add(desired)
             return desired
-        for column in ("project", "labels", "allocation", "members", "qos_class", "floor_gbps", "ceiling_gbps",
-                       "weight", "latency_bound_us", "protection", "security_rules"):  # fmt: skip
+        for column in SliceRow.SPEC:
             setattr(row, column, getattr(desired, column))
         return row
 

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, reference
 from matrixcommon.persistence.database_session import ResourceRow
-from matrixlink.contract.communicators import CommunicatorView, Pattern, Routing
+from matrixlink.contract.communicators import CommunicatorView
 from matrixlink.store.tables import Base
 
 
@@ -38,14 +38,4 @@ class CommunicatorRow(ResourceRow, Base):
         return (self.pattern, self.routing, ranks, self.offered_gbps, self.shift, self.holders, self.seed)
 
     def view(self) -> CommunicatorView:
-        return CommunicatorView(
-            **self.common(),
-            slice=reference(self.slice, self.project or DEFAULT_PROJECT),
-            pattern=Pattern(self.pattern),
-            routing=Routing(self.routing),
-            ranks=self.ranks,
-            offered_gbps=self.offered_gbps,
-            shift=self.shift,
-            holders=self.holders,
-            seed=self.seed,
-        )
+        return self.view_as(CommunicatorView, slice=reference(self.slice, self.project or DEFAULT_PROJECT))

@@ -9,7 +9,7 @@ name is never older than what an absent agent still holds.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from sqlalchemy import (
     JSON,
@@ -22,16 +22,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from matrixcommon.model.planes import Plane
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, project_of, reference
 from matrixcommon.persistence.database_session import ResourceRow, journal_tables
 from matrixcommon.persistence.resource_row import EventColumns
 from matrixlink.contract.drains import DrainView
-from matrixlink.contract.peerings import PeeringView, SecurityRule
+from matrixlink.contract.peerings import PeeringView
 from matrixlink.contract.slices import DesiredProgram, EventView, LinkView, ProgramView, SliceView
-from matrixlink.model.protection import Protection
-from matrixlink.model.qos import QosClass
 from matrixlink.model.slice_states import SLICE_STATES
 from matrixresource.topology import Link
 
@@ -62,6 +59,12 @@ class SliceRow(ResourceRow, Base):
     __table_args__ = (UniqueConstraint("isolation", "isolation_key"),)
     kind = "slice"
 
+    SPEC: ClassVar = (
+        "project", "labels", "allocation", "instance", "plane", "members", "qos_class", "floor_gbps", "ceiling_gbps",
+        "weight", "latency_bound_us", "protection", "security_rules",
+    )  # fmt: skip
+    """Columns that have what was asked."""
+
     allocation: Mapped[str] = mapped_column(String(253), index=True)
     instance: Mapped[str] = mapped_column(String(253), index=True)
     plane: Mapped[str] = mapped_column(String(8))
@@ -88,11 +91,7 @@ class SliceRow(ResourceRow, Base):
     @property
     def spec(self) -> tuple[object, ...]:
         """All that a repeated PUT must agree on to be no news."""
-        return (
-            self.project, self.labels or {}, self.allocation, self.instance, self.plane, sorted(self.members),
-            self.qos_class, self.floor_gbps, self.ceiling_gbps, self.weight, self.latency_bound_us,
-            self.protection, self.security_rules or [],
-        )  # fmt: skip
+        return (sorted(self.members), *(getattr(self, column) or None for column in self.SPEC if column != "members"))
 
     @property
     def protected(self) -> bool | None:
@@ -104,25 +103,14 @@ class SliceRow(ResourceRow, Base):
 
     def view(self) -> SliceView:
         project = self.project or DEFAULT_PROJECT
-        return SliceView(
-            **self.common(),
+        return self.view_as(
+            SliceView,
             allocation=reference(self.allocation, project),
             instance=reference(self.instance, project),
-            plane=Plane(self.plane),
-            members=self.members,
-            qos_class=QosClass(self.qos_class),
             floor_gbps_per_npu=self.floor_gbps,
             floor_kept_gbps_per_npu=round(self.floor_gbps * (1.0 if self.kept is None else self.kept), 6),
             ceiling_gbps_per_npu=self.ceiling_gbps,
-            weight=self.weight,
-            latency_bound_us=self.latency_bound_us,
-            protection=Protection(self.protection or Protection.NONE),
             protected=self.protected,
-            security_rules=[SecurityRule.model_validate(rule) for rule in self.security_rules or ()],
-            isolation=self.isolation,
-            isolation_key=self.isolation_key,
-            programmed=self.programmed or 0,
-            view_generation=self.view_generation or 0,
         )
 
     def shown(self) -> SliceView:
@@ -240,15 +228,8 @@ class DrainRow(ResourceRow, Base):
         return self.project, self.labels or {}, self.elements, self.reason, self.even_if_floors_break
 
     def view(self) -> DrainView:
-        return DrainView(
-            **self.common(),
-            elements=self.elements,
-            reason=self.reason,
-            even_if_floors_break=self.even_if_floors_break,
-            ports=sum(map(len, self.ports.values())),
-            waiting_for=self.waiting_for or 0,
-            message=self.message or "",
-        )
+        ports = sum(map(len, self.ports.values()))
+        return self.view_as(DrainView, ports=ports, waiting_for=self.waiting_for or 0)
 
 
 class PeeringRow(ResourceRow, Base):
@@ -266,17 +247,8 @@ class PeeringRow(ResourceRow, Base):
     message: Mapped[str] = mapped_column(String(300), default="")
 
     def view(self) -> PeeringView:
-        return PeeringView(
-            **self.common(),
-            slices=self.slices,
-            projects=sorted({self.project or DEFAULT_PROJECT, *map(project_of, self.slices)}),
-            plane=Plane(self.plane),
-            isolation=self.isolation,
-            isolation_key=self.isolation_key,
-            accepted_by=self.accepted_by,
-            security_rules=[SecurityRule.model_validate(rule) for rule in self.security_rules],
-            message=self.message or "",
-        )
+        projects = {self.project or DEFAULT_PROJECT, *map(project_of, self.slices)}
+        return self.view_as(PeeringView, projects=sorted(projects))
 
 
 class AgentRow(Base):

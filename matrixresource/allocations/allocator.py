@@ -17,7 +17,6 @@ from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.hardware_names import NodeName, checked_resource_name
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_model import condition
-from matrixcommon.persistence.database_session import check_etag
 from matrixcommon.persistence.decision_metrics import VerbOutcome, decision
 from matrixcommon.persistence.table_cache import CachedTable
 from matrixresource.allocations import quotas
@@ -66,9 +65,7 @@ class Allocator:
     # -- verbs ---------------------------------------------------------------------------------------------------
 
     @decision
-    def reserve(
-        self, name: str, request: AllocationRequest, *, if_match: str | None = None, validate_only: bool = False
-    ) -> AllocationView:
+    def reserve(self, name: str, request: AllocationRequest, *, validate_only: bool = False) -> AllocationView:
         """Hold what is asked for `name`, or grow and shrink what it holds. Raises InsufficientCapacity, Conflict.
 
         With `validate_only` the view shows where it would lie and, under `preempts`, whom it would preempt; otherwise
@@ -78,7 +75,6 @@ class Allocator:
         with self._store.transaction(dry=validate_only) as session:
             self.ledger.open(session)
             current = session.get(AllocationRow, name)
-            check_etag(current, if_match)
             before = [] if current is None else current.preempts
             self._check(session, name, request)
             if current is None:
@@ -206,11 +202,10 @@ class Allocator:
         return taken
 
     @decision
-    def release(self, name: str, *, if_match: str | None = None) -> AllocationView | None:
+    def release(self, name: str) -> AllocationView | None:
         """Let everything go: agents clean, then the nodes are free and the allocation is gone (None)."""
         with self._store.transaction() as session:
             allocation = self._store.allocation(session, name)
-            check_etag(allocation, if_match)
             self._release(session, allocation)
             gone = self._reconcile(session, allocation)
         return None if gone else allocation.shown()
@@ -231,11 +226,10 @@ class Allocator:
                     ended += 1
         return ended
 
-    def cordon(self, name: NodeName, cordoned: bool, *, if_match: str | None = None) -> NodeView:
+    def cordon(self, name: NodeName, cordoned: bool) -> NodeView:
         """Keep new work off a node, or let it come again; what runs there continues."""
         with self._store.transaction() as session:
             node = self._store.node(session, name)
-            check_etag(node, if_match)
             node.cordoned = cordoned
         return node.view()
 

@@ -12,7 +12,7 @@ from sqlalchemy import JSON, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from matrixcommon.model.errors import QuotaExceeded
-from matrixcommon.persistence.database_session import ResourceRow, check_etag, find
+from matrixcommon.persistence.database_session import ResourceRow, find
 from matrixcommon.persistence.table_cache import all_rows
 from matrixresource.allocations.request_mapping import member_size
 from matrixresource.contract.allocations import AllocationRequest, QuotaRequest, QuotaView
@@ -108,34 +108,31 @@ class Quotas:
     def __init__(self, store: ResourceStore) -> None:
         self._store = store
 
-    def put(self, project: str, request: QuotaRequest, if_match: str | None = None) -> QuotaView:
+    def put(self, name: str, request: QuotaRequest) -> QuotaView:
         """Set a project's limits. What it holds above them stays; it gets no more."""
         with self._store.transaction() as session:
-            row = session.get(QuotaRow, project)
-            check_etag(row, if_match)
+            row = session.get(QuotaRow, name)
             if row is None:
-                row = QuotaRow(name=project, project=project, state="Active", generation=0)
+                row = QuotaRow(name=name, project=name, state="Active", generation=0)
                 session.add(row)
             if row.limits != request.wire():
                 row.limits = request.wire()
                 row.generation += 1
             session.flush()
-            used = used_by(session, project)
+            used = used_by(session, name)
         return row.view().model_copy(update={f"used_{counted}": used[counted] for counted in COUNTED})
 
-    def get(self, project: str) -> QuotaView:
+    def get(self, name: str) -> QuotaView:
         with self._store.reading() as session:
-            return self._shown(session, find(session, QuotaRow, project))
+            return self._shown(session, find(session, QuotaRow, name))
 
     def list(self) -> list[QuotaView]:
         with self._store.reading() as session:
             return [self._shown(session, row) for row in session.scalars(select(QuotaRow).order_by(QuotaRow.name))]
 
-    def delete(self, project: str, if_match: str | None = None) -> None:
+    def delete(self, name: str) -> None:
         with self._store.transaction() as session:
-            row = find(session, QuotaRow, project)
-            check_etag(row, if_match)
-            session.delete(row)
+            session.delete(find(session, QuotaRow, name))
 
     def _shown(self, session: Session, row: QuotaRow) -> QuotaView:
         used = used_by(session, row.name)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.hardware_names import NPUS_PER_NODE, NodeName, checked_resource_name
-from matrixcommon.persistence.database_session import check_etag, find
+from matrixcommon.persistence.database_session import find
 from matrixresource.allocations import quotas
 from matrixresource.allocations.apply_placement import apply_placement
 from matrixresource.allocations.ledger_sync import LedgerSync
@@ -41,15 +40,12 @@ class ReservationService:
         self._status = status
         self._clock = clock
 
-    def put(
-        self, name: str, request: ReservationRequest, *, if_match: str | None = None, dry: bool = False
-    ) -> ReservationView:
+    def put(self, name: str, request: ReservationRequest) -> ReservationView:
         """Promise what is asked for. Asked again for the same, it finds it. Raises InsufficientCapacity, Conflict."""
         checked_resource_name(name)
         start, now = request.start, self._clock.now()
-        with self._store.transaction(dry) as session:
+        with self._store.transaction() as session:
             row = session.get(ReservationRow, name)
-            check_etag(row, if_match)
             kept_request = request.spec().spec_dict()
             if row is not None:
                 if (row.request, row.starts_at, row.ends_at) != (kept_request, start, start + request.duration_s):
@@ -77,23 +73,12 @@ class ReservationService:
                 place=self._ledger.written(place),
             )
             session.add(row)
-            session.flush()
-            view = row.view()
-        return view if dry else row.view()
+        return row.view()
 
-    def get(self, name: str) -> ReservationView:
-        with self._store.reading() as session:
-            return find(session, ReservationRow, name).view()
-
-    def list(self) -> list[ReservationView]:
-        with self._store.reading() as session:
-            return [row.view() for row in session.scalars(select(ReservationRow).order_by(ReservationRow.name))]
-
-    def delete(self, name: str, if_match: str | None = None) -> None:
+    def delete(self, name: str) -> None:
         """Give a promise up, or forget one that has ended. What is held is released by its allocation's name."""
         with self._store.transaction() as session:
             row = find(session, ReservationRow, name)
-            check_etag(row, if_match)
             if row.state == "Active":
                 raise Conflict(f"reservation {name!r} is held; release allocation {name!r}")
             session.delete(row)

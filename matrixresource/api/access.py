@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from matrixcommon.api.authorization import ADMINS, AGENTS, EDITORS, VIEWERS, AccessRules, ResourceKind, Rule, Scope
+from matrixcommon.api.authorization import (
+    ADMINS,
+    AGENTS,
+    EDITORS,
+    ENSURED,
+    MANAGED,
+    READ,
+    VIEWERS,
+    AccessRules,
+    ResourceKind,
+    Rule,
+    Scope,
+)
+from matrixcommon.model.hardware_names import NodeName, NpuName
+from matrixresource.allocations.quotas import QuotaRow
 from matrixresource.contract.agents import AssignmentView
-from matrixresource.contract.allocations import AllocationView, QuotaView
-from matrixresource.contract.defragmentations import DefragmentationView
+from matrixresource.contract.allocations import AllocationRequest, AllocationView, QuotaView
+from matrixresource.contract.defragmentations import DefragmentationRequest, DefragmentationView
 from matrixresource.contract.nodes import NodeView, NpuView, SupernodeView
-from matrixresource.contract.reservations import ReservationView
+from matrixresource.contract.reservations import ReservationRequest, ReservationView
 from matrixresource.contract.topology import DomainView, TopologyVersionView
+from matrixresource.store.defragmentations import DefragmentationRow
+from matrixresource.store.maintenance_domains import DomainRow
+from matrixresource.store.reservations import ReservationRow
+from matrixresource.store.tables import AllocationRow, AssignmentRow, NodeRow, SupernodeRow
+from matrixresource.store.topology_versions import TopologyVersionRow
 
 HOLDERS = ("allocation", "allocations")
 """Fields that name who holds something."""
@@ -16,20 +35,21 @@ HOLDERS = ("allocation", "allocations")
 NODES = ResourceKind(
     "nodes",
     Scope.PHYSICAL,
-    {"LIST": VIEWERS, "GET": VIEWERS, "GET /inventory": VIEWERS, "POST :cordon": ADMINS, "POST :uncordon": ADMINS},
+    {**READ, "GET /inventory": VIEWERS, "POST :cordon": ADMINS, "POST :uncordon": ADMINS},
     view=NodeView,
     holders=HOLDERS,
+    row=NodeRow,
+    named=NodeName,
 )
-NPUS = ResourceKind("npus", Scope.PHYSICAL, {"LIST": VIEWERS, "POST :release": ADMINS}, view=NpuView, holders=HOLDERS)
+NPUS = ResourceKind(
+    "npus", Scope.PHYSICAL, {"LIST": VIEWERS, "POST :release": ADMINS}, view=NpuView, holders=HOLDERS, named=NpuName
+)
 SPARES = ResourceKind("spares", Scope.PHYSICAL, {"LIST": VIEWERS}, view=NodeView, holders=HOLDERS)
 ALLOCATIONS = ResourceKind(
     "allocations",
     Scope.PROJECT,
     {
-        "LIST": VIEWERS,
-        "GET": VIEWERS,
-        "PUT": EDITORS,
-        "DELETE": EDITORS,
+        **ENSURED,
         "PUT /binding": EDITORS,
         "PUT /move": EDITORS,
         "DELETE /move": EDITORS,
@@ -38,10 +58,12 @@ ALLOCATIONS = ResourceKind(
         "POST :renew": EDITORS,
         "POST :relocate": EDITORS,
     },
+    request=AllocationRequest,
     view=AllocationView,
+    row=AllocationRow,
     holders=("preempts",),
 )
-ASSIGNMENTS = ResourceKind("assignments", Scope.NODE, {"LIST": AGENTS}, view=AssignmentView)
+ASSIGNMENTS = ResourceKind("assignments", Scope.NODE, {"LIST": AGENTS}, view=AssignmentView, row=AssignmentRow)
 NODE_REPORTS = ResourceKind("node-reports", Scope.NODE, {"CREATE": AGENTS})
 PLANS = ResourceKind(
     "plans", Scope.PROJECT, {"CREATE": VIEWERS}, holders=("preempts", "allocations"), queries=("CREATE",)
@@ -49,11 +71,17 @@ PLANS = ResourceKind(
 RESERVATIONS = ResourceKind(
     "reservations",
     Scope.PROJECT,
-    {"LIST": VIEWERS, "GET": VIEWERS, "PUT": EDITORS, "DELETE": EDITORS},
+    ENSURED,
+    request=ReservationRequest,
     view=ReservationView,
+    row=ReservationRow,
 )
 QUOTAS = ResourceKind(
-    "quotas", Scope.ITSELF, {"LIST": VIEWERS, "GET": VIEWERS, "PUT": ADMINS, "DELETE": ADMINS}, view=QuotaView
+    "quotas",
+    Scope.ITSELF,
+    MANAGED,
+    view=QuotaView,
+    row=QuotaRow,
 )
 DEFRAGMENTATIONS = ResourceKind(
     "defragmentations",
@@ -67,29 +95,34 @@ DEFRAGMENTATIONS = ResourceKind(
         "POST :cancel": ADMINS,
         "POST :refuse": ADMINS,
     },
+    request=DefragmentationRequest,
     view=DefragmentationView,
+    row=DefragmentationRow,
 )
 SUPERNODES = ResourceKind(
     "supernodes",
     Scope.PHYSICAL,
     {
-        "LIST": VIEWERS,
-        "GET": VIEWERS,
+        **MANAGED,
         "GET /topology": VIEWERS,
         "GET /wiring": VIEWERS | AGENTS,
-        "PUT": ADMINS,
-        "DELETE": ADMINS,
     },
     view=SupernodeView,
+    row=SupernodeRow,
 )
 TOPOLOGY_VERSIONS = ResourceKind(
-    "topology-versions", Scope.PHYSICAL, {"LIST": VIEWERS, "GET": VIEWERS}, view=TopologyVersionView
+    "topology-versions",
+    Scope.PHYSICAL,
+    READ,
+    view=TopologyVersionView,
+    row=TopologyVersionRow,
 )
 DOMAINS = ResourceKind(
     "domains",
     Scope.PHYSICAL,
-    {"LIST": VIEWERS, "GET": VIEWERS, "POST :close": ADMINS, "POST :open": ADMINS},
+    {**READ, "POST :close": ADMINS, "POST :open": ADMINS},
     view=DomainView,
+    row=DomainRow,
     holders=HOLDERS,
 )
 

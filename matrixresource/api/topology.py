@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, list_or_watch
+from matrixcommon.api.authorization import Caller
+from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.errors import InvalidField, NotFound
 from matrixcommon.persistence.database_session import find
+from matrixresource.api import access
 from matrixresource.contract.nodes import SupernodeView
 from matrixresource.contract.topology import (
     DomainRequest,
@@ -25,13 +27,7 @@ from matrixresource.contract.topology import (
 from matrixresource.store.maintenance_domains import DomainRow, lying
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import NodeRow, SupernodeRow
-from matrixresource.store.topology_versions import (
-    TopologyVersionRow,
-    current_version,
-    supernodes,
-    topology_at,
-    versions,
-)
+from matrixresource.store.topology_versions import TopologyVersionRow, current_version, supernodes, topology_at
 from matrixresource.supernodes.topology_manager import TopologyManager
 from matrixresource.topology.observed_graph import graph_as_found, graphml, node_link
 from matrixresource.topology.supernode import Supernode
@@ -41,50 +37,41 @@ Drain = Annotated[bool, Query(description="whoever lies there is to leave; nobod
 
 def topology_routes(store: ResourceStore, surveyor: TopologyManager, replenish: Callable[[], None]) -> APIRouter:
     """The routes over one store. `replenish` nudges the watcher that refills spares."""
-    api = APIRouter(prefix="/v1")
+    api = ResourceRoutes(store.records)
 
-    @api.get("/supernodes")
-    async def list_supernodes(request: Request, params: Params) -> Response:
-        return list_or_watch(request, params, store.records, "supernode", _supernodes)
+    # -- supernodes ----------------------------------------------------------------------------------------------------
 
-    def _supernodes() -> list[SupernodeView]:
+    kind = api.of(access.SUPERNODES)
+
+    def views() -> list[SupernodeView]:
         with store.reading() as session:
             nodes: dict[str, list[NodeRow]] = defaultdict(list)
             for node in store.nodes(session):
                 nodes[node.supernode].append(node)
             return [row.view_of(nodes[row.name]) for row in store.supernodes(session)]
 
-    @api.get("/supernodes/{name}")
-    async def get_supernode(name: str) -> SupernodeView:
+    kind.list(views)
+
+    def view(name: str) -> SupernodeView:
         with store.reading() as session:
             row = session.get(SupernodeRow, name)
             if row is None:
                 raise NotFound(f"there is no supernode named {name!r}", field="name")
             return row.view_of([node for node in store.nodes(session) if node.supernode == name])
 
-    @api.put("/supernodes/{name}")
-    async def ensure_supernode(
-        request: Request,
-        name: str,
-        body: SupernodeRequest,
-        if_match: IfMatch = None,
-        validate_only: ValidateOnly = False,
-    ) -> Response:
-        """Have this supernode in the inventory. With `validateOnly` 204: it could be had."""
-        surveyor.ensure_supernode(name, body, by=_who(request), if_match=if_match, dry=validate_only)
-        if validate_only:
-            return Response(status_code=204)
-        replenish()
-        return JSONResponse((await get_supernode(name)).wire())
+    kind.get(view)
 
-    @api.delete("/supernodes/{name}", status_code=204)
-    async def remove_supernode(
-        request: Request, name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False
-    ) -> None:
+    @kind.change("PUT", after=replenish)
+    def ensure_supernode(name: str, body: SupernodeRequest, caller: Caller) -> SupernodeView:
+        """Have this supernode in the inventory."""
+        return surveyor.ensure_supernode(name, body, by=_who(caller))
+
+    @kind.change("DELETE")
+    def remove_supernode(name: str, caller: Caller) -> None:
         """Take it out of the inventory; refused while anything is held there."""
-        surveyor.remove_supernode(name, by=_who(request), if_match=if_match, dry=validate_only)
+        surveyor.remove_supernode(name, by=_who(caller))
 
-    @api.get("/supernodes/{name}/topology")
+    @kind.ask("GET /topology")
     async def get_topology(
         name: str,
         format: Annotated[str, Query(description="node-link or graphml")] = "node-link",
@@ -96,12 +83,13 @@ def topology_routes(store: ResourceStore, surveyor: TopologyManager, replenish: 
         if format not in ("node-link", "graphml"):
             raise InvalidField(f"{format!r} is no format; use node-link or graphml", field="format")
         with store.reading() as session:
-            graph, called = _graph(session, name, level, version)
+            supernode, called = _supernode(session, name, version), version or current_version(session)
+            graph = graph_as_found(supernode, topology_at(session, version), called, level)
         if format == "graphml":
             return PlainTextResponse(graphml(graph), media_type="application/graphml+xml")
         return JSONResponse({"topologyVersion": called, "graph": node_link(graph)})
 
-    @api.get("/supernodes/{name}/wiring")
+    @kind.ask("GET /wiring")
     async def get_wiring(name: str) -> SupernodeWiring:
         """All that it takes to draw this supernode's graph as it is now: how MatrixLink and the agents learn it."""
         with store.reading() as session:
@@ -110,82 +98,50 @@ def topology_routes(store: ResourceStore, surveyor: TopologyManager, replenish: 
         ordered = sorted(found, key=lambda each: (each["kind"], each["part"]))
         return SupernodeWiring(supernode=name, topology_version=version, found=ordered, **supernode.topology.document())
 
-    def _graph(session: Session, name: str, level: str, version: str | None) -> tuple[Any, str]:
-        supernode = _supernode(session, name, version)
-        called = version or current_version(session)
-        return graph_as_found(supernode, topology_at(session, version), called, level), called
+    # -- versions ------------------------------------------------------------------------------------------------------
 
-    def _supernode(session: Session, name: str, version: str | None) -> Supernode:
-        supernode = supernodes(session, version).get(name)
-        if supernode is None:
-            raise NotFound(
-                f"there is no supernode named {name!r}" + (f" in {version}" if version else ""), field="name"
-            )
-        return supernode
+    versions = api.of(access.TOPOLOGY_VERSIONS)
+    versions.list(order_by="number", description="The oldest first, unless `orderBy` says otherwise.")
 
-    @api.get("/topology-versions")
-    async def list_versions(request: Request, params: Params) -> Response:
-        """The oldest first, unless `orderBy` says otherwise."""
-        params.order_by = params.order_by or "number"
-        return list_or_watch(request, params, store.records, "topology-version", _versions)
-
-    def _versions() -> list[TopologyVersionView]:
-        with store.reading() as session:
-            return [row.view() for row in versions(session)]
-
-    @api.get("/topology-versions/{name}")
-    async def get_version(name: str) -> TopologyVersionView:
-        """One version; `current` is the newest."""
+    def version_view(name: str) -> TopologyVersionView:
         with store.reading() as session:
             return find(session, TopologyVersionRow, current_version(session) if name == "current" else name).view()
 
-    @api.get("/domains")
-    async def list_domains(request: Request, params: Params) -> Response:
-        return list_or_watch(request, params, store.records, "domain", _domains)
+    versions.get(version_view, description="One version; `current` is the newest.")
 
-    def _domains() -> list[DomainView]:
+    # -- domains -------------------------------------------------------------------------------------------------------
+
+    domains = api.of(access.DOMAINS)
+    domains.get()
+
+    def domain_views() -> list[DomainView]:
         with store.reading() as session:
             current = lying(session)
             rows = session.scalars(select(DomainRow).order_by(DomainRow.name))
             return [row.view_of(current.get(row.name, [])) for row in rows]
 
-    @api.get("/domains/{name}")
-    async def get_domain(name: str) -> DomainView:
-        with store.reading() as session:
-            return find(session, DomainRow, name).view()
+    domains.list(domain_views)
 
-    @api.post("/domains/{name}:close")
-    async def close(
-        request: Request,
-        name: str,
-        body: DomainRequest | None = None,
-        drain: Drain = False,
-        if_match: IfMatch = None,
-        validate_only: ValidateOnly = False,
-    ) -> DomainView:
+    @domains.change("POST :close")
+    def close(name: str, caller: Caller, body: DomainRequest | None = None, drain: Drain = False) -> DomainView:
         """Take nothing new there; what runs continues."""
-        reason = body.reason if body else ""
-        by = _who(request)
-        return surveyor.close(name, by=by, reason=reason, drain=drain, if_match=if_match, dry=validate_only)
+        return surveyor.close(name, by=_who(caller), reason=body.reason if body else "", drain=drain)
 
-    @api.post("/domains/{name}:open")
-    async def open_domain(
-        request: Request,
-        name: str,
-        body: DomainRequest | None = None,
-        if_match: IfMatch = None,
-        validate_only: ValidateOnly = False,
-    ) -> DomainView:
+    @domains.change("POST :open", after=replenish)
+    def open_domain(name: str, caller: Caller, body: DomainRequest | None = None) -> DomainView:
         """Take newcomers there again."""
-        reason = body.reason if body else ""
-        view = surveyor.open(name, by=_who(request), reason=reason, if_match=if_match, dry=validate_only)
-        replenish()
-        return view
+        return surveyor.open(name, by=_who(caller), reason=body.reason if body else "")
 
-    return api
+    return api.router
 
 
-def _who(request: Request) -> str:
+def _supernode(session: Session, name: str, version: str | None) -> Supernode:
+    supernode = supernodes(session, version).get(name)
+    if supernode is None:
+        raise NotFound(f"there is no supernode named {name!r}" + (f" in {version}" if version else ""), field="name")
+    return supernode
+
+
+def _who(caller: Caller) -> str:
     """The name of the token that asks."""
-    principal = getattr(request.state, "principal", None)
-    return str(principal.name)[:63] if principal is not None else "anyone"
+    return caller.principal.name[:63]

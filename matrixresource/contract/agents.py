@@ -95,3 +95,9 @@ class ReportAnswer(ApiModel):
     reason: str | None = None
     inventory_wanted: bool = False
     desired: AssignmentView | None = None
+
+
+class ReportAnswers(ApiModel):
+    """To each report of a batch, in its order."""
+
+    answers: list[ReportAnswer]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from matrixcommon.model.hardware_names import NodeName
-from matrixcommon.model.resource_key import DEFAULT_PROJECT, reference, resolve
+from matrixcommon.model.resource_key import reference
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixresource.contract.fields import MEMBERS_MAX, NpuCount
 
@@ -55,9 +55,7 @@ class Affinity(ApiModel):
     level: Literal["node", "cabinet", "supernode"] = Field("cabinet", description="the domain that is shared or not")
     required: bool = Field(True, description="refuse rather than compromise")
 
-    def in_project(self, project: str) -> Affinity:
-        """With keys in place of names."""
-        return self.model_copy(update={"allocations": [resolve(name, project) for name in self.allocations]})
+    REFERENCES: ClassVar = ("allocations",)
 
     def shown_to(self, project: str) -> Affinity:
         """With names in place of the project's own keys."""
@@ -90,22 +88,7 @@ class AllocationRequest(ApiModel):
     topology_version: str = Field("", max_length=200, description="refused when the topology is another by now")
     exclude_nodes: list[NodeName] = Field(default_factory=list, max_length=1024)
 
-    def in_project(self, project: str) -> Self:
-        """The same as a request of that project, with keys in place of the names it refers to."""
-        if project == self.project == DEFAULT_PROJECT and not (self.affinity or self.anti_affinity or self.reservation):
-            return self
-        reservation = resolve(self.reservation, project) if self.reservation else None
-        near, apart = (each and each.in_project(project) for each in (self.affinity, self.anti_affinity))
-        return self.model_copy(
-            update={"project": project, "reservation": reservation, "affinity": near, "anti_affinity": apart}
-        )
-
-    @property
-    def references(self) -> list[str]:
-        """The keys of what it refers to."""
-        sides = (self.affinity, self.anti_affinity)
-        named = [key for each in sides if each is not None for key in each.allocations]
-        return [*named, *([self.reservation] if self.reservation else [])]
+    REFERENCES: ClassVar = ("affinity", "anti_affinity", "reservation")
 
     def spec_dict(self) -> dict[str, Any]:
         """The spec without what is no part of it: labels, what was to be avoided then, the version it was made on."""

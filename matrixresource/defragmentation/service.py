@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import secrets
 
-from sqlalchemy import select
-
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, StalePlan
 from matrixcommon.model.hardware_names import checked_resource_name
-from matrixcommon.persistence.database_session import check_etag, find
+from matrixcommon.persistence.database_session import find
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.refusals import blocking, describe_request
 from matrixresource.contract.defragmentations import DefragmentationRequest, DefragmentationView, MoveRefused
@@ -33,11 +31,11 @@ class DefragmentationService:
         self._clock = clock
         self._plans = PlanLifecycle(store, clock)
 
-    def propose(self, request: DefragmentationRequest, dry: bool = False) -> DefragmentationView:
+    def propose(self, request: DefragmentationRequest) -> DefragmentationView:
         """A plan for review. Asked again under the same name for the same it finds it. Raises InsufficientCapacity
         when no moves make the room, Conflict when nothing has to move."""
         name = checked_resource_name(request.name or f"defrag-{secrets.token_hex(4)}")
-        with self._store.transaction(dry) as session:
+        with self._store.transaction() as session:
             kept = request.spec().spec_dict()
             if (there := session.get(DefragmentationRow, name)) is not None:
                 if there.request == kept:
@@ -74,25 +72,13 @@ class DefragmentationService:
                 topology_version=version,
             )
             session.add(row)
-            session.flush()
-            view = row.view()
-        return view if dry else row.view()
+        return row.view()
 
-    def get(self, name: str) -> DefragmentationView:
-        with self._store.reading() as session:
-            return find(session, DefragmentationRow, name).view()
-
-    def list(self) -> list[DefragmentationView]:
-        with self._store.reading() as session:
-            rows = session.scalars(select(DefragmentationRow).order_by(DefragmentationRow.name))
-            return [row.view() for row in rows]
-
-    def approve(self, name: str, if_match: str | None = None) -> DefragmentationView:
+    def approve(self, name: str) -> DefragmentationView:
         """Let it be carried out. Raises StalePlan where it no longer holds; the plan is then Stale."""
         with self._store.transaction() as session:
             self._store.records.lock(session)
             row = find(session, DefragmentationRow, name)
-            check_etag(row, if_match)
             why = None
             if row.state not in UNDER_WAY:
                 others = in_state(session, *UNDER_WAY)
@@ -108,23 +94,21 @@ class DefragmentationService:
             raise StalePlan(f"{why}; ask for a new plan")
         return row.view()
 
-    def cancel(self, name: str, if_match: str | None = None) -> DefragmentationView:
+    def cancel(self, name: str) -> DefragmentationView:
         """Stop after the move under way; asked again, or once it has ended, it changes nothing."""
         with self._store.transaction() as session:
             self._store.records.lock(session)
             row = find(session, DefragmentationRow, name)
-            check_etag(row, if_match)
             if row.state == "Running":
                 row.cancelling = True
             elif row.state in ("Proposed", "Approved"):
                 self._plans.end(session, row, "Cancelled", "Cancelled", "nothing was moved")
         return row.view()
 
-    def delete(self, name: str, if_match: str | None = None) -> None:
+    def delete(self, name: str) -> None:
         """Forget one that is not under way."""
         with self._store.transaction() as session:
             row = find(session, DefragmentationRow, name)
-            check_etag(row, if_match)
             if row.state in UNDER_WAY:
                 raise Conflict(f"defragmentation {name!r} is {row.state}; cancel it first")
             session.delete(row)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from matrixcommon.native.loader import Package, activate
 
-# What reads NetworkX graphs is the oracle of tests, and what a loss would take is asked of the topology in Python.
+# What a loss would take is asked of the topology in Python.
 ALLOCATOR = Package(
     "matrixresource.scheduler",
     Path(__file__).parent,
-    excluded=frozenset({"metrics.graph_export", "metrics.blast_radius"}),
+    excluded=frozenset({"metrics.blast_radius"}),
     entry_point="ledger",
 )
 FORM = activate(ALLOCATOR)

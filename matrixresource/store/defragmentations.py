@@ -80,22 +80,12 @@ class DefragmentationRow(ResourceRow, Base):
     def view(self) -> DefragmentationView:
         steps = self.steps()
         done = [step for step in steps if not step.open]
-        return DefragmentationView(
-            **self.common(),
-            nodes=self.nodes,
-            level=self.level,
+        return self.view_as(
+            DefragmentationView,
             request=self.spec(),
             moves=steps,
-            room=self.room,
-            block_before=self.block_before,
-            block_after=self.block_after,
-            npus=self.npus,
             npus_moved=sum(step.npus for step in done),
             moves_done=len(done),
-            topology_version=self.topology_version,
-            exact=self.exact,
-            cancelling=bool(self.cancelling),
-            message=self.message or "",
         )
 
 

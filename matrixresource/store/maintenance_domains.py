@@ -35,14 +35,7 @@ class DomainRow(ResourceRow, Base):
         return self.view_of(allocations_in(session, self.name) if session is not None else [])
 
     def view_of(self, allocations: list[str]) -> DomainView:
-        return DomainView(
-            **self.common(),
-            level="cabinet" if self.level == "cabinet" else "supernode",
-            supernode=self.supernode,
-            reason=self.reason,
-            by=self.by,
-            allocations=allocations,
-        )
+        return self.view_as(DomainView, allocations=allocations)
 
 
 def domains_of(supernode: Supernode) -> list[DomainRow]:

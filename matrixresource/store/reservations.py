@@ -61,11 +61,10 @@ class ReservationRow(ResourceRow, Base):
             self.state = RESERVATION_STATES.check(self.state, state)
 
     def view(self) -> ReservationView:
-        return ReservationView(
-            **self.common(),
+        return self.view_as(
+            ReservationView,
             starts_at=timestamp(self.starts_at),
             ends_at=timestamp(self.ends_at),
-            request=self.request,
             nodes=sorted({entry[0] for entries in self.place.values() for entry in entries}),
         )
 

@@ -50,10 +50,8 @@ class SupernodeRow(ResourceRow, Base):
         return self.view_of([])
 
     def view_of(self, nodes: list[NodeRow]) -> SupernodeView:
-        return SupernodeView(
-            **self.common(),
-            topology_version=self.topology_version,
-            cabinets=self.cabinets,
+        return self.view_as(
+            SupernodeView,
             nodes=len(nodes),
             npus=len(nodes) * self.npus_per_node,
             cpus=len(nodes) * self.cpus_per_node,
@@ -218,26 +216,12 @@ class NodeRow(ResourceRow, Base):
 
     def view(self) -> NodeView:
         obstacle = self.obstacle()
-        return NodeView(
-            **self.common(),
-            supernode=self.supernode,
+        return self.view_as(
+            NodeView,
             cabinet=self.node_name.cabinet,
-            npus=self.npus,
-            cpus=self.cpus,
             schedulable=obstacle is None,
             unschedulable_reason=obstacle,
-            power=self.power,
-            health=self.health,
-            agent=self.agent,
-            epoch=self.epoch,
             allocation=self.holder,
-            role=self.role,
-            desired_role=self.desired_role,
-            shared_by=self.shared_by,
-            usable_npus=self.usable_npus,
-            assignment_generation=self.assignment_generation,
-            observed_generation=self.observed_generation,
-            stage=self.stage,
             faults=faults_of(self),
         )
 
@@ -289,13 +273,7 @@ class AssignmentRow(ResourceRow, Base):
     """What is requested of parts of the node: a `DesiredPartition` each, in its wire form."""
 
     def view(self) -> AssignmentView:
-        desired = {
-            "desired_role": self.desired_role,
-            "allocation": self.allocation,
-            "rank": self.rank,
-            "parts": self.parts or [],
-        }
-        return AssignmentView.model_validate(self.common() | desired)
+        return self.view_as(AssignmentView)
 
 
 class AllocationRow(ResourceRow, Base):

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from matrixcommon.model.errors import StaleTopology
 from matrixcommon.model.hardware_names import SupernodeName
 from matrixcommon.persistence.database_session import ResourceRow, find
-from matrixresource.contract.topology import TopologyChange, TopologyVersionView
+from matrixresource.contract.topology import TopologyVersionView
 from matrixresource.store.tables import Base, SupernodeRow
 from matrixresource.topology.compiled import CompiledTopology, compiled_document
 from matrixresource.topology.spec import SupernodeSpec
@@ -57,14 +57,7 @@ class TopologyVersionRow(ResourceRow, Base):
     topology: Mapped[dict[str, Any]] = mapped_column(JSON)
 
     def view(self) -> TopologyVersionView:
-        return TopologyVersionView(
-            **self.common(),
-            number=self.number,
-            by=self.by,
-            summary=summary(self.changes),
-            changes=[TopologyChange(**each) for each in self.changes],
-            topology=self.topology,
-        )
+        return self.view_as(TopologyVersionView, summary=summary(self.changes))
 
 
 def current_version(session: Session) -> str:

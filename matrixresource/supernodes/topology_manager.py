@@ -20,7 +20,8 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.hardware_names import checked_supernode_name
-from matrixcommon.persistence.database_session import check_etag, find
+from matrixcommon.persistence.database_session import find
+from matrixresource.contract.nodes import SupernodeView
 from matrixresource.contract.topology import DomainView, SupernodeRequest
 from matrixresource.store.maintenance_domains import (
     DomainRow,
@@ -72,9 +73,7 @@ class TopologyManager:
                 self._enrol(session, supernode)
             record(session, head, Topology(self._fingerprints(session, built)), by="start")
 
-    def ensure_supernode(
-        self, name: str, request: SupernodeRequest, *, by: str, if_match: str | None = None, dry: bool = False
-    ) -> None:
+    def ensure_supernode(self, name: str, request: SupernodeRequest, *, by: str) -> SupernodeView:
         """Have a supernode of that name, wired by that graph, with its nodes enrolled and nothing on them. Raises
         Conflict when it exists with another spec, or when somebody holds nodes that another graph lacks; InvalidField
         where spec, graph or name cannot be."""
@@ -82,10 +81,9 @@ class TopologyManager:
         topology = self._topology if request.spec is None else compiled_spec(spec)
         if request.graph is not None:
             topology = compile_document(request.graph, spec)
-        with self._store.transaction(dry) as session:
+        with self._store.transaction() as session:
             head, before = lock(session), topology_at(session)
             row = session.get(SupernodeRow, name)
-            check_etag(row, if_match)
             if name in before.supernodes:
                 assert row is not None
                 built = supernode_at(session, name)
@@ -98,12 +96,15 @@ class TopologyManager:
                     after = {**before.supernodes, name: keep_graph(session, topology)}
                     left = before.deviations - before.of(name).deviations
                     record(session, head, replace(before, supernodes=after, deviations=left), by=by)
-                return
-            _check_fits(name, spec, supernodes(session))
-            added = Supernode(name, topology=topology)
-            self._enrol(session, added).labels = request.labels
-            after = {**before.supernodes, **self._fingerprints(session, [added])}
-            record(session, head, replace(before, supernodes=after), by=by)
+            else:
+                _check_fits(name, spec, supernodes(session))
+                added = Supernode(name, topology=topology)
+                row = self._enrol(session, added)
+                row.labels = request.labels
+                after = {**before.supernodes, **self._fingerprints(session, [added])}
+                record(session, head, replace(before, supernodes=after), by=by)
+            nodes = [node for node in self._store.nodes(session) if node.supernode == name]
+        return row.view_of(nodes)
 
     def _redraw(self, session: Session, before: Supernode, after: Supernode) -> None:
         """Nodes and domains as another graph of the same supernode has them. What was found of its ports begins anew:
@@ -125,16 +126,15 @@ class TopologyManager:
         session.flush()
         self._enrol(session, after)
 
-    def remove_supernode(self, name: str, *, by: str, if_match: str | None = None, dry: bool = False) -> None:
+    def remove_supernode(self, name: str, *, by: str) -> None:
         """Forget a supernode, once nobody holds anything in it. Raises Conflict with who does in `blocking`.
 
         The specs of its nodes stay: their generations go on counting if it ever comes back, so that no agent takes an
         old spec for a new one.
         """
-        with self._store.transaction(dry) as session:
+        with self._store.transaction() as session:
             head, before = lock(session), topology_at(session)
             row = find(session, SupernodeRow, name)
-            check_etag(row, if_match)
             holders = allocations_in(session, name)
             if holders:
                 blocking = [{"domain": name, "allocations": holders}]
@@ -151,30 +151,18 @@ class TopologyManager:
             )
             record(session, head, after, by=by)
 
-    def close(
-        self,
-        name: str,
-        *,
-        by: str,
-        reason: str = "",
-        drain: bool = False,
-        if_match: str | None = None,
-        dry: bool = False,
-    ) -> DomainView:
+    def close(self, name: str, *, by: str, reason: str = "", drain: bool = False) -> DomainView:
         """Take nothing new in a cabinet or supernode; with `drain` whoever lies there is to leave."""
-        return self._set(name, "Draining" if drain else "Closed", by, reason, if_match, dry)
+        return self._set(name, "Draining" if drain else "Closed", by, reason)
 
-    def open(
-        self, name: str, *, by: str, reason: str = "", if_match: str | None = None, dry: bool = False
-    ) -> DomainView:
+    def open(self, name: str, *, by: str, reason: str = "") -> DomainView:
         """Take newcomers again."""
-        return self._set(name, "Open", by, reason, if_match, dry)
+        return self._set(name, "Open", by, reason)
 
-    def _set(self, name: str, state: str, by: str, reason: str, if_match: str | None, dry: bool) -> DomainView:
-        with self._store.transaction(dry) as session:
+    def _set(self, name: str, state: str, by: str, reason: str) -> DomainView:
+        with self._store.transaction() as session:
             head, before = lock(session), topology_at(session)
             row = find(session, DomainRow, name)
-            check_etag(row, if_match)
             if state == "Draining" and not allocations_in(session, name):
                 state = "Drained"
             if row.state != state:
@@ -186,8 +174,8 @@ class TopologyManager:
                     node.domain_closed = node.node_name.cabinet in shut
             closed = before.closed | {name} if row.closed else before.closed - {name}
             record(session, head, replace(before, closed=closed), by=by)
-            view = row.view()
-        return view if dry else row.view_of(view.allocations)
+            allocations = row.view().allocations
+        return row.view_of(allocations)
 
     def finish_drains(self) -> list[str]:
         """Draining domains that nobody lies in any more are Drained: their watchers hear of it. Run on a period."""

@@ -108,10 +108,6 @@ class Supernode:
         """Every node that the spec has room for, drawn or not, with its number: what arrays over nodes count by."""
         return {self._named(node): number for number, node in enumerate(frame_of(self.spec).node_slots)}
 
-    def place_of(self, node: str) -> tuple[int, int]:
-        """The number of a node's cabinet, and of its place in it."""
-        return self.topology.nodes[self._local(self._known(node))]
-
     def cabinet_of(self, node: str) -> str:
         return self._named(self.topology.cabinet_of[self._local(self._known(node))])
 

@@ -18,8 +18,7 @@ from matrixcommon.model.resource_key import key_of, resolve
 from matrixcommon.persistence.database_session import Database
 from matrixcompute.access import ACCESS
 from matrixcompute.api.instances import routes
-from matrixcompute.clients.control_plane import ControlPlaneClients
-from matrixcompute.clients.http_clients import HttpClients
+from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.instances.service import Conductor
 from matrixcompute.operations.saga import SagaRunner
 from matrixcompute.reconcilers.defragmentation_executor import DefragmentationExecutor
@@ -32,7 +31,6 @@ from matrixcompute.workflows.create_instance import CREATE_INSTANCE
 from matrixcompute.workflows.delete_instance import DELETE_INSTANCE
 from matrixcompute.workflows.yield_capacity import YIELD_CAPACITY_WORKFLOW
 from matrixlink.client import LinkClient
-from matrixresource.client import ResourceClient
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.database import DatabaseEngine, opened
@@ -79,9 +77,7 @@ class ComputeSettings(ServiceSettings):
     lost_per_supernode: int = Field(8, ge=1, description="safety stop: the same for a whole supernode")
 
 
-def build(
-    settings: ComputeSettings, clock: Clock, database: DatabaseEngine, neighbours: ControlPlaneClients
-) -> FastAPI:
+def build(settings: ComputeSettings, clock: Clock, database: DatabaseEngine, neighbours: ControlPlane) -> FastAPI:
     """The application over a migrated database."""
     records = Database(database.sessions, Base.metadata, clock)
     store = ComputeStore(records)
@@ -121,7 +117,7 @@ def build(
             since: int | None = None
             while True:
                 try:
-                    async for event in neighbours.changes(collection, since):
+                    async for event in neighbours.watch(collection, since):
                         since = event.rv
                         if event.type != "BOOKMARK":
                             watcher.nudge()
@@ -168,8 +164,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     settings = ComputeSettings.load("compute", argv)
     configure("compute", settings.log_level)
     database = opened(settings.database_url("compute"), MIGRATIONS)
-    neighbours = HttpClients(
-        ResourceClient(http_client(settings.resource_url, settings.token)),
-        LinkClient(http_client(settings.link_url, settings.token)),
-    )
+    link = LinkClient(http_client(settings.link_url, settings.token))
+    neighbours = ControlPlane(http_client(settings.resource_url, settings.token), link)
     serve(build(settings, settings.clock(), database, neighbours), settings)

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from matrixcommon.api.authorization import ADMINS, EDITORS, VIEWERS, AccessRules, ResourceKind, Rule, Scope
+from matrixcommon.api.authorization import (
+    ADMINS,
+    ENSURED,
+    MANAGED,
+    READ,
+    VIEWERS,
+    AccessRules,
+    ResourceKind,
+    Rule,
+    Scope,
+)
+from services.node_agent.network.traffic_patterns import Load
 
 SUPERNODES = ResourceKind("supernodes", Scope.PHYSICAL, {"LIST": VIEWERS, "PUT": ADMINS, "DELETE": ADMINS})
-NODES = ResourceKind("nodes", Scope.PHYSICAL, {"LIST": VIEWERS, "GET": VIEWERS}, holders=("holds",))
-FAULTS = ResourceKind("faults", Scope.PHYSICAL, {"LIST": VIEWERS, "GET": VIEWERS, "PUT": ADMINS, "DELETE": ADMINS})
-TRAFFIC = ResourceKind("traffic", Scope.PROJECT, {"LIST": VIEWERS, "GET": VIEWERS, "PUT": EDITORS, "DELETE": EDITORS})
+NODES = ResourceKind("nodes", Scope.PHYSICAL, READ, holders=("holds",))
+FAULTS = ResourceKind("faults", Scope.PHYSICAL, MANAGED)
+TRAFFIC = ResourceKind(
+    "traffic",
+    Scope.PROJECT,
+    ENSURED,
+    request=Load,
+)
 
 ACCESS = AccessRules(
     "Emulated nodes",

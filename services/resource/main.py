@@ -17,7 +17,6 @@ from matrixcommon.persistence.database_session import Database
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.api.access import ACCESS
 from matrixresource.api.allocations import routes
-from matrixresource.api.capacity import capacity_routes
 from matrixresource.api.defragmentations import defragmentation_routes
 from matrixresource.api.topology import topology_routes
 from matrixresource.controllers.defragmentation import DefragmentationController
@@ -122,9 +121,8 @@ def build(settings: ResourceSettings, clock: Clock, database: DatabaseEngine) ->
         "MatrixResource",
         [
             topology_routes(store, surveyor, refill.nudge),
-            routes(store, allocator, reports, clock, refill.nudge),
-            capacity_routes(capacity),
-            defragmentation_routes(store, allocator, defragmentations, room_making.nudge),
+            routes(store, allocator, reports, capacity, clock, refill.nudge),
+            defragmentation_routes(store, defragmentations, room_making.nudge),
         ],
         ACCESS,
         tokens=Tokens(settings.tokens),

@@ -17,12 +17,12 @@ from typing import Any
 import httpx
 import pytest
 
-from matrixcommon.model.clock import FixedClock
 from matrixcommon.persistence.database_session import Database
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import Base
 from services.chassis.database import DatabaseEngine
+from tests.clocks import FixedClock
 from tests.e2e.resource_process import ResourceProcess
 from tests.matrixresource.accounting import Accounts, same_as_the_tables
 

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from matrixcommon.model.clock import FixedClock
 from matrixcommon.model.errors import Conflict, InsufficientCapacity
 from matrixcommon.persistence.database_session import Database
 from matrixresource.contract.agents import NodeReport
@@ -28,6 +27,7 @@ from matrixresource.supernodes.topology_manager import TopologyManager
 from matrixresource.topology.loading import load_spec
 from services.chassis.database import DatabaseEngine
 from services.resource.main import MIGRATIONS
+from tests.clocks import FixedClock
 from tests.e2e.owners import Owner, all_ask
 from tests.matrixcontainer.kubeapi.postgres import a_database, needs_postgres
 from tests.matrixresource.machine import Machine

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infer_workload.reports.report import figures_text
+from benchmarks.infer_validation import fit
+from benchmarks.infer_validation.ablations import effects, effects_text
+from benchmarks.infer_validation.figures import FITTED, PREDICTED, decode_timing, figures, paper_fabric, prefill_timing
+from benchmarks.infer_validation.report import figures_text
 from infer_workload.timing.calibration import Calibration, entries, load_calibration
 from infer_workload.timing.collectives import Exchange, cache_fetch_s, kv_transfer_gbps
 from infer_workload.timing.decode import StepOptions
 from infer_workload.timing.experts import imbalance_of, lay_experts
 from infer_workload.timing.fabric import RDMA, UB, Fabric, PortRates, striped
 from infer_workload.timing.model import load_model
-from infer_workload.validation import fit
-from infer_workload.validation.ablations import effects, effects_text
-from infer_workload.validation.figures import FITTED, PREDICTED, decode_timing, figures, paper_fabric, prefill_timing
 
 HOLDING = load_calibration()
 

@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import String
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from matrixcommon.model.clock import FixedClock
 from matrixcommon.model.errors import Gone, PreconditionFailed
 from matrixcommon.model.resource_model import ResourceView
 from matrixcommon.persistence.database_session import Database, ResourceRow, check_etag, journal_tables
 from services.chassis.database import DatabaseEngine
+from tests.clocks import FixedClock
 
 
 class Base(DeclarativeBase):

@@ -6,11 +6,9 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import Response
 
-from matrixcommon.api.authorization import EDITORS, AccessRules, CallerOf, ResourceKind, Scope
-from matrixcommon.api.fast_path import FastRouter
-from matrixcommon.api.listing import IfMatch, ValidateOnly, json_response
+from matrixcommon.api.authorization import EDITORS, AccessRules, Caller, ResourceKind, Scope
+from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.errors import Conflict
 from matrixcommon.model.resource_model import ApiModel
 from services.chassis.app import create_app
@@ -21,6 +19,10 @@ class Spec(ApiModel):
     colour_name: str = "red"
 
 
+class Text(ApiModel):
+    text: str
+
+
 class Thing(ApiModel):
     name: str
     size: int
@@ -29,53 +31,38 @@ class Thing(ApiModel):
     way: str
 
 
-ACCESS = AccessRules(
-    "test",
-    (
-        ResourceKind("things", Scope.PROJECT, {"PUT": EDITORS, "DELETE": EDITORS}),
-        ResourceKind("mine", Scope.PROJECT, {"PUT": EDITORS}),
-        ResourceKind("reports", Scope.SERVICE, {"CREATE": EDITORS}),
-    ),
-)
+THINGS = ResourceKind("things", Scope.PROJECT, {"PUT": EDITORS, "DELETE": EDITORS})
+MINE = ResourceKind("mine", Scope.PROJECT, {"PUT": EDITORS})
+REPORTS = ResourceKind("reports", Scope.SERVICE, {"CREATE": EDITORS})
+ACCESS = AccessRules("test", (THINGS, MINE, REPORTS))
 
 
 @pytest.fixture
 def client() -> httpx.AsyncClient:
-    api = FastRouter(prefix="/v1")
+    api = ResourceRoutes()
 
-    @api.hot("PUT", "things", Spec)
-    @api.put("/things/{name}", response_model=Thing)
-    async def put(
-        name: str, body: Spec, caller: CallerOf, if_match: IfMatch = None, validate_only: ValidateOnly = False
-    ) -> Response:
+    @api.of(THINGS).change("PUT", fast=True)
+    def put(name: str, body: Spec, if_match: str | None = None, validate_only: bool = False) -> Thing:
         if body.size == 409:
             raise Conflict("taken", field="size")
         if body.size == 500:
             raise ZeroDivisionError
-        view = Thing(name=name, size=body.size, if_match=if_match, tried=validate_only, way=body.colour_name)
-        return json_response(view)
+        return Thing(name=name, size=body.size, if_match=if_match, tried=validate_only, way=body.colour_name)
 
-    @api.hot("DELETE", "things")
-    @api.delete("/things/{name}")
-    async def delete(
-        name: str, caller: CallerOf, if_match: IfMatch = None, validate_only: ValidateOnly = False
-    ) -> Response:
-        return Response(name + str(if_match), 204 if name == "a" else 200)
+    @api.of(THINGS).change("DELETE", fast=True)
+    def delete(name: str, if_match: str | None = None, validate_only: bool = False) -> Text | None:
+        return None if name == "a" else Text(text=name + str(if_match))
 
-    @api.hot("PUT", "mine", Spec)
-    @api.put("/mine/{name}")
-    async def put_mine(
-        name: str, body: Spec, caller: CallerOf, if_match: IfMatch = None, validate_only: ValidateOnly = False
-    ) -> Response:
-        return Response(f"{name} {body.size} {caller.principal.name} {if_match}")
+    @api.of(MINE).change("PUT", fast=True)
+    def put_mine(name: str, body: Spec, caller: Caller, if_match: str | None = None) -> Text:
+        return Text(text=f"{name} {body.size} {caller.principal.name} {if_match}")
 
-    @api.hot_post("reports", Spec)
-    @api.post("/reports")
-    async def report(body: Spec, caller: CallerOf, validate_only: ValidateOnly = False) -> Response:
-        return Response(f"{body.size} {body.colour_name}", 202)
+    @api.of(REPORTS).change("CREATE", fast=True, status_code=202)
+    def report(body: Spec, validate_only: bool = False) -> Text:
+        return Text(text=f"{body.size} {body.colour_name}")
 
-    transport = httpx.ASGITransport(create_app("test", "Test", [api], ACCESS), raise_app_exceptions=False)
-    return httpx.AsyncClient(transport=transport, base_url="http://test")
+    app = create_app("test", "Test", [api.router], ACCESS)
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app, raise_app_exceptions=False), base_url="http://test")
 
 
 REQUESTS: list[tuple[str, str, dict[str, Any]]] = [

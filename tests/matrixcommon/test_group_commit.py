@@ -10,12 +10,12 @@ from sqlalchemy import String, event
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from matrixcommon.model.clock import FixedClock
 from matrixcommon.model.errors import Conflict
 from matrixcommon.model.resource_model import ResourceView
 from matrixcommon.persistence.database_session import CachedTable, Database, ResourceRow, journal_tables
 from matrixcommon.persistence.group_commit import MOST, CommitQueue
 from services.chassis.database import DatabaseEngine
+from tests.clocks import FixedClock
 
 ASKED_BY: ContextVar[str] = ContextVar("asked_by", default="")
 

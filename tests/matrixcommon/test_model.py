@@ -16,7 +16,7 @@ from matrixcommon.model.errors import (
     from_problem,
 )
 from matrixcommon.model.hardware_names import DieName, L2Name, NodeName, checked_resource_name
-from matrixcommon.model.quantities import duration_text, from_timestamp, seconds_of, timestamp
+from matrixcommon.model.quantities import duration_text, from_timestamp, timestamp
 from matrixcommon.model.resource_model import condition
 from matrixcompute.model.states import INSTANCE_STATES
 
@@ -52,13 +52,6 @@ def test_what_is_no_resource_name_is_refused_with_its_field(name):
     with pytest.raises(InvalidField) as refused:
         checked_resource_name(name)
     assert refused.value.field == "name"
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("90s", 90), ("1.5m", 90), ("200ms", 0.2), ("2h", 7200), (3, 3), ("7", 7)]
-)
-def test_durations(text, seconds):
-    assert seconds_of(text) == pytest.approx(seconds)
 
 
 def test_timestamps_go_there_and_back():

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from matrixcommon.model.clock import FixedClock
 from matrixcommon.persistence.database_session import Database
 from matrixcompute.store.store import Base, ComputeStore
 from services.chassis.database import DatabaseEngine
 from services.compute.main import MIGRATIONS
 from services.compute.metrics import InstanceMetrics
+from tests.clocks import FixedClock
 
 
 def test_time_in_queue_is_counted_once_for_each_instance(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from matrixcommon.model.clock import LoopClock
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, MatrixError, Unavailable
 from matrixcommon.persistence.database_session import Database
 from matrixcompute.contract import InstanceRequest
@@ -26,6 +25,7 @@ from matrixcompute.operations.saga import WAIT_S, Saga, SagaRunner, Step, StepCo
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.store import Base, ComputeStore, EventRow, InstanceRow, SagaRow
 from services.chassis.database import DatabaseEngine
+from tests.clocks import LoopClock
 
 DO, UNDO = "do", "undo"
 Call = tuple[str, int]

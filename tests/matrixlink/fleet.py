@@ -12,10 +12,8 @@ from random import Random
 
 import httpx
 
-from matrixcommon.model.clock import FixedClock
 from matrixcommon.model.hardware_names import NodeName
 from matrixlink.agent import AgentProbing, LinkAgent, link_stages
-from matrixlink.client import LinkClient
 from matrixlink.contract.slices import SliceRequest
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.probing.plan import probe_plan
@@ -25,6 +23,8 @@ from services.chassis.database import DatabaseEngine
 from services.link.main import MIGRATIONS, LinkSettings, build
 from services.node_agent.network.probe_network import EmulatedWires
 from services.node_agent.network.traffic import EmulatedTraffic
+from tests.clocks import FixedClock
+from tests.matrixlink.client import WholeLinkClient
 
 NODES = [f"sn0-c00-n{n}" for n in range(4)]
 
@@ -77,7 +77,7 @@ class Stack:
         self.app = build(self.settings, self.clock, self.database)
         transport = httpx.ASGITransport(app=self.app)
         self.http = httpx.AsyncClient(transport=transport, base_url="http://link")
-        self.client = LinkClient(self.http)
+        self.client = WholeLinkClient(self.http)
         self.health = self.app.state.watchers["link-health"]
 
     def switchboard(self):

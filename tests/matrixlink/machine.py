@@ -10,7 +10,6 @@ import numpy as np
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from matrixcommon.model.clock import FixedClock
 from matrixcommon.persistence.database_session import Database
 from matrixlink.admission.bandwidth_ledger import BandwidthLedger
 from matrixlink.contract.slices import DesiredProgram, LinkReport
@@ -28,6 +27,7 @@ from matrixlink.telemetry.rates import PortRates
 from matrixresource.topology import Supernode
 from services.chassis.database import DatabaseEngine
 from services.link.main import MIGRATIONS
+from tests.clocks import FixedClock
 from tests.matrixlink.fleet import migrated
 
 SUPERNODE = Supernode()

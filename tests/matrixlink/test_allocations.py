@@ -3,14 +3,14 @@
 import httpx
 import pytest
 
-from matrixcommon.model.clock import FixedClock
 from matrixcommon.model.errors import InvalidField
-from matrixlink.client import LinkClient
 from matrixresource.client import ResourceClient
 from services.chassis.database import DatabaseEngine
 from services.link import main as link
 from services.link.allocations import BELIEVED_S, ReservedNodes
 from services.resource.main import MIGRATIONS, ResourceSettings, build
+from tests.clocks import FixedClock
+from tests.matrixlink.client import WholeLinkClient
 from tests.matrixlink.fleet import NODES, a_request
 
 
@@ -73,7 +73,7 @@ async def test_matrixlink_refuses_foreign_nodes_and_changes_nothing(reserved, tm
     database = DatabaseEngine(f"sqlite:///{tmp_path / 'link.db'}")
     database.migrate(link.MIGRATIONS)
     app = link.build(link.LinkSettings(state=tmp_path), clock, database, port._resource)
-    client = LinkClient(httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://link"))
+    client = WholeLinkClient(httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://link"))
     with pytest.raises(InvalidField) as refused:
         await client.admit("a-ub", a_request(members=NODES))
     assert refused.value.field.startswith("members[")

@@ -5,12 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from matrixcommon.model.errors import InvalidField
-from matrixcommon.model.planes import Plane
-from matrixlink.fabric.sharing.completion import TOGETHER, rates_now, run
-from matrixlink.fabric.sharing.max_min_arrays import on_links
-from matrixlink.fabric.workload import message_latency
-from matrixlink.fabric.workload.collectives import (  # fmt: skip
+from benchmarks.fabric_traffic import message_latency
+from benchmarks.fabric_traffic.collectives import (  # fmt: skip
     CollectiveStep,
     all_gather,
     all_reduce,
@@ -20,7 +16,12 @@ from matrixlink.fabric.workload.collectives import (  # fmt: skip
     incast,
     kv_pull,
 )
-from matrixlink.forwarding.ub_paths import UbPaths
+from benchmarks.fabric_traffic.completion import TOGETHER, run
+from benchmarks.fabric_traffic.ub_paths import UbPaths
+from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.planes import Plane
+from matrixlink.fabric.sharing.max_min_arrays import on_links
+from matrixlink.fabric.sharing.rates import rates_now
 
 DIE_GBPS = 7 * 28.0
 

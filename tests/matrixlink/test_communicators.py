@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from matrixcommon.model.errors import Conflict, InvalidField, NotFound, NotYetSupported, PreconditionFailed
-from matrixlink.client import LinkClient
 from matrixlink.communicators.patterns import ceilings, transfers
 from matrixlink.contract.communicators import CommunicatorRequest, Pattern
 from matrixresource.topology import Supernode
 from tests.asgi import StreamingASGITransport
+from tests.matrixlink.client import WholeLinkClient
 from tests.matrixlink.fleet import NODES, Stack, a_request
 
 DIES = [die for node in NODES for die in Supernode().dies(node)]
@@ -334,7 +334,7 @@ async def test_one_killed_between_slice_and_communicator_is_let_go_after_the_res
 async def test_a_watch_tells_of_communicators(sliced):
     transport = StreamingASGITransport(sliced.app)
     async with httpx.AsyncClient(transport=transport, base_url="http://link") as http:
-        watching, seen = LinkClient(http), []
+        watching, seen = WholeLinkClient(http), []
 
         async def see():
             async with asyncio.timeout(20):

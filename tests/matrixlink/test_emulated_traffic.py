@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from matrixcommon.model.clock import FixedClock
 from matrixcommon.model.hardware_names import NodeName
 from matrixresource.agent.hardware import EmulatedNode, InjectedFault
 from matrixresource.topology.loading import load_spec
 from services.node_agent.network.traffic import EmulatedTraffic
 from services.node_agent.network.traffic_patterns import Load, demands
+from tests.clocks import FixedClock
 
 NODES = [f"sn0-c00-n{n}" for n in range(4)]
 SPEC = load_spec()

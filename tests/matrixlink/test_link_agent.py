@@ -4,7 +4,6 @@ from random import Random
 
 import pytest
 
-from matrixcommon.model.clock import FixedClock
 from matrixcommon.model.errors import InvalidField, StaleGeneration
 from matrixcommon.model.hardware_names import NodeName
 from matrixlink.agent import LinkAgent, link_stages
@@ -12,6 +11,7 @@ from matrixlink.contract.slices import DesiredProgram, ProgramView
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixresource.agent.hardware import EmulatedNode
 from matrixresource.topology import Supernode
+from tests.clocks import FixedClock
 
 BUILT = Fabric([Supernode()]).built
 

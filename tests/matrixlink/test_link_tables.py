@@ -12,13 +12,13 @@ from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.planes import Plane
 from matrixlink.fabric.condition.planes import calibration, plane_models, taken
 from matrixlink.model.slice_states import ACTIVE, FAILED, PROGRAMMING, REROUTING, SLICE_STATES, next_state
-from matrixlink.readme import BEGIN, END, printed
 from matrixlink.store.tables import Base
 from matrixresource.topology.graph import supernode_graph
 from matrixresource.topology.graph_queries import LATENCY, simple_graph
 from matrixresource.topology.loading import load_spec
 from services.chassis.database import DatabaseEngine
 from services.link.main import MIGRATIONS
+from tests.upkeep.link_tables import BEGIN, END, printed
 
 
 def test_migrations_make_the_tables(tmp_path):

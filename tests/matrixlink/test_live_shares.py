@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.fabric_traffic import incremental
+from benchmarks.fabric_traffic.incremental import IncrementalMaxMin
 from matrixcommon.model.errors import InvalidField
-from matrixlink.fabric.sharing import incremental, native_kernel
+from matrixlink.fabric.sharing import native_kernel
 from matrixlink.fabric.sharing.flow import Flow
-from matrixlink.fabric.sharing.incremental import IncrementalMaxMin
 from matrixlink.fabric.sharing.max_min import Overcommitted, share
 from matrixlink.fabric.sharing.max_min_arrays import fair_rates
 from matrixlink.fabric.sharing.traffic import traffic

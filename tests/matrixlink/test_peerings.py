@@ -176,6 +176,31 @@ async def test_bad_peerings_are_refused_with_their_field(stack):
     assert (await stack.http.put("/v1/slices/d", json=desired)).json()["field"] == "securityRules"
 
 
+async def test_who_asks_does_not_learn_whether_another_projects_slice_exists(stack):
+    slices = await two(stack)
+    await stack.client.admit("blue/c-vpc", a_request("vpc", members=RIGHT, instance="c", project="blue"))
+    answers = []
+    for name, other in (("p1", slices[1]), ("p2", "blue/nobody"), ("p3", "blue/c-vpc")):
+        view = await put(stack, ["a-ub", other], name=name)
+        await stack.settle()
+        seen = (view, (await stack.http.get(f"/v1/peerings/{name}")).json())
+        answers.append(
+            [
+                {k: each[k] for k in ("state", "plane", "acceptedBy", "projects", "message", "conditions")}
+                for each in seen
+            ]
+        )
+    assert answers[0] == answers[1] == answers[2]
+    assert answers[0][0]["message"] == "waits for project blue to accept"
+    assert "there is no slice" in (await accept(stack, code=422, name="p2"))["detail"], "its owner is told"
+    assert "blue/c-vpc on vpc" in (await accept(stack, code=422, name="p3"))["detail"]
+    await stack.client.withdraw("blue/c-vpc")
+    await stack.settle()
+    assert (await stack.http.get("/v1/peerings/p3")).json()["state"] == "PendingAcceptance", "nor when it goes"
+    for name in ("p1", "p2", "p3"):
+        assert (await stack.http.delete(f"/v1/peerings/{name}")).status_code == 204
+
+
 async def ask(stack, source, target, **more):
     answer = await stack.http.get("/v1/reachability", params={"from": source, "to": target, **more})
     assert answer.status_code == 200, answer.text

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from matrixcommon.model.planes import Plane
 from matrixlink.fabric.condition.fabric import Fabric
-from matrixlink.routing.routes import by_link
 from matrixlink.routing.routing import choose_needs, choose_routes
 from matrixresource.topology import Supernode
 
@@ -23,7 +22,12 @@ def fabric():
 
 
 def need_of(fabric, plane, members=NODES):
-    return by_link(fabric, plane, choose_needs(fabric, plane, members).need)
+    """What its members need of each link, by its name."""
+    return {
+        link: float(amount)
+        for owner, vector in choose_needs(fabric, plane, members).need.items()
+        for link, amount in zip(fabric.link_names(plane, owner), vector, strict=True)
+    }
 
 
 def weights(routes, node, peer=None):

@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.fabric_traffic.collectives import CollectiveStep, all_reduce, all_to_all, duration, incast, kv_pull
+from benchmarks.fabric_traffic.completion import run
+from benchmarks.fabric_traffic.rdma_vpc_paths import RdmaPaths, VpcPaths
 from matrixcommon.model.errors import InvalidField
-from matrixlink.fabric.sharing.completion import rates_now, run
 from matrixlink.fabric.sharing.max_min_arrays import on_links
-from matrixlink.fabric.workload.collectives import CollectiveStep, all_reduce, all_to_all, duration, incast, kv_pull
-from matrixlink.fabric.workload.rdma_vpc_paths import RdmaPaths, VpcPaths
+from matrixlink.fabric.sharing.rates import rates_now
 
 NPU_GBPS = 50.0
 NPUS = np.arange(384) * 2

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.fabric_oracles.timeline import FabricEvent, Timeline
 from matrixcommon.model.errors import InvalidField
 from matrixlink.fabric.sharing.flow import Flow
-from matrixlink.fabric.sharing.timeline import FabricEvent, Timeline
 
 
 def ends(flows, links, events=()):

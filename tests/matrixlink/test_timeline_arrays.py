@@ -7,13 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.fabric_oracles.timeline import Timeline
+from benchmarks.fabric_traffic import completion
+from benchmarks.fabric_traffic.completion import EXACT, TOGETHER, WINDOWS, run
 from matrixcommon.model.errors import InvalidField
-from matrixlink.fabric.sharing import completion, native_kernel
-from matrixlink.fabric.sharing.completion import EXACT, TOGETHER, WINDOWS, rates_now, run
+from matrixlink.fabric.sharing import native_kernel, rates
 from matrixlink.fabric.sharing.flow import Flow
 from matrixlink.fabric.sharing.max_min import Overcommitted
 from matrixlink.fabric.sharing.max_min_arrays import fair_rates
-from matrixlink.fabric.sharing.timeline import Timeline
+from matrixlink.fabric.sharing.rates import rates_now
 from matrixlink.fabric.sharing.traffic import from_flows, traffic
 from tests.matrixlink.test_sharing import problems
 
@@ -21,7 +23,8 @@ from tests.matrixlink.test_sharing import problems
 @pytest.fixture(params=["kernel", "arrays"])
 def way(request, monkeypatch):
     if request.param == "arrays":
-        monkeypatch.setattr(completion, "kernel", lambda: None)
+        for module in (completion, rates):
+            monkeypatch.setattr(module, "kernel", lambda: None)
     elif native_kernel.kernel() is None:
         pytest.skip("no C compiler here")
     return request.param
@@ -48,10 +51,11 @@ def test_runs_end_when_the_exact_timeline_says(problem, timing):
     kept = completion.kernel
     try:
         for completion.kernel in both_ways():
+            rates.kernel = completion.kernel
             assert run(made).at.tolist() == pytest.approx(exact, rel=1e-9)
             assert rates_now(made).tolist() == pytest.approx(fair_rates(made).tolist(), rel=1e-9, abs=1e-12)
     finally:
-        completion.kernel = kept
+        completion.kernel = rates.kernel = kept
 
 
 def hashed(flows, seed=1):

@@ -9,20 +9,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from matrixcommon.model.clock import FixedClock
+from sqlalchemy import select
+
 from matrixcommon.persistence.database_session import Database
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.allocations.quotas import Quotas
 from matrixresource.contract.agents import NodeReport, PartReport, ReportedFault
 from matrixresource.contract.allocations import AllocationRequest, AllocationView
+from matrixresource.contract.reservations import ReservationView
 from matrixresource.controllers.node_reports import NodeReportProcessor
 from matrixresource.planning.planner import Planner
+from matrixresource.store.reservations import ReservationRow
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import Base as Tables
 from matrixresource.supernodes.topology_manager import TopologyManager
 from matrixresource.topology.loading import load_spec
 from services.chassis.database import DatabaseEngine
 from services.resource.main import MIGRATIONS
+from tests.clocks import FixedClock
 from tests.matrixresource.accounting import Accounts, kept_as_written, same_as_the_tables
 
 
@@ -49,6 +53,13 @@ class Machine:
         self.reports = NodeReportProcessor(
             self.store, self.allocator, self.surveyor, self.clock, grace_s=60, nudge=lambda: None
         )
+
+    def promise(self, name: str) -> ReservationView:
+        return next(view for view in self.promises() if view.name == name)
+
+    def promises(self) -> list[ReservationView]:
+        with self.store.reading() as session:
+            return [row.view() for row in session.scalars(select(ReservationRow).order_by(ReservationRow.name))]
 
     def restart(self) -> None:
         self.database.close()

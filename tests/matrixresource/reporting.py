@@ -6,7 +6,6 @@ from pathlib import Path
 
 from sqlalchemy import delete
 
-from matrixcommon.model.clock import FixedClock
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.persistence.database_session import Database
 from matrixresource.allocations.allocator import Allocator
@@ -21,6 +20,7 @@ from matrixresource.supernodes.topology_manager import TopologyManager
 from matrixresource.topology.loading import load_spec
 from services.chassis.database import DatabaseEngine
 from services.resource.main import MIGRATIONS
+from tests.clocks import FixedClock
 
 NODE = NodeName("sn0-c00-n0")
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matrixcommon.model.clock import LoopClock
 from matrixcommon.model.errors import StaleGeneration
 from matrixcommon.model.hardware_names import NodeName
 from matrixresource.agent.agent import DONE, AgentTask, ResourceAgent, next_work
 from matrixresource.agent.hardware import EmulatedNode, InjectedFault
 from matrixresource.agent.stages import node_stages
 from matrixresource.contract.agents import AssignmentView
+from tests.clocks import LoopClock
 
 NODE = NodeName("sn0-c00-n0")
 

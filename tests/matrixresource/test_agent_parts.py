@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matrixcommon.model.clock import LoopClock
 from matrixcommon.model.hardware_names import NodeName
 from matrixresource.agent.agent import ResourceAgent
 from matrixresource.agent.hardware import EmulatedNode
 from matrixresource.agent.stages import node_stages
 from matrixresource.contract.agents import AssignmentView, DesiredPartition
+from tests.clocks import LoopClock
 
 NODE = NodeName("sn0-c00-n0")
 

@@ -242,7 +242,7 @@ def test_a_reservation_is_kept_from_who_would_still_be_there_then_held_and_taken
     machine.obey()
     machine.clock.at += 100
     machine.allocator.reservations.reconcile()
-    assert machine.allocator.reservations.get("tomorrow").state == "Active"
+    assert machine.promise("tomorrow").state == "Active"
     assert machine.allocation("tomorrow").nodes == 40
     machine.check()
     taken = machine.have("job", nodes=30, reservation="tomorrow")
@@ -250,7 +250,7 @@ def test_a_reservation_is_kept_from_who_would_still_be_there_then_held_and_taken
     assert machine.allocation("tomorrow").nodes == 10
     machine.check()
     machine.ask("rest", nodes=10, reservation="tomorrow")
-    assert machine.allocator.reservations.get("tomorrow").state == "Ended"
+    assert machine.promise("tomorrow").state == "Ended"
 
 
 def test_a_reservation_whose_place_is_not_left_waits_and_ends(machine):
@@ -258,16 +258,16 @@ def test_a_reservation_whose_place_is_not_left_waits_and_ends(machine):
     machine.have("guest", nodes=4, leaseS=90)
     machine.clock.at += 110  # the guest overstays: nobody has looked at leases yet
     machine.allocator.reservations.reconcile()
-    assert machine.allocator.reservations.get("soon").state == "Waiting"
+    assert machine.promise("soon").state == "Waiting"
     machine.allocator.expire()
     machine.obey()
     machine.allocator.reservations.reconcile()
-    assert machine.allocator.reservations.get("soon").state == "Active"
+    assert machine.promise("soon").state == "Active"
     machine.clock.at += 1000
     machine.allocator.reservations.reconcile()
     machine.allocator.expire()
     machine.obey()
-    assert machine.allocator.reservations.get("soon").state == "Ended"
+    assert machine.promise("soon").state == "Ended"
     assert machine.names() == []
 
 
@@ -280,5 +280,5 @@ def test_a_reservation_that_was_held_and_released_promises_nothing(machine):
     machine.restart()
     machine.ask("all", nodes=20)
     machine.allocator.reservations.reconcile()
-    assert machine.allocator.reservations.get("tomorrow").state == "Ended"
+    assert machine.promise("tomorrow").state == "Ended"
     machine.ask("all", nodes=48)

@@ -8,6 +8,7 @@ import pytest
 
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, StalePlan
 from matrixcommon.model.hardware_names import NodeName
+from matrixcommon.persistence.database_session import find
 from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.contract.defragmentations import (
     INSTANCE_LABEL,
@@ -19,6 +20,7 @@ from matrixresource.contract.defragmentations import (
 )
 from matrixresource.controllers.defragmentation import DefragmentationController
 from matrixresource.defragmentation.service import DefragmentationService
+from matrixresource.store.defragmentations import DefragmentationRow
 from tests.matrixresource.machine import Machine
 
 CABINET = {"policy": "pack", "level": "cabinet", "required": True}
@@ -48,6 +50,10 @@ class Scattered(Machine):
     def propose(self, **desired: object) -> DefragmentationView:
         return self.plans.propose(DefragmentationRequest.model_validate({"name": "p"} | (desired or {"nodes": 4})))
 
+    def plan(self) -> DefragmentationView:
+        with self.store.reading() as session:
+            return find(session, DefragmentationRow, "p").view()
+
     def approve(self, **desired: object) -> DefragmentationView:
         self.propose(**desired)
         return self.plans.approve("p")
@@ -59,7 +65,7 @@ class Scattered(Machine):
             self.obey()
         self.room_making.reconcile()
         self.check()
-        return self.plans.get("p")
+        return self.plan()
 
     def free(self) -> list[str]:
         with self.store.reading() as session:
@@ -87,7 +93,7 @@ def test_a_plan_says_what_it_would_do_and_keeps_nothing(tmp_path: Path) -> None:
         machine.propose(name="q", nodes=5, level="cabinet")
     machine.ask("new", nodes=5)
     machine.room_making.reconcile()
-    plan = machine.plans.get("p")
+    plan = machine.plan()
     assert (plan.state, plan.conditions[0].reason) == ("Stale", "StalePlan"), "somebody came to lie there"
     assert "new is placed on" in plan.message
 
@@ -103,8 +109,8 @@ def test_room_is_made_move_by_move_and_is_nobody_elses_meanwhile(tmp_path: Path)
     with pytest.raises(InsufficientCapacity):
         machine.ask("greedy", nodes=2)
     machine.room_making.reconcile()
-    first = machine.plans.get("p").moves[0]
-    assert machine.plans.get("p").state == "Running"
+    first = machine.plan().moves[0]
+    assert machine.plan().state == "Running"
     assert {(m.node, m.role) for m in machine.allocation(first.allocation).members} == {
         (first.source, "member"),
         (first.to, "successor"),
@@ -192,7 +198,7 @@ def test_a_target_lost_on_the_way_is_planned_around_as_long_as_that_costs_no_mor
     machine.allocator.cordon(NodeName(plan.moves[0].to), True)
     machine.room_making.reconcile()
     machine.obey()
-    view = machine.plans.get("p")
+    view = machine.plan()
     assert (view.state, view.conditions[0].reason) == ("Running", "PlannedAnew")
     assert "Cordoned" in view.conditions[0].message
     assert plan.moves[0].to not in {move.to for move in view.moves} | set(view.room)
@@ -221,6 +227,6 @@ def test_an_old_plan_is_refused(tmp_path: Path) -> None:
     machine.allocator.cordon(NodeName(plan.moves[0].to), True)
     with pytest.raises(StalePlan, match="Cordoned"):
         machine.plans.approve("p")
-    assert machine.plans.get("p").state == "Stale"
+    assert machine.plan().state == "Stale"
     with pytest.raises(Conflict, match="Stale"):
         machine.plans.approve("p")

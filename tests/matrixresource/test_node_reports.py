@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 
-from matrixcommon.model.clock import LoopClock
 from matrixresource.agent.agent import ResourceAgent
 from matrixresource.agent.hardware import EmulatedNode, InjectedFault
 from matrixresource.agent.stages import node_stages
@@ -15,6 +14,7 @@ from matrixresource.contract.agents import DesiredPartition, NodeReport
 from matrixresource.nodes.expected_inventory import inventory, mismatches, part_names
 from matrixresource.store.tables import AssignmentRow
 from matrixresource.topology.loading import load_spec
+from tests.clocks import LoopClock
 from tests.matrixresource.reporting import NODE, Reporting
 
 SPEC = load_spec()

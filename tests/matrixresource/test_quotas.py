@@ -55,7 +55,7 @@ def test_two_nodes_are_promised_of_four(machine, sentence, verb, spec, fits):
         return
     verb(machine, "next", **spec)
     its_time_comes(machine)
-    assert machine.allocator.reservations.get("tomorrow").state == "Active"
+    assert machine.promise("tomorrow").state == "Active"
     assert machine.quotas.get("team").used_npus <= LIMIT
 
 

@@ -13,7 +13,6 @@ import pytest
 import yaml
 from sqlalchemy.orm import Session
 
-from matrixcommon.model.clock import FixedClock
 from matrixcommon.model.errors import NotFound
 from matrixcommon.persistence.database_session import Database
 from matrixresource.contract.topology import SupernodeRequest
@@ -26,6 +25,7 @@ from matrixresource.topology.loading import DEFAULT_FILE, load_spec
 from services.chassis.database import DatabaseEngine
 from services.chassis.http import http_client
 from services.resource.main import MIGRATIONS, ResourceSettings, build
+from tests.clocks import FixedClock
 
 DARK = {"ub-p3-k11": None}
 WELL = {"ub-p3-k11": "sn0-l2p3-k11"}
@@ -123,7 +123,8 @@ async def test_a_cabinet_is_closed_and_opened(desk: Desk) -> None:
 
 
 async def test_supernodes_come_and_go(desk: Desk) -> None:
-    await desk.call("PUT", "supernodes/sn1?validateOnly=true", {}, 204)
+    would_be = await desk.call("PUT", "supernodes/sn1?validateOnly=true", {})
+    assert (would_be["nodes"], would_be["npus"]) == (48, 384)
     view = await desk.call("PUT", "supernodes/sn1", {"labels": {"hall": "b"}})
     assert (view["nodes"], view["labels"]) == (48, {"hall": "b"})
     assert (await desk.call("PUT", "supernodes/sn1", {}))["etag"] == view["etag"]

@@ -139,8 +139,8 @@ class Request:
         return f"{self.service}: {self.rule.method} {self.rule.path}"
 
 
-def routes_of(app: Any) -> Iterator[tuple[str, str]]:
-    """Method and path of every route that was registered, whichever way."""
+def api_routes(app: Any) -> Iterator[APIRoute]:
+    """Every route that was registered, whichever way."""
 
     def walk(routes: Any) -> Iterator[APIRoute]:
         for each in routes:
@@ -150,7 +150,12 @@ def routes_of(app: Any) -> Iterator[tuple[str, str]]:
             elif isinstance(each, APIRoute):
                 yield each
 
-    for route in walk(app.router.routes):
+    return walk(app.router.routes)
+
+
+def routes_of(app: Any) -> Iterator[tuple[str, str]]:
+    """Method and path of every route."""
+    for route in api_routes(app):
         if route.path not in OPEN:
             for method in route.methods or ():
                 yield method, route.path
@@ -175,9 +180,23 @@ def every_request(stack: Stack, names: dict[str, str] | None = None) -> list[Req
     return found
 
 
-async def ask(stack: Stack, request: Request, token: str | None, **query: str) -> httpx.Response:
+def takes_header(stack: Stack, request: Request, header: str) -> bool:
+    """Whether the route that answers this request declares a header."""
+    for route in api_routes(stack.seats[request.service].transport.app):
+        rule = RULES[request.service].find(request.rule.method, route.path)
+        if rule is request.rule and request.rule.method in (route.methods or ()):
+            return header in {each.alias for each in route.dependant.header_params}
+    raise LookupError(str(request))
+
+
+async def ask(
+    stack: Stack, request: Request, token: str | None, key: str | None = None, **query: str
+) -> httpx.Response:
+    """`key`: what is sent as Idempotency-Key."""
     client = stack.http[request.service]
     headers = {"Authorization": f"Bearer {token}" if token else "", "content-type": "application/json"}
+    if key is not None:
+        headers["Idempotency-Key"] = key
     content = None if request.body is None else json.dumps(request.body).encode()
     asked = {**request.query, **query}
     if token is None:

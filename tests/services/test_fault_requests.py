@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from matrixcommon.model.clock import FixedClock
 from matrixcommon.model.hardware_names import NodeName
 from matrixresource.agent.hardware import FAULT_KINDS
 from services.chassis.app import create_app
@@ -16,6 +15,7 @@ from services.node_agent.access import ACCESS
 from services.node_agent.api.faults import routes
 from services.node_agent.api.traffic import traffic_routes
 from services.node_agent.fleet.fleet import Fleet
+from tests.clocks import FixedClock
 from tests.services.matrixctl.test_traffic import Cards
 
 NODE, OTHER = "sn0-c03-n2", "sn0-c04-n0"

@@ -145,7 +145,7 @@ class Lives(RuleBasedStateMachine):
 
     def a_promise(self, which: int, *states: str) -> str:
         """One of the reservations, in one of these states if there is any."""
-        views = self.machine.allocator.reservations.list()
+        views = self.machine.promises()
         names = [view.name for view in views if view.state in states] or [view.name for view in views] or ["nobody"]
         return names[which % len(names)]
 
@@ -287,7 +287,8 @@ class Lives(RuleBasedStateMachine):
         request = {"startsAt": timestamp(self.machine.clock.at + after_s), "durationS": lasts_s, "project": project}
         asked = ReservationRequest.model_validate(size | request | ({"spares": spares} if "cpus" not in size else {}))
         put = self.machine.allocator.reservations.put
-        self.attempt(put, name, asked, dry=True, changes=False)
+        dry_run = self.machine.store.records.dry_run
+        self.attempt(dry_run, lambda: put(name, asked), changes=False)
         self.attempt(put, name, asked)
 
     @action(which=ANY, size=SIZES, project=st.sampled_from(["red", "default"]))
@@ -314,7 +315,7 @@ class Lives(RuleBasedStateMachine):
 
     @action(which=ANY)
     def the_start_of_a_reservation(self, which: int) -> None:
-        starts = [row.starts_at for row in self.machine.allocator.reservations.list() if row.state == "Promised"]
+        starts = [row.starts_at for row in self.machine.promises() if row.state == "Promised"]
         if starts:
             self.machine.clock.at = max(self.machine.clock.at, from_timestamp(starts[which % len(starts)]) + 1)
             self.what_is_due()

@@ -15,6 +15,7 @@ import pytest
 from matrixcommon.api import listing
 from matrixcommon.api.client import list_all
 from matrixcontainer.client.client import INSTANCE, NETWORK_SLICE, NODE, SUPERNODE, Kind
+from matrixcontainer.operator.decision import key_of_resource
 from tests.cluster import Cluster
 from tests.services.every_route import RULES
 
@@ -34,6 +35,12 @@ class Size:
     hand_slices: int = 0
     silent: int = 0
     """Supernodes that are in the inventory only: no agent reports from them."""
+
+
+async def report_all(cluster: Cluster) -> None:
+    """What the operator's timer does by and by: every CloudMatrixInstance once."""
+    for body in (await cluster.kube.list(INSTANCE))[0]:
+        await cluster.operator.instances.reconcile(key_of_resource(body))
 
 
 async def test_everything_is_found_behind_its_page(tmp_path, monkeypatch):
@@ -102,7 +109,7 @@ async def fill(cluster: Cluster, size: Size) -> None:
             await cluster.apply_resource(INSTANCE, name_of(at), {"nodes": 1})
         else:
             await cluster.apply(name_of(at), 1)
-    await cluster.operator.report_all()
+    await report_all(cluster)
     await cluster.until(lambda: active(cluster, size.instances), "every instance is active", every_s=20)
     first_node = {each.name: each.members[0].node for each in await cluster.resource.allocations()}
     for at in range(size.hand_slices):
@@ -146,7 +153,7 @@ async def all_is_shown(cluster: Cluster, size: Size) -> None:
         assert {each.plane.value for each in view.slices if each.programmed} == {"ub", "rdma", "vpc"}, name
         assert [nodes[member.node].allocation for member in view.members] == [name]
 
-    await cluster.operator.report_all()
+    await report_all(cluster)
     await cluster.mirrors.reconcile()
     assert await mirrored(cluster, NODE) == nodes.keys()
     assert await mirrored(cluster, SUPERNODE) == supernodes

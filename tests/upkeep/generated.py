@@ -23,7 +23,7 @@ GENERATED: tuple[Generated, ...] = (
     Generated("matrixresource/README.md", f"{PRINTED}:node_states", "node-states"),
     Generated("matrixresource/README.md", f"{PRINTED}:defragmentation_states", "defragmentation-states"),
     Generated("matrixresource/topology/README.md", "matrixresource.topology.diagram:picture", "supernode"),
-    Generated("matrixlink/README.md", "matrixlink.readme:printed", "matrixlink"),
+    Generated("matrixlink/README.md", "tests.upkeep.link_tables:printed", "matrixlink"),
     Generated("matrixcompute/README.md", f"{PRINTED}:instance_states", "instance-states"),
     Generated("services/node_agent/README.md", f"{PRINTED}:stages", "stages"),
     Generated("services/node_agent/README.md", f"{PRINTED}:fault_kinds", "faults"),

@@ -162,10 +162,10 @@ def openapi(service: str) -> str:
 
 
 def application(service: str, folder: Path) -> Any:
-    from matrixcommon.model.clock import FixedClock
     from matrixresource.client import ResourceClient
     from services.chassis.database import DatabaseEngine
     from services.chassis.http import http_client
+    from tests.clocks import FixedClock
 
     module = importlib.import_module(f"services.{'node_agent' if service == 'agents' else service}.main")
     clock, database = FixedClock(), DatabaseEngine(f"sqlite:///{folder / 'empty.db'}")

@@ -40,18 +40,20 @@ def patiently(call: Callable[[], T], patience_wall_s: float) -> T:
 
 @dataclass
 class ApiClient:
-    """A running stack, seen from outside. `patience_wall_s`: how long a service that is away is asked again."""
+    """A running stack, seen from outside. `patience_wall_s`: how long a service that is away is asked again. `project`:
+    whose resources are meant where a request names none."""
 
     folder: Folder
     stack: Stack
     patience_wall_s: float = 0.0
+    project: str | None = None
 
     @classmethod
-    def of(cls, folder: Folder) -> ApiClient:
+    def of(cls, folder: Folder, project: str | None = None) -> ApiClient:
         stack = folder.read()
         if stack is None or not (stack.contained or folder.holders()):
             raise NotRunning(f"no stack runs in {folder.path}; `matrixctl up --state {folder.path}` starts one")
-        return cls(folder, stack)
+        return cls(folder, stack, project=project)
 
     def url(self, service: str) -> str:
         child = self.stack.children.get(service)
@@ -64,7 +66,6 @@ class ApiClient:
     ) -> dict[str, Any]:
         """The JSON answer; raises the MatrixError the service names, Unavailable where it does not answer."""
         path, params = target(path, params)
-
         answer = self.fetch(service, path, params, method=method, body=body)
         found: dict[str, Any] = answer.json() if answer.content else {}
         return found
@@ -77,7 +78,7 @@ class ApiClient:
         def once() -> httpx.Response:
             with self._client(service) as http:
                 try:
-                    answer = http.request(method, path, json=body, params=params)
+                    answer = http.request(method, path, json=body, params={**self._project(), **(params or {})} or None)
                 except httpx.HTTPError as wrong:
                     raise Unavailable(f"{service} does not answer at {self.url(service)}: {wrong}") from wrong
             _raise_for(answer)
@@ -117,7 +118,8 @@ class ApiClient:
         """Changes as (ADDED | MODIFIED | DELETED, view), from the present state on, until the stream ends."""
         with self._client(service) as http:
             try:
-                with http.stream("GET", path, params={"watch": "true"}, timeout=httpx.Timeout(5, read=60)) as answer:
+                asked = {"watch": "true", **self._project()}
+                with http.stream("GET", path, params=asked, timeout=httpx.Timeout(5, read=60)) as answer:
                     if answer.status_code >= 400:
                         answer.read()
                         _raise_for(answer)
@@ -130,6 +132,9 @@ class ApiClient:
                             yield kind, json.loads(value)
             except httpx.HTTPError as wrong:
                 raise Unavailable(f"{service} ended the watch: {wrong}") from wrong
+
+    def _project(self) -> dict[str, str]:
+        return {"project": self.project} if self.project else {}
 
     def _client(self, service: str) -> httpx.Client:
         headers = {"Authorization": f"Bearer {self.folder.admin_token()}"}

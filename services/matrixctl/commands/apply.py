@@ -8,19 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from matrixcommon.model.errors import InvalidField
-from services.matrixctl.commands.options import DEFAULT_STATE, Output, State
-from services.matrixctl.output.screen import Form, document, say, table
+from services.matrixctl.commands.options import DEFAULT_STATE, Output, State, printed, reach
+from services.matrixctl.output.screen import Form, say, table
 
 fault_app = typer.Typer(
     help="Break the emulated hardware, or repair it. The control plane has to find out by itself.", no_args_is_help=True
 )
-
-
-def _reach(state: Any) -> Any:
-    from services.matrixctl.clients.api_client import ApiClient
-    from services.matrixctl.supervisor.state_folder import Folder
-
-    return ApiClient.of(Folder(state))
 
 
 def apply(
@@ -32,7 +25,7 @@ def apply(
 
     if not file.exists():
         raise InvalidField(f"there is no file {file}", field="--filename")
-    for line in cluster_of(_reach(state).folder).apply(file):
+    for line in cluster_of(reach(state).folder).apply(file):
         say(line)
 
 
@@ -58,7 +51,7 @@ def fault_inject(
         parameters[key] = _value(value)
     chosen = name or f"{kind}-{target}".lower().replace("/", "-")
     body = {"kind": kind, "target": node, "parameters": parameters}
-    _reach(state).call("agents", "PUT", f"/v1/faults/{chosen}", body=body)
+    reach(state).call("agents", "PUT", f"/v1/faults/{chosen}", body=body)
     say(f"fault {chosen} injected; `matrixctl fault clear {chosen}` repairs it")
 
 
@@ -93,13 +86,10 @@ def fault_list(output: Output = Form.TABLE, state: State = DEFAULT_STATE) -> Non
     """Faults that are injected now."""
     from services.matrixctl.output.resource_kinds import shown
 
-    items = _reach(state).list("agents", "/v1/faults")
-    if output in (Form.JSON, Form.YAML):
-        document({"items": items}, output)
-    else:
-        table(
-            ["name", "kind", "target"], [[shown(item.get(key)) for key in ("name", "kind", "target")] for item in items]
-        )
+    items = reach(state).list("agents", "/v1/faults")
+    if not printed({"items": items}, output):
+        columns = ["name", "kind", "target"]
+        table(columns, [[shown(item.get(key)) for key in columns] for item in items])
 
 
 @fault_app.command("clear")
@@ -111,10 +101,10 @@ def fault_clear(
     """Repair what was broken."""
     if (name is None) == (not all):
         raise InvalidField("give either a name or --all", field="--all")
-    reach = _reach(state)
-    names = [name] if name else [item["name"] for item in reach.list("agents", "/v1/faults")]
+    client = reach(state)
+    names = [name] if name else [item["name"] for item in client.list("agents", "/v1/faults")]
     for each in names:
-        reach.call("agents", "DELETE", f"/v1/faults/{each}")
+        client.call("agents", "DELETE", f"/v1/faults/{each}")
         say(f"fault {each} cleared")
     if not names:
         say("no faults")

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from matrixcommon.model.errors import InvalidField
-from services.matrixctl.commands.options import DEFAULT_STATE, Output, State
-from services.matrixctl.output.screen import EXIT_REFUSED, Form, console, document, say, table
+from services.matrixctl.commands.options import DEFAULT_STATE, Output, State, printed, reach
+from services.matrixctl.output.screen import EXIT_REFUSED, Form, console, say, table
 
 ASK_AGAIN_WALL_S = 0.5
 OVER = ("Done", "Cancelled", "Failed", "Stale")
@@ -26,13 +26,6 @@ Name = Annotated[str, typer.Argument(help="The plan's name.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Until it is over; exit code 1 unless it went as requested.")]
 
 
-def _reach(state: Any) -> Any:
-    from services.matrixctl.clients.api_client import ApiClient
-    from services.matrixctl.supervisor.state_folder import Folder
-
-    return ApiClient.of(Folder(state))
-
-
 @defrag_app.command("plan")
 def plan(
     nodes: Annotated[int, typer.Option(min=1, help="Whole nodes of the block, eight NPUs each.")],
@@ -43,19 +36,19 @@ def plan(
 ) -> None:
     """Say which members would have to move, and how large the block is before and after."""
     body = {"nodes": nodes, "level": level} | ({"name": name} if name else {})
-    _show(_reach(state).call("resource", "POST", PATH, body=body), output)
+    _show(reach(state).call("resource", "POST", PATH, body=body), output)
 
 
 @defrag_app.command("approve")
 def approve(name: Name, wait: Wait = False, output: Output = Form.TABLE, state: State = DEFAULT_STATE) -> None:
     """Have a plan carried out."""
-    _ask(_reach(state), name, "approve", "Done" if wait else "", output)
+    _ask(reach(state), name, "approve", "Done" if wait else "", output)
 
 
 @defrag_app.command("cancel")
 def cancel(name: Name, wait: Wait = False, output: Output = Form.TABLE, state: State = DEFAULT_STATE) -> None:
     """Stop after the move under way; what has moved stays where it is."""
-    _ask(_reach(state), name, "cancel", "Cancelled" if wait else "", output)
+    _ask(reach(state), name, "cancel", "Cancelled" if wait else "", output)
 
 
 @defrag_app.command("get")
@@ -68,39 +61,37 @@ def get(
     """Show plans, how far they are, and what they wait for."""
     from services.matrixctl.output.resource_kinds import noun_of
 
-    reach = _reach(state)
+    client = reach(state)
     if name is not None:
-        view = _awaited(reach, name) if wait else reach.call("resource", "GET", f"{PATH}/{name}")
+        view = _awaited(client, name) if wait else client.call("resource", "GET", f"{PATH}/{name}")
         _show(view, output)
         if wait and view["state"] != "Done":
             raise typer.Exit(EXIT_REFUSED)
         return
     if wait:
         raise InvalidField("say which one to wait for", field="--wait")
-    plans = reach.list("resource", PATH)
-    if output in (Form.JSON, Form.YAML):
-        document({"items": plans}, output)
-    else:
+    plans = client.list("resource", PATH)
+    if not printed({"items": plans}, output):
         noun = noun_of("defragmentations")
         wide = output is Form.WIDE
         table(noun.titles(wide), [noun.row(view, wide) for view in plans])
 
 
-def _ask(reach: Any, name: str, verb: str, wanted: str, output: Form) -> None:
-    view = reach.call("resource", "POST", f"{PATH}/{name}:{verb}")
+def _ask(client: Any, name: str, verb: str, wanted: str, output: Form) -> None:
+    view = client.call("resource", "POST", f"{PATH}/{name}:{verb}")
     if wanted:
-        view = _awaited(reach, name)
+        view = _awaited(client, name)
     _show(view, output)
     if wanted and view["state"] != wanted:
         raise typer.Exit(EXIT_REFUSED)
 
 
-def _awaited(reach: Any, name: str) -> dict[str, Any]:
+def _awaited(client: Any, name: str) -> dict[str, Any]:
     """The plan once it is over; what it is at is reported meanwhile, on a terminal as a bar."""
-    reach.patience_wall_s = 30.0
+    client.patience_wall_s = 30.0
     with _bar() as show:
         while True:
-            view: dict[str, Any] = reach.call("resource", "GET", f"{PATH}/{name}")
+            view: dict[str, Any] = client.call("resource", "GET", f"{PATH}/{name}")
             show(view)
             if view["state"] in OVER:
                 return view
@@ -140,8 +131,7 @@ def _line() -> Any:
 
 
 def _show(view: dict[str, Any], output: Form) -> None:
-    if output in (Form.JSON, Form.YAML):
-        document(view, output)
+    if printed(view, output):
         return
     domain = f"in one {view['level']}" if view["level"] else "in all"
     say(

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from services.matrixctl.commands.options import DEFAULT_STATE, Output, State
-from services.matrixctl.output.screen import EXIT_REFUSED, Form, document, say, table
+from services.matrixctl.commands.options import DEFAULT_STATE, Output, Project, State, printed, reach
+from services.matrixctl.output.screen import EXIT_REFUSED, Form, say, table
 
 drain_app = typer.Typer(
     help="Take links or switches out of use for maintenance, make before break, or put them back.",
@@ -18,18 +18,11 @@ Parts = list[str] | None
 Name = Annotated[str, typer.Argument(help="The drain's name.")]
 
 
-def _call(state: Any, method: str, path: str, body: Any = None, params: dict[str, str] | None = None) -> dict[str, Any]:
-    from services.matrixctl.clients.api_client import ApiClient
-    from services.matrixctl.supervisor.state_folder import Folder
-
-    answer: dict[str, Any] = ApiClient.of(Folder(state)).call("link", method, path, body=body, params=params)
-    return answer
-
-
 def what_if(
     fail: Annotated[Parts, typer.Option(help="A link, switch, node, cabinet, sub-plane or plane that fails.")] = None,
     drain: Annotated[Parts, typer.Option(help="One that is drained.")] = None,
     repair: Annotated[Parts, typer.Option(help="One that is whole and in use again.")] = None,
+    project: Project = None,
     output: Output = Form.TABLE,
     state: State = DEFAULT_STATE,
 ) -> None:
@@ -41,10 +34,8 @@ def what_if(
         --repair sn0-c00-n0-l1p4                what an L1 chip would give back
     """
     body = {"fail": fail or [], "drain": drain or [], "repair": repair or []}
-    answer = _call(state, "POST", "/v1/what-ifs", body)
-    if output in (Form.JSON, Form.YAML):
-        document(answer, output)
-    else:
+    answer = reach(state, project).call("link", "POST", "/v1/what-ifs", body=body)
+    if not printed(answer, output):
         show(answer)
     if not answer["floorsHold"]:
         raise typer.Exit(EXIT_REFUSED)
@@ -84,7 +75,8 @@ def put(
 ) -> None:
     """Take elements out of use: routes leave them first. Refused where a floor would break."""
     body = {"elements": elements, "reason": reason, "evenIfFloorsBreak": even_if_floors_break}
-    view = _call(state, "PUT", f"/v1/drains/{name}", body, {"validateOnly": "true"} if dry_run else None)
+    params = {"validateOnly": "true"} if dry_run else None
+    view = reach(state).call("link", "PUT", f"/v1/drains/{name}", body=body, params=params)
     if view.get("whatIf"):
         show(view["whatIf"])
         return
@@ -94,7 +86,7 @@ def put(
 @drain_app.command("delete")
 def delete(name: Name, state: State = DEFAULT_STATE) -> None:
     """Put a drain's elements back in service."""
-    _call(state, "DELETE", f"/v1/drains/{name}")
+    reach(state).call("link", "DELETE", f"/v1/drains/{name}")
     say(f"{name} is gone; its elements are in service again")
 
 

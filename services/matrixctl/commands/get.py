@@ -7,23 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from services.matrixctl.commands.options import DEFAULT_STATE, Output, State
-from services.matrixctl.output.screen import Form, document, say, table
+from services.matrixctl.commands.options import DEFAULT_STATE, Output, Project, State, printed, reach
+from services.matrixctl.output.screen import Form, say, table
 
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Go on and print what changes.")]
 
 
-def _reach(state: Any) -> Any:
-    from services.matrixctl.clients.api_client import ApiClient
-    from services.matrixctl.supervisor.state_folder import Folder
-
-    return ApiClient.of(Folder(state))
-
-
 def _print(noun: Any, views: list[dict[str, Any]], form: Form, single: bool) -> None:
-    if form in (Form.JSON, Form.YAML):
-        document(views[0] if single else {"items": views}, form)
-    elif views:
+    if printed(views[0] if single else {"items": views}, form):
+        return
+    if views:
         wide = form is Form.WIDE
         table(noun.titles(wide), [noun.row(view, wide) for view in views])
     else:
@@ -42,6 +35,7 @@ def get(
     name: Annotated[str | None, typer.Argument(help="Only this one.")] = None,
     filter: Annotated[str | None, typer.Option(help="e.g. 'state=Active AND cabinet!=sn0-c03'")] = None,
     watch: Watch = False,
+    project: Project = None,
     output: Output = Form.TABLE,
     state: State = DEFAULT_STATE,
 ) -> None:
@@ -49,31 +43,32 @@ def get(
     from services.matrixctl.output.resource_kinds import noun_of
 
     kind = noun_of(noun)
-    reach = _reach(state)
+    client = reach(state, project)
     if watch:
-        _follow(reach, kind, name, output)
+        _follow(client, kind, name, output)
         return
     if name is not None:
-        _print(kind, [reach.one(kind.service, kind.path, name, kind.whole)], output, single=True)
+        _print(kind, [client.one(kind.service, kind.path, name, kind.whole)], output, single=True)
         return
     params = {"orderBy": kind.order} | ({"filter": filter} if filter else {})
-    _print(kind, reach.list(kind.service, kind.path, params), output, single=False)
+    _print(kind, client.list(kind.service, kind.path, params), output, single=False)
 
 
-def _follow(reach: Any, kind: Any, name: str | None, form: Form) -> None:
+def _follow(client: Any, kind: Any, name: str | None, form: Form) -> None:
     """A line per change, until interrupted; after a service was started again, from the present on."""
     import json
     import time
 
     from matrixcommon.model.errors import Unavailable
+    from matrixcommon.model.resource_key import name_of
 
     wide = form is Form.WIDE
     if form in (Form.TABLE, Form.WIDE):
         print("  ".join(title.upper().ljust(16) for title in ["change", *kind.titles(wide)]))
     while True:
         try:
-            for change, view in reach.watch(kind.service, kind.path):
-                if name is not None and view.get("name") != name:
+            for change, view in client.watch(kind.service, kind.path):
+                if name is not None and view.get("name") != name_of(name):
                     continue
                 if form in (Form.JSON, Form.YAML):
                     print(json.dumps({"type": change, "object": view}), flush=True)
@@ -87,17 +82,19 @@ def _follow(reach: Any, kind: Any, name: str | None, form: Form) -> None:
 def describe(
     noun: Annotated[str, typer.Argument(help="As for get.")],
     name: Annotated[str, typer.Argument(help="Which one.")],
+    project: Project = None,
     state: State = DEFAULT_STATE,
 ) -> None:
     """Everything about one resource: its fields, conditions, members and events."""
     import yaml
 
     from matrixcommon.model.errors import MatrixError
+    from matrixcommon.model.resource_key import name_of
     from services.matrixctl.output.resource_kinds import noun_of, shown
 
     kind = noun_of(noun)
-    reach = _reach(state)
-    view = reach.one(kind.service, kind.path, name, kind.whole)
+    client = reach(state, project)
+    view = client.one(kind.service, kind.path, name, kind.whole)
     tables = {key: view.pop(key) for key in list(view) if _is_table(view[key])}
     print(yaml.safe_dump(view, sort_keys=False, allow_unicode=True), end="")
     for title, rows in tables.items():
@@ -105,7 +102,7 @@ def describe(
         say(f"\n[bold]{title}[/]")
         table(columns, [[shown(row.get(column)) for column in columns] for row in rows])
     try:
-        events = [event for event in reach.list("compute", "/v1/events") if event.get("instance") == name]
+        events = [event for event in client.list("compute", "/v1/events") if event.get("instance") == name_of(name)]
     except MatrixError:
         return  # a stack without compute, or events of a later version: the resource itself was shown
     if events:
@@ -125,35 +122,37 @@ def _is_table(value: Any) -> bool:
     )
 
 
-def events(watch: Watch = False, output: Output = Form.TABLE, state: State = DEFAULT_STATE) -> None:
+def events(
+    watch: Watch = False, project: Project = None, output: Output = Form.TABLE, state: State = DEFAULT_STATE
+) -> None:
     """What happened, oldest first."""
-    get("events", None, None, watch, output, state)
+    get("events", None, None, watch, project, output, state)
 
 
-def stuck(output: Output = Form.TABLE, state: State = DEFAULT_STATE) -> None:
+def stuck(project: Project = None, output: Output = Form.TABLE, state: State = DEFAULT_STATE) -> None:
     """Resources that have outlived the deadline of a passing state. Exit code 1 when there are any."""
     from matrixcommon.model.errors import NotFound, NotYetSupported
 
-    reach = _reach(state)
+    client = reach(state, project)
     found, silent = [], []
     for service in ("resource", "link", "compute", "infer"):
-        if service not in reach.stack.children:
+        if service not in client.stack.children:
             continue
         try:
-            items = reach.list(service, "/v1/stuck")
+            items = client.list(service, "/v1/stuck")
         except (NotFound, NotYetSupported):
             silent.append(service)
             continue
         found += [
             {"service": service, **{key: item.get(key) for key in ("name", "state", "seconds")}} for item in items
         ]
-    if output in (Form.JSON, Form.YAML):
-        document({"items": found, "notAsked": silent}, output)
-    elif found:
+    if printed({"items": found, "notAsked": silent}, output):
+        raise typer.Exit(1 if found else 0)
+    if found:
         table(["service", "name", "state", "emulated seconds"], [list(row.values()) for row in found])
     else:
         say("nothing is stuck")
-    if silent and output not in (Form.JSON, Form.YAML):
+    if silent:
         print(f"{', '.join(silent)} cannot tell yet", file=sys.stderr)
     raise typer.Exit(1 if found else 0)
 

@@ -4,12 +4,12 @@ versions."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from matrixcommon.model.errors import Conflict, InvalidField, NotFound
-from services.matrixctl.commands.options import DEFAULT_STATE, State
+from services.matrixctl.commands.options import DEFAULT_STATE, State, reach
 from services.matrixctl.output.screen import say
 
 domain_app = typer.Typer(
@@ -24,16 +24,6 @@ Reason = Annotated[str, typer.Option(help="Why; it is shown with the domain.")]
 SupernodeWord = Annotated[str, typer.Argument(help="sn0, sn1 and so on.")]
 
 
-def _call(
-    state: Any, method: str, path: str, body: dict[str, Any] | None = None, service: str = "resource"
-) -> dict[str, Any]:
-    from services.matrixctl.clients.api_client import ApiClient
-    from services.matrixctl.supervisor.state_folder import Folder
-
-    answer: dict[str, Any] = ApiClient.of(Folder(state)).call(service, method, f"/v1/{path}", body=body)
-    return answer
-
-
 @domain_app.command("close")
 def domain_close(
     name: Domain,
@@ -42,7 +32,8 @@ def domain_close(
     state: State = DEFAULT_STATE,
 ) -> None:
     """Take nothing new there, and say who still lies there."""
-    view = _call(state, "POST", f"domains/{name}:close{'?drain=true' if drain else ''}", {"reason": reason})
+    params = {"drain": "true"} if drain else None
+    view = reach(state).call("resource", "POST", f"/v1/domains/{name}:close", body={"reason": reason}, params=params)
     current = view.get("allocations", [])
     lying = f"there still lie {', '.join(current)}" if current else "nothing lies there"
     say(f"{name} is {view['state']}; {lying}")
@@ -51,7 +42,7 @@ def domain_close(
 @domain_app.command("open")
 def domain_open(name: Domain, reason: Reason = "", state: State = DEFAULT_STATE) -> None:
     """Take newcomers there again."""
-    view = _call(state, "POST", f"domains/{name}:open", {"reason": reason})
+    view = reach(state).call("resource", "POST", f"/v1/domains/{name}:open", body={"reason": reason})
     say(f"{name} is {view['state']}")
 
 
@@ -87,10 +78,10 @@ def supernode_add(
         from matrixresource.topology.graph_document import packed, read_file
 
         body["graph"] = packed(read_file(file))
-    view = _call(state, "PUT", f"supernodes/{name}", body)
+    view = reach(state).call("resource", "PUT", f"/v1/supernodes/{name}", body=body)
     up = hardware and spec is None
     if up:
-        _call(state, "PUT", f"supernodes/{name}", service="agents")
+        reach(state).call("agents", "PUT", f"/v1/supernodes/{name}")
     waits = "they come up one after another" if up else "they wait for their hardware"
     say(f"{name} has {view['nodes']} nodes and {view['npus']} NPUs; {waits}")
 
@@ -98,9 +89,9 @@ def supernode_add(
 @supernode_app.command("remove")
 def supernode_remove(name: SupernodeWord, state: State = DEFAULT_STATE) -> None:
     """Take a supernode out of the inventory, refused while anything is held there, and its emulated cabinets down."""
-    _call(state, "DELETE", f"supernodes/{name}")
+    reach(state).call("resource", "DELETE", f"/v1/supernodes/{name}")
     try:
-        _call(state, "DELETE", f"supernodes/{name}", service="agents")
+        reach(state).call("agents", "DELETE", f"/v1/supernodes/{name}")
         left = "its cabinets are down"
     except (Conflict, NotFound) as kept:
         left = f"no cabinets were taken down: {kept.message}"
@@ -112,7 +103,7 @@ def npu_release(
     name: Annotated[str, typer.Argument(help="An NPU (sn0-c03-n2-npu5).")], state: State = DEFAULT_STATE
 ) -> None:
     """Revoke that frequent faults separated an NPU; a fault that is there still keeps it out."""
-    view = _call(state, "POST", f"npus/{name}:release")
+    view = reach(state).call("resource", "POST", f"/v1/npus/{name}:release")
     left = ", ".join(fault["code"] for fault in view.get("faults", []))
     say(f"{name} is {view['health']}{f'; it still has {left}' if left else ''}")
 

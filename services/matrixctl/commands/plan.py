@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField, NotFound
 from services.matrixctl.commands import allocation_options
-from services.matrixctl.commands.options import DEFAULT_STATE, Output, State
-from services.matrixctl.output.screen import EXIT_REFUSED, Form, document, say, table
+from services.matrixctl.commands.options import DEFAULT_STATE, Output, Project, State, printed, reach
+from services.matrixctl.output.screen import EXIT_REFUSED, Form, say, table
 
 KIND = "CloudMatrixInstance"
 
@@ -38,6 +39,7 @@ def plan(
     lease_s: allocation_options.LeaseS = None,
     exclude: allocation_options.Exclude = None,
     topology_version: Annotated[str, typer.Option(help="Answer on this topology version, or be refused.")] = "",
+    project: Project = None,
     output: Output = Form.TABLE,
     state: State = DEFAULT_STATE,
 ) -> None:
@@ -53,25 +55,22 @@ def plan(
         --nodes 4 --affinity db --anti-affinity web      where db lies, not web
         --nodes 40 --priority 9 --preempt    whoever that preempts
     """
-    from services.matrixctl.clients.api_client import ApiClient
-    from services.matrixctl.supervisor.state_folder import Folder
-
     if (file is None) != allocation_options.sized(nodes, npus, cpus, memory_gib):
         flags = "--filename, --nodes, --npus, --cpus, --memory-gib"
         raise InvalidField("give either a manifest or a number of nodes or NPUs", field=flags)
     requests = _requests(file) if file is not None else []
-    reach = ApiClient.of(Folder(state))
+    client = reach(state, project)
     if file is None:
         body = allocation_options.request(context.params)
         body |= {"topologyVersion": topology_version} if topology_version else {}
-        answer = reach.call("resource", "POST", "/v1/plans", body=body)
-        document(answer, output) if output in (Form.JSON, Form.YAML) else _tell(answer)
+        answer = client.call("resource", "POST", "/v1/plans", body=body)
+        if not printed(answer, output):
+            _tell(answer)
         if not answer["fits"]:
             raise typer.Exit(EXIT_REFUSED)
         return
-    plans = [_planned(reach, each["metadata"]["name"], dict(each.get("spec") or {})) for each in requests]
-    if output in (Form.JSON, Form.YAML):
-        document({"items": plans}, output)
+    plans = [_planned(client, each["metadata"]["name"], dict(each.get("spec") or {})) for each in requests]
+    if printed({"items": plans}, output):
         return
     for each in plans:
         cabinets = len({place["cabinet"] for place in each["places"]})
@@ -125,12 +124,12 @@ def _tell(answer: dict[str, Any]) -> None:
         say(f"it fits from {answer['earliestStart']} on, if everybody leaves when they reported")
 
 
-def _planned(reach: Any, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+def _planned(client: Any, name: str, spec: dict[str, Any]) -> dict[str, Any]:
     spec.pop("dryRun", None)
-    path = f"/v1/instances/{name}"
-    there = reach.call("compute", "PUT", path, body=spec, params={"validateOnly": "true"})
+    path = at("instances", name)
+    there = client.call("compute", "PUT", path, body=spec, params={"validateOnly": "true"})
     try:
-        here = reach.call("compute", "GET", path)
+        here = client.call("compute", "GET", path)
     except NotFound:
         here = {}
     now = {member["rank"]: member["node"] for member in here.get("members", []) if member["role"] == "member"}

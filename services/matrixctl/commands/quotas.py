@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField
 from services.matrixctl.commands import allocation_options
-from services.matrixctl.commands.options import DEFAULT_STATE, State
+from services.matrixctl.commands.options import DEFAULT_STATE, Project, State, reach
 from services.matrixctl.output.screen import say
 
 quota_app = typer.Typer(help="How much a project may hold at once. `get quotas` shows all.", no_args_is_help=True)
@@ -18,22 +19,14 @@ allocation_app = typer.Typer(
 )
 instance_app = typer.Typer(help="Instances beyond apply and delete. `get instances` shows all.", no_args_is_help=True)
 
-Project = Annotated[str, typer.Argument(help="Whose it is; `default` unless a project was named.")]
+Whose = Annotated[str, typer.Argument(help="Whose it is; `default` unless a project was named.")]
 Name = Annotated[str, typer.Argument(help="Which one.")]
 LeaseS = Annotated[float, typer.Option("--lease", help="Emulated seconds from now.")]
 
 
-def _call(state: Any, service: str, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    from services.matrixctl.clients.api_client import ApiClient
-    from services.matrixctl.supervisor.state_folder import Folder
-
-    answer: dict[str, Any] = ApiClient.of(Folder(state)).call(service, method, f"/v1/{path}", body=body)
-    return answer
-
-
 @quota_app.command("set")
 def quota_set(
-    project: Project,
+    project: Whose,
     npus: Annotated[float | None, typer.Option(help="NPUs at most, spares among them.")] = None,
     cpus: Annotated[int | None, typer.Option(help="CPU sockets at most.")] = None,
     memory_gib: Annotated[int | None, typer.Option(help="GiB of memory at most.")] = None,
@@ -44,22 +37,22 @@ def quota_set(
     limits = {key: value for key, value in given if value is not None}
     if not limits:
         raise InvalidField("give a limit, or `quota delete` the quota", field="--npus, --cpus, --memory-gib")
-    view = _call(state, "resource", "PUT", f"quotas/{project}", limits)
+    view = reach(state).call("resource", "PUT", f"/v1/quotas/{project}", body=limits)
     text = ", ".join(f"{view[key]:g} {key} ({view['used' + key[0].upper() + key[1:]]:g} held)" for key in limits)
     say(f"{project} may hold {text}")
 
 
 @quota_app.command("delete")
-def quota_delete(project: Project, state: State = DEFAULT_STATE) -> None:
+def quota_delete(project: Whose, state: State = DEFAULT_STATE) -> None:
     """Let a project hold what there is."""
-    _call(state, "resource", "DELETE", f"quotas/{project}")
+    reach(state).call("resource", "DELETE", f"/v1/quotas/{project}")
     say(f"{project} has no limit")
 
 
 def reserve(
     context: typer.Context,
     name: Name,
-    at: Annotated[str, typer.Option("--at", help="When, in emulated time: 2026-01-31T08:00:00Z.")],
+    starts_at: Annotated[str, typer.Option("--at", help="When, in emulated time: 2026-01-31T08:00:00Z.")],
     duration_s: Annotated[float, typer.Option("--for", help="For how many emulated seconds.")],
     nodes: allocation_options.Nodes = None,
     npus: allocation_options.Npus = None,
@@ -76,26 +69,27 @@ def reserve(
     anti_affinity: allocation_options.AntiAffinityOption = None,
     priority: allocation_options.Priority = 0,
     exclude: allocation_options.Exclude = None,
+    project: Project = None,
     state: State = DEFAULT_STATE,
 ) -> None:
     """Have room kept for later: from --at on it is held, and allocations may take from it by its name."""
     body = allocation_options.request(context.params)
-    asked = body | {"startsAt": at, "durationS": duration_s}
-    view = _call(state, "resource", "PUT", f"reservations/{name}", asked)
+    asked = body | {"startsAt": starts_at, "durationS": duration_s}
+    view = reach(state, project).call("resource", "PUT", at("reservations", name), body=asked)
     say(f"{name} is {view['state']} from {view['startsAt']} to {view['endsAt']} on {len(view['nodes'])} nodes")
 
 
 @reservation_app.command("delete")
-def reservation_delete(name: Name, state: State = DEFAULT_STATE) -> None:
+def reservation_delete(name: Name, project: Project = None, state: State = DEFAULT_STATE) -> None:
     """Keep nothing for it any more."""
-    _call(state, "resource", "DELETE", f"reservations/{name}")
+    reach(state, project).call("resource", "DELETE", at("reservations", name))
     say(f"nothing is kept for {name}")
 
 
 @allocation_app.command("renew")
-def allocation_renew(name: Name, lease_s: LeaseS, state: State = DEFAULT_STATE) -> None:
+def allocation_renew(name: Name, lease_s: LeaseS, project: Project = None, state: State = DEFAULT_STATE) -> None:
     """Let its lease start again."""
-    view = _call(state, "resource", "POST", f"allocations/{name}:renew", {"leaseS": lease_s})
+    view = reach(state, project).call("resource", "POST", at("allocations", name, ":renew"), body={"leaseS": lease_s})
     say(f"{name} is held until {view['expiresAt']}")
 
 
@@ -104,32 +98,33 @@ def allocation_replace(
     name: Name,
     node: Annotated[str, typer.Argument(help="The member or spare to give up.")],
     reason: Annotated[str, typer.Option(help="Why; it is kept with the allocation.")] = "Requested",
+    project: Project = None,
     state: State = DEFAULT_STATE,
 ) -> None:
     """Let a spare, else a free node, take a member's place; the others stay where they are."""
     body = {"node": node, "reason": reason}
-    view = _call(state, "resource", "POST", f"allocations/{name}:replace", body)
+    view = reach(state, project).call("resource", "POST", at("allocations", name, ":replace"), body=body)
     say(f"{name} is {view['state']} on {', '.join(member['node'] for member in view['members'])}")
 
 
 @allocation_app.command("release")
-def allocation_release(name: Name, state: State = DEFAULT_STATE) -> None:
+def allocation_release(name: Name, project: Project = None, state: State = DEFAULT_STATE) -> None:
     """Give it back. One that an instance owns is taken again: delete the instance instead."""
-    view = _call(state, "resource", "DELETE", f"allocations/{name}")
+    view = reach(state, project).call("resource", "DELETE", at("allocations", name))
     say(f"{name} is {view['state']}" if view else f"{name} is gone")
 
 
 @instance_app.command("renew")
-def instance_renew(name: Name, lease_s: LeaseS, state: State = DEFAULT_STATE) -> None:
+def instance_renew(name: Name, lease_s: LeaseS, project: Project = None, state: State = DEFAULT_STATE) -> None:
     """Let its lease start again; without it the instance is deleted when that ends."""
-    view = _call(state, "compute", "POST", f"instances/{name}:renew", {"leaseS": lease_s})
+    view = reach(state, project).call("compute", "POST", at("instances", name, ":renew"), body={"leaseS": lease_s})
     say(f"{name} is held until {view['expiresAt']}")
 
 
 @instance_app.command("retry")
-def instance_retry(name: Name, state: State = DEFAULT_STATE) -> None:
+def instance_retry(name: Name, project: Project = None, state: State = DEFAULT_STATE) -> None:
     """Try now what was refused, instead of when its time comes."""
-    view = _call(state, "compute", "POST", f"instances/{name}:retry")
+    view = reach(state, project).call("compute", "POST", at("instances", name, ":retry"))
     say(f"{name} is {view['state']}")
 
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from services.matrixctl.commands.options import DEFAULT_STATE, Output, State
-from services.matrixctl.output.screen import Form, document, say, table
+from services.matrixctl.commands.options import DEFAULT_STATE, Output, State, printed, reach
+from services.matrixctl.output.screen import Form, say, table
 
 top_app = typer.Typer(help="How full the machine is.", no_args_is_help=True)
 
@@ -17,12 +17,8 @@ top_app = typer.Typer(help="How full the machine is.", no_args_is_help=True)
 @top_app.command("capacity")
 def top_capacity(output: Output = Form.TABLE, state: State = DEFAULT_STATE) -> None:
     """What is free and held in each cabinet, and the largest blocks there are."""
-    from services.matrixctl.clients.api_client import ApiClient
-    from services.matrixctl.supervisor.state_folder import Folder
-
-    view = ApiClient.of(Folder(state)).call("resource", "GET", "/v1/capacity")
-    if output in (Form.JSON, Form.YAML):
-        document(view, output)
+    view = reach(state).call("resource", "GET", "/v1/capacity")
+    if printed(view, output):
         return
     largest, scattered = view["largestBlock"], view["fragmentation"]
     say(
@@ -84,15 +80,12 @@ def top_fabric(
 
 
 def _top(by: str, number: int, order: str | None, filter: str | None, watch: bool, form: Form, state: Path) -> None:
-    from services.matrixctl.clients.api_client import ApiClient
-    from services.matrixctl.supervisor.state_folder import Folder
-
-    reach = ApiClient.of(Folder(state))
+    client = reach(state)
     params: dict[str, Any] = {"by": by, "top": number}
     params |= {key: value for key, value in (("orderBy", order), ("filter", filter)) if value}
     seen = None
     while True:
-        view = reach.call("link", "GET", "/v1/telemetry", params=params)
+        view = client.call("link", "GET", "/v1/telemetry", params=params)
         if view["resourceVersion"] != seen:
             seen = view["resourceVersion"]
             _print(view, form)
@@ -102,8 +95,7 @@ def _top(by: str, number: int, order: str | None, filter: str | None, watch: boo
 
 
 def _print(view: dict[str, Any], form: Form) -> None:
-    if form in (Form.JSON, Form.YAML):
-        document(view, form)
+    if printed(view, form):
         return
     if not view["items"]:
         say("nothing moves; `matrixctl traffic put` offers a load")

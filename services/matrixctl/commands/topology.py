@@ -10,8 +10,8 @@ import typer
 
 from matrixcommon.model.errors import InvalidField
 from matrixresource.topology.loading import load_spec
-from services.matrixctl.commands.options import DEFAULT_STATE, Output, State
-from services.matrixctl.output.screen import EXIT_REFUSED, Form, document, say, table
+from services.matrixctl.commands.options import DEFAULT_STATE, Output, State, printed, reach
+from services.matrixctl.output.screen import EXIT_REFUSED, Form, say, table
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -38,11 +38,8 @@ def _graph(state: Path, part: str, file: Path | None) -> nx.MultiGraph:
 
 
 def _model(state: Path, supernode: str, form: str) -> Any:
-    from services.matrixctl.clients.api_client import ApiClient
-    from services.matrixctl.supervisor.state_folder import Folder
-
     params = {"level": "model", "format": form}
-    return ApiClient.of(Folder(state)).fetch("resource", f"/v1/supernodes/{supernode}/topology", params)
+    return reach(state).fetch("resource", f"/v1/supernodes/{supernode}/topology", params)
 
 
 @topology_app.command("path")
@@ -57,8 +54,7 @@ def path(
     from matrixresource.topology import graph_queries
 
     found = graph_queries.path(_graph(state, a, file), a, b, plane)
-    if output in (Form.JSON, Form.YAML):
-        document(vars(found), output)
+    if printed(vars(found), output):
         return
     for part, link in zip(found.parts, [*found.links, ""], strict=True):
         say(part + (f"\n  | {link}" if link else ""))
@@ -80,8 +76,7 @@ def neighbours(
     from matrixresource.topology import graph_queries
 
     found = graph_queries.neighbours(_graph(state, name, file), name, plane)
-    if output in (Form.JSON, Form.YAML):
-        document({"items": [vars(each) for each in found]}, output)
+    if printed({"items": [vars(each) for each in found]}, output):
         return
     rows = [[each.name, each.kind, each.plane, f"{each.gbps:g}", _first(each.links)] for each in found]
     table(["name", "kind", "plane", "GB/s", "link"], rows)
@@ -120,8 +115,7 @@ def bisection(
 
 
 def _show_cut(found: Any, where: str, output: Form) -> None:
-    if output in (Form.JSON, Form.YAML):
-        document(vars(found), output)
+    if printed(vars(found), output):
         return
     say(f"{found.gbps:g} GB/s each way {where}, over {len(found.links)} links: {_first(found.links)}")
 
@@ -163,14 +157,13 @@ def check(
     found = faults(drawing, spec)
     compiled = None if found else compiled_drawing(drawing, spec)
     wired = [] if compiled is None else compiled.document()["drawn"]
-    if output in (Form.JSON, Form.YAML):
-        answer = {"faults": [{"where": each.where, "sentence": each.sentence} for each in found], "deviations": wired}
-        document(answer, output)
-    elif found:
+    answer = {"faults": [{"where": each.where, "sentence": each.sentence} for each in found], "deviations": wired}
+    if printed(answer, output):
+        pass
+    elif compiled is None:
         for each in found:
             say(each.sentence)
     else:
-        assert compiled is not None
         others = f"{len(wired)} parts otherwise than regular" if wired else "wired as its numbers say"
         say(f"{file} can be taken up: {len(compiled.nodes)} nodes, {len(compiled.link_named)} links, {others}")
     if found:

@@ -6,17 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from services.matrixctl.commands.options import DEFAULT_STATE, Output, State
-from services.matrixctl.output.screen import Form, document, say, table
+from matrixcommon.api.client import at
+from services.matrixctl.commands.options import DEFAULT_STATE, Output, Project, State, printed, reach
+from services.matrixctl.output.screen import Form, say, table
 
 traffic_app = typer.Typer(help="Load on the emulated ports: what workloads send.", no_args_is_help=True)
-
-
-def _reach(state: Any) -> Any:
-    from services.matrixctl.clients.api_client import ApiClient
-    from services.matrixctl.supervisor.state_folder import Folder
-
-    return ApiClient.of(Folder(state))
 
 
 @traffic_app.command("put")
@@ -28,12 +22,13 @@ def traffic_put(
     plane: Annotated[str, typer.Option(help="ub, rdma or vpc, with --instance.")] = "ub",
     pattern: Annotated[str, typer.Option(help="all-to-all, permutation, ring or incast.")] = "all-to-all",
     target: Annotated[str | None, typer.Option(help="The node that an incast goes to.")] = None,
+    project: Project = None,
     state: State = DEFAULT_STATE,
 ) -> None:
     """Put a load on the members of a slice, or change it."""
     body: dict[str, Any] = {"gbpsPerNpu": gbps, "pattern": pattern, "plane": plane}
     body |= {key: value for key, value in (("slice", slice), ("instance", instance), ("target", target)) if value}
-    view = _reach(state).call("agents", "PUT", f"/v1/traffic/{name}", body=body)
+    view = reach(state, project).call("agents", "PUT", at("traffic", name), body=body)
     say(
         f"{view['members']} members offer {view['offeredGbps']:,.0f} GB/s; {view['sentGbps']:,.0f} get through"
         + (f", {view['droppedGbps']:,.1f} are dropped" if view["droppedGbps"] else "")
@@ -41,11 +36,10 @@ def traffic_put(
 
 
 @traffic_app.command("list")
-def traffic_list(output: Output = Form.TABLE, state: State = DEFAULT_STATE) -> None:
+def traffic_list(project: Project = None, output: Output = Form.TABLE, state: State = DEFAULT_STATE) -> None:
     """The loads there are, and what of each gets through."""
-    items = _reach(state).list("agents", "/v1/traffic")
-    if output in (Form.JSON, Form.YAML):
-        document({"items": items}, output)
+    items = reach(state, project).list("agents", "/v1/traffic")
+    if printed({"items": items}, output):
         return
     rows = [
         [
@@ -60,10 +54,11 @@ def traffic_list(output: Output = Form.TABLE, state: State = DEFAULT_STATE) -> N
 @traffic_app.command("remove")
 def traffic_remove(
     name: Annotated[str, typer.Argument(help="Which one.")],
+    project: Project = None,
     state: State = DEFAULT_STATE,
 ) -> None:
     """Take a load away."""
-    _reach(state).call("agents", "DELETE", f"/v1/traffic/{name}")
+    reach(state, project).call("agents", "DELETE", at("traffic", name))
     say(f"load {name} removed")
 
 

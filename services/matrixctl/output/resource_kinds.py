@@ -1,6 +1,7 @@
 """The nouns of `get` and `describe`: which service tells them, and what a table shows of each.
 
-A column is a title and a path into the view (`members.length` counts a list); what a view does not have shows as `-`.
+A column is a path into the view (`members.length` counts a list), and a title where that is not the path; what a view
+does not have shows as `-`.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ class Noun:
 
     name: str
     service: str
-    columns: Sequence[tuple[str, str]]
-    wide: Sequence[tuple[str, str]] = ()
+    columns: Sequence[str | tuple[str, str]]
+    wide: Sequence[str | tuple[str, str]] = ()
     aliases: tuple[str, ...] = ()
     order: str = "name"
     whole: bool = False
@@ -37,64 +38,46 @@ class Noun:
         return [shown(dig(view, path)) for _, path in self._shown(wide)]
 
     def _shown(self, wide: bool) -> list[tuple[str, str]]:
-        return [*self.columns, *(self.wide if wide else ())]
+        columns = [*self.columns, *(self.wide if wide else ())]
+        return [(each, each) if isinstance(each, str) else each for each in columns]
 
 
-NAME, STATE, MADE = ("name", "name"), ("state", "state"), ("created", "createdAt")
+MADE = ("created", "createdAt")
 
 NOUNS: tuple[Noun, ...] = (
     Noun(
         "supernodes",
         "resource",
-        (
-            NAME,
-            ("nodes", "nodes"),
-            ("available", "availableNodes"),
-            ("allocated", "allocatedNodes"),
-            ("lost", "lostNodes"),
-        ),
-        (("npus", "npus"), ("cpus", "cpus"), ("cabinets", "cabinets"), ("topology", "topologyVersion")),
+        ("name", "nodes", ("available", "availableNodes"), ("allocated", "allocatedNodes"), ("lost", "lostNodes")),
+        ("npus", "cpus", "cabinets", ("topology", "topologyVersion")),
         ("sn", "supernode"),
     ),
     Noun(
         "nodes",
         "resource",
-        (NAME, STATE, ("agent", "agent"), ("health", "health"), ("allocation", "allocation"), ("role", "role")),
-        (
-            ("stage", "stage"),
-            ("schedulable", "schedulable"),
-            ("power", "power"),
-            ("desired", "desiredRole"),
-            ("epoch", "epoch"),
-        ),
+        ("name", "state", "agent", "health", "allocation", "role"),
+        ("stage", "schedulable", "power", ("desired", "desiredRole"), "epoch"),
         ("no", "node"),
     ),
     Noun(
         "npus",
         "resource",
-        (NAME, ("node", "node"), ("health", "health"), ("allocation", "allocation")),
-        (("cabinet", "cabinet"), ("faults", "faults.length")),
+        ("name", "node", "health", "allocation"),
+        ("cabinet", ("faults", "faults.length")),
         ("npu",),
         whole=True,
     ),
     Noun(
         "allocations",
         "resource",
-        (NAME, STATE, ("nodes", "nodes"), ("npus", "npus"), ("spares", "spares"), ("project", "project")),
-        (
-            ("bound", "bound"),
-            ("priority", "priority"),
-            ("lease ends", "expiresAt"),
-            ("preempted", "preempts"),
-            ("generation", "generation"),
-            MADE,
-        ),
+        ("name", "state", "nodes", "npus", "spares", "project"),
+        ("bound", "priority", ("lease ends", "expiresAt"), ("preempted", "preempts"), "generation", MADE),
         ("alloc", "allocation"),
     ),
     Noun(
         "reservations",
         "resource",
-        (NAME, STATE, ("from", "startsAt"), ("to", "endsAt"), ("nodes", "nodes.length"), ("project", "project")),
+        ("name", "state", ("from", "startsAt"), ("to", "endsAt"), ("nodes", "nodes.length"), "project"),
         (("where", "nodes"), MADE),
         ("reservation", "res"),
     ),
@@ -103,9 +86,9 @@ NOUNS: tuple[Noun, ...] = (
         "resource",
         (
             ("project", "name"),
-            ("npus", "npus"),
+            "npus",
             ("allocated", "usedNpus"),
-            ("cpus", "cpus"),
+            "cpus",
             ("allocated", "usedCpus"),
             ("gib", "memoryGib"),
             ("allocated", "usedMemoryGib"),
@@ -116,14 +99,14 @@ NOUNS: tuple[Noun, ...] = (
     Noun(
         "domains",
         "resource",
-        (NAME, STATE, ("level", "level"), ("allocations", "allocations.length"), ("reason", "reason")),
-        (("by", "by"), ("who lies there", "allocations"), ("changed", "updatedAt")),
+        ("name", "state", "level", ("allocations", "allocations.length"), "reason"),
+        ("by", ("who lies there", "allocations"), ("changed", "updatedAt")),
         ("domain", "dom"),
     ),
     Noun(
         "topology-versions",
         "resource",
-        (NAME, STATE, ("what changed", "summary"), ("by", "by"), MADE),
+        ("name", "state", ("what changed", "summary"), "by", MADE),
         (("closed", "topology.closed"), ("deviations", "topology.deviations.length")),
         ("topology-version", "tv"),
         "number",
@@ -131,19 +114,19 @@ NOUNS: tuple[Noun, ...] = (
     Noun(
         "defragmentations",
         "resource",
-        (NAME, STATE, ("moved", "movesDone"), ("moves", "moves.length"), ("npus", "npus"), ("block", "blockAfter")),
-        (("before", "blockBefore"), ("level", "level"), ("room", "room"), ("message", "message")),
+        ("name", "state", ("moved", "movesDone"), ("moves", "moves.length"), "npus", ("block", "blockAfter")),
+        (("before", "blockBefore"), "level", "room", "message"),
         ("defragmentation", "defrag"),
     ),
     Noun(
         "slices",
         "link",
-        (NAME, STATE, ("plane", "plane"), ("qos", "qosClass"), ("instance", "instance"), ("programmed", "programmed")),
+        ("name", "state", "plane", ("qos", "qosClass"), "instance", "programmed"),
         (
             ("floor gb/s per npu", "floorGbpsPerNpu"),
             ("kept", "floorKeptGbpsPerNpu"),
             ("survives", "protection"),
-            ("protected", "protected"),
+            "protected",
             ("members", "members.length"),
             MADE,
         ),
@@ -153,11 +136,11 @@ NOUNS: tuple[Noun, ...] = (
         "communicators",
         "link",
         (
-            NAME,
-            STATE,
-            ("slice", "slice"),
-            ("pattern", "pattern"),
-            ("routing", "routing"),
+            "name",
+            "state",
+            "slice",
+            "pattern",
+            "routing",
             ("mean gb/s", "traffic.meanGbps"),
             ("slowest", "traffic.slowestGbps"),
         ),
@@ -174,65 +157,57 @@ NOUNS: tuple[Noun, ...] = (
     Noun(
         "forwarding-tables",
         "link",
-        (NAME, STATE, ("entries", "entries"), ("aside", "aside"), ("nowhere", "nowhere")),
-        (("kind", "kind"), ("sub-plane", "subPlane"), ("node", "node"), ("version", "version")),
+        ("name", "state", "entries", "aside", "nowhere"),
+        ("kind", ("sub-plane", "subPlane"), "node", "version"),
         ("forwarding-table", "ft"),
     ),
     Noun(
         "planes",
         "link",
-        (NAME, STATE, ("links", "links"), ("down", "linksDown"), ("degraded", "linksDegraded"), ("slices", "slices")),
+        ("name", "state", "links", ("down", "linksDown"), ("degraded", "linksDegraded"), "slices"),
         (("sub-planes", "subPlanes"), ("gb/s per npu", "npuGbps"), ("latency us", "latencyUs")),
         ("plane",),
     ),
     Noun(
         "switches",
         "link",
-        (NAME, STATE, ("plane", "plane"), ("kind", "kind"), ("ports", "ports"), ("down", "portsDown")),
-        (("cabinet", "cabinet"), ("node", "node"), ("sub-plane", "subPlane")),
+        ("name", "state", "plane", "kind", "ports", ("down", "portsDown")),
+        ("cabinet", "node", ("sub-plane", "subPlane")),
         ("switch", "sw"),
     ),
     Noun(
         "links",
         "link",
-        (
-            NAME,
-            STATE,
-            ("plane", "plane"),
-            ("kind", "kind"),
-            ("gb/s", "gbps"),
-            ("floors", "floorsGbps"),
-            ("reason", "reason"),
-        ),
-        (("built", "builtGbps"), ("lanes", "lanes"), ("damped until", "dampedUntil"), ("ends", "ends")),
+        ("name", "state", "plane", "kind", ("gb/s", "gbps"), ("floors", "floorsGbps"), "reason"),
+        (("built", "builtGbps"), "lanes", ("damped until", "dampedUntil"), "ends"),
         ("link",),
     ),
     Noun(
         "drains",
         "link",
-        (NAME, STATE, ("elements", "elements"), ("ports", "ports"), ("waiting for", "waitingFor"), ("why", "reason")),
-        (("message", "message"), ("generation", "generation"), MADE),
+        ("name", "state", "elements", "ports", ("waiting for", "waitingFor"), ("why", "reason")),
+        ("message", "generation", MADE),
         ("drain",),
     ),
     Noun(
         "peerings",
         "link",
-        (NAME, STATE, ("plane", "plane"), ("slices", "slices"), ("accepted by", "acceptedBy"), ("key", "isolationKey")),
-        (("rules", "securityRules.length"), ("message", "message"), MADE),
+        ("name", "state", "plane", "slices", ("accepted by", "acceptedBy"), ("key", "isolationKey")),
+        (("rules", "securityRules.length"), "message", MADE),
         ("peering",),
     ),
     Noun(
         "backup-paths",
         "link",
-        (NAME, ("plane", "plane"), ("survives", "protection"), ("protected", "protected"), ("paths", "now.paths")),
-        (("states", "alternatives.length"), ("message", "message")),
+        ("name", "plane", ("survives", "protection"), "protected", ("paths", "now.paths")),
+        (("states", "alternatives.length"), "message"),
         ("backup-path",),
     ),
     Noun(
         "link-events",
         "link",
-        (("at", "at"), ("type", "type"), ("about", "about"), ("reason", "reason"), ("message", "message")),
-        (NAME,),
+        ("at", "type", "about", "reason", "message"),
+        ("name",),
         ("link-event", "lev"),
         "at",
         whole=True,
@@ -241,29 +216,15 @@ NOUNS: tuple[Noun, ...] = (
     Noun(
         "instances",
         "compute",
-        (NAME, STATE, ("nodes", "nodes"), ("ready", "readyNodes"), ("spares", "spares"), ("operation", "operation")),
-        (
-            ("npus", "npus"),
-            ("priority", "priority"),
-            ("lease ends", "expiresAt"),
-            ("repairs", "repairs"),
-            ("generation", "generation"),
-            ("project", "project"),
-            MADE,
-        ),
+        ("name", "state", "nodes", ("ready", "readyNodes"), "spares", "operation"),
+        ("npus", "priority", ("lease ends", "expiresAt"), "repairs", "generation", "project", MADE),
         ("cmi", "instance"),
     ),
-    Noun(
-        "faults",
-        "compute",
-        (("instance", "instance"), ("node", "node"), ("reason", "reason"), ("action", "action")),
-        (NAME,),
-        whole=True,
-    ),
+    Noun("faults", "compute", ("instance", "node", "reason", "action"), ("name",), whole=True),
     Noun(
         "operations",
         "compute",
-        (NAME, ("target", "target"), ("verb", "verb"), ("done", "done"), ("step", "step"), ("progress", "progress")),
+        ("name", "target", "verb", "done", "step", "progress"),
         (("error", "error.reason"), ("started", "startedAt"), ("finished", "finishedAt")),
         ("op", "operation"),
         "startedAt",
@@ -271,8 +232,8 @@ NOUNS: tuple[Noun, ...] = (
     Noun(
         "events",
         "compute",
-        (("at", "at"), ("type", "type"), ("instance", "instance"), ("reason", "reason"), ("message", "message")),
-        (NAME,),
+        ("at", "type", "instance", "reason", "message"),
+        ("name",),
         ("ev", "event"),
         "at",
         whole=True,
@@ -280,8 +241,8 @@ NOUNS: tuple[Noun, ...] = (
     Noun(
         "deployments",
         "infer",
-        (NAME, STATE, ("instance", "instance"), ("model", "model"), ("endpoint", "endpoint")),
-        (("generation", "generation"), MADE),
+        ("name", "state", "instance", "model", "endpoint"),
+        ("generation", MADE),
         ("deploy", "deployment"),
     ),
 )

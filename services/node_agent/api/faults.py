@@ -8,18 +8,28 @@ from __future__ import annotations
 import fnmatch
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter
 from pydantic import Field
 
-from matrixcommon.api.listing import Params, ValidateOnly, page
+from matrixcommon.api.listing import Params, page
+from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.errors import Conflict, InvalidField, NotFound
 from matrixcommon.model.hardware_names import NodeName, SwitchName, checked_resource_name, checked_supernode_name
 from matrixcommon.model.resource_model import ApiModel
 from matrixresource.agent.hardware import FAULT_KINDS, PORT_KINDS, SWITCH_KINDS, FaultKind, InjectedFault, lacking
 from matrixresource.nodes.expected_inventory import part_names, port_names
+from services.node_agent.access import FAULTS, NODES, SUPERNODES
 from services.node_agent.fleet.fleet import Fleet
 
 SEVERITIES = ("hint", "minor", "major", "critical")
+
+
+class InstalledSupernode(ApiModel):
+    """A supernode whose cabinets stand."""
+
+    name: str
+    nodes: int
+    powered_nodes: int
 
 
 class FaultRequest(ApiModel):
@@ -31,49 +41,43 @@ class FaultRequest(ApiModel):
 
 
 def routes(fleet: Fleet) -> APIRouter:
-    api = APIRouter(prefix="/v1")
+    api = ResourceRoutes()
+    supernodes, faults, nodes = api.of(SUPERNODES), api.of(FAULTS), api.of(NODES)
+    supernodes.list(lambda: [_installed(name) for name in fleet.supernodes()])
 
-    @api.get("/supernodes")
-    async def list_supernodes(params: Params) -> dict[str, Any]:
-        return page([_installed(name) for name in fleet.supernodes()], params)
-
-    @api.put("/supernodes/{name}")
-    async def install(name: str, validate_only: ValidateOnly = False) -> dict[str, Any]:
+    @supernodes.change("PUT")
+    def install(name: str, validate_only: bool = False) -> InstalledSupernode:
         """Put up a supernode's cabinets, of the shape this fleet has, and switch its nodes on."""
         checked_supernode_name(name)
         if not validate_only:
             fleet.add_supernode(name)
         return _installed(name)
 
-    @api.delete("/supernodes/{name}")
-    async def dismantle(name: str, validate_only: ValidateOnly = False) -> Response:
+    @supernodes.change("DELETE")
+    def dismantle(name: str, validate_only: bool = False) -> None:
         if not validate_only:
             fleet.remove_supernode(name)
-        return Response(status_code=204)
 
-    def _installed(name: str) -> dict[str, Any]:
+    def _installed(name: str) -> InstalledSupernode:
         nodes = [node for node in fleet.nodes if node.supernode == name]
-        return {"name": name, "nodes": len(nodes), "poweredNodes": sum(fleet.nodes[node].powered for node in nodes)}
+        powered = sum(fleet.nodes[node].powered for node in nodes)
+        return InstalledSupernode(name=name, nodes=len(nodes), powered_nodes=powered)
 
-    @api.get("/fault-kinds")
+    @api.router.get("/fault-kinds")
     async def kinds() -> dict[str, str]:
         return FAULT_KINDS
 
-    @api.get("/faults")
-    async def list_faults(params: Params) -> dict[str, Any]:
-        return page([fault.wire() for fault in fleet.faults.values()], params)
-
-    @api.get("/faults/{name}")
-    async def get_fault(name: str) -> InjectedFault:
-        return _known(name)
+    faults.list(fleet.faults.values)
 
     def _known(name: str) -> InjectedFault:
         if name not in fleet.faults:
             raise NotFound(f"there is no fault named {name!r}", field="name")
         return fleet.faults[name]
 
-    @api.put("/faults/{name}")
-    async def inject(name: str, body: FaultRequest, validate_only: ValidateOnly = False) -> InjectedFault:
+    faults.get(_known)
+
+    @faults.change("PUT")
+    def inject(name: str, body: FaultRequest, validate_only: bool = False) -> InjectedFault:
         fault = InjectedFault(name=checked_resource_name(name), **body.model_dump())
         _check(fault)
         current = fleet.faults.get(name)
@@ -123,21 +127,20 @@ def routes(fleet: Fleet) -> APIRouter:
                 field="parameters.part",
             )
 
-    @api.delete("/faults/{name}")
-    async def clear(name: str, validate_only: ValidateOnly = False) -> Response:
+    @faults.change("DELETE")
+    def clear(name: str, validate_only: bool = False) -> None:
         _known(name)
         if not validate_only:
             fleet.clear(name)
-        return Response(status_code=204)
 
-    @api.get("/nodes")
+    @nodes.ask("LIST")
     async def hardware(params: Params, powered: bool | None = None, status: str | None = None) -> dict[str, Any]:
         found = [name for name, node in fleet.nodes.items() if powered is None or node.powered == powered]
         if status is not None:
             found = [name for name in found if fleet.agent("resource", name).status == status]
         return page([_seen(name) for name in found], params)
 
-    @api.get("/nodes/{name}")
+    @nodes.ask("GET")
     async def one_node(name: NodeName) -> dict[str, Any]:
         if name not in fleet.nodes:
             raise NotFound(f"this fleet has no node {name!r}", field="name")
@@ -161,4 +164,4 @@ def routes(fleet: Fleet) -> APIRouter:
             "generation": agent.generation,
         }
 
-    return api
+    return api.router

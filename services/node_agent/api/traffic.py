@@ -5,16 +5,14 @@ As with faults, the control plane is reported nothing: it reads the counters tha
 
 from __future__ import annotations
 
-from typing import Any
+from fastapi import APIRouter
 
-from fastapi import APIRouter, Response
-
-from matrixcommon.api.authorization import CallerOf
-from matrixcommon.api.listing import Params, ValidateOnly, page
+from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.errors import InvalidField, NotFound
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of, project_of, reference
 from matrixcommon.model.resource_model import ApiModel
+from services.node_agent.access import TRAFFIC
 from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.network.traffic_patterns import Load
 
@@ -33,18 +31,12 @@ class LoadView(ApiModel):
 
 
 def traffic_routes(fleet: Fleet) -> APIRouter:
-    api = APIRouter(prefix="/v1")
+    api = ResourceRoutes()
+    traffic = api.of(TRAFFIC)
+    traffic.list(lambda: [_seen(name) for name in fleet.traffic.loads])
 
-    @api.get("/traffic")
-    async def list_loads(params: Params) -> dict[str, Any]:
-        return page([_seen(name).wire() for name in fleet.traffic.loads], params)
-
-    @api.get("/traffic/{name}")
-    async def get_load(name: str) -> LoadView:
-        return _seen(name)
-
-    @api.put("/traffic/{name}")
-    async def put_load(name: str, body: Load, caller: CallerOf, validate_only: ValidateOnly = False) -> LoadView:
+    @traffic.change("PUT")
+    def put_load(name: str, body: Load, validate_only: bool = False) -> LoadView:
         if (body.slice is None) == (body.instance is None):
             raise InvalidField("give either a slice, or an instance and a plane", field="slice")
         if body.target is not None and body.pattern != "incast":
@@ -52,21 +44,16 @@ def traffic_routes(fleet: Fleet) -> APIRouter:
         if body.target is not None and body.target not in fleet.nodes:
             raise InvalidField(f"this fleet has no node {body.target}", field="target")
         checked_resource_name(name)
-        _, load = caller.claim(name, body)
-        for other in (load.slice, load.instance):
-            if other is not None:
-                caller.check(other)
         if validate_only:
-            return _view(name, load)
-        fleet.offer(name, load)
+            return _view(name, body)
+        fleet.offer(name, body)
         return _seen(name)
 
-    @api.delete("/traffic/{name}")
-    async def remove_load(name: str, validate_only: ValidateOnly = False) -> Response:
+    @traffic.change("DELETE")
+    def remove_load(name: str, validate_only: bool = False) -> None:
         _known(name)
         if not validate_only:
             fleet.withdraw_load(name)
-        return Response(status_code=204)
 
     def _known(name: str) -> Load:
         if name not in fleet.traffic.loads:
@@ -75,6 +62,8 @@ def traffic_routes(fleet: Fleet) -> APIRouter:
 
     def _seen(name: str) -> LoadView:
         return _view(name, _known(name))
+
+    traffic.get(_seen)
 
     def _view(name: str, load: Load) -> LoadView:
         rates = fleet.traffic.rates()
@@ -92,4 +81,4 @@ def traffic_routes(fleet: Fleet) -> APIRouter:
             dropped_gbps=round(sum(each[2] for each in moving), 6),
         )
 
-    return api
+    return api.router

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.planes import Plane
-from matrixcommon.model.resource_key import resolve
 from matrixcommon.model.resource_model import ApiModel
 
 Pattern = Literal["all-to-all", "permutation", "ring", "incast"]
@@ -29,10 +28,7 @@ class Load(ApiModel):
     target: NodeName | None = None
     members: list[NodeName] | None = Field(None, max_length=4096)
 
-    def in_project(self, project: str) -> Self:
-        """The same as a request of that project, with keys in place of the names it refers to."""
-        slice, instance = (each and resolve(each, project) for each in (self.slice, self.instance))
-        return self.model_copy(update={"slice": slice, "instance": instance})
+    REFERENCES: ClassVar = ("slice", "instance")
 
     def means(self, slice: str, table: Table) -> bool:
         """Whether a slice's table is one that this load goes by."""

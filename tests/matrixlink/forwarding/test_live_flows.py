@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.fabric_traffic.table_quality import all_dies, permutations
 from matrixcommon.model.errors import InvalidField
 from matrixlink.fabric.sharing.flow import Flow
 from matrixlink.fabric.sharing.max_min import share
@@ -13,7 +14,6 @@ from matrixlink.forwarding.element_state import ElementEvent, back, drain, lost
 from matrixlink.forwarding.forwarding_tables import ForwardingTables
 from matrixlink.forwarding.live_flows import LiveFlows
 from matrixlink.forwarding.path_policies import ECMP, PLANNED, POLICIES, SPRAY, STATIC, Transfers
-from matrixlink.forwarding.quality import all_dies, permutations
 from tests.matrixlink.forwarding.plain import Plain, walk
 from tests.matrixlink.forwarding.test_forwarding import JOINED, ONE, made_good, some_events
 

@@ -6,12 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from matrixlink.forwarding.clos_shape import ClosShape
-from matrixlink.forwarding.element_state import lost
-from matrixlink.forwarding.forwarding_tables import ForwardingTables
-from matrixlink.forwarding.live_flows import LiveFlows
-from matrixlink.forwarding.path_policies import ECMP, PLANNED, SPRAY, STATIC, Transfers
-from matrixlink.forwarding.quality import (
+from benchmarks.fabric_traffic.table_quality import (
     all_dies,
     all_to_all_factor,
     all_to_all_slow_down,
@@ -19,6 +14,11 @@ from matrixlink.forwarding.quality import (
     permutations,
     shifts,
 )
+from matrixlink.forwarding.clos_shape import ClosShape
+from matrixlink.forwarding.element_state import lost
+from matrixlink.forwarding.forwarding_tables import ForwardingTables
+from matrixlink.forwarding.live_flows import LiveFlows
+from matrixlink.forwarding.path_policies import ECMP, PLANNED, SPRAY, STATIC, Transfers
 
 ORACLE = Path(__file__).parents[1] / "oracle"
 FACTS = [

@@ -12,11 +12,7 @@ from hypothesis import event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from benchmarks.node_repair import repair
-from matrixresource.scheduler.changes import minimal_move_layout
-from matrixresource.scheduler.explain import explain
-from matrixresource.scheduler.ledger import Ledger
-from matrixresource.scheduler.metrics.graph_export import (
+from benchmarks.capacity_graph import (
     DoubleAllocation,
     Share,
     annotate,
@@ -28,6 +24,10 @@ from matrixresource.scheduler.metrics.graph_export import (
     nodes_of,
     shape_of,
 )
+from benchmarks.node_repair import repair
+from matrixresource.scheduler.changes import minimal_move_layout
+from matrixresource.scheduler.explain import explain
+from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.scheduler.model.placement_arithmetic import nodes_in
 from matrixresource.scheduler.model.request import DomainConstraint, Placement, PlacementRequest

@@ -21,7 +21,11 @@ def reached(monkeypatch: pytest.MonkeyPatch, clients: Mapping[str, TestClient]) 
         def _client(self, service: str) -> Any:
             return contextlib.nullcontext(clients[service])
 
-    monkeypatch.setattr(api_client.ApiClient, "of", lambda folder: Here(folder, SimpleNamespace(children={})))
+    monkeypatch.setattr(
+        api_client.ApiClient,
+        "of",
+        lambda folder, project=None: Here(folder, SimpleNamespace(children={}), project=project),
+    )
 
 
 def ran(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from matrixcommon.model.clock import FixedClock
 from services.chassis.database import DatabaseEngine
 from services.link.main import MIGRATIONS, LinkSettings, build
+from tests.clocks import FixedClock
 from tests.matrixlink.fleet import NODES, a_request
 from tests.services.matrixctl.inprocess import ctl, reached
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from matrixcommon.model.clock import FixedClock
 from services.chassis.database import DatabaseEngine
 from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.fleet.store import FleetStore
 from services.node_agent.main import AgentSettings, node_names
 from services.node_agent.main import build as build_agents
 from services.resource.main import MIGRATIONS, ResourceSettings, build
+from tests.clocks import FixedClock
 from tests.services.matrixctl.inprocess import ctl, reached
 
 

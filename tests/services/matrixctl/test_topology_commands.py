@@ -9,11 +9,11 @@ import networkx as nx
 import pytest
 from starlette.testclient import TestClient
 
-from matrixcommon.model.clock import FixedClock
 from matrixresource.topology import Supernode
 from matrixresource.topology.observed_graph import node_link
 from services.chassis.database import DatabaseEngine
 from services.resource.main import MIGRATIONS, ResourceSettings, build
+from tests.clocks import FixedClock
 from tests.services.matrixctl.inprocess import ctl, ran, reached
 
 CABLE = "sn0-c03-n2.ub-p3-k11"

@@ -2,7 +2,7 @@
 
 Vector work a token, the gap of a layer, the overlap of the two streams and the two expert imbalances are found by
 Newton's method so that decode at 4K with batch 96, 24 and 8 and both prefill figures come out. Every other figure is a
-prediction. Run `python -m infer_workload.validation.fit` to see the values, and with `--leave-out` what each of the
+prediction. Run `python -m benchmarks.infer_validation.fit` to see the values, and with `--leave-out` what each of the
 decode points becomes when another takes its place in the fit.
 """
 
@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from infer_workload.timing.calibration import Calibration, load_calibration
-from infer_workload.validation.figures import (
+from benchmarks.infer_validation.figures import (
     DECODE_POINTS,
     decode_timing,
     prefill_timing,
     prefill_tokens_per_npu,
     tpot_ms,
 )
+from infer_workload.timing.calibration import Calibration, load_calibration
 
 NAMES = ("vector_us", "layer_gap_us", "overlap", "decode_imbalance", "prefill_imbalance")
 START = (2.0, 70.0, 0.5, 1.8, 1.4)

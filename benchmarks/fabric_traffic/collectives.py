@@ -15,8 +15,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.fabric_traffic.completion import run
 from matrixcommon.model.errors import InvalidField
-from matrixlink.fabric.sharing.completion import run
 from matrixlink.fabric.sharing.traffic import Traffic
 
 Ints = NDArray[np.int64]

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.fabric_traffic.collectives import CollectiveStep, Ints
 from matrixcommon.model.errors import InvalidField
 from matrixlink.fabric.sharing.traffic import Traffic, traffic
-from matrixlink.fabric.workload.collectives import CollectiveStep, Ints
 
 Bools = NDArray[np.bool_]
 

@@ -3,19 +3,19 @@
 The paper measured these by switching one thing off; its outcomes were not used for anything in this package, so this
 is a prediction to be held against them. Inputs are those the paper states: decode with 4K of KV at 64, 96 and 128
 requests an NPU, prefill of 16,384 tokens an NPU, one draft token at 70 % acceptance, prompts of 4K reused to up to 90 %
-with blocks over UB or VPC. `python -m infer_workload.reports.report --ablations` prints it.
+with blocks over UB or VPC. `python -m benchmarks.infer_validation.report --ablations` prints it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from benchmarks.infer_validation.figures import decode_timing, paper_fabric, prefill_timing, prefill_tokens_per_npu
 from infer_workload.timing.calibration import Calibration, load_calibration
 from infer_workload.timing.collectives import cache_fetch_s
 from infer_workload.timing.decode import StepOptions
 from infer_workload.timing.fabric import UB, VPC
 from infer_workload.timing.model import load_model
-from infer_workload.validation.figures import decode_timing, paper_fabric, prefill_timing, prefill_tokens_per_npu
 
 CONTEXT = 4096
 PAPER_DIES = 512

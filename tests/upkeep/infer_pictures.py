@@ -1,4 +1,4 @@
-"""Pictures for the README, printed from the code: `python -m infer_workload.readme`.
+"""Pictures for the README, printed from the code: `python -m tests.upkeep.infer_pictures`.
 
 The pools as laid out on the paper's 256 NPUs, a table of smaller and larger instances, and the states of a request and
 of a deployment.

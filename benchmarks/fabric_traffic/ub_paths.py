@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from benchmarks.fabric_traffic.collectives import CollectiveStep
 from matrixcommon.model.errors import InvalidField
 from matrixlink.fabric.sharing.traffic import Traffic, traffic
-from matrixlink.fabric.workload.collectives import CollectiveStep
 from matrixlink.forwarding.clos_shape import NONE, Bools, ClosShape, Ints
 from matrixlink.forwarding.element_state import lost
 from matrixlink.forwarding.forwarding_tables import ForwardingTables

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from matrixlink.fabric.sharing.completion import rates_now
+from matrixlink.fabric.sharing.rates import rates_now
 from matrixlink.fabric.sharing.traffic import traffic
 from matrixlink.forwarding.clos_shape import NONE, ClosShape, Ints
 from matrixlink.forwarding.forwarding_tables import ForwardingTables

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from matrixcommon.model.errors import InvalidField
 from matrixlink.fabric.sharing.max_min_arrays import TIE, fair_rates, refuse_overbooked
 from matrixlink.fabric.sharing.native_kernel import kernel
+from matrixlink.fabric.sharing.rates import new_fabric, rates_now
 from matrixlink.fabric.sharing.traffic import Floats, Traffic
 
 TOGETHER, EXACT, WINDOWS = "together", "exact", "windows"
@@ -59,36 +60,9 @@ def moves_together(traffic: Traffic) -> bool:
     return bool(size[0] > 0 and in_proportion and (traffic.start == traffic.start[0]).all())
 
 
-REGULAR_FLOWS = 200_000
-"""From here on rounds over arrays are tried first: traffic this large is regular, and arrays need less memory."""
-
-
-def rates_now(traffic: Traffic) -> Floats:
-    """`fair_rates` by the guarantee-plus-share rule, by the faster way there is."""
-    library = kernel()
-    if library is None or len(traffic) >= REGULAR_FLOWS:
-        return fair_rates(traffic)
-    refuse_overbooked(traffic)
-    fabric = _new(library, traffic)
-    try:
-        library.fabric_fill_all(fabric, traffic.starts, traffic.links, traffic.weight, traffic.floor, traffic.ceiling)
-        shares: Floats = np.ctypeslib.as_array(library.fabric_shares(fabric), (len(traffic) + 1,))[:-1] + traffic.floor
-        return shares
-    finally:
-        library.fabric_free(fabric)
-
-
-def _new(library: object, traffic: Traffic) -> int:
-    width = int(traffic.lengths.max(initial=1))
-    fabric = library.fabric_new(len(traffic), len(traffic.capacity), width, traffic.capacity)  # type: ignore[attr-defined]
-    if not fabric:
-        raise MemoryError("no memory for the flows")
-    return int(fabric)
-
-
 def _compiled(traffic: Traffic, window_ns: float) -> tuple[int, Floats]:
     library = kernel()
-    fabric = _new(library, traffic)
+    fabric = new_fabric(library, traffic)
     at = np.zeros(len(traffic))
     order = np.argsort(traffic.start, kind="stable").astype(np.int32)
     try:

@@ -1,4 +1,0 @@
-"""Published figures beside predictions, the fit, ablations.
-
-Nothing that serves reads it.
-"""

@@ -1,0 +1,250 @@
+"""The routes of a kind, made from its declaration.
+
+What the routes of all kinds have in common is decided here and in no handler: the key of what a path names, whose what
+a body names is, `If-Match`, `validateOnly`, `Idempotency-Key`, how an answer is written, and what the OpenAPI document
+says of all that. A handler is a verb of the domain: a function of the resource's key and of what else it needs, whose
+parameters become the route's.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Annotated, Any, TypeVar, get_args
+
+from fastapi import Depends, Query, Request, Response
+from sqlalchemy import select
+
+from matrixcommon.api.authorization import Caller, CallerOf, ResourceKind, Scope
+from matrixcommon.api.fast_path import FastRoute, FastRouter
+from matrixcommon.api.listing import IdempotencyKey, IfMatch, Params, ValidateOnly, json_response, list_or_watch
+from matrixcommon.api.mutations import Mutations, Row, name_for
+from matrixcommon.model.resource_model import ApiModel
+from matrixcommon.persistence.database_session import Database, find
+
+Action = TypeVar("Action", bound=Callable[..., Any])
+Named = inspect.Parameter
+
+
+async def _named_project(
+    project: Annotated[
+        str | None, Query(description="whose it is, for who has several projects; by default the token's own")
+    ] = None,
+) -> None:
+    """Declares what `authorization.guard` reads."""
+
+
+PROJECT = [Depends(_named_project)]
+"""Dependencies of routes that honour `?project=`."""
+
+OF_PROJECTS = (Scope.PROJECT, Scope.SHARED, Scope.MIXED, Scope.ITSELF)
+
+SHARED = {
+    "caller": Named("caller", Named.KEYWORD_ONLY, annotation=CallerOf),
+    "validate_only": Named("validate_only", Named.KEYWORD_ONLY, annotation=ValidateOnly, default=False),
+    "if_match": Named("if_match", Named.KEYWORD_ONLY, annotation=IfMatch, default=None),
+    "idempotency_key": Named("idempotency_key", Named.KEYWORD_ONLY, annotation=IdempotencyKey, default=None),
+}
+"""Parameters that changing routes take, all in the same way."""
+
+
+class ResourceRoutes:
+    """Routes under /v1 over one database; without one nothing has a version and nothing can be watched."""
+
+    def __init__(self, records: Database | None = None) -> None:
+        self.router = FastRouter(prefix="/v1")
+        self.records = records
+        self.mutations = None if records is None else Mutations(records)
+
+    def of(self, kind: ResourceKind) -> KindRoutes:
+        return KindRoutes(self, kind)
+
+
+class KindRoutes:
+    """The routes of one kind. A verb is named as in the declaration: `PUT`, `POST :renew`, `GET /flows`."""
+
+    def __init__(self, routes: ResourceRoutes, kind: ResourceKind) -> None:
+        self._kind = kind
+        self._router, self._records, self._mutations = routes.router, routes.records, routes.mutations
+        self._noun = kind.collection.replace("-", "_")
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def list(
+        self, views: Callable[[], Iterable[ApiModel]] | None = None, *, order_by: str | None = None, **options: Any
+    ) -> None:
+        """All of them, in pages or watched. `views` makes them; left out, rows show themselves. What has no rows is
+        worked out from others."""
+
+        async def handler(request: Request, params: Params) -> Response:
+            params.order_by = params.order_by or order_by
+            return list_or_watch(request, params, self._records, self._kind.row, views or self._rows)
+
+        self._add("LIST", handler, **{"name": f"list_{self._noun}", **options})
+
+    def get(self, view: Callable[[Any], ApiModel] | None = None, **options: Any) -> None:
+        """One of them, as its row shows itself, or as `view` makes it of the key."""
+
+        async def handler(name: Any) -> Response:
+            return json_response((view or self._row)(name))
+
+        handler.__annotations__["name"] = self._kind.named
+        name = f"get_{self._noun.removesuffix('s')}"
+        self._add("GET", handler, **{"name": name, "response_model": self._kind.view, **options})
+
+    def ask(self, verb: str, **options: Any) -> Callable[[Action], Action]:
+        """For a handler that changes nothing, and that FastAPI calls as it is."""
+
+        def declare(action: Action) -> Action:
+            self._add(verb, action, **options)
+            return action
+
+        return declare
+
+    def _rows(self) -> Iterable[ApiModel]:
+        assert self._kind.row is not None
+        assert self._records is not None
+        with self._records.reading() as session:
+            return [row.view() for row in session.scalars(select(self._kind.row).order_by(self._kind.row.version))]
+
+    def _row(self, key: str) -> ApiModel:
+        assert self._kind.row is not None
+        assert self._records is not None
+        with self._records.reading() as session:
+            return find(session, self._kind.row, key).view()
+
+    # -- changing ------------------------------------------------------------------------------------------------------
+
+    def change(
+        self,
+        verb: str,
+        *,
+        row: Callable[[Any], Row] | None = None,
+        allowed: Callable[[Any, Caller], Any] | None = None,
+        before: Callable[[Any], Awaitable[None]] | None = None,
+        after: Callable[[], object] | None = None,
+        shown: Callable[[Any], ApiModel] | None = None,
+        fast: bool = False,
+        **options: Any,
+    ) -> Callable[[Action], Action]:
+        """For a verb that changes something. It is decided in a group with what waits beside it, after `If-Match` was
+        compared with the key's `row`, and undone where it is only to be validated. One that takes `validate_only` is
+        asked by itself what it would do; a coroutine decides by itself in every case, and compares `if_match` where it
+        takes that.
+
+        It returns a view, or None where there is nothing (any more) to be seen. `allowed` raises where this caller may
+        not, `before` where the request cannot be; `after` is called once it is done, and `shown` makes the view of the
+        key then. `fast`: plain requests take the fast path.
+        """
+
+        def declare(action: Action) -> Action:
+            signature = inspect.signature(action, eval_str=True)
+            takes = signature.parameters
+            own = [each for each in takes.values() if each.name not in SHARED]
+            key = "" if verb == "CREATE" else own[0].name
+            body = next((each for each in own if _is_model(each.annotation)), None)
+            kind = self._kind
+            of_row = row or (self._of_kind if key and kind.row is not None else None)
+            status, described = _answers(signature.return_annotation)
+            status = options.get("status_code", status)
+
+            async def handle(
+                *,
+                caller: Caller,
+                validate_only: bool = False,
+                if_match: str | None = None,
+                idempotency_key: str | None = None,
+                **given: Any,
+            ) -> Response:
+                if body is not None and body.annotation is kind.request and kind.scope in (Scope.PROJECT, Scope.SHARED):
+                    given |= _claimed(caller, verb, key, body.name, given)
+                if idempotency_key is not None and body is not None and given[body.name].name is None:
+                    made = name_for(kind.collection.removesuffix("s"), caller, idempotency_key)
+                    given[body.name] = given[body.name].model_copy(update={"name": made})
+                if allowed is not None:
+                    allowed(given[key], caller)
+                if before is not None and body is not None:
+                    await before(given[body.name])
+                if "caller" in takes:
+                    given["caller"] = caller
+                at = of_row(given[key]) if of_row is not None else None
+                view = await self._decide(action, given, takes, at, if_match, validate_only, ensures=verb == "PUT")
+                if after is not None and not validate_only:
+                    after()
+                if shown is not None and not validate_only:
+                    view = shown(given[key])
+                return Response(status_code=204) if view is None else json_response(view, status)
+
+            shared = ["caller", "validate_only"]
+            shared += ["if_match"] if of_row is not None or "if_match" in takes else []
+            shared += ["idempotency_key"] if kind.request is not None and verb == "CREATE" else []
+            parameters = [each.replace(kind=Named.KEYWORD_ONLY) for each in own] + [SHARED[each] for each in shared]
+            if key:
+                parameters[0] = parameters[0].replace(annotation=kind.named)
+            handle.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+            described |= {"name": action.__name__, "description": inspect.getdoc(action) or ""}
+            self._add(verb, handle, parameter=key, **{**described, **options})
+            if fast:
+                method, path = kind.route(verb, "")
+                sent = (body.name, body.annotation) if body is not None else None
+                self._router.hot_routes.append(FastRoute(method, path, key, sent, handle))
+            return action
+
+        return declare
+
+    async def _decide(
+        self,
+        action: Callable[..., Any],
+        given: dict[str, Any],
+        takes: Iterable[str],
+        row: Row | None,
+        if_match: str | None,
+        validate_only: bool,
+        ensures: bool,
+    ) -> Any:
+        own = {"validate_only": validate_only, "if_match": if_match}
+        own = {name: value for name, value in own.items() if name in takes}
+        alone = inspect.iscoroutinefunction(action) or (validate_only and "validate_only" in own)
+        if self._mutations is None or alone:
+            if self._mutations is not None and "if_match" not in own:
+                self._mutations.check(row, if_match, ensures)
+            found = action(**given, **own)
+            return await found if inspect.isawaitable(found) else found
+        return await self._mutations.run(
+            lambda: action(**given), validate_only=validate_only, row=row, if_match=if_match, ensures=ensures
+        )
+
+    def _of_kind(self, key: str) -> Row:
+        assert self._kind.row is not None
+        return self._kind.row, key
+
+    def _add(self, verb: str, handler: Callable[..., Any], *, parameter: str = "name", **options: Any) -> None:
+        if verb not in self._kind.verbs:
+            raise LookupError(f"{self._kind.collection} declares no {verb}")
+        method, path = self._kind.route(verb, f"{{{parameter}}}")
+        options.setdefault("dependencies", PROJECT if self._kind.scope in OF_PROJECTS else None)
+        self._router.add_api_route(path.removeprefix("/v1"), handler, methods=[method], **options)
+
+
+def _claimed(caller: Caller, verb: str, key: str, body: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The key and the request in one project, which is the caller's, as is all that the request refers to. Only who
+    ensures something may name its project in the body."""
+    claimed, request = caller.claim(given[key] if key else caller.key("new"), given[body])
+    for each in (claimed, *request.references):
+        caller.check(each)
+    return {body: request, **({key: claimed} if verb == "PUT" else {})}
+
+
+def _is_model(annotation: Any) -> bool:
+    kinds = get_args(annotation) or (annotation,)
+    return any(isinstance(each, type) and issubclass(each, ApiModel) for each in kinds)
+
+
+def _answers(returned: Any) -> tuple[int, dict[str, Any]]:
+    """With which status it answers, and what FastAPI is told of that, by what a verb returns."""
+    if returned is None:
+        return 204, {"status_code": 204}
+    if type(None) in (models := get_args(returned)):  # what is going, or has gone
+        gone = {204: {"description": "it is gone"}}
+        return 202, {"status_code": 202, "response_model": models[0], "responses": gone}
+    return 200, {"response_model": returned}

@@ -1,0 +1,36 @@
+"""Rates of many flows at this moment, by the faster way there is: the kernel in C, or rounds over whole arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from matrixlink.fabric.sharing.max_min_arrays import fair_rates, refuse_overbooked
+from matrixlink.fabric.sharing.native_kernel import kernel
+from matrixlink.fabric.sharing.traffic import Floats, Traffic
+
+REGULAR_FLOWS = 200_000
+"""From here on rounds over arrays are tried first: traffic this large is regular, and arrays need less memory."""
+
+
+def rates_now(traffic: Traffic) -> Floats:
+    """`fair_rates` by the guarantee-plus-share rule, by the faster way there is."""
+    library = kernel()
+    if library is None or len(traffic) >= REGULAR_FLOWS:
+        return fair_rates(traffic)
+    refuse_overbooked(traffic)
+    fabric = new_fabric(library, traffic)
+    try:
+        library.fabric_fill_all(fabric, traffic.starts, traffic.links, traffic.weight, traffic.floor, traffic.ceiling)
+        shares: Floats = np.ctypeslib.as_array(library.fabric_shares(fabric), (len(traffic) + 1,))[:-1] + traffic.floor
+        return shares
+    finally:
+        library.fabric_free(fabric)
+
+
+def new_fabric(library: object, traffic: Traffic) -> int:
+    """The kernel's handle of these flows and links; whoever asks for it frees it."""
+    width = int(traffic.lengths.max(initial=1))
+    fabric = library.fabric_new(len(traffic), len(traffic.capacity), width, traffic.capacity)  # type: ignore[attr-defined]
+    if not fabric:
+        raise MemoryError("no memory for the flows")
+    return int(fabric)

@@ -1,0 +1,42 @@
+"""Clocks that tests and benchmarks move themselves."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class LoopClock:
+    """The running event loop's own time, from a fixed epoch: virtual where the loop is (looptime in tests)."""
+
+    scale = 1.0
+
+    def __init__(self, epoch_s: float = 1_750_000_000.0) -> None:
+        self._epoch_s = epoch_s
+
+    def now(self) -> float:
+        return self._epoch_s + asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(max(0.0, seconds))
+
+    def at_least_wall(self, seconds: float, floor_wall_s: float) -> float:
+        return seconds
+
+
+class FixedClock:
+    """A clock that stands until it is moved: for tables of pure decisions."""
+
+    scale = 1.0
+
+    def __init__(self, at: float = 1_750_000_000.0) -> None:
+        self.at = at
+
+    def now(self) -> float:
+        return self.at
+
+    async def sleep(self, seconds: float) -> None:
+        self.at += seconds
+        await asyncio.sleep(0)
+
+    def at_least_wall(self, seconds: float, floor_wall_s: float) -> float:
+        return seconds
