@@ -65,7 +65,7 @@ async def test_twice_is_routed_around_three_times_is_held(tmp_path):
     await stack.active()
     await flap(stack, 2)
     await stack.settle()
-    assert ((await link(stack))["state"], (await link(stack))["dampedUntil"]) == ("Up", None)
+    assert ((await link(stack))["state"], (await link(stack)).get("dampedUntil")) == ("Up", None)
     await flap(stack)
     current = await link(stack)
     assert (current["state"], current["reason"], current["gbps"]) == ("Down", "Damped", 0.0)
@@ -142,7 +142,7 @@ async def test_lanes_are_shown(tmp_path):
     stack.hardware[NODES[0]].ports |= {PORT: 0.5, "ub-p3-k12": 0.25, "ub-p3-k13": 0.4}
     await stack.report()
     shown = [await link(stack, f"{NODES[0]}.ub-p3-k{k}") for k in (11, 12, 13)]
-    assert [(each["state"], each["reason"], each["lanes"]) for each in shown] == [
+    assert [(each["state"], each["reason"], each.get("lanes")) for each in shown] == [
         ("Degraded", "LanesLost", "1/2"),
         ("Degraded", "LanesLost", "1/4"),
         ("Degraded", "LanesLost", None),

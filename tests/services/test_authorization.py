@@ -209,10 +209,11 @@ async def test_an_agents_reports_are_of_its_own_node_each_by_itself(tmp_path):
 async def test_a_watch_shows_what_a_list_does(tmp_path):
     async with furnished_stack(tmp_path) as (stack, _):
         headers = {"Authorization": f"Bearer {stack.token('viewer', 'red')}"}
-        await stack.resource.reserve(f"{MARK}/later2", AllocationRequest(project=MARK, nodes=1))
-        async with stack.http["resource"].stream(
-            "GET", "/v1/allocations", params={"watch": "true", "resourceVersion": "0"}, headers=headers
-        ) as answer:
+        listed = (await stack.http["resource"].get("/v1/allocations", headers=headers)).json()
+        for project in (MARK, "red"):
+            await stack.resource.reserve(f"{project}/later2", AllocationRequest(project=project, nodes=1))
+        since = {"watch": "true", "resourceVersion": listed["resourceVersion"]}
+        async with stack.http["resource"].stream("GET", "/v1/allocations", params=since, headers=headers) as answer:
             seen = ""
             async for line in answer.aiter_lines():
                 seen += line
