@@ -19,7 +19,7 @@ from matrixcontainer.operator.faults import FaultReconciler
 from matrixcontainer.operator.infers import InferReconciler
 from matrixcontainer.operator.instances import InstanceReconciler
 from matrixcontainer.operator.ports import Faults, Inference
-from matrixcontainer.operator.reconciler import AGAIN_WALL_S, Reconciler
+from matrixcontainer.operator.reconciler import AGAIN_WALL_S, GONE_WALL_S, Reconciler
 from matrixcontainer.operator.scale_in import ScaleIn
 
 log = logging.getLogger(__name__)
@@ -82,6 +82,9 @@ def registry_for(reconcilers: Reconcilers, kubeconfig: Path | None, metrics_wall
         settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix="kopf.cloudmatrix.io")
         settings.posting.enabled = False  # events come from what happened to the instance, not from our own log
         settings.execution.max_workers = 2
+        # A timer at work when its resource is deleted: Kopf asks again whether it has ended, by default after a minute.
+        settings.background.instant_exit_timeout = 0.1
+        settings.background.cancellation_polling = GONE_WALL_S
         reconcilers.indexes = {name: given[name] for name in ("instances", "infers")}
 
     @kopf.index(*_of(INSTANCE), id="instances", registry=registry)
