@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import kopf
 import pytest
 
 from matrixcommon.model.errors import Conflict, InvalidField, Unavailable
@@ -12,7 +13,7 @@ from matrixcontainer.client.client import INSTANCE
 from matrixcontainer.kubeapi.meta.qualified_names import qualified_mistakes
 from matrixcontainer.operator.changed import Changed
 from matrixcontainer.operator.handlers import reconcilers_for, registry_for
-from matrixcontainer.operator.reconciler import READS_MAX, Reconciler, StaleRead
+from matrixcontainer.operator.reconciler import GONE_WALL_S, READS_MAX, Reconciler, StaleRead
 
 
 class OneResource:
@@ -136,3 +137,13 @@ def test_what_kopf_notes_of_a_handler_is_a_name_that_an_annotation_may_have() ->
     assert [qualified_mistakes(f"kopf.cloudmatrix.io/{handler.id}") for handler in handlers if handler.id] == [
         [] for _ in handlers
     ]
+
+
+def test_a_timer_at_work_holds_up_a_deletion_no_longer_than_it_takes() -> None:
+    """Kopf looks again whether a timer has ended; by default a minute later, which a user would wait for."""
+    kube: Any = OneResource()
+    registry = registry_for(reconcilers_for(kube, kube, kube, kube, lambda: 0.0, ""), None, 1.0)
+    settings = kopf.OperatorSettings()
+    (startup,) = [each for each in registry._activities.get_all_handlers() if each.id == "configure"]
+    startup.fn(settings=settings, instances={}, infers={})
+    assert settings.background.cancellation_polling <= GONE_WALL_S
