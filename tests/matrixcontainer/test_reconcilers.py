@@ -144,6 +144,7 @@ def test_a_timer_at_work_holds_up_a_deletion_no_longer_than_it_takes() -> None:
     kube: Any = OneResource()
     registry = registry_for(reconcilers_for(kube, kube, kube, kube, lambda: 0.0, ""), None, 1.0)
     settings = kopf.OperatorSettings()
-    (startup,) = [each for each in registry._activities.get_all_handlers() if each.id == "configure"]
-    startup.fn(settings=settings, instances={}, infers={})
+    for handler in registry._activities.get_all_handlers():
+        if handler.activity == "startup":
+            handler.fn(settings=settings, instances={}, infers={})
     assert settings.background.cancellation_polling <= GONE_WALL_S
