@@ -141,31 +141,32 @@ class LiveDeployment:
             if (change := drain.successors(engine.deployment, self.fabric)) is not None:
                 self._apply_layout(change, now)
                 return
-            self._close(now)
-            if engine.on_closing() or now < self._successors_at() < inf:
+            ready_at = self._close(now)
+            if engine.on_closing() or now < ready_at < inf:
                 return
         drain.drained = True
         self._follow(now)
 
-    def _close(self, now: float) -> None:
-        """Begin nothing more on what leaves, nor on prefill instances that still load in its place."""
+    def _close(self, now: float) -> float:
+        """Begin nothing more on what leaves, nor on prefill instances that still load in its place; when the first of
+        those that stay is ready, infinity where there is none."""
+        assert self.engine is not None
+        target, ready_at = self._after_drain()
+        if target.prefill and now < ready_at:
+            leaving = tuple(nodes for nodes in self.engine.deployment.pools.prefill if nodes not in target.prefill)
+            target = replace(target, prefill=leaving)
+        self.engine.close(target)
+        return ready_at
+
+    def _after_drain(self) -> tuple[Pools, float]:
+        """The pools once the drained nodes are gone, and when the first of their prefill instances is ready."""
         drain, engine = self.draining, self.engine
         assert drain is not None
         assert engine is not None
         assert self.fabric is not None
         target = drain.target(engine.deployment, self.fabric)
-        if target.prefill and now < self._successors_at():
-            leaving = tuple(nodes for nodes in engine.deployment.pools.prefill if nodes not in target.prefill)
-            target = replace(target, prefill=leaving)
-        engine.close(target)
-
-    def _successors_at(self) -> float:
-        """When the first prefill instance that stays after the drain is ready; infinity while there is none."""
-        drain, engine = self.draining, self.engine
-        if drain is None or engine is None or self.fabric is None:
-            return inf
-        staying = drain.target(engine.deployment, self.fabric).prefill
-        return min((each.ready_at for each in engine.instances if each.nodes in staying), default=inf)
+        ready = (each.ready_at for each in engine.instances if each.nodes in target.prefill)
+        return target, min(ready, default=inf)
 
     def drain_view(self) -> DrainView | None:
         left = 0 if self.engine is None else self.engine.on_closing()
@@ -345,9 +346,10 @@ class LiveDeployment:
         """When the drain can go on without a request that ends: successors have loaded, or the deadline."""
         if self.draining is None or self.draining.drained:
             return inf
-        loaded = self._successors_at()
-        waits = self.engine is not None and self.engine.now < loaded
-        return min(self.draining.deadline_at, loaded) if waits else self.draining.deadline_at
+        if self.engine is None or self.fabric is None:
+            return self.draining.deadline_at
+        _, ready_at = self._after_drain()
+        return min(self.draining.deadline_at, ready_at if self.engine.now < ready_at else inf)
 
     def play(self, now: float) -> bool:
         """Everything up to `now`; False when built-in load is left to play in a next turn."""
