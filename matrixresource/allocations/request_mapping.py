@@ -1,4 +1,4 @@
-"""wish_of(request): what is asked of MatrixResource, in the words of the ledger. Pure; what cannot be meant is refused.
+"""map_request: what is asked of MatrixResource, in the words of the ledger. Pure; what cannot be meant is refused.
 
 The ledger counts members as nodes with `per` NPUs on each. A request may say so itself, or give a number of NPUs.
 """

@@ -130,14 +130,14 @@ def test_a_move_is_planned_and_nothing_is_done(ctl: Ctl, instance: str, tmp_path
     before = ctl.stack.members(instance)
     request = yaml.safe_load(MANIFEST)
     request["spec"]["placement"] = {"policy": "spread"}
-    (tmp_path / "wish.yaml").write_text(yaml.safe_dump(request))
-    (planned,) = json.loads(ctl("plan", "-f", str(tmp_path / "wish.yaml"), "-o", "json"))["items"]
+    (tmp_path / "plan.yaml").write_text(yaml.safe_dump(request))
+    (planned,) = json.loads(ctl("plan", "-f", str(tmp_path / "plan.yaml"), "-o", "json"))["items"]
     assert planned["moves"] == 3
     assert len({place["cabinet"] for place in planned["places"] if place["role"] == "member"}) == 4
-    assert "3 of them move" in ctl("plan", "-f", str(tmp_path / "wish.yaml"))
+    assert "3 of them move" in ctl("plan", "-f", str(tmp_path / "plan.yaml"))
     request["spec"]["nodes"] = 60
-    (tmp_path / "wish.yaml").write_text(yaml.safe_dump(request))
-    assert "do not fit" in ctl("plan", "-f", str(tmp_path / "wish.yaml"), code=1)
+    (tmp_path / "plan.yaml").write_text(yaml.safe_dump(request))
+    assert "do not fit" in ctl("plan", "-f", str(tmp_path / "plan.yaml"), code=1)
     assert ctl.stack.members(instance) == before
 
 

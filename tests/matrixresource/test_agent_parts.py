@@ -118,7 +118,7 @@ async def test_after_a_loss_of_power_parts_are_prepared_again_and_released_ones_
 
 HAPPENINGS = st.one_of(
     st.tuples(
-        st.just("wish"),
+        st.just("ensure"),
         st.dictionaries(st.sampled_from("abc"), st.frozensets(st.integers(0, 5), max_size=3), max_size=3),
     ),
     st.tuples(st.sampled_from(["restart", "power"]), st.none()),
@@ -134,7 +134,7 @@ async def test_whatever_happens_in_between_the_newest_spec_is_what_stands_in_the
     life = asyncio.create_task(one.run())
     await settled(one)
     for what, value in happenings:
-        if what == "wish":
+        if what == "ensure":
             last = _apart(value)
             generation += 1
             one.ensure(spec(generation, *(part(name, *dies) for name, dies in last.items())))
