@@ -12,6 +12,7 @@ import random
 import time
 from dataclasses import dataclass, field
 
+from benchmarks.allocator.ledger_verbs import touched
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.scheduler.model.request import DomainConstraint, PlacementRequest
@@ -130,7 +131,7 @@ def lose(ledger: Ledger, node: int) -> None:
     """A lost node as the service deals with it: it takes nobody, and each allocation gives up what it has there; one
     that nothing is found for ends."""
     ledger.set_up(node, False)
-    for name in ledger.touched(node):
+    for name in touched(ledger, node):
         if ledger.fail_over(name, node) is None:
             ledger.release(name)
 

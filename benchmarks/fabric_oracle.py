@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.fabric_oracles.floor_level import FLOOR_LEVEL, GUARANTEE_PLUS_SHARE, from_flows, share, share_floats
 from benchmarks.fabric_oracles.reach import UbFailures
 from benchmarks.fabric_oracles.splitting import share_split
 from benchmarks.fabric_oracles.timeline import FabricEvent, Timeline
@@ -30,9 +31,7 @@ from matrixcommon.model.planes import Plane
 from matrixlink.admission.bandwidth_ledger import BandwidthLedger, Booking
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.fabric.sharing.flow import Flow, Number
-from matrixlink.fabric.sharing.max_min import FLOOR_LEVEL, GUARANTEE_PLUS_SHARE, Overcommitted, share
-from matrixlink.fabric.sharing.max_min_arrays import share_floats
-from matrixlink.fabric.sharing.traffic import from_flows
+from matrixlink.fabric.sharing.max_min import Overcommitted
 from matrixresource.topology import Supernode
 
 EXACT_FLOWS_MAX = 5000

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from benchmarks import Figure
+from benchmarks.fabric_traffic.element_events import back, lost
 from benchmarks.fabric_traffic.table_quality import (
     all_to_all_factor,
     all_to_all_slow_down,
@@ -24,7 +25,7 @@ from benchmarks.fabric_traffic.table_quality import (
 )
 from matrixlink.fabric.sharing.native_kernel import kernel
 from matrixlink.forwarding.clos_shape import ClosShape
-from matrixlink.forwarding.element_state import ElementEvent, ElementState, back, lost
+from matrixlink.forwarding.element_state import ElementEvent, ElementState
 from matrixlink.forwarding.forwarding_tables import ForwardingTables
 from matrixlink.forwarding.live_flows import LiveFlows
 from matrixlink.forwarding.matchings import matchings

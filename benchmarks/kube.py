@@ -31,9 +31,9 @@ from benchmarks import Figure
 from tests.conformance.runner import server_of
 from tests.conformance.talk import Server, Talk
 from tests.conformance.things import CRDS, GROUP, WIDGETS, widget
+from tests.e2e.kube.test_kube_durability import client_of
 from tests.e2e.realkube.build import ensure_program, missing_parts
 from tests.e2e.realkube.control_plane import RealKube, resident_mb
-from tests.e2e.test_kube_durability import client_of
 from tests.matrixcontainer.kubeapi.process import KubeProcess
 
 LOADED = (

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from benchmarks.allocator.ledger_verbs import has_room, touched
 from matrixresource.scheduler.changes.relayout import pools_again, relayout
-from matrixresource.scheduler.changes.repair import keeps_rules, touches, without
+from matrixresource.scheduler.changes.repair import keeps_rules, without
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.bitmasks import lowest
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
@@ -24,11 +25,9 @@ from matrixresource.scheduler.placement.reserved_capacity import hide_reservatio
 def repair(ledger: Ledger, node: int) -> tuple[dict[str, Placement], list[str]]:
     """(new places by allocation, who had to go). The node takes nobody until it is set up again."""
     ledger.index.set_up(node, False)
-    hit = [name for name in sorted(ledger.tenants[node // ledger.shape.nodes]) if touches(ledger, name, node)]
-    hit.sort(key=lambda name: (-ledger.allocations[name].request.priority, -ledger.allocations[name].request.npus))
     moved: dict[str, Placement] = {}
     lost: list[str] = []
-    for name in hit:
+    for name in touched(ledger, node):
         allocation = ledger.allocations[name]
         ledger.give(name, allocation.place)
         with hide_reservations(ledger, allocation.request):
@@ -92,7 +91,7 @@ def _with_one_more(
     spares = [node for node in spares if request.supernode_block == 1 or node // shape.of_supernode in homes]
     spares = [node for node in spares if request.cabinet_block == 1 or node // nodes == lost_cabinet]
     for node in sorted(spares, key=far):
-        if constrained.has_room(index, node, request.npus_per_node) and keeps_rules(ledger, request, members, node):
+        if has_room(index, node, request.npus_per_node) and keeps_rules(ledger, request, members, node):
             cabinet, offset = divmod(node, nodes)
             kept.spares = [(c, m & ~(1 << offset) if c == cabinet else m) for c, m in kept.spares]
             kept.spares = [(c, m) for c, m in kept.spares if m]

@@ -21,7 +21,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from benchmarks import batch, node_repair
+from benchmarks import node_repair
+from benchmarks.allocator import batch
+from benchmarks.allocator.ledger_verbs import hold
 from matrixresource.scheduler.defragment import defragmentation
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.best_fit import POLICIES
@@ -71,7 +73,7 @@ class Replay:
                 if event["id"] in self.ledger.allocations:
                     self.ledger.release(event["id"])
             elif op == "held":
-                self.ledger.hold(event["id"], request_of(event, now), self.place_of(event["place"]), now)
+                hold(self.ledger, event["id"], request_of(event, now), self.place_of(event["place"]), now)
             elif op == "fail_node":
                 yield {"i": line} | self.fail(self.numbers[event["node"]])
             elif op == "recover_node":
@@ -111,7 +113,7 @@ class Replay:
         for other, place in plan.moves.items():
             self.ledger.allocations[other].place = place
             self.ledger.take(other, place)
-        self.ledger.hold(name, request, plan.place, now)
+        hold(self.ledger, name, request, plan.place, now)
         moves = {other: self.written(place) for other, place in plan.moves.items()}
         return {"place": self.written(plan.place), "move": moves}
 

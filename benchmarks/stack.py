@@ -76,9 +76,8 @@ def apply_to_active(folder: Folder, manifest: Path) -> Iterator[Figure]:
     cluster = cluster_of(folder)
     taken = [once(cluster, manifest) for _ in range(APPLY_RUNS)]
     name = f"apply to Active, 32 nodes at --time-scale {TIME_SCALE:g}"
-    tool = "kubectl apply" if cluster.kubectl else "the Python client's apply"
     shown = ", ".join(f"{seconds:.2f}" for seconds in taken)
-    yield Figure(name, statistics.median(taken), "s", f"from {tool} starting to .status.state, median of {shown}", 5)
+    yield Figure(name, statistics.median(taken), "s", f"from server-side apply to .status.state, median of {shown}", 5)
 
 
 def once(cluster: Cluster, manifest: Path) -> float:

@@ -12,11 +12,9 @@ from matrixcommon.model.resource_model import ApiModel, ResourceView
 Npus = Annotated[int, Field(ge=8, le=32768, multiple_of=8, description="whole nodes of 8 NPUs")]
 
 
-class DeploymentRequest(ApiModel):
-    """A model on an instance. What is left out follows the proportions of the paper's deployment."""
+class DeploymentShape(ApiModel):
+    """How a model is served. What is left out follows the proportions of the paper's deployment."""
 
-    instance: str = Field(min_length=1, max_length=127, description="the instance whose nodes and planes are used")
-    model: Literal["deepseek-r1"] = "deepseek-r1"
     prefill_npus: Npus | None = None
     decode_npus: Npus | None = None
     caching_nodes: int | None = Field(None, ge=1, le=4096)
@@ -27,6 +25,13 @@ class DeploymentRequest(ApiModel):
     cache_gb_per_node: float | None = Field(None, ge=0, le=4096)
     mtp: bool = True
     microbatching: Literal["auto", "on", "off"] = "auto"
+
+
+class DeploymentRequest(DeploymentShape):
+    """A model on an instance."""
+
+    instance: str = Field(min_length=1, max_length=127, description="the instance whose nodes and planes are used")
+    model: Literal["deepseek-r1"] = "deepseek-r1"
     warm_model_cache: bool = Field(True, description="whether the pool holds the weights before the first start")
     labels: dict[str, str] = Field(default_factory=dict)
 

@@ -27,6 +27,8 @@ class PlaneShare(ApiModel):
         ceiling = self.ceiling_gbps_per_npu
         if ceiling is not None and ceiling < self.floor_gbps_per_npu:
             raise ValueError("ceilingGbpsPerNpu is below floorGbpsPerNpu")
+        if self.qos_class == "BestEffort" and self.floor_gbps_per_npu:
+            raise ValueError("BestEffort promises nothing: leave floorGbpsPerNpu out, or ask for Burstable")
         return self
 
 

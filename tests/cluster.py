@@ -30,6 +30,7 @@ from services.infer import main as infer_main
 from services.operator.main import FaultsOverHttp, InferenceOverHttp
 from tests.asgi import StreamingASGITransport
 from tests.matrixcontainer.kubeapi.asgi import build_api
+from tests.matrixcontainer.kubeapi.tables import create_tables
 from tests.stack import Stack
 
 
@@ -81,14 +82,14 @@ class Cluster(Stack):
 
     async def _serve_kubernetes(self) -> None:
         database = open_database(f"sqlite:///{self.folder / 'kube.db'}")
-        database.create_tables()
-        admin = User("admin")
+        create_tables(database)
+        admin = User("admin", ("system:masters", "system:authenticated"))
         api = build_api(database, self.clock.now, random.Random(self.seed), {"admin": admin})
         self.kube_api = api
         await self.kube_api.start()
         headers = {"Authorization": "Bearer admin"}
         self.kube = KubeClient(
-            httpx.AsyncClient(base_url="http://kube", transport=StreamingASGITransport(api), headers=headers)
+            httpx.AsyncClient(base_url="http://kube", transport=StreamingASGITransport(api.asgi), headers=headers)
         )
 
     async def _served(self) -> bool:

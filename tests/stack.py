@@ -17,7 +17,6 @@ import httpx
 
 from matrixcommon.api.client import list_all
 from matrixcommon.model.hardware_names import NodeName
-from matrixcompute.client import ComputeClient
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixresource.agent.hardware import InjectedFault
@@ -34,7 +33,9 @@ from services.node_agent.fleet.store import FleetStore
 from services.resource import main as resource_main
 from tests.asgi import StreamingASGITransport
 from tests.clocks import LoopClock
+from tests.matrixcompute.client import WholeComputeClient
 from tests.matrixlink.client import WholeLinkClient
+from tests.matrixresource.client import WholeResourceClient
 from tests.prepared import AGENTS, prepared
 
 SERVICES = ("resource", "link", "compute", "agents")
@@ -83,9 +84,9 @@ class Stack:
         self._agent_http = {
             name: http_client(f"http://{name}", agent, transport=seat.transport) for name, seat in self.seats.items()
         }
-        self.resource = ResourceClient(self.http["resource"])
+        self.resource = WholeResourceClient(self.http["resource"])
         self.link = WholeLinkClient(self.http["link"])
-        self.compute = ComputeClient(self.http["compute"])
+        self.compute = WholeComputeClient(self.http["compute"])
         self.fleet: Fleet | None = None
         self.memory = FleetStore(None)
 
@@ -256,8 +257,15 @@ class Stack:
             ranks = [member.rank for member in allocation.members if member.role == "member"]
             assert len(ranks) == len(set(ranks)), f"{name} gives a rank twice"
         slices = await self.link.slices()
-        for link in await list_all(self.http["link"], "/v1/links", filter="floorsGbps!=0.0"):
-            assert link["floorsGbps"] <= link["gbps"] + 1e-6 or link["gbps"] < link["builtGbps"], link
+        promised = 0
+        for of in [{"plane": "rdma"}, *({"node": node} for members in current.values() for node in members)]:
+            # Floors lie on what leaves the members of a slice, and on leaves and spines.
+            for link in await list_all(self.http["link"], "/v1/links", of):
+                assert link["floorsGbps"] <= link["gbps"] + 1e-6 or link["gbps"] < link["builtGbps"], link
+                promised += link["floorsGbps"] > 0
+        still = {each.name for each in await self.link.slices() if each.state == "Active"}
+        floors = [each.name for each in slices if each.state == "Active" and each.floor_gbps_per_npu]
+        assert promised or not still & set(floors), f"{floors} have floors, but no link has"
         # Who came or went while the rest was read is in one of the two lists: until everything of it is given back, an
         # instance is there, also while it is being deleted.
         instances |= {each.name for each in await self.compute.instances()}

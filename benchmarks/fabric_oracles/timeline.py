@@ -14,9 +14,9 @@ import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from benchmarks.fabric_oracles.floor_level import GUARANTEE_PLUS_SHARE, share
 from matrixcommon.model.errors import InvalidField
 from matrixlink.fabric.sharing.flow import Flow, Number
-from matrixlink.fabric.sharing.max_min import GUARANTEE_PLUS_SHARE, share
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 import numpy as np
 
 from benchmarks.fabric_traffic.collectives import CollectiveStep
+from benchmarks.fabric_traffic.element_events import lost
 from matrixcommon.model.errors import InvalidField
 from matrixlink.fabric.sharing.traffic import Traffic, traffic
 from matrixlink.forwarding.clos_shape import NONE, Bools, ClosShape, Ints
-from matrixlink.forwarding.element_state import lost
 from matrixlink.forwarding.forwarding_tables import ForwardingTables
 from matrixlink.forwarding.path_policies import ECMP, SPRAY, PathSpread, Transfers, hash_mix
 from matrixlink.forwarding.paths import Floats, Paths, paths, table_chips

@@ -127,9 +127,6 @@ class ContextCache:
         self.counts.lost += lost
         return lost
 
-    def blocks_on(self, node: str) -> int:
-        return sum(1 for _, owner in self._blocks.values() if owner == node)
-
     def _drop(self, keys: list[int]) -> int:
         for key in keys:
             del self._blocks[key]

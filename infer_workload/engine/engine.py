@@ -217,7 +217,7 @@ class Engine:
             request.instance = instance
             request.cached = min(match.tokens, request.prompt - 1)
             if request.attempts == 1:
-                request.cached_first, request.assigned_at = match.tokens, self.now
+                request.cached_first = match.tokens
             request.prefilled = request.cached
             request.move(PREFILLING)
             instance.queue.append((request, request.attempts))
@@ -268,7 +268,6 @@ class Engine:
         chunk, instance.chunk = instance.chunk, []
         unfinished = []
         for request, life, take in chunk:
-            instance.tokens_done += take
             if not instance.holds(request, life):
                 continue
             instance.backlog_tokens -= take

@@ -23,7 +23,6 @@ class PrefillInstance:
     chunk_number: int = 0
     backlog_tokens: int = 0
     busy_s: float = 0.0
-    tokens_done: int = 0
 
     def holds(self, request: InferenceRequest, life: int) -> bool:
         """Whether that entry of the queue still stands: the request may have been sent back or cancelled since."""

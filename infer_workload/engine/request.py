@@ -84,7 +84,6 @@ class InferenceRequest:
     reserved: int = 0
     first_token_at: float = -1.0
     finished_at: float = -1.0
-    assigned_at: float = -1.0
     prefill_started_at: float = -1.0
     start_step: int = 0
     end_step: int = 0

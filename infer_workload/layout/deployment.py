@@ -10,16 +10,19 @@ make the others change places. When nodes are few, prefill yields to decode, whi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from infer_workload.contract import DeploymentShape
 from infer_workload.timing.calibration import Calibration
 from infer_workload.timing.collectives import Exchange
 from infer_workload.timing.decode import DecodeTiming, StepOptions
 from infer_workload.timing.experts import ExpertLayout, lay_experts
-from infer_workload.timing.fabric import DIES_PER_NODE, UB, Fabric
+from infer_workload.timing.fabric import DIES_PER_NODE, Fabric
 from infer_workload.timing.model import ServedModel
 from infer_workload.timing.prefill import PrefillTiming
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
+
+MICROBATCHING = {"auto": None, "on": True, "off": False}
 
 
 class DoesNotFit(Exception):
@@ -29,23 +32,6 @@ class DoesNotFit(Exception):
         super().__init__(message)
         self.message = message
         self.blocking = blocking
-
-
-@dataclass(frozen=True)
-class DeploymentSpec:
-    """What is asked of a deployment. Sizes in NPUs, multiples of a node's 8; None leaves them to the proportions."""
-
-    prefill_npus: int | None = None
-    decode_npus: int | None = None
-    caching_nodes: int | None = None
-    block_tokens: int = 512
-    batch_per_npu: int | None = None
-    context_cache: bool = True
-    cache_plane: str = UB
-    cache_gb_per_node: float | None = None
-    balanced_experts: bool = False
-    prefill_microbatch: bool | None = None
-    steps: StepOptions = field(default_factory=StepOptions)
 
 
 @dataclass(frozen=True)
@@ -74,7 +60,7 @@ class Pools:
 class Deployment:
     """A laid-out deployment under one generation of the fabric."""
 
-    spec: DeploymentSpec
+    spec: DeploymentShape
     model: ServedModel
     calibration: Calibration
     fabric: Fabric
@@ -99,25 +85,25 @@ class Deployment:
 
     def decode_timing(self) -> DecodeTiming:
         exchange = Exchange(self.fabric, self.calibration, self.pools.decode, self.decode_dies)
-        return DecodeTiming(self.model, self.calibration, exchange, self.decode_layout, self.spec.steps)
+        options = StepOptions(MICROBATCHING[self.spec.microbatching], self.spec.mtp)
+        return DecodeTiming(self.model, self.calibration, exchange, self.decode_layout, options)
 
     def prefill_timing(self, instance: int) -> PrefillTiming:
         nodes, layout = self.pools.prefill[instance], self.prefill_layouts[instance]
         exchange = Exchange(self.fabric, self.calibration, nodes, layout.dies)
-        return PrefillTiming(
-            self.model, self.calibration, exchange, layout, self.spec.balanced_experts, self.spec.prefill_microbatch
-        )
+        microbatch = MICROBATCHING[self.spec.microbatching]
+        return PrefillTiming(self.model, self.calibration, exchange, layout, microbatch=microbatch)
 
 
 def lay_out(
     fabric: Fabric,
     model: ServedModel,
     calibration: Calibration,
-    spec: DeploymentSpec | None = None,
+    spec: DeploymentShape | None = None,
     previous: Pools | None = None,
 ) -> Deployment:
     """The deployment on the nodes of `fabric`. Raises DoesNotFit with everything that stands in the way."""
-    desired = spec or DeploymentSpec()
+    desired = spec or DeploymentShape()
     nodes = fabric.nodes
     prefill_nodes, decode_nodes = _sizes(len(nodes), desired, calibration)
     pools = _assign(nodes, prefill_nodes, decode_nodes, desired, calibration, previous)
@@ -148,12 +134,9 @@ def lay_out(
     )
 
 
-def _sizes(nodes: int, spec: DeploymentSpec, calibration: Calibration) -> tuple[int, int]:
+def _sizes(nodes: int, spec: DeploymentShape, calibration: Calibration) -> tuple[int, int]:
     """Nodes for prefill and for decode; explicit sizes first, the paper's proportion for the rest."""
-    asked = [
-        None if npus is None else _whole_nodes(npus, role)
-        for npus, role in ((spec.prefill_npus, "prefill"), (spec.decode_npus, "decode"))
-    ]
+    asked = [None if npus is None else npus // NPUS_PER_NODE for npus in (spec.prefill_npus, spec.decode_npus)]
     least = sum(size or 1 for size in asked)
     if nodes < least:
         raise DoesNotFit(
@@ -171,20 +154,11 @@ def _sizes(nodes: int, spec: DeploymentSpec, calibration: Calibration) -> tuple[
     return prefill, nodes - prefill if decode is None else decode
 
 
-def _whole_nodes(npus: int, role: str) -> int:
-    if npus < NPUS_PER_NODE or npus % NPUS_PER_NODE:
-        raise DoesNotFit(
-            f"{role} asks for {npus} NPUs; pools are whole nodes of {NPUS_PER_NODE}",
-            [{"domain": role, "needs": f"a multiple of {NPUS_PER_NODE}", "has": npus}],
-        )
-    return npus // NPUS_PER_NODE
-
-
 def _assign(
     nodes: Sequence[str],
     prefill_nodes: int,
     decode_nodes: int,
-    spec: DeploymentSpec,
+    spec: DeploymentShape,
     calibration: Calibration,
     previous: Pools | None,
 ) -> Pools:

@@ -9,7 +9,7 @@ calibration names them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from infer_workload.ems.model_cache import ModelCache
 from infer_workload.layout.deployment import Deployment, DoesNotFit, lay_out
@@ -54,6 +54,17 @@ def plan_change(current: Deployment, fabric: Fabric, weights: ModelCache | None 
     load_s = _load_s(deployment, cache)
     start = 0.0 if roles_kept else allocated.role_switch_s + load_s
     return Change(deployment, pause, start, gained, start_s + load_s)
+
+
+def plan_change_at_any_size(current: Deployment, fabric: Fabric, weights: ModelCache) -> Change:
+    """The same; where the sizes that were asked for cannot be had any more, at those of the proportions."""
+    try:
+        return plan_change(current, fabric, weights)
+    except DoesNotFit:
+        if current.spec.prefill_npus is None and current.spec.decode_npus is None:
+            raise
+        smaller = current.spec.model_copy(update={"prefill_npus": None, "decode_npus": None})
+        return plan_change(replace(current, spec=smaller), fabric, weights)
 
 
 def plan_gain(current: Deployment, fabric: Fabric) -> Change:

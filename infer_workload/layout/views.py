@@ -1,29 +1,12 @@
-"""Between the wire and the layout: a request as a spec, a deployment as the view of its pools."""
+"""Between the wire and the layout: a deployment as the view of its pools."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from infer_workload.contract import DeploymentRequest, PoolsView
-from infer_workload.layout.deployment import Deployment, DeploymentSpec, Pools
-from infer_workload.timing.decode import StepOptions
+from infer_workload.contract import PoolsView
+from infer_workload.layout.deployment import Deployment, Pools
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
-
-
-def spec_of(request: DeploymentRequest) -> DeploymentSpec:
-    microbatch = {"auto": None, "on": True, "off": False}[request.microbatching]
-    return DeploymentSpec(
-        prefill_npus=request.prefill_npus,
-        decode_npus=request.decode_npus,
-        caching_nodes=request.caching_nodes,
-        block_tokens=request.block_tokens,
-        batch_per_npu=request.batch_per_npu,
-        context_cache=request.context_cache,
-        cache_plane=request.cache_plane,
-        cache_gb_per_node=request.cache_gb_per_node,
-        prefill_microbatch=microbatch,
-        steps=StepOptions(microbatch=microbatch, mtp=request.mtp),
-    )
 
 
 def pools_view(deployment: Deployment) -> PoolsView:

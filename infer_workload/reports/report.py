@@ -6,9 +6,8 @@ second.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from math import ceil
 
 from infer_workload.engine.engine import Engine
@@ -73,9 +72,6 @@ class Report:
     goodput_share: float
     goodput_requests_per_s: float
     notes: list[str] = field(default_factory=list)
-
-    def json(self) -> str:
-        return json.dumps(asdict(self), indent=2)
 
     def text(self) -> str:
         """A table for people."""

@@ -10,25 +10,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from math import inf
 
 from infer_workload.contract import DeploymentRequest, DrainView, LoadRequest, LoadView, PoolsView
 from infer_workload.ems.model_cache import ModelCache
-from infer_workload.engine.engine import ContextTooLong, Engine
+from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.deployment import Deployment, DoesNotFit, Pools, lay_out
 from infer_workload.layout.draining import Drain
-from infer_workload.layout.recovery import Change, first_start_s, plan_change, plan_gain
-from infer_workload.layout.views import layout_text, pools_view, roles_of, spec_of
+from infer_workload.layout.recovery import Change, first_start_s, plan_change_at_any_size, plan_gain
+from infer_workload.layout.views import layout_text, pools_view, roles_of
 from infer_workload.serving.load_generator import BuiltInLoad
 from infer_workload.serving.states import DEGRADED, DEPLOYMENT_STATES, LOADING, PENDING, SERVING, UNAVAILABLE
 from infer_workload.serving.statistics import Statistics
-from infer_workload.timing.calibration import Calibration, load_calibration
+from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.fabric import Fabric
-from infer_workload.timing.model import ServedModel, load_model
-
-ARRIVALS_PER_TURN = 64
-"""Arrivals of built-in load played before others get their turn on the event loop."""
+from infer_workload.timing.model import load_model
 
 
 class LiveDeployment:
@@ -45,8 +43,6 @@ class LiveDeployment:
         seed: int,
         changed: Callable[[LiveDeployment], None],
         done: Callable[[InferenceRequest], None],
-        model: ServedModel | None = None,
-        calibration: Calibration | None = None,
         previous: Pools | None = None,
     ) -> None:
         self.name = name
@@ -61,15 +57,14 @@ class LiveDeployment:
         self._previous = previous
         """The roles that nodes had when the process ended: their weights are still there."""
         self._seed = seed
-        self._model = model or load_model()
-        self._calibration = calibration or load_calibration()
+        self._model, self._calibration = load_model(), load_calibration()
         self._weights = ModelCache(self._calibration, {self._model.name} if request.warm_model_cache else set())
         self._changed = changed
         self._done = done
         self._gain_at = inf
         self._loading: dict[str, float] = {}
-        self._numbers = 0
-        self._ticks: set[asyncio.Future[None]] = set()
+        self._numbers = count(1)
+        self._played = asyncio.Event()
         self.stream_count = 0
         self.draining: Drain | None = None
         self._booting: frozenset[str] = frozenset()
@@ -187,7 +182,7 @@ class LiveDeployment:
         return PENDING if self.engine is None and self.state == PENDING else UNAVAILABLE
 
     def _start(self, fabric: Fabric, now: float) -> None:
-        deployment = lay_out(fabric, self._model, self._calibration, spec_of(self.spec), self._previous)
+        deployment = lay_out(fabric, self._model, self._calibration, self.spec, self._previous)
         self._previous = None
         self.engine = Engine(deployment, self._seed, now, self._finished, self.statistics.emitted)
         self.serves_from = now + first_start_s(deployment, self._weights)
@@ -202,13 +197,7 @@ class LiveDeployment:
         if self.state == LOADING:
             self._load_more(fabric, now)
             return
-        try:
-            change = plan_change(engine.deployment, fabric, self._weights)
-        except DoesNotFit:
-            if engine.deployment.spec.prefill_npus is None and engine.deployment.spec.decode_npus is None:
-                raise
-            smaller = replace(engine.deployment.spec, prefill_npus=None, decode_npus=None)
-            change = plan_change(replace(engine.deployment, spec=smaller), fabric, self._weights)
+        change = plan_change_at_any_size(engine.deployment, fabric, self._weights)
         self._apply_layout(change, now)
         self._loading = {node: self._loading.get(node, now + change.gain_after_s) for node in change.gained}
         self._gain_at = max(self._loading.values(), default=inf)
@@ -218,8 +207,7 @@ class LiveDeployment:
         engine = self.engine
         assert engine is not None
         before = set(engine.deployment.fabric.nodes)
-        spec = spec_of(self.spec)
-        deployment = lay_out(fabric, self._model, self._calibration, spec, engine.deployment.pools)
+        deployment = lay_out(fabric, self._model, self._calibration, self.spec, engine.deployment.pools)
         engine.apply_layout(deployment, 0.0, 0.0)
         if set(fabric.nodes) - before:
             self.serves_from = now + first_start_s(deployment, self._weights)
@@ -249,7 +237,7 @@ class LiveDeployment:
         elif requeued:
             self._set_state(DEGRADED, f"prefill continues with {len(change.deployment.pools.prefill)} instances{back}")
         else:
-            self._set_state(self.state, self._layout_text() if self.state == SERVING else self.why)
+            self._set_state(self.state, layout_text(self.pools_view()) if self.state == SERVING else self.why)
 
     def _lose(self, state: str, why: str) -> None:
         self.cut_off += 0 if self.engine is None else len(self.engine.in_flight)
@@ -266,7 +254,7 @@ class LiveDeployment:
         if self.engine is None or self.fabric is None:
             return None
         pools = self.engine.deployment.pools
-        return lay_out(self._usable(), self._model, self._calibration, spec_of(request), pools)
+        return lay_out(self._usable(), self._model, self._calibration, request, pools)
 
     def reshape(self, request: DeploymentRequest, now: float) -> None:
         """Lay out for another spec, keeping what can be kept. Raises DoesNotFit and then changes nothing."""
@@ -284,13 +272,9 @@ class LiveDeployment:
         self._apply_layout(Change(deployment, pause, pause), now)
 
     def fail(self, why: str) -> None:
-        """Its engine cannot go on: start again from the next view."""
+        """Its engine cannot go on: whoever waits hears of it, and it starts again from the next view."""
         self.fabric = None
         self._lose(UNAVAILABLE, why)
-
-    def retire(self) -> None:
-        """The deployment is deleted: whoever waits hears of it."""
-        self._lose(UNAVAILABLE, "the deployment was deleted")
 
     # Requests.
 
@@ -304,8 +288,7 @@ class LiveDeployment:
         """Take a request. Raises ContextTooLong; call only while it `serves`."""
         assert self.engine is not None
         self.play(now)
-        self._numbers += 1
-        request = InferenceRequest(self._numbers, now, input_tokens, output_tokens, blocks, tenant)
+        request = InferenceRequest(next(self._numbers), now, input_tokens, output_tokens, blocks, tenant)
         request.arrived_at = self.engine.now
         self.engine.submit(request)
         self.submitted += 1
@@ -325,12 +308,7 @@ class LiveDeployment:
 
     async def news(self) -> None:
         """Return when time has been played on."""
-        tick: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._ticks.add(tick)
-        try:
-            await tick
-        finally:
-            self._ticks.discard(tick)
+        await self._played.wait()
 
     # Time.
 
@@ -361,7 +339,7 @@ class LiveDeployment:
             engine.advance(self._gain_at)
             self._scale_out_ready(now)
         if self.state == LOADING and self.serves_from <= now:
-            self._set_state(SERVING, self._layout_text())
+            self._set_state(SERVING, layout_text(self.pools_view()))
             if self._load is not None:
                 self._load.begin(now)
         left = self._play_load(now) if self.serves else False
@@ -372,7 +350,7 @@ class LiveDeployment:
         if engine is None:
             return True
         if self.state == DEGRADED and self.paused_until <= engine.now and self._gain_at == inf:
-            self._set_state(SERVING, self._layout_text())
+            self._set_state(SERVING, layout_text(self.pools_view()))
         self._wake()
         return not left
 
@@ -385,23 +363,10 @@ class LiveDeployment:
         """Submit the load's arrivals up to `now`; True when some are left for the next turn."""
         if self._load is None or self.engine is None:
             return False
-        for _ in range(ARRIVALS_PER_TURN):
-            arrival = self._load.take(now)
-            if arrival is None:
-                return False
-            self.engine.advance(arrival.at_s)
-            self._numbers += 1
-            try:
-                self.engine.submit(
-                    InferenceRequest(
-                        self._numbers, arrival.at_s, arrival.input_tokens, arrival.output_tokens, arrival.blocks
-                    )
-                )
-                self._load.view.submitted += 1
-                self.submitted += 1
-            except ContextTooLong:
-                self._load.view.refused += 1
-        return self._load.next_at <= now
+        before = self._load.view.submitted
+        left = self._load.play(now, self.engine, self._numbers)
+        self.submitted += self._load.view.submitted - before
+        return left
 
     def start_load_generator(self, request: LoadRequest | None, now: float) -> None:
         """Play this load from now on; None stops it."""
@@ -421,9 +386,6 @@ class LiveDeployment:
             return {} if self._previous is None else roles_of(self._previous)
         return roles_of(self.engine.deployment.pools)
 
-    def _layout_text(self) -> str:
-        return layout_text(self.pools_view())
-
     def _set_state(self, state: str, why: str) -> None:
         self.state, self.why = DEPLOYMENT_STATES.check(self.state, state), why
         self._changed(self)
@@ -433,6 +395,5 @@ class LiveDeployment:
         self._done(request)
 
     def _wake(self) -> None:
-        for tick in self._ticks:
-            if not tick.done():
-                tick.set_result(None)
+        self._played.set()
+        self._played = asyncio.Event()

@@ -6,7 +6,12 @@ from collections.abc import Iterator
 from math import inf
 
 from infer_workload.contract import LoadRequest, LoadView
+from infer_workload.engine.engine import ContextTooLong, Engine
+from infer_workload.engine.request import InferenceRequest
 from infer_workload.traffic.generator import Arrival, generate
+
+ARRIVALS_PER_TURN = 64
+"""Arrivals played before others get their turn on the event loop."""
 
 LAG_S_MAX = 600.0
 """Emulated seconds that are still made up for when the machine was too busy; older arrivals are skipped and counted."""
@@ -39,6 +44,21 @@ class BuiltInLoad:
     @property
     def next_at(self) -> float:
         return inf if self._next is None else self._next.at_s
+
+    def play(self, now: float, engine: Engine, numbers: Iterator[int]) -> bool:
+        """Submit the arrivals up to `now`; True when some are left for the next turn."""
+        for _ in range(ARRIVALS_PER_TURN):
+            arrival = self.take(now)
+            if arrival is None:
+                return False
+            engine.advance(arrival.at_s)
+            tokens = arrival.input_tokens, arrival.output_tokens
+            try:
+                engine.submit(InferenceRequest(next(numbers), arrival.at_s, *tokens, arrival.blocks))
+                self.view.submitted += 1
+            except ContextTooLong:
+                self.view.refused += 1
+        return self.next_at <= now
 
     def take(self, now: float) -> Arrival | None:
         """The next arrival that is due, None when there is none."""

@@ -6,58 +6,29 @@ client, is charged to the tenant `load`, gathered over some seconds. Charges wai
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from infer_workload.engine.request import InferenceRequest
+from collections import Counter, defaultdict
 
 LOAD_TENANT = "load/built-in"
 
-
-@dataclass
-class Usage:
-    """What one key used on one deployment since the last charge."""
-
-    project: str
-    key: str
-    deployment: str
-    requests: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
+Usage = dict[tuple[str, str], Counter[str]]
+"""Requests and tokens by tenant (project and key, parted by a slash) and deployment, named as in the table of usage."""
 
 
 class Metering:
-    """Gathers usage until `take` is called; `give_back` returns what could not be written."""
+    """Gathers usage until `take` is called; `restore` returns what could not be written."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[str, str], Usage] = {}
-
-    def count(self, deployment: str, request: InferenceRequest) -> None:
-        self.add(
-            deployment, request.tenant or LOAD_TENANT, request.input_tokens, request.cached_first, request.generated
-        )
+        self._open: Usage = defaultdict(Counter)
 
     def add(self, deployment: str, tenant: str, prompt: int, cached: int, completion: int) -> None:
-        """`tenant` is project and key, parted by a slash."""
-        entry = self._open.get((tenant, deployment))
-        if entry is None:
-            project, _, key = tenant.partition("/")
-            entry = self._open[tenant, deployment] = Usage(project, key, deployment)
-        entry.requests += 1
-        entry.prompt_tokens += prompt
-        entry.cached_tokens += min(cached, prompt)
-        entry.completion_tokens += completion
+        self._open[tenant, deployment].update(
+            requests=1, prompt_tokens=prompt, cached_tokens=min(cached, prompt), completion_tokens=completion
+        )
 
-    def take(self) -> list[Usage]:
-        taken, self._open = list(self._open.values()), {}
+    def take(self) -> Usage:
+        taken, self._open = self._open, defaultdict(Counter)
         return taken
 
-    def restore(self, used: list[Usage]) -> None:
-        for entry in used:
-            current = self._open.setdefault(
-                (f"{entry.project}/{entry.key}", entry.deployment), Usage(entry.project, entry.key, entry.deployment)
-            )
-            current.requests += entry.requests
-            current.prompt_tokens += entry.prompt_tokens
-            current.cached_tokens += entry.cached_tokens
-            current.completion_tokens += entry.completion_tokens
+    def restore(self, used: Usage) -> None:
+        for account, counts in used.items():
+            self._open[account].update(counts)

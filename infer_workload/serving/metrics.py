@@ -10,10 +10,26 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from infer_workload.serving.api import kv_usage
+from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.service import Serving
 from infer_workload.serving.statistics import Histogram
 
 LABEL = ["model_name"]
+
+GAUGES = {
+    "num_requests_running": "Requests in prefill, transfer or decode.",
+    "num_requests_waiting": "Requests waiting for KV memory.",
+    "kv_cache_usage_perc": "Share of decode KV memory set aside (0 to 1).",
+}
+COUNTERS = {
+    "prompt_tokens": "Prompt tokens of finished requests.",
+    "generation_tokens": "Generated tokens of finished requests.",
+    "request_success": "Finished requests.",
+    "num_preemptions": "Requests sent back by the loss of nodes.",
+    "external_prefix_cache_queries": "Prompt tokens asked of the context cache.",
+    "external_prefix_cache_hits": "Prompt tokens found in the context cache.",
+    "spec_decode_num_drafts": "Decode steps with a draft token, summed over the pool.",
+}
 
 
 class DeploymentMetrics:
@@ -24,50 +40,36 @@ class DeploymentMetrics:
 
     def collect(self) -> Iterator[Metric]:
         lives = sorted(self._serving.live.items())
-        gauges: dict[str, tuple[str, dict[str, float]]] = {
-            "num_requests_running": ("Requests in prefill, transfer or decode.", {}),
-            "num_requests_waiting": ("Requests waiting for KV memory.", {}),
-            "kv_cache_usage_perc": ("Share of decode KV memory set aside (0 to 1).", {}),
-        }
-        counters: dict[str, tuple[str, dict[str, float]]] = {
-            "prompt_tokens": ("Prompt tokens of finished requests.", {}),
-            "generation_tokens": ("Generated tokens of finished requests.", {}),
-            "request_success": ("Finished requests.", {}),
-            "num_preemptions": ("Requests sent back by the loss of nodes.", {}),
-            "external_prefix_cache_queries": ("Prompt tokens asked of the context cache.", {}),
-            "external_prefix_cache_hits": ("Prompt tokens found in the context cache.", {}),
-            "spec_decode_num_drafts": ("Decode steps with a draft token, summed over the pool.", {}),
-        }
-        values: dict[str, dict[str, float]] = {name: current for name, (_, current) in (gauges | counters).items()}
-        for name, live in lives:
-            engine, done = live.engine, live.statistics
-            waiting = len(engine.waiting) if engine else 0
-            values["num_requests_running"][name] = (len(engine.in_flight) - waiting) if engine else 0
-            values["num_requests_waiting"][name] = waiting
-            values["kv_cache_usage_perc"][name] = kv_usage(live)
-            values["prompt_tokens"][name] = done.prompt_tokens
-            values["generation_tokens"][name] = done.generated_tokens
-            values["request_success"][name] = done.requests
-            values["num_preemptions"][name] = engine.preemptions if engine else 0
-            values["external_prefix_cache_queries"][name] = engine.cache.counts.tokens_asked if engine else 0
-            values["external_prefix_cache_hits"][name] = engine.cache.counts.tokens_hit if engine else 0
-            values["spec_decode_num_drafts"][name] = engine.pool.steps if engine and live.spec.mtp else 0
-        for name, (help, _) in gauges.items():
-            yield _family(GaugeMetricFamily(f"vllm:{name}", help, labels=LABEL), values[name])
-        for name, (help, _) in counters.items():
-            yield _family(CounterMetricFamily(f"vllm:{name}", help, labels=LABEL), values[name])
+        values = {name: _values(live) for name, live in lives}
+        for kind, helps in ((GaugeMetricFamily, GAUGES), (CounterMetricFamily, COUNTERS)):
+            for name, help in helps.items():
+                family = kind(f"vllm:{name}", help, labels=LABEL)
+                for deployment, current in values.items():
+                    family.add_metric([deployment], current[name])
+                yield family
         for name in lives[0][1].statistics.histograms if lives else ():
-            family = HistogramMetricFamily(f"vllm:{name}", f"{name.replace('_', ' ')}, emulated.", labels=LABEL)
+            histogram = HistogramMetricFamily(f"vllm:{name}", f"{name.replace('_', ' ')}, emulated.", labels=LABEL)
             for deployment, live in lives:
-                current = live.statistics.histograms[name]
-                family.add_metric([deployment], _buckets(current), current.total)
-            yield family
+                seen = live.statistics.histograms[name]
+                histogram.add_metric([deployment], _buckets(seen), seen.total)
+            yield histogram
 
 
-def _family(family: GaugeMetricFamily | CounterMetricFamily, values: dict[str, float]) -> Metric:
-    for name, value in values.items():
-        family.add_metric([name], value)
-    return family
+def _values(live: LiveDeployment) -> dict[str, float]:
+    engine, done = live.engine, live.statistics
+    waiting = len(engine.waiting) if engine else 0
+    return {
+        "num_requests_running": len(engine.in_flight) - waiting if engine else 0,
+        "num_requests_waiting": waiting,
+        "kv_cache_usage_perc": kv_usage(live),
+        "prompt_tokens": done.prompt_tokens,
+        "generation_tokens": done.generated_tokens,
+        "request_success": done.requests,
+        "num_preemptions": engine.preemptions if engine else 0,
+        "external_prefix_cache_queries": engine.cache.counts.tokens_asked if engine else 0,
+        "external_prefix_cache_hits": engine.cache.counts.tokens_hit if engine else 0,
+        "spec_decode_num_drafts": engine.pool.steps if engine and live.spec.mtp else 0,
+    }
 
 
 def _buckets(current: Histogram) -> list[tuple[str, float]]:

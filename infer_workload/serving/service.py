@@ -20,7 +20,7 @@ from infer_workload.layout.deployment import DoesNotFit, Pools
 from infer_workload.layout.draining import Drain
 from infer_workload.layout.views import pools_of
 from infer_workload.serving.live_deployment import LiveDeployment
-from infer_workload.serving.metering import Metering
+from infer_workload.serving.metering import LOAD_TENANT, Metering
 from infer_workload.serving.ports import FabricViews, Hardware
 from infer_workload.serving.store import DeploymentRow, InferStore
 from infer_workload.serving.workload_traffic import WorkloadTraffic
@@ -128,7 +128,7 @@ class Serving:
             row = self.store.deployment(session, name)
             session.delete(row)
         if not validate_only and (live := self.live.pop(name, None)) is not None:
-            live.retire()
+            live.fail("the deployment was deleted")
 
     def start_load_generator(
         self, name: str, load: LoadRequest | None, *, validate_only: bool = False
@@ -234,25 +234,26 @@ class Serving:
 
     def charge_now(self) -> None:
         """Write what was used before the answer ends; what the database refuses is written by the next settlement."""
-        used = self.metering.take()
         try:
-            self.store.charge(used)
+            self._charge()
         except Exception:
-            self.metering.restore(used)
-            log.exception("usage is not written yet", extra={"accounts": len(used)})
+            log.exception("usage is not written yet")
 
     async def settle_accounts(self) -> str:
         """Write the gathered usage to the database."""
-        used = self.metering.take()
-        if used:
-            try:
-                self.store.charge(used)
-            except Exception:
-                self.metering.restore(used)
-                raise
-        return f"{len(used)} accounts charged"
+        return f"{self._charge()} accounts charged"
 
     # Small helpers.
+
+    def _charge(self) -> int:
+        used = self.metering.take()
+        try:
+            if used:
+                self.store.charge(used)
+        except Exception:
+            self.metering.restore(used)
+            raise
+        return len(used)
 
     async def _rest(self, wall_s: float) -> None:
         """Until a nudge or for that long. Not by wait_for: before Python 3.12 it can swallow a cancellation."""
@@ -301,7 +302,8 @@ class Serving:
 
     def _done(self, name: str, request: InferenceRequest) -> None:
         if not request.tenant:
-            self.metering.count(name, request)
+            tokens = request.input_tokens, request.cached_first, request.generated
+            self.metering.add(name, LOAD_TENANT, *tokens)
 
     def _changed(self, live: LiveDeployment) -> None:
         """Write down how a deployment stands, if that is news."""
@@ -310,16 +312,13 @@ class Serving:
                 row = session.get(DeploymentRow, live.name)
                 if row is None:
                     return
-                ready = live.state == "Serving"
-                now, generation = self.clock.now(), row.generation
-                reported = condition(
-                    row.conditions or [], "Ready", ready, live.state, live.why, generation=generation, now=now
-                )
-                laid = live.engine is not None
-                reason = "LaidOut" if laid else "NoLayout"
-                reported = condition(
-                    reported, "LaidOut", laid, reason, "" if laid else live.why, generation=generation, now=now
-                )
+                laid, reported = live.engine is not None, row.conditions or []
+                for kind, holds, reason, why in (
+                    ("Ready", live.state == "Serving", live.state, live.why),
+                    ("LaidOut", laid, "LaidOut" if laid else "NoLayout", "" if laid else live.why),
+                ):
+                    now, generation = self.clock.now(), row.generation
+                    reported = condition(reported, kind, holds, reason, why, generation=generation, now=now)
                 fresh = {
                     "state": live.state,
                     "conditions": reported,

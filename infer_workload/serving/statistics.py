@@ -43,7 +43,6 @@ class Statistics:
         self.prompt_tokens = 0
         self.generated_tokens = 0
         self.requests = 0
-        self.drafted = 0.0
         self.histograms = {
             "time_to_first_token_seconds": Histogram(SECONDS_BUCKETS),
             "inter_token_latency_seconds": Histogram(TPOT_BUCKETS),
@@ -90,9 +89,8 @@ class Statistics:
 
     def tokens_per_second(self, now: float, window_s: float) -> float:
         """Mean over the whole seconds of the window that ends with the last whole second."""
-        last = floor(now)
-        seconds = max(1, round(window_s))
-        return sum(self._seconds.get(second, 0.0) for second in range(last - seconds, last)) / seconds
+        samples = self.samples(now, window_s)
+        return sum(tokens for _, tokens in samples) / len(samples)
 
     def samples(self, now: float, window_s: float) -> list[tuple[int, float]]:
         """(second since the epoch, tokens) for each whole second of the window, oldest first."""

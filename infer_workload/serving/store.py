@@ -73,25 +73,20 @@ class InferStore:
     def deployments(self, session: Session) -> list[DeploymentRow]:
         return list(session.scalars(select(DeploymentRow).order_by(DeploymentRow.name)))
 
-    def views(self) -> list[DeploymentView]:
-        with self.records.reading() as session:
-            return [row.view() for row in self.deployments(session)]
-
     def usage(self, session: Session, project: str | None = None) -> list[UsageRow]:
         asked = select(UsageRow).order_by(UsageRow.project, UsageRow.key, UsageRow.deployment)
         return list(session.scalars(asked if project is None else asked.where(UsageRow.project == project)))
 
-    def charge(self, used: list[Usage]) -> None:
+    def charge(self, used: Usage) -> None:
         """Add tokens to their tenants' accounts, all in one transaction."""
         with self.records.transaction() as session:
-            for entry in used:
-                row = session.get(UsageRow, (entry.project, entry.key, entry.deployment))
+            for (tenant, deployment), counts in used.items():
+                project, _, key = tenant.partition("/")
+                row = session.get(UsageRow, (project, key, deployment))
                 if row is None:
-                    row = UsageRow(project=entry.project, key=entry.key, deployment=entry.deployment)
+                    row = UsageRow(project=project, key=key, deployment=deployment)
                     row.requests = row.prompt_tokens = row.cached_tokens = row.completion_tokens = row.version = 0
                     session.add(row)
-                row.requests += entry.requests
-                row.prompt_tokens += entry.prompt_tokens
-                row.cached_tokens += entry.cached_tokens
-                row.completion_tokens += entry.completion_tokens
+                for name, count in counts.items():
+                    setattr(row, name, getattr(row, name) + count)
                 row.version += 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import inf, log2
 
 from infer_workload.timing.calibration import Calibration
-from infer_workload.timing.fabric import DIES_PER_NODE, RDMA, UB, VPC, Fabric
+from infer_workload.timing.fabric import DIES_PER_NODE, UB, VPC, Fabric
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,6 @@ class Exchange:
             remote = (self.ranks - senders) / max(1, self.ranks - 1)
             rate = self.fabric.reduced[key] = self.fabric.slowest_die_gbps(UB, self.nodes, senders, remote)
         return rate * efficiency
-
-    def all_to_all_s(self, bytes_per_pair: float) -> float:
-        """Every die sends that much to every other, ports full: the floor of any exchange."""
-        return self._wire_s((self.ranks - 1) * bytes_per_pair, 1.0) + self.fabric.latency_s(UB)
 
     def dispatch_s(self, tokens: float, imbalance: float = 1.0) -> float:
         """Tokens of each die to their experts, INT8 with scales, `tokens` a die."""
@@ -65,19 +61,6 @@ class Exchange:
     def _wire_s(self, size_bytes: float, efficiency: float) -> float:
         rate = self.rate_gbps(efficiency)
         return size_bytes / (rate * 1e9) if rate > 0 else inf
-
-
-def kv_transfer_gbps(
-    fabric: Fabric, calibration: Calibration, sender_nodes: Sequence[str], receiver_node: str, receivers: int = 1
-) -> float:
-    """Rate of moving one prompt's KV over RDMA from a prefill instance to a decode die.
-
-    The prompt lies spread over the instance's dies, so the receiving port is the narrow place, unless the senders have
-    lost theirs. `receivers` dies of the node that take at once share its uplink.
-    """
-    out = sum(fabric.node_gbps(RDMA, node) for node in sender_nodes)
-    into = fabric.die_gbps(RDMA, receiver_node, max(1, receivers))
-    return min(out, into) * calibration.rdma_efficiency
 
 
 def cache_fetch_s(

@@ -19,6 +19,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Depends, Request
 from fastapi.routing import APIRoute
 
+from matrixcommon.api.reports import UnreadableReport
 from matrixcommon.model.errors import Forbidden, InvalidField, NotFound
 from matrixcommon.model.hardware_names import RESOURCE_NAME
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, key_of, name_of, project_of, resolve
@@ -174,13 +175,24 @@ class Caller:
         return key, body.in_project(project)
 
     def answers_each(
-        self, reports: Sequence[Any], take: Callable[[list[Any]], Sequence[Answer]], refuse: Callable[[str], Answer]
+        self,
+        reports: Sequence[Any],
+        take: Callable[[list[Any]], Sequence[Answer]],
+        refuse: Callable[[str, str, str], Answer],
     ) -> list[Answer]:
         """What is answered to a batch of agents' reports, each by itself: one for a node that the token does not speak
-        for is refused, the others are taken."""
-        mine = [self.principal.reports_for(each.node) for each in reports]
-        taken = iter(take([each for each, own in zip(reports, mine, strict=True) if own]))
-        return [next(taken) if own else refuse(each.node) for each, own in zip(reports, mine, strict=True)]
+        for, or that cannot be read, is refused (node, reason, message), the others are taken."""
+        why = [self._refusal(each) for each in reports]
+        taken = iter(take([each for each, reason in zip(reports, why, strict=True) if reason is None]))
+        return [
+            next(taken) if reason is None else refuse(str(each.node), *reason)
+            for each, reason in zip(reports, why, strict=True)
+        ]
+
+    def _refusal(self, report: Any) -> tuple[str, str] | None:
+        if not self.principal.reports_for(report.node):
+            return "Forbidden", f"this token does not speak for {report.node}"
+        return ("InvalidField", report.message) if isinstance(report, UnreadableReport) else None
 
     def hide(self, document: dict[str, Any]) -> dict[str, Any]:
         """A view without the names of what belongs to others, as its kind's `holders` say where they stand."""
@@ -254,6 +266,11 @@ class ResourceKind:
             mutates = method != "GET" and verb not in self.queries
             view = self.view if verb == "LIST" else None
             yield Rule(method, path, self.collection, roles, self.scope, mutates, view, self.holders)
+
+
+def kinds_in(module: Mapping[str, Any]) -> tuple[ResourceKind, ...]:
+    """The kinds that a module declares, by its `globals()`."""
+    return tuple(each for each in module.values() if isinstance(each, ResourceKind))
 
 
 PARAMETER = re.compile(r"\{[^}]*\}")

@@ -7,15 +7,18 @@ The httpx client is passed in (over the network in a process, over ASGI in a tes
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import httpx
 
-from matrixcommon.model.errors import Gone, Unavailable, from_problem
+from matrixcommon.model.errors import Gone, MatrixError, NotFound, Unavailable, from_problem
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of, project_of
+from matrixcommon.model.resource_model import ApiModel
+
+View = TypeVar("View", bound=ApiModel)
 
 PAGE_SIZE = 1000
 """The most that a service puts on one."""
@@ -42,7 +45,7 @@ async def call(
     except httpx.HTTPError as wrong:
         raise Unavailable(f"{method} {path}: {type(wrong).__name__}: {wrong}") from wrong
     if answer.status_code >= 400:
-        raise from_problem(_document(answer), answer.status_code)
+        raise refusal_in(answer)
     return answer.json() if answer.content else {}
 
 
@@ -74,12 +77,13 @@ async def list_all(
         asked["pageToken"] = answer["nextPageToken"]
 
 
-def _document(answer: httpx.Response) -> dict[str, Any]:
+def refusal_in(answer: httpx.Response) -> MatrixError:
+    """What an answer of 400 or more says, as the error it was raised as."""
     try:
         document = answer.json()
     except ValueError:
-        return {"detail": answer.text[:200] or f"HTTP {answer.status_code}"}
-    return document if isinstance(document, dict) else {"detail": str(document)[:200]}
+        document = {"detail": answer.text[:200] or f"HTTP {answer.status_code}"}
+    return from_problem(document if isinstance(document, dict) else {"detail": str(document)[:200]}, answer.status_code)
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,27 @@ class WatchEvent:
     type: str
     rv: int
     view: dict[str, Any]
+
+
+class EventReader:
+    """Reads the server-sent events of a watch, line by line."""
+
+    def __init__(self) -> None:
+        self._fields: dict[str, str] = {}
+
+    def take(self, line: str) -> WatchEvent | None:
+        """The event that this line completes, if it does. Raises what the stream ended with."""
+        if line:
+            name, _, value = line.partition(":")
+            self._fields[name] = value.strip()
+            return None
+        fields, self._fields = self._fields, {}
+        if fields.get("event") == "ERROR":
+            problem = json.loads(fields["data"])
+            raise from_problem(problem, int(problem.get("status", 410)))
+        if "data" not in fields:
+            return None
+        return WatchEvent(fields["event"], int(fields["id"]), json.loads(fields["data"]))
 
 
 async def watch(
@@ -105,21 +130,103 @@ async def watch(
         async with http.stream("GET", path, params=query, timeout=httpx.Timeout(5.0, read=60.0)) as answer:
             if answer.status_code >= 400:
                 await answer.aread()
-                raise from_problem(_document(answer), answer.status_code)
-            fields: dict[str, str] = {}
+                raise refusal_in(answer)
+            events = EventReader()
             async for line in answer.aiter_lines():
-                if line:
-                    name, _, value = line.partition(":")
-                    fields[name] = value.strip()
-                elif fields:
-                    if fields.get("event") == "ERROR":
-                        problem = json.loads(fields["data"])
-                        raise from_problem(problem, int(problem.get("status", 410)))
-                    if "data" in fields:
-                        yield WatchEvent(fields["event"], int(fields["id"]), json.loads(fields["data"]))
-                    fields = {}
+                if event := events.take(line):
+                    yield event
     except httpx.HTTPError as wrong:
         raise Unavailable(f"watch {path}: {type(wrong).__name__}: {wrong}") from wrong
 
 
-__all__ = ["Gone", "WatchEvent", "at", "call", "list_all", "target", "watch"]
+class ServiceClient:
+    """What the clients of all services have in common. Each verb raises the MatrixError that the service raised, or
+    Unavailable."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+
+    async def _ask(
+        self,
+        view: type[View],
+        method: str,
+        path: str,
+        body: ApiModel | dict[str, Any] | None = None,
+        *,
+        validate_only: bool = False,
+        params: dict[str, Any] | None = None,
+    ) -> View:
+        asked = {**(params or {}), **({"validateOnly": "true"} if validate_only else {})}
+        sent = body.wire() if isinstance(body, ApiModel) else body
+        return view.model_validate(await call(self._http, method, path, body=sent, params=asked))
+
+    async def _find(self, view: type[View], path: str) -> View | None:
+        try:
+            return await self._ask(view, "GET", path)
+        except NotFound:
+            return None
+
+    async def _all(self, view: type[View], collection: str, filter: str | None = None) -> list[View]:
+        items = await list_all(self._http, f"/v1/{collection}", filter=filter)
+        return [view.model_validate(item) for item in items]
+
+    async def _delete(self, path: str) -> bool:
+        """Ask for its end; True once it is gone."""
+        try:
+            return await call(self._http, "DELETE", path) == {}
+        except NotFound:
+            return True
+
+    async def _report(self, answer: type[View], path: str, reports: Iterable[ApiModel]) -> list[View]:
+        found = await call(self._http, "POST", path, body={"reports": [report.wire() for report in reports]})
+        return [answer.model_validate(item) for item in found["answers"]]
+
+    def watch(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
+        """Changes of a collection; from the present state where `since` is None."""
+        return watch(self._http, f"/v1/{collection}", since=since)
+
+
+class Collection:
+    """One collection of a service, with the verbs that most have. `part`: what follows a resource's path."""
+
+    def __init__(self, http: httpx.AsyncClient, name: str) -> None:
+        self._http, self._name = http, name
+
+    async def ensure(self, key: str, body: dict[str, Any], part: str = "") -> dict[str, Any]:
+        return await call(self._http, "PUT", at(self._name, key, part), body=body)
+
+    async def find(self, key: str, part: str = "") -> dict[str, Any] | None:
+        """None where there is none of that name."""
+        try:
+            return await call(self._http, "GET", at(self._name, key, part))
+        except NotFound:
+            return None
+
+    async def delete(self, key: str, part: str = "") -> bool:
+        """True once there is none of that name."""
+        try:
+            await call(self._http, "DELETE", at(self._name, key, part))
+        except NotFound:
+            return True
+        return await self.find(key, part) is None
+
+    async def all(self, **params: str) -> list[dict[str, Any]]:
+        return await list_all(self._http, f"/v1/{self._name}", params)
+
+    def watch(self, since: int | None) -> AsyncIterator[WatchEvent]:
+        return watch(self._http, f"/v1/{self._name}", since=since)
+
+
+__all__ = [
+    "Collection",
+    "EventReader",
+    "Gone",
+    "ServiceClient",
+    "WatchEvent",
+    "at",
+    "call",
+    "list_all",
+    "refusal_in",
+    "target",
+    "watch",
+]

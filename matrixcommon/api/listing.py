@@ -14,6 +14,7 @@ import binascii
 import json
 from collections.abc import AsyncIterator, Callable, Container, Iterable
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Query, Request
@@ -42,6 +43,8 @@ class ListParams:
     watch: bool
     resource_version: int | None
     caller: Caller | None = None
+    unchecked: tuple[tuple[str, str], ...] = ()
+    """(parameter, field) of what is filtered and ordered by, where the kind has no declared view to know them from."""
 
     def show(self, item: dict[str, Any]) -> dict[str, Any] | None:
         """The item as its reader may see it, where it may and the filter lets it pass."""
@@ -74,7 +77,7 @@ async def _list_params(
     page_token: Annotated[str | None, Query(alias="pageToken")] = None,
     filter: Annotated[str | None, Query(description="terms joined by AND: field=value or field!=value")] = None,
     order_by: Annotated[
-        str | None, Query(alias="orderBy", description="a field, with ' desc' to turn it round")
+        str | None, Query(alias="orderBy", description="fields joined by ',', each with ' desc' where it goes down")
     ] = None,
     watch: bool = False,
     resource_version: Annotated[int | None, Query(alias="resourceVersion", ge=0)] = None,
@@ -83,10 +86,18 @@ async def _list_params(
     caller: Caller | None = getattr(request.state, "caller", None)
     view = caller.rule.view if caller is not None else None
     known = None if view is None else frozenset(each.alias or name for name, each in view.model_fields.items())
-    if known is not None and order_by and (field := order_by.split()[0].split(".")[0]) not in known:
-        raise InvalidField(f"there is no field {field[:40]!r} to order by", field="orderBy")
+    for field in (path.split(".")[0] for path, _ in _order_by(order_by)):
+        if known is not None and order_by and field not in known:
+            raise InvalidField(f"there is no field {field[:40]!r} to order by", field="orderBy")
     page_size = min(page_size, PAGE_SIZE_MAX)
-    return ListParams(page_size, page_token, parse_filter(filter, known), order_by, watch, resource_version, caller)
+    matches = parse_filter(filter, known)
+    unchecked: list[tuple[str, str]] = []
+    if known is None:
+        terms = [part.partition("=")[0].removesuffix("!").strip() for part in (filter or "").split(" AND ") if part]
+        ordered = [path for path, _ in _order_by(order_by)] if order_by else []
+        unchecked = [("filter", path.split(".")[0]) for path in terms]
+        unchecked += [("orderBy", path.split(".")[0]) for path in ordered]
+    return ListParams(page_size, page_token, matches, order_by, watch, resource_version, caller, tuple(unchecked))
 
 
 Params = Annotated[ListParams, Depends(_list_params)]
@@ -178,25 +189,31 @@ def event(type: str, rv: int, body: str) -> bytes:
 def page(items: list[dict[str, Any]], params: ListParams) -> dict[str, Any]:
     """One page of what matches and may be seen. The token is opaque and says after what the next one starts, so that
     nothing is left out because something before it has gone meanwhile."""
-    field, _, direction = (params.order_by or "name").partition(" ")
-    path, backwards = field.split("."), direction.strip() == "desc"
+    for parameter, asked in params.unchecked:
+        if items and not any(asked in item for item in items):
+            raise InvalidField(f"there is no field {asked[:40]!r}", field=parameter)
+    order = [(path.split("."), backwards) for path, backwards in _order_by(params.order_by)]
 
     def place(item: dict[str, Any]) -> Place:
-        return (*_sort_key(_dig(item, path)), str(item.get("project", "")), str(item.get("name", "")))
+        keys = [_sort_key(_dig(item, path)) for path, _ in order]
+        return [*keys, ["", 0.0, str(item.get("project", ""))], ["", 0.0, str(item.get("name", ""))]]
 
     def comes_after(one: Place, other: Place) -> bool:
-        if one[:3] == other[:3]:
-            return one[3:] > other[3:]
-        return (one[:3] < other[:3]) if backwards else (one[:3] > other[:3])
+        at = next((at for at, (a, b) in enumerate(zip(one, other, strict=True)) if a != b), None)
+        if at is None:
+            return False
+        return one[at] < other[at] if at < len(order) and order[at][1] else one[at] > other[at]
 
     found = [(place(shown), shown) for item in items if (shown := params.show(item)) is not None]
     if params.page_token:
-        after = _place_of(params.page_token)
+        after = _place_of(params.page_token, len(order))
         found = [each for each in found if comes_after(each[0], after)]
-    found.sort(key=lambda each: each[0][3:])  # what is alike stands by name, whichever way round the order is
-    found.sort(key=lambda each: each[0][:3], reverse=backwards)
+    found.sort(key=itemgetter(0))
+    for at in reversed(range(len(order))):
+        if any(backwards for _, backwards in order):
+            found.sort(key=lambda each, at=at: each[0][at], reverse=order[at][1])  # type: ignore[misc]
     shown_here = found[: params.page_size]
-    rest = {"nextPageToken": _token(list(shown_here[-1][0]))} if len(found) > len(shown_here) else {}
+    rest = {"nextPageToken": _token(shown_here[-1][0])} if len(found) > len(shown_here) else {}
     return {"items": [item for _, item in shown_here], **rest}
 
 
@@ -207,14 +224,28 @@ def window(length: int, params: ListParams) -> tuple[slice, dict[str, str]]:
     return slice(start, stop), {"nextPageToken": _token(stop)} if stop < length else {}
 
 
-Place = tuple[int, float, str, str, str]
-"""Where an item stands in its list's order."""
+Place = list[list[str | float]]
+"""Where an item stands in its list's order: a key for each field, then project and name."""
 
 
-def _sort_key(value: Any) -> tuple[int, float, str]:
+def _sort_key(value: Any) -> list[str | float]:
+    """Numbers first, then words."""
     if isinstance(value, int | float):
-        return (0, float(value), "")
-    return (1, 0.0, _text(value))
+        return ["", float(value), ""]
+    return ["~", 0.0, _text(value)]
+
+
+def _order_by(text: str | None) -> list[tuple[str, bool]]:
+    """`state, name desc` as its fields, and whether each goes down. Raises InvalidField."""
+    found = []
+    for part in (text or "name").split(","):
+        field, _, direction = part.strip().partition(" ")
+        if not field or direction.strip() not in ("", "asc", "desc"):
+            raise InvalidField(
+                f"cannot read {part[:40]!r}; write field or 'field desc', joined by ','", field="orderBy"
+            )
+        found.append((field, direction.strip() == "desc"))
+    return found
 
 
 def _token(place: Any) -> str:
@@ -235,10 +266,13 @@ def _start_of(token: str | None) -> int:
     return start
 
 
-def _place_of(token: str) -> Place:
-    match _read_token(token):
-        case [int(kind), float() | int() as number, str(text), str(project), str(name)]:
-            return kind, number, text, project, name
+def _place_of(token: str, fields: int) -> Place:
+    """What a token says, where it is one of a list in an order of as many fields."""
+    place = _read_token(token)
+    if isinstance(place, list) and len(place) == fields + 2:
+        match [key for key in place if isinstance(key, list) and list(map(type, key)) == [str, float, str]]:
+            case keys if len(keys) == len(place):
+                return place
     raise _NotOurs
 
 

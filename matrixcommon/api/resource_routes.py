@@ -19,6 +19,8 @@ from matrixcommon.api.authorization import Caller, CallerOf, ResourceKind, Scope
 from matrixcommon.api.fast_path import FastRoute, FastRouter
 from matrixcommon.api.listing import IdempotencyKey, IfMatch, Params, ValidateOnly, json_response, list_or_watch
 from matrixcommon.api.mutations import Mutations, Row, name_for
+from matrixcommon.model.errors import NotFound
+from matrixcommon.model.resource_key import name_of
 from matrixcommon.model.resource_model import ApiModel
 from matrixcommon.persistence.database_session import Database, find
 
@@ -67,6 +69,7 @@ class KindRoutes:
         self._kind = kind
         self._router, self._records, self._mutations = routes.router, routes.records, routes.mutations
         self._noun = kind.collection.replace("-", "_")
+        self._views: Callable[[], Iterable[ApiModel]] = self._rows
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
@@ -76,14 +79,16 @@ class KindRoutes:
         """All of them, in pages or watched. `views` makes them; left out, rows show themselves. What has no rows is
         worked out from others."""
 
+        self._views = views or self._rows
+
         async def handler(request: Request, params: Params) -> Response:
             params.order_by = params.order_by or order_by
-            return list_or_watch(request, params, self._records, self._kind.row, views or self._rows)
+            return list_or_watch(request, params, self._records, self._kind.row, self._views)
 
         self._add("LIST", handler, **{"name": f"list_{self._noun}", **options})
 
     def get(self, view: Callable[[Any], ApiModel] | None = None, **options: Any) -> None:
-        """One of them, as its row shows itself, or as `view` makes it of the key."""
+        """One of them, as its row shows itself, or as `view` makes it of the key; without either, as it is listed."""
 
         async def handler(name: Any) -> Response:
             return json_response((view or self._row)(name))
@@ -108,7 +113,12 @@ class KindRoutes:
             return [row.view() for row in session.scalars(select(self._kind.row).order_by(self._kind.row.version))]
 
     def _row(self, key: str) -> ApiModel:
-        assert self._kind.row is not None
+        if self._kind.row is None:
+            found = next((view for view in self._views() if getattr(view, "name", None) == key), None)
+            if found is None:
+                noun = self._kind.collection.removesuffix("s").replace("-", " ")
+                raise NotFound(f"there is no {noun} named {name_of(key)[:80]!r}", field="name")
+            return found
         assert self._records is not None
         with self._records.reading() as session:
             return find(session, self._kind.row, key).view()

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
 from random import Random
 from typing import Any
+
+import yaml
 
 from matrixcommon.model.errors import InvalidField
 
@@ -23,6 +28,17 @@ class Stage:
 
 
 Stages = dict[str, tuple[Stage, ...]]
+
+
+def stages_of(room: str, file: str, path: Path | None = None) -> Stages:
+    """The stages in a file that lies in a package's room, with the work that the file at `path` gives replaced."""
+    built_in = _built_in(room, file)
+    return built_in if path is None else built_in | read_stages(yaml.safe_load(path.read_text()), str(path))
+
+
+@cache
+def _built_in(room: str, file: str) -> Stages:
+    return read_stages(yaml.safe_load(files(room).joinpath(file).read_text()), file)
 
 
 def read_stages(document: Any, source: str) -> Stages:

@@ -14,8 +14,7 @@ it becomes an RFC 9457 problem document once, at the edge, and an error of the s
     │   ├── Preempted               somebody of higher priority took the place
     │   ├── QuotaExceeded           the project may not hold so much
     │   ├── StaleTopology           made on a topology that has changed since
-    │   ├── StaleGeneration         an older spec than the one we hold
-    │   └── StaleReport             a report of an earlier life, or out of order
+    │   └── StaleGeneration         an older spec than the one we hold
     ├── PreconditionFailed      If-Match names another version                      412
     ├── InvalidField            semantically wrong; `field` is the path             422
     ├── TooLarge                the body is over the limit                          413
@@ -114,10 +113,6 @@ class StalePlan(Conflict):
 
 
 class StaleGeneration(Conflict):
-    pass
-
-
-class StaleReport(Conflict):
     pass
 
 

@@ -80,10 +80,6 @@ class CabinetName(HardwareName):
     example = "sn0-c03"
     __slots__ = ()
 
-    @classmethod
-    def of(cls, supernode: int, cabinet: int) -> CabinetName:
-        return cls(f"sn{supernode}-c{cabinet:02d}")
-
     @property
     def supernode(self) -> SupernodeName:
         return SupernodeName(self.split("-")[0])
@@ -95,10 +91,6 @@ class NodeName(HardwareName):
     example = "sn0-c03-n2"
     __slots__ = ()
 
-    @classmethod
-    def of(cls, supernode: int, cabinet: int, node: int) -> NodeName:
-        return cls(f"sn{supernode}-c{cabinet:02d}-n{node}")
-
     @property
     def supernode(self) -> SupernodeName:
         return SupernodeName(self.split("-")[0])
@@ -107,20 +99,8 @@ class NodeName(HardwareName):
     def cabinet(self) -> CabinetName:
         return CabinetName(self.rsplit("-", 1)[0])
 
-    @property
-    def place(self) -> tuple[int, int]:
-        """(cabinet, node) as numbers: (3, 2) for `sn0-c03-n2`."""
-        _, cabinet, node = self.split("-")
-        return int(cabinet[1:]), int(node[1:])
-
     def npu(self, index: int) -> NpuName:
         return NpuName(f"{self}-npu{index}")
-
-    def cpu(self, index: int) -> CpuName:
-        return CpuName(f"{self}-cpu{index}")
-
-    def l1(self, sub_plane: int) -> L1Name:
-        return L1Name(f"{self}-l1p{sub_plane}")
 
 
 class NpuName(HardwareName):
@@ -133,9 +113,6 @@ class NpuName(HardwareName):
     def node(self) -> NodeName:
         return NodeName(self.rsplit("-", 1)[0])
 
-    def die(self, index: int) -> DieName:
-        return DieName(f"{self}-die{index}")
-
 
 class DieName(HardwareName):
     kind = "die"
@@ -146,43 +123,6 @@ class DieName(HardwareName):
     @property
     def npu(self) -> NpuName:
         return NpuName(self.rsplit("-", 1)[0])
-
-
-class CpuName(HardwareName):
-    kind = "CPU"
-    pattern = re.compile(NODE_PATTERN + r"-cpu(?P<cpu>\d)")
-    example = "sn0-c03-n2-cpu3"
-    __slots__ = ()
-
-    @property
-    def node(self) -> NodeName:
-        return NodeName(self.rsplit("-", 1)[0])
-
-
-class L1Name(HardwareName):
-    """The L1 switch chip of one node in one sub-plane."""
-
-    kind = "L1 switch"
-    pattern = re.compile(NODE_PATTERN + r"-l1p(?P<sub_plane>\d)")
-    example = "sn0-c03-n2-l1p4"
-    __slots__ = ()
-
-    @property
-    def node(self) -> NodeName:
-        return NodeName(self.rsplit("-", 1)[0])
-
-
-class L2Name(HardwareName):
-    """One L2 switch chip of a sub-plane."""
-
-    kind = "L2 switch"
-    pattern = re.compile(SUPERNODE_PATTERN + r"-l2p(?P<sub_plane>\d)-k(?P<index>\d{2})")
-    example = "sn0-l2p4-k11"
-    __slots__ = ()
-
-    @classmethod
-    def of(cls, supernode: int, sub_plane: int, index: int) -> L2Name:
-        return cls(f"sn{supernode}-l2p{sub_plane}-k{index:02d}")
 
 
 class SwitchName(HardwareName):

@@ -8,19 +8,40 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic.alias_generators import to_camel
+from pydantic_core import CoreSchema
 
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import key_of, resolve
 
 
+def _make_strict(part: Any) -> None:
+    """Every number and truth value inside of a schema."""
+    if isinstance(part, dict):
+        if part.get("type") in ("int", "float", "bool"):
+            part["strict"] = True
+        for name, inner in part.items():
+            if name != "keys_schema":  # keys of a JSON object are texts, whatever they stand for
+                _make_strict(inner)
+    elif isinstance(part, list | tuple):
+        for inner in part:
+            _make_strict(inner)
+
+
 class ApiModel(BaseModel):
-    """Base of every request and view: strict, camelCase outside, attributes in."""
+    """Base of every request and view: camelCase outside, attributes in, nothing unknown, no number without a value."""
 
     model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, extra="forbid", from_attributes=True, strict=False
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", from_attributes=True, allow_inf_nan=False
     )
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Numbers and truth values are just that: neither `true` nor `"8"` is a number of nodes."""
+        schema = handler(source)
+        _make_strict(schema)
+        return schema
 
     def wire(self) -> dict[str, Any]:
         """The JSON form, camelCase, without what is not set."""

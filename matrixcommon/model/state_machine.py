@@ -2,7 +2,7 @@
 
 A state is a word with a sentence that a person can read in a status; stable ones are adjectives, passing ones end in
 -ing and have a deadline after which the resource counts as stuck. The table of moves is the only place where a change
-of state is allowed; the picture in a package's README is printed from it.
+of state is allowed; the picture in a package's README is printed from it (`tests/upkeep`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,6 @@ class State:
     name: str
     sentence: str
     deadline_s: float | None = None
-
-    @property
-    def stable(self) -> bool:
-        return self.deadline_s is None
 
 
 class StateMachine:
@@ -48,23 +44,7 @@ class StateMachine:
             raise Conflict(f"a {self.kind} that is {before} cannot become {after}; it may become: {allowed}")
         return after
 
-    def may(self, before: str, after: str) -> bool:
-        return after == before or after in self.moves[before]
-
     def stuck(self, state: str, since_s: float, now_s: float) -> bool:
         """Whether a passing state has outlived its deadline."""
         deadline_s = self.states[state].deadline_s
         return deadline_s is not None and now_s - since_s > deadline_s
-
-    def picture(self) -> str:
-        """The machine as a Mermaid state diagram with a table of sentences, for a README."""
-        lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {self.start}"]
-        for name, after in self.moves.items():
-            lines += [f"    {name} --> {to}" for to in self.states if to in after]
-            if not after:
-                lines.append(f"    {name} --> [*]")
-        lines += ["```", "", f"| {self.kind} is | which means | deadline |", "| --- | --- | --- |"]
-        for state in self.states.values():
-            deadline = "-" if state.deadline_s is None else f"{state.deadline_s:g} s"
-            lines.append(f"| {state.name} | {state.sentence} | {deadline} |")
-        return "\n".join(lines) + "\n"

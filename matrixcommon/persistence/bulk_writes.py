@@ -1,5 +1,8 @@
 """Many rows of several tables in few statements, and on the way as seldom as can be.
 
+Several verbs of a group may change one row; what reaches the database is how it is in the end. Rows of one table that
+changed in the same columns share one statement.
+
 SQLite takes many sets of values for one prepared statement, and there is nothing between it and us. To PostgreSQL every
 set of values is a message of its own, to be written, sent, bound and answered, and every statement a journey there and
 back. There the rows of a statement travel as one JSON array that the server takes apart by the table's own row type
@@ -8,23 +11,22 @@ back. There the rows of a statement travel as one JSON array that the server tak
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby
 from typing import Any
 
 import orjson
-from sqlalchemy import JSON, Boolean, Connection, Float, Integer, String, Table, bindparam, delete, insert, update
+from sqlalchemy import Connection, Table, bindparam, delete, insert, update
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.sql.base import Executable
 
 Row = dict[str, Any]
-
-AS_JSON = (JSON, Boolean, Float, Integer, String)
-"""Types of columns whose values are the same when they have travelled as JSON."""
+Verb = tuple[str, Table, frozenset[str]]
+"""DELETE, INSERT or UPDATE; the table, and the columns that are written."""
 
 KEY = "this_"
 """Before the name of a key's column, to tell it from a value for it."""
@@ -34,71 +36,64 @@ class RowMissing(RuntimeError):
     """A row that we had in memory is not in the database: somebody writes there without the journal."""
 
 
-class BatchWriter:
-    """Writes of one transaction: noted, then carried out all at once, in their order."""
+@dataclass
+class Write:
+    """One row. `there`: the database has it. `values`: what is to be written, by column; None to delete it."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._steps: list[tuple[str | Executable, Any, int, str]] = []
-        self._postgresql = by_psycopg(connection)
+    there: bool
+    values: Row | None
 
-    def insert(self, table: Table, rows: Sequence[Row]) -> None:
-        """New rows, values by column; all of them have the same columns."""
-        if self._as_json(table, rows):
-            self._send(_json_insert(table, frozenset(rows[0])), table, rows)
-        else:
-            self._steps.append((_insert(table), list(rows), len(rows), table.name))
 
-    def update(self, table: Table, columns: frozenset[str], rows: Sequence[Row]) -> None:
-        """These columns of rows that are there, which also say their keys."""
-        if self._as_json(table, rows):
-            self._send(_json_update(table, columns), table, rows)
-        else:
-            self._steps.append((_update(table, columns), [_keyed(table, row) for row in rows], len(rows), table.name))
+class PendingWrites:
+    """Writes of one transaction: noted row by row, then carried out all at once."""
 
-    def delete(self, table: Table, keys: Sequence[Row]) -> None:
-        """Rows by their keys."""
-        if self._as_json(table, keys):
-            self._send(_json_delete(table), table, keys)
-        else:
-            self._steps.append((_delete(table), [_keyed(table, row) for row in keys], len(keys), table.name))
+    def __init__(self) -> None:
+        self._rows: dict[tuple[Table, Any], Write] = {}
 
-    def carry_out(self) -> None:
-        """Raises LostRow where a row that was to be changed is not there."""
-        steps, self._steps = self._steps, []
-        counts = self._in_one_go(steps) if self._postgresql else [self._execute(*step[:2]) for step in steps]
-        for (_, _, meant, name), met in zip(steps, counts, strict=True):
-            if met != meant:
-                raise RowMissing(f"{met} of {meant} rows of {name} were there to be written")
+    def __bool__(self) -> bool:
+        return bool(self._rows)
 
-    def _send(self, statement: str, table: Table, rows: Sequence[Row]) -> None:
-        text = orjson.dumps(rows, option=orjson.OPT_NON_STR_KEYS).decode()
-        self._steps.append((statement, (text,), len(rows), table.name))
+    def put(self, table: Table, key: Any, values: Row, *, there: bool) -> None:
+        """A row is there with these values changed, or is new and has them all."""
+        found = self._rows.setdefault((table, key), Write(there, {}))
+        found.values = values if found.values is None else found.values | values
 
-    def _as_json(self, table: Table, rows: Iterable[Row]) -> bool:
-        if not self._postgresql or not _plain(table):
-            return False
-        return all(math.isfinite(value) for row in rows for value in row.values() if type(value) is float)
+    def drop(self, table: Table, key: Any) -> None:
+        """A row is no more."""
+        self._rows.setdefault((table, key), Write(True, {})).values = None
 
-    def _execute(self, statement: str | Executable, values: Any) -> int:
-        assert not isinstance(statement, str)
-        return self._connection.execute(statement, values).rowcount
+    def carry_out(self, connection: Connection) -> None:
+        """Raises RowMissing where a row that was to be changed is not there."""
+        steps: dict[Verb, list[Row]] = defaultdict(list)
+        for (table, key), row in self._rows.items():
+            at = dict(zip(_keys(table), key if isinstance(key, tuple) else (key,), strict=True))
+            if not row.there:
+                if row.values is not None:
+                    steps["INSERT", table, frozenset(row.values)].append(row.values)
+            elif row.values is None:
+                steps["DELETE", table, frozenset()].append(at)
+            elif row.values:
+                steps["UPDATE", table, frozenset(row.values)].append(row.values | at)
+        self._rows.clear()
+        ordered = sorted(steps.items(), key=lambda step: step[0][0])
+        for (verb, rows), met in zip(ordered, _written(connection, ordered), strict=True):
+            if met != len(rows):
+                raise RowMissing(f"{met} of {len(rows)} rows of {verb[1].name} were there to be written")
 
-    def _in_one_go(self, steps: Sequence[tuple[str | Executable, Any, int, str]]) -> list[int]:
-        counts: list[int] = []
-        for plain, run in groupby(steps, key=lambda step: isinstance(step[0], str)):
-            if plain:
-                counts += self._journey([(str(statement), values) for statement, values, *_ in run])
-            else:
-                counts += [self._execute(statement, values) for statement, values, *_ in run]
-        return counts
 
-    def _journey(self, steps: Sequence[tuple[str, Any]]) -> list[int]:
-        return [cursor.rowcount for cursor in pipeline(self._connection, steps)]
+def _written(connection: Connection, steps: Sequence[tuple[Verb, list[Row]]]) -> list[int]:
+    """How many rows each step has met."""
+    if by_psycopg(connection):
+        sent = [(_on_postgresql(*verb), (orjson.dumps(rows, option=JSON).decode(),)) for verb, rows in steps]
+        return [cursor.rowcount for cursor in pipeline(connection, sent)]
+    return [connection.execute(_anywhere(*verb), _keyed(verb, rows)).rowcount for verb, rows in steps]
+
+
+JSON = orjson.OPT_NON_STR_KEYS
 
 
 def by_psycopg(connection: Connection) -> bool:
-    """Whether `one_journey` can be made."""
+    """Whether there can be a `pipeline`."""
     return connection.dialect.name == "postgresql" and connection.dialect.driver == "psycopg"
 
 
@@ -134,60 +129,40 @@ def fetch_one(connection: Connection, statement: str, values: Sequence[Any]) -> 
     return connection.exec_driver_sql(statement, tuple(values)).fetchone()
 
 
-def _keyed(table: Table, row: Row) -> Row:
-    return row | {KEY + column.name: row[column.name] for column in table.primary_key.columns}
-
-
-@lru_cache(maxsize=256)
-def _plain(table: Table) -> bool:
-    return all(isinstance(column.type, AS_JSON) for column in table.columns)
-
-
 # ---- statements, made once
 
-_quoted = postgresql.dialect().identifier_preparer.quote
 
-
-def _sent(table: Table) -> str:
-    return f"json_populate_recordset(CAST(NULL AS {_quoted(table.name)}), CAST(%s AS json)) AS sent"
-
-
-def _same(table: Table) -> str:
-    keys = [_quoted(column.name) for column in table.primary_key.columns]
-    return " AND ".join(f"{_quoted(table.name)}.{key} = sent.{key}" for key in keys)
-
-
-@lru_cache(maxsize=256)
-def _json_insert(table: Table, columns: frozenset[str]) -> str:
-    names = ", ".join(_quoted(name) for name in sorted(columns))
-    return f"INSERT INTO {_quoted(table.name)} ({names}) SELECT {names} FROM {_sent(table)}"
+@lru_cache(maxsize=1024)
+def _on_postgresql(verb: str, table: Table, columns: frozenset[str]) -> str:
+    """For rows that travel as one JSON array."""
+    quote = postgresql.dialect().identifier_preparer.quote
+    name, names = quote(table.name), [quote(column) for column in sorted(columns)]
+    sent = f"json_populate_recordset(CAST(NULL AS {name}), CAST(%s AS json)) AS sent"
+    this_row = " AND ".join(f"{name}.{quote(key)} = sent.{quote(key)}" for key in _keys(table))
+    if verb == "INSERT":
+        return f"INSERT INTO {name} ({', '.join(names)}) SELECT {', '.join(names)} FROM {sent}"
+    if verb == "DELETE":
+        return f"DELETE FROM {name} USING {sent} WHERE {this_row}"
+    return f"UPDATE {name} SET {', '.join(f'{each} = sent.{each}' for each in names)} FROM {sent} WHERE {this_row}"
 
 
 @lru_cache(maxsize=1024)
-def _json_update(table: Table, columns: frozenset[str]) -> str:
-    values = ", ".join(f"{_quoted(name)} = sent.{_quoted(name)}" for name in sorted(columns))
-    return f"UPDATE {_quoted(table.name)} SET {values} FROM {_sent(table)} WHERE {_same(table)}"
+def _anywhere(verb: str, table: Table, columns: frozenset[str]) -> Executable:
+    """For rows as sets of values; those of `_keyed`, where they are there already."""
+    this_row = [column == bindparam(KEY + column.name, type_=column.type) for column in table.primary_key.columns]
+    if verb == "INSERT":
+        return insert(table)
+    if verb == "DELETE":
+        return delete(table).where(*this_row)
+    return update(table).where(*this_row).values({name: bindparam(name) for name in sorted(columns)})
+
+
+def _keyed(verb: Verb, rows: list[Row]) -> list[Row]:
+    if verb[0] == "INSERT":
+        return rows
+    return [row | {KEY + name: row[name] for name in _keys(verb[1])} for row in rows]
 
 
 @lru_cache(maxsize=256)
-def _json_delete(table: Table) -> str:
-    return f"DELETE FROM {_quoted(table.name)} USING {_sent(table)} WHERE {_same(table)}"
-
-
-@lru_cache(maxsize=256)
-def _insert(table: Table) -> Executable:
-    return insert(table)
-
-
-@lru_cache(maxsize=1024)
-def _update(table: Table, columns: frozenset[str]) -> Executable:
-    return update(table).where(*_this_row(table)).values({name: bindparam(name) for name in sorted(columns)})
-
-
-@lru_cache(maxsize=256)
-def _delete(table: Table) -> Executable:
-    return delete(table).where(*_this_row(table))
-
-
-def _this_row(table: Table) -> list[Any]:
-    return [column == bindparam(KEY + column.name, type_=column.type) for column in table.primary_key.columns]
+def _keys(table: Table) -> tuple[str, ...]:
+    return tuple(column.name for column in table.primary_key.columns)

@@ -16,7 +16,7 @@ from sqlalchemy import update as sql_update
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.errors import Gone
-from matrixcommon.persistence.bulk_writes import BatchWriter, by_psycopg, pipeline
+from matrixcommon.persistence.bulk_writes import PendingWrites, by_psycopg, pipeline
 
 
 def journal_tables(metadata: MetaData) -> tuple[Table, Table]:
@@ -80,11 +80,11 @@ class ChangeLog:
             current = connection.execute(self._locked).scalar_one()
         return int(current)
 
-    def add_to(self, bulk: BatchWriter, newest: int, entries: list[dict[str, Any]]) -> None:
+    def add_to(self, writes: PendingWrites, newest: int, entries: list[dict[str, Any]]) -> None:
         """Under the lock: have written down what happened, up to `newest`."""
-        bulk.update(self.head, frozenset(["rv"]), [{"id": 1, "rv": newest}])
-        if entries:
-            bulk.insert(self.changes, entries)
+        writes.put(self.head, 1, {"rv": newest}, there=True)
+        for entry in entries:
+            writes.put(self.changes, entry["rv"], entry, there=False)
 
     def latest(self) -> int:
         """The number of the newest change."""

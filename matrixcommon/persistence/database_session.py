@@ -14,22 +14,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import TypeVar
 
-from sqlalchemy import MetaData, event
+from sqlalchemy import MetaData
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import ORMExecuteState, Session
+from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.persistence.change_log import Change, ChangeLog, journal_tables
 from matrixcommon.persistence.resource_row import ResourceRow, check_etag, find
-from matrixcommon.persistence.table_cache import CachedTable, CachingSession
+from matrixcommon.persistence.table_cache import CachedTable, CachingSession, TableCache
 from matrixcommon.persistence.transaction import Follow, GroupTransaction
 
 T = TypeVar("T")
 
-__all__ = ["Change", "CachedTable", "Database", "ResourceRow", "check_etag", "find", "journal_tables"]
+__all__ = ["Change", "CachedTable", "Database", "ResourceRow", "Store", "check_etag", "find", "journal_tables"]
 
 
 class Database:
@@ -45,8 +45,8 @@ class Database:
         self._clock = clock
         self._waiters: set[asyncio.Future[None]] = set()
         self._keeps: dict[type, CachedTable] = {}
-        self._warm: tuple[CachingSession, int] | None = None
-        """The session that keeps, and the newest change that it knows."""
+        self._warm: tuple[TableCache, int] | None = None
+        """What is kept, and the newest change that it has in it."""
         self._group: GroupTransaction | None = None
         self.before_commit: list[Follow] = []
         """Called for every verb that changed resources, with the rows and the number of its newest change; what it
@@ -65,9 +65,7 @@ class Database:
         """Keep these tables in memory from one transaction to the next. From now on every transaction holds the
         journal's lock from its start: what it knows stays so until it ends, whatever other replicas want meanwhile."""
         self._keeps |= {each.kind: each for each in keeps}
-        if self._warm is not None:
-            self._warm[0].close()
-            self._warm = None
+        self._warm = None
 
     @contextmanager
     def transaction(self, dry: bool = False) -> Iterator[CachingSession]:
@@ -95,27 +93,26 @@ class Database:
         """
         if self._group is not None:
             raise RuntimeError("a group cannot be part of another")
-        session, known = self._warm or (self._new_session(), None)
-        self._warm = None
+        session = self._sessions()
         group = self._group = GroupTransaction(session, self._journal, self._clock.now(), self.before_commit)
         try:
-            self._begin(group, known)
+            self._begin(group)
             try:
                 yield group
             except BaseException:
-                if self._keeps and group.untouched:
-                    self._stay_warm(group)
+                if self._keeps and group.untouched:  # a refusal: what is kept is as good as it was
+                    with suppress(SQLAlchemyError):
+                        self._commit(group)
                 raise
             wrote = group.write()
-            group.committing = True
-            session.commit()
-            group.committed = True
-            self._keep_warm(session, group.newest)
+            self._commit(group)
         finally:
             self._group = None
+            if group.committing and not group.committed:
+                session.invalidate()  # it may still be in its transaction, and is not handed to anybody else
+            session.close()
             if not group.committed:
                 group.undo()
-                _throw_away(session, commit_failed=group.committing)
             for ended in self.at_end:
                 ended(group.committed)
         if wrote:
@@ -157,7 +154,6 @@ class Database:
         """A session for looking at what is committed: whatever it changed is thrown away."""
         with self._sessions() as session:
             yield session
-            session.rollback()
 
     def lock(self, session: Session) -> int:
         """The number of the newest change, held until the transaction ends."""
@@ -174,45 +170,20 @@ class Database:
             session.flush()
             session.rollback()
 
-    def _new_session(self) -> CachingSession:
-        session = self._sessions()
-
-        def flushing(*_: Any) -> None:
-            if self._group is not None and self._group.session is session:
-                self._group.flushing()
-
-        def asking(state: ORMExecuteState) -> None:
-            if self._group is not None and self._group.session is session:
-                self._group.asking(writes=not state.is_select)
-
-        event.listen(session, "before_flush", flushing)
-        event.listen(session, "do_orm_execute", asking)
-        return session
-
-    def _begin(self, group: GroupTransaction, known: int | None) -> None:
-        """With what is kept as it is now. `known`: the newest change that the session knows."""
-        session = group.session
-        session.info.pop("newest", None)
+    def _begin(self, group: GroupTransaction) -> None:
+        """With what is kept as it is now."""
         if self._keeps:
-            newest = session.info["newest"] = group.lock()
-            if newest != known:
-                session.expunge_all()
-                session.keep(self._keeps.values())
+            group.session.info["newest"] = newest = group.lock()
+            cache, known = self._warm or (None, None)
+            self._warm = None
+            group.session.cache = cache if known == newest else TableCache(self._keeps.values(), group.session)
 
-    def _stay_warm(self, group: GroupTransaction) -> None:
-        """After a refusal: what is kept is as good as it was, once the lock has been let go."""
-        with suppress(SQLAlchemyError):
-            group.committing = True
-            group.session.commit()
-            self._keep_warm(group.session, group.newest)
-            group.committed = True
-
-    def _keep_warm(self, session: CachingSession, newest: int) -> None:
-        if session.kept is None:
-            session.close()
-            return
-        session.expunge_uncached()
-        self._warm = session, newest
+    def _commit(self, group: GroupTransaction) -> None:
+        group.committing = True
+        group.session.commit()
+        group.committed = True
+        if group.session.cache is not None:
+            self._warm = group.session.cache, group.newest
 
     # ---- watching
 
@@ -248,14 +219,18 @@ class Database:
         return self._journal.compact(self._clock.now() - keep_s)
 
 
+class Store:
+    """A service's tables, asked in the words of the domain. Every method works inside the caller's transaction."""
+
+    def __init__(self, records: Database) -> None:
+        self.records = records
+
+    def transaction(self, dry: bool = False) -> AbstractContextManager[Session]:
+        return self.records.transaction(dry)
+
+    def reading(self) -> AbstractContextManager[Session]:
+        return self.records.reading()
+
+
 class _OnlyTried(Exception):
     """Ends a group that is not to be committed."""
-
-
-def _throw_away(session: CachingSession, *, commit_failed: bool) -> None:
-    """Nothing of it is used again. A connection whose commit has failed may still be in its transaction, and is not
-    handed to anybody else."""
-    if commit_failed:
-        session.invalidate()
-    else:
-        session.close()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
-from sqlalchemy import JSON, BigInteger, Float, Integer, String, Text
+from sqlalchemy import JSON, BigInteger, Float, Integer, String, Text, func, select
 from sqlalchemy.orm import Mapped, Session, class_mapper, mapped_column
 
 from matrixcommon.model.errors import NotFound, PreconditionFailed
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import name_of
-from matrixcommon.model.resource_model import ResourceView
+from matrixcommon.model.resource_model import ResourceView, condition
+from matrixcommon.model.state_machine import StateMachine
 
 R = TypeVar("R", bound="ResourceRow")
 V = TypeVar("V", bound=ResourceView)
@@ -36,6 +37,19 @@ class ResourceRow:
     conditions: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
     created_at: Mapped[float] = mapped_column(Float, default=0.0)
     updated_at: Mapped[float] = mapped_column(Float, default=0.0)
+
+    MOVES: ClassVar[StateMachine]
+    """Of kinds whose state moves by a table."""
+
+    def move(self, state: str) -> None:
+        self.state = self.MOVES.check(self.state, state)
+
+    def set_condition(
+        self, type: str, status: bool | None, reason: str, message: str, now: float, generation: int | None = None
+    ) -> None:
+        """One of its conditions, as of its generation; its transition time moves only when its status does."""
+        observed = generation or self.generation or 1
+        self.conditions = condition(self.conditions or [], type, status, reason, message, generation=observed, now=now)
 
     def view(self) -> ResourceView:
         raise NotImplementedError
@@ -91,6 +105,17 @@ class EventColumns:
     reason: Mapped[str] = mapped_column(String(60))
     message: Mapped[str] = mapped_column(Text)
     at: Mapped[float] = mapped_column(Float, index=True)
+
+    @classmethod
+    def note(cls, session: Session, at: float, type: str, reason: str, message: str, **about: str) -> None:
+        """Add an event. `about`: first the column that says what it is about; its name derives from that."""
+        kind: Any = cls
+        column, subject = next(iter(about.items()))
+        with session.no_autoflush:
+            count = session.scalar(select(func.count()).select_from(kind).where(getattr(kind, column) == subject)) or 0
+        count += sum(isinstance(each, kind) and getattr(each, column) == subject for each in session.new)
+        name = f"{subject}.{int(at * 1000):x}.{count}"
+        session.add(kind(name=name, type=type, reason=reason, message=message, at=at, state="Seen", **about))
 
     def described(self) -> dict[str, Any]:
         """For the view of the event."""

@@ -1,25 +1,26 @@
-"""A session that keeps whole tables in memory from one transaction to the next.
+"""Whole tables in memory from one transaction to the next.
 
 Loading what a verb decides on costs more than deciding. A service that is informed of every change of some small
 tables, by the number of the journal, need not read them again while nobody else has changed anything: `CachingSession`
-answers for them from memory, with rows that are the session's own, so that whatever else is asked of the database sees
-the same objects. What changed is found by comparing each row with how it was last written down.
+answers for them from memory. Their rows are mapped objects that belong to no session of SQLAlchemy: what happens to
+them is noted as it happens, compared with how they were last written down, and written with the group of verbs.
 
-A session that has failed in any way is thrown away with all it kept; nothing is ever undone in memory.
+A cache after which a transaction has failed in any way is thrown away; nothing is ever undone in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
-from sqlalchemy import Table, event, inspect, select
-from sqlalchemy.orm import Mapper, Session, class_mapper, object_session
+from sqlalchemy import Table, event, select
+from sqlalchemy.orm import Mapper, ORMExecuteState, Session, class_mapper
+
+from matrixcommon.persistence.bulk_writes import PendingWrites
 
 T = TypeVar("T")
-MISSING = object()
 
 
 @dataclass(frozen=True)
@@ -31,21 +32,16 @@ class CachedTable:
 
 
 class RowMapping:
-    """How a class is mapped on its one table."""
+    """How a class is mapped on its one table: every column under its own name."""
 
     def __init__(self, kind: type) -> None:
         self._kind = kind
         mapper: Mapper[Any] = class_mapper(kind)
         assert isinstance(mapper.local_table, Table)
         self.table: Table = mapper.local_table
-        self.columns: dict[str, str] = {each.key: each.columns[0].key for each in mapper.column_attrs}
-        self.attributes = tuple(self.columns)
-        keys = tuple(mapper.get_property_by_column(column).key for column in mapper.primary_key)
-        self.key: Callable[[Any], Any] = attrgetter(*keys)
-        self.key_columns: tuple[str, ...] = tuple(column.name for column in mapper.primary_key)
-        self._defaults = {
-            each.key: each.columns[0].default for each in mapper.column_attrs if each.columns[0].default is not None
-        }
+        self.attributes = tuple(each.key for each in mapper.column_attrs)
+        self.key: Callable[[Any], Any] = attrgetter(*(column.name for column in mapper.primary_key))
+        self._defaults = {each.name: each.default for each in self.table.columns if each.default is not None}
 
     def made(self, **values: Any) -> Any:
         """A new row with these values by attribute and defaults for all others, in a fraction of the time that the
@@ -60,7 +56,7 @@ class RowMapping:
         current = row.__dict__
         for attribute in self.attributes:
             if attribute not in current:
-                default = self._defaults.get(attribute)
+                default: Any = self._defaults.get(attribute)
                 # Past the instrumentation: a row that nobody has written yet has no history to keep.
                 current[attribute] = (
                     None if default is None else default.arg(None) if default.is_callable else default.arg
@@ -85,185 +81,205 @@ def shape_of(kind: type) -> RowMapping:
 class TableCache:
     """The rows of some tables, all of them, as they are in the transaction under way."""
 
-    def __init__(self, keeps: Iterable[CachedTable]) -> None:
+    def __init__(self, keeps: Iterable[CachedTable], session: Session) -> None:
         self._rows: dict[type, dict[Any, Any]] = {}
-        self._by: dict[tuple[type, str], dict[Any, dict[Any, None]]] = {}
-        self._at: dict[tuple[Any, str], Any] = {}  # under which value a row is found
+        self._by: dict[type, dict[str, dict[Any, dict[Any, None]]]] = {}
         self._written: dict[Any, dict[str, Any]] = {}
+        self._touched: dict[Any, None] = {}
+        """Rows that were added, deleted or set since they were last looked through."""
         for keep in keeps:
-            self._rows[keep.kind] = {}
-            for attribute in keep.by:
-                self._by[keep.kind, attribute] = {}
-                _follow(keep.kind, attribute)
+            self._rows[keep.kind], self._by[keep.kind] = {}, {attribute: {} for attribute in keep.by}
+            _follow(keep.kind)
+            found: Sequence[Any] = session.scalars(select(keep.kind)).all()
+            session.expunge_all()
+            for row in found:
+                self._enter(row)
+                self._written[row] = shape_of(keep.kind).values(row)
 
     def __contains__(self, kind: object) -> bool:
         return kind in self._rows
 
-    def __len__(self) -> int:
-        return sum(map(len, self._rows.values()))
-
     def get(self, kind: type[T], key: Any) -> T | None:
         return self._rows[kind].get(key)
 
-    def all(self, kind: type[T]) -> Iterator[T]:
-        return iter(self._rows[kind].values())
+    def all(self, kind: type[T]) -> list[T]:
+        return list(self._rows[kind].values())
 
-    def where(self, kind: type[T], attribute: str, value: Any) -> list[T]:
-        """The rows whose `attribute`, one of those to ask by, is `value`; in no order."""
-        return list(self._by[kind, attribute].get(value, ()))
+    def where(self, kind: type[T], attribute: str, values: Iterable[Any]) -> list[T]:
+        """The rows whose `attribute`, their key or one of those to ask by, is among `values`; in no order."""
+        if (index := self._by[kind].get(attribute)) is not None:
+            return [row for value in values for row in index.get(value, ())]
+        rows = self._rows[kind]
+        return [rows[value] for value in values if value in rows]
 
-    def is_by(self, kind: type, attribute: str) -> bool:
-        """Whether that is one of the attributes to ask by."""
-        return (kind, attribute) in self._by
+    def add(self, row: Any) -> None:
+        self._enter(row)
+        self._touched[row] = None
 
-    def has(self, row: Any, attribute: str) -> bool:
-        """Whether this row is one of these and found by that attribute."""
-        return (row, attribute) in self._at
+    def delete(self, row: Any) -> None:
+        kind = type(row)
+        del self._rows[kind][shape_of(kind).key(row)]
+        for attribute, index in self._by[kind].items():
+            _leave(index, getattr(row, attribute), row)
+        del row.__dict__[FOLLOWED_BY]
+        self._touched[row] = None
 
-    def enter(self, row: Any) -> None:
+    def set(self, row: Any, attribute: str, before: Any, value: Any) -> None:
+        """A row's `attribute` is `value` now."""
+        self._touched[row] = None
+        if (index := self._by[type(row)].get(attribute)) is not None and value != before:
+            _leave(index, before, row)
+            index.setdefault(value, {})[row] = None
+
+    def differs(self, row: Any) -> bool:
+        """Whether a row is otherwise than it was last noted."""
+        was = self._written.get(row)
+        return row in self._touched and (was is None or bool(_differences(row, was)))
+
+    def _enter(self, row: Any) -> None:
         kind = type(row)
         self._rows[kind][shape_of(kind).key(row)] = row
-        for each, attribute in self._by:
-            if each is kind:
-                self.moved(row, attribute, getattr(row, attribute))
-
-    def leave(self, row: Any) -> None:
-        kind = type(row)
-        key = shape_of(kind).key(row)
-        if self._rows[kind].get(key) is row:
-            del self._rows[kind][key]
-        for each, attribute in self._by:
-            if each is kind:
-                self.moved(row, attribute, MISSING)
-
-    def moved(self, row: Any, attribute: str, value: Any) -> None:
-        """A row's `attribute` is `value` now."""
-        index = self._by[type(row), attribute]
-        was = self._at.pop((row, attribute), MISSING)
-        if was is not MISSING:
-            del index[was][row]
-            if not index[was]:
-                del index[was]
-        if value is not MISSING:
-            index.setdefault(value, {})[row] = None
-            self._at[row, attribute] = value
+        for attribute, index in self._by[kind].items():
+            index.setdefault(getattr(row, attribute), {})[row] = None
+        row.__dict__[FOLLOWED_BY] = self
 
     # ---- what changed
 
-    def changes(self, row: Any) -> dict[str, Any]:
-        """By attribute what is not as it was last written down; of a new row all there is."""
-        was = self._written.get(row)
-        shape = shape_of(type(row))
-        if was is None:
-            return shape.values(row)
-        current, changed = row.__dict__, {}
-        for attribute in shape.attributes:
-            now = current[attribute] if attribute in current else getattr(row, attribute)
-            if now is not was[attribute] and now != was[attribute]:
-                changed[attribute] = now
-        return changed
+    def changes(self) -> tuple[list[Any], list[Any], list[Any]]:
+        """The rows that were deleted, are new, and are otherwise than they were last noted."""
+        deleted, new, changed = [], [], []
+        for row in self._touched:
+            was = self._written.get(row)
+            if FOLLOWED_BY not in row.__dict__:
+                if was is not None:
+                    deleted.append(row)
+            elif was is None:
+                new.append(row)
+            elif _differences(row, was):
+                changed.append(row)
+        return deleted, new, changed
 
-    def written(self, row: Any) -> None:
-        """It is written down as it is now."""
-        self._written[row] = shape_of(type(row)).values(row)
+    def note(self, writes: PendingWrites) -> None:
+        """Have what changed written down."""
+        touched, self._touched = self._touched, {}
+        for row in touched:  # first those that are gone, since another row may have come under the same key
+            if FOLLOWED_BY not in row.__dict__ and self._written.pop(row, None) is not None:
+                shape = shape_of(type(row))
+                writes.drop(shape.table, shape.key(row))
+        for row in touched:
+            if FOLLOWED_BY in row.__dict__:
+                shape, was = shape_of(type(row)), self._written.get(row)
+                if was is None:
+                    self._written[row] = shape.values(row)
+                    writes.put(shape.table, shape.key(row), shape.values(row), there=False)
+                elif differs := _differences(row, was):
+                    was |= differs
+                    writes.put(shape.table, shape.key(row), differs, there=True)
 
-    def forgotten(self, row: Any) -> None:
-        """It was deleted."""
-        self._written.pop(row, None)
+
+def _differences(row: Any, was: dict[str, Any]) -> dict[str, Any]:
+    current = row.__dict__
+    return {name: current[name] for name, value in was.items() if current[name] is not value and current[name] != value}
+
+
+FOLLOWED_BY = "_followed_by"
+"""Where a row has the cache that it is in."""
+
+
+def _leave(index: dict[Any, dict[Any, None]], value: Any, row: Any) -> None:
+    del index[value][row]
+    if not index[value]:
+        del index[value]
+
+
+_FOLLOWED: set[type] = set()
+
+
+def _follow(kind: type) -> None:
+    """Have whatever is set of such rows noted by the cache that they are in."""
+    if kind in _FOLLOWED:
+        return
+    _FOLLOWED.add(kind)
+
+    def on_set(state: Any, value: Any, before: Any, initiator: Any) -> Any:
+        found: TableCache | None = state.dict.get(FOLLOWED_BY)
+        if found is not None and value is not before:
+            found.set(state.obj(), initiator.key, before, value)
+        return value
+
+    for attribute in shape_of(kind).attributes:
+        event.listen(getattr(kind, attribute), "set", on_set, raw=True, retval=True)
+
+
+class Writer(Protocol):
+    """Who has changes in memory that the database must know before it is asked or told anything."""
+
+    def flushing(self) -> None: ...
+
+    def asking(self, *, writes: bool) -> None: ...
 
 
 class CachingSession(Session):
-    """An ordinary session until it is informed what to keep."""
+    """A session that answers from memory for the tables of its cache, and is an ordinary one for all others. A new row
+    has its columns' defaults once it is added."""
 
-    kept: TableCache | None = None
-
-    def keep(self, keeps: Iterable[CachedTable]) -> None:
-        """Read these tables, and answer for them from memory from now on."""
-        keeps = tuple(keeps)
-        kept = TableCache(keeps)
-        for each in keeps:
-            rows: Iterable[Any] = self.scalars(select(each.kind))
-            for row in rows:
-                kept.enter(row)
-                kept.written(row)
-        self.kept = kept
+    cache: TableCache | None = None
+    writer: Writer | None = None
 
     def get(self, entity: Any, ident: Any, **options: Any) -> Any:
-        if self.kept is not None and not options and entity in self.kept:
-            return self.kept.get(entity, ident)
+        if self.cache is not None and not options and entity in self.cache:
+            return self.cache.get(entity, ident)
         return super().get(entity, ident, **options)
 
     def add(self, instance: object, **options: Any) -> None:
-        if self.kept is None or type(instance) not in self.kept:
-            super().add(instance, **options)
-            return
-        self._save_or_update_impl(inspect(instance))  # a row of one table has nothing to cascade to
         shape_of(type(instance)).complete(instance)
-        self.kept.enter(instance)
-
-    def add_all(self, instances: Iterable[object]) -> None:
-        for each in instances:
-            self.add(each)
+        if self.cache is not None and type(instance) in self.cache:
+            self.cache.add(instance)
+        else:
+            super().add(instance, **options)
 
     def delete(self, instance: object) -> None:
-        if inspect(instance).pending:
-            self.expunge(instance)  # nobody has heard of it
+        if self.cache is not None and type(instance) in self.cache:
+            self.cache.delete(instance)
         else:
             super().delete(instance)
-        if self.kept is not None and type(instance) in self.kept:
-            self.kept.leave(instance)
 
-    def mark_clean(self, row: Any, *, gone: bool) -> None:
-        """A kept row is as good as written, or deleted, by somebody else than this session."""
-        assert self.kept is not None
-        if gone:
-            self.expunge(row)
-            self.kept.forgotten(row)
-            return
-        state = inspect(row)
-        state._commit_all(row.__dict__, self.identity_map)  # as the session itself does after a flush
-        self.kept.written(row)
-
-    def settled_new(self, rows: Sequence[Any]) -> None:
-        """New rows of kept tables are as good as written."""
-        assert self.kept is not None
-        self._register_persistent({inspect(row) for row in rows})  # as the session itself does after a flush
-        for row in rows:
-            self.kept.written(row)
-
-    def expunge_uncached(self) -> None:
-        """Forget every row that is not of a kept table: nobody would tell us of its changes."""
-        if self.kept is None or len(self.identity_map) == len(self.kept):
-            return
-        for row in list(self.identity_map.values()):
-            if type(row) not in self.kept:
-                self.expunge(row)
+    def is_modified(self, instance: object, include_collections: bool = True) -> bool:
+        if self.cache is not None and type(instance) in self.cache:
+            return self.cache.differs(instance)
+        return super().is_modified(instance, include_collections)
 
 
-def kept_by(session: Session) -> TableCache | None:
-    """What a session answers for from memory, if anything."""
-    return session.kept if isinstance(session, CachingSession) else None
+@event.listens_for(CachingSession, "before_flush")
+def _flushing(session: CachingSession, *_: Any) -> None:
+    if session.writer is not None:
+        session.writer.flushing()
+
+
+@event.listens_for(CachingSession, "do_orm_execute")
+def _asking(state: ORMExecuteState) -> None:
+    session = cast(CachingSession, state.session)
+    if session.cache is not None and state.is_select:
+        asked = getattr(state.statement, "column_descriptions", ())
+        if any(isinstance(each["expr"], type) and each["expr"] in session.cache for each in asked):
+            raise TypeError("rows that are in memory are not asked of the database")
+    if session.writer is not None:
+        session.writer.asking(writes=not state.is_select)
 
 
 def all_rows(session: Session, kind: type[T]) -> list[T]:
     """All rows of a kind, from memory where they are kept; in no order."""
-    kept = kept_by(session)
-    return list(kept.all(kind) if kept is not None and kind in kept else session.scalars(select(kind)))
+    found = _cache_of(session, kind)
+    return list(session.scalars(select(kind))) if found is None else found.all(kind)
 
 
-_FOLLOWED: set[tuple[type, str]] = set()
+def rows_where(session: Session, kind: type[T], attribute: str, *values: str) -> list[T]:
+    """Those whose `attribute` is one of these values. Where they are kept it is their key or one to ask by."""
+    if (found := _cache_of(session, kind)) is not None:
+        return found.where(kind, attribute, dict.fromkeys(values))
+    return list(session.scalars(select(kind).where(getattr(kind, attribute).in_([*map(str, values)]))))
 
 
-def _follow(kind: type, attribute: str) -> None:
-    """Have rows found under the new value as soon as it is set."""
-    if (kind, attribute) in _FOLLOWED:
-        return
-    _FOLLOWED.add((kind, attribute))
-
-    def on_set(row: Any, value: Any, before: Any, initiator: Any) -> None:
-        session = object_session(row)
-        kept = kept_by(session) if session is not None else None
-        if kept is not None and kept.has(row, attribute):
-            kept.moved(row, attribute, value)
-
-    event.listen(getattr(kind, attribute), "set", on_set)
+def _cache_of(session: Session, kind: type) -> TableCache | None:
+    found = session.cache if isinstance(session, CachingSession) else None
+    return found if found is not None and kind in found else None

@@ -1,7 +1,7 @@
 """Units: the verbs of one transaction, each of which happens whole or not at all.
 
 At the end of a unit what it changed is numbered, shown and noted for the journal, as if it had been committed by
-itself; the unit after it decides on that. Rows of kept tables are written when the group is, others at once. A unit
+itself; the unit after it decides on that. Rows of cached tables are written when the group is, others at once. A unit
 that is refused before it changed anything leaves the group as it was; one that fails later breaks it, and all of it is
 undone by being thrown away.
 """
@@ -12,12 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import inspect
 from sqlalchemy.orm import Session
 
-from matrixcommon.persistence.bulk_writes import BatchWriter
+from matrixcommon.persistence.bulk_writes import PendingWrites
 from matrixcommon.persistence.change_log import ChangeLog
-from matrixcommon.persistence.pending_writes import PendingWrites
 from matrixcommon.persistence.resource_row import ResourceRow
 from matrixcommon.persistence.table_cache import CachingSession, TableCache, shape_of
 
@@ -63,14 +61,15 @@ class GroupTransaction:
         self._journal = journal
         self._now = now
         self._follow = follow
-        self._entries: list[dict[str, Any]] = []
         self._writes = PendingWrites()
+        self._entries: list[dict[str, Any]] = []
         self._touched: Touched = {}
         self._otherwise = False
+        session.writer = self
 
     @property
-    def _kept(self) -> TableCache | None:
-        return self.session.kept
+    def _cache(self) -> TableCache | None:
+        return self.session.cache
 
     def lock(self) -> int:
         """Be the only one who changes anything, until the transaction ends; the number of the newest change."""
@@ -85,7 +84,7 @@ class GroupTransaction:
 
     @contextmanager
     def unit(self) -> Iterator[CachingSession]:
-        """One verb. Raises Broken where an earlier one failed halfway."""
+        """One verb. Raises TransactionAborted where an earlier one failed halfway."""
         if self.broken:
             raise TransactionAborted("an earlier verb of this group failed halfway")
         self.session.info["unit"] = object()  # so that whoever remembers something of a verb knows it from the next
@@ -96,7 +95,8 @@ class GroupTransaction:
             self.broken = True
             del self.done[done:]
             self.undo(undone)
-            self.broken = self._has_changes()
+            self._gather()
+            self.broken = bool(self._touched) or self._otherwise
             raise
         self.broken = True
         self._end_unit()
@@ -108,17 +108,17 @@ class GroupTransaction:
             self.undone.pop()()
 
     def flushing(self) -> None:
-        """The session is about to write: what is noted here comes before that, and what it writes is written."""
-        self._write_rows()
+        """The session is about to write: what is in memory alone comes before that."""
         self._gather()
-        if self._kept is not None:
-            for row in (*self.session.new, *self.session.dirty):
-                if row.__class__ in self._kept:
-                    self._kept.written(row)
+        self._note()
+        self._write_rows()
 
     def asking(self, *, writes: bool) -> None:
-        """The session is about to execute a statement: what is noted here comes before that."""
+        """The session is about to execute a statement: what is in memory alone comes before that."""
         self._otherwise |= writes
+        if self.session.autoflush:
+            self._gather()
+            self._note()
         self._write_rows()
 
     def write(self) -> bool:
@@ -127,59 +127,42 @@ class GroupTransaction:
             raise TransactionAborted("a verb of this group failed halfway")
         if self.newest == (self.before or 0):
             return False
-        bulk = BatchWriter(self.session.connection())
-        self._writes.add_to(bulk)
-        self._journal.add_to(bulk, self.newest, self._entries)
-        bulk.carry_out()
+        self._journal.add_to(self._writes, self.newest, self._entries)
+        self._write_rows()
         return True
 
     # ---- what a unit did
 
     def _write_rows(self) -> None:
         if self._writes:
-            bulk = BatchWriter(self.session.connection())
-            self._writes.add_to(bulk)
-            bulk.carry_out()
+            self._writes.carry_out(self.session.connection())
 
     def _gather(self) -> None:
         """Note what is about to be flushed, or what is about to end."""
-        session, touched = self.session, self._touched
-        for row in session.deleted:
-            touched[row] = "DELETED"
-        for row in session.new:
-            touched[row] = "ADDED"
-        for row in sorted(session.dirty, key=_in_order):
-            if row not in touched and self._changed(row):
-                touched[row] = "MODIFIED"
+        session, cache, touched = self.session, self._cache, self._touched
+        deleted, new, changed = ([], [], []) if cache is None else cache.changes()
+        touched |= dict.fromkeys([*session.deleted, *deleted], "DELETED")
+        touched |= dict.fromkeys([*session.new, *new], "ADDED")
+        changed += [row for row in session.dirty if session.is_modified(row)]
+        for row in sorted(changed, key=_in_order):
+            touched.setdefault(row, "MODIFIED")
 
-    def _changed(self, row: Any) -> bool:
-        if self._kept is not None and type(row) in self._kept:
-            return bool(self._kept.changes(row))
-        return self.session.is_modified(row)
-
-    def _has_changes(self) -> bool:
-        """Whether the unit under way changed anything, or may have."""
-        session = self.session
-        if self._touched or self._otherwise or session.new or session.deleted:
-            return True
-        dirty = list(session.dirty)
-        if any(self._changed(row) for row in dirty):
-            return True
-        for row in dirty:  # set to what they were
-            if self._kept is not None and type(row) in self._kept:
-                session.mark_clean(row, gone=False)
-        return False
+    def _note(self) -> None:
+        if self._cache is not None:
+            self._cache.note(self._writes)
 
     def _end_unit(self) -> None:
         self._gather()
         touched, self._touched = self._touched, {}
         self._otherwise = False
         resources = [(row, type) for row, type in touched.items() if isinstance(row, ResourceRow)]
-        kept = self._kept
-        if resources or (kept is not None and any(type(row) in kept for row in touched)):
+        cache = self._cache
+        if resources or (cache is not None and any(type(row) in cache for row in touched)):
             self.lock()
             self._number(resources)
-        self._note(touched)
+        self._note()
+        self.session.flush()  # other rows are written at once
+        self._touched = {}
         if resources:
             rows = [row for row, _ in resources]
             for follow in self._follow:
@@ -187,50 +170,18 @@ class GroupTransaction:
 
     def _number(self, resources: list[tuple[ResourceRow, str]]) -> None:
         """A number and an entry of the journal for each."""
-        pending = self.session.new
         for row, type in resources:
             self.newest += 1
             row.version = self.newest
             row.updated_at = self._now
             if type == "ADDED":
                 row.created_at = self._now
-                if row in pending and (self._kept is None or row.__class__ not in self._kept):
-                    shape_of(row.__class__).complete(row)
             body = row.show().text()
             entry = {"rv": self.newest, "kind": row.kind, "name": row.name, "type": type, "at": self._now, "body": body}
             self._entries.append(entry)
         if not resources:
-            self.newest += 1  # kept rows that nobody watches: whoever keeps them must hear that they changed
+            self.newest += 1  # cached rows that nobody watches: whoever keeps them must hear that they changed
         self.session.info["newest"] = self.newest
-
-    def _note(self, touched: Touched) -> None:
-        """Rows of kept tables to be written with the group, all others now."""
-        kept, session = self._kept, self.session
-        if kept is not None:
-            mine = [(row, type) for row, type in touched.items() if row.__class__ in kept]
-            deleted = session.deleted
-            for row, type in mine:  # first, since another row may have come under the same key
-                if row in deleted:
-                    self._writes.drop(row)
-                    session.mark_clean(row, gone=True)
-                elif type == "DELETED":
-                    kept.forgotten(row)
-            new = []
-            for row, type in mine:
-                if type != "DELETED":
-                    pending = inspect(row).pending
-                    self._writes.put(row, kept.changes(row), new=pending)
-                    if pending:
-                        new.append(row)
-                    else:
-                        session.mark_clean(row, gone=False)
-            if new:
-                session.settled_new(new)
-            for row in list(session.dirty):  # set to what they were
-                if row.__class__ in kept:
-                    session.mark_clean(row, gone=False)
-        session.flush()
-        self._touched = {}
 
 
 def _in_order(row: Any) -> tuple[str, str]:

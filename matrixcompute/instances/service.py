@@ -105,14 +105,6 @@ class Conductor:
             labels=request.labels,
             spec=request.wire(),
             state="Pending",
-            generation=1,
-            conditions=[],
-            observed_generation=0,
-            retry_at=0.0,
-            repairs=0,
-            members=[],
-            slices=[],
-            ready_nodes=0,
         )
         session.add(instance)
         self._store.record_event(

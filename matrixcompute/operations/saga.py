@@ -144,7 +144,6 @@ class SagaRunner:
             verb=verb,
             target=instance.name,
             status="Running",
-            step=0,
             steps=[step.name for step in self._sagas[verb].steps],
             # A repair brings back what last was active, whatever has been requested since; who moves keeps it.
             spec_generation=instance.observed_generation if as_it_is else instance.generation,

@@ -6,7 +6,6 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.resource_key import name_of
-from matrixcommon.model.resource_model import condition
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.model.composition import placement_changed
 from matrixcompute.operations.saga import MOVE, SagaRunner
@@ -46,15 +45,8 @@ class SagaStarter:
     ) -> None:
         self._runner.open(session, verb, instance, about)
         instance.move(state)
-        instance.conditions = condition(
-            instance.conditions or [],
-            "Progressing",
-            True,
-            reason,
-            f"{verb} generation {instance.generation}",
-            generation=instance.generation,
-            now=self._clock.now(),
-        )
+        message = f"{verb} generation {instance.generation}"
+        instance.set_condition("Progressing", True, reason, message, self._clock.now())
 
     def delete(self, session: Session, instance: InstanceRow, reason: str, message: str) -> None:
         instance.generation += 1

@@ -3,22 +3,22 @@ for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.quantities import from_timestamp
-from matrixcommon.model.resource_model import condition
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.operations.saga import REPAIR, SagaRunner
 from matrixcompute.operations.saga_starter import SagaStarter, change_verb
-from matrixcompute.reconcilers.decision import Observed, conditions_of
+from matrixcompute.reconcilers.decision import Findings, Observed, conditions_of
 from matrixcompute.reconcilers.preemption import PreemptionReconciler
-from matrixcompute.recovery.loss import AllocationLoss, active_or_none
+from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.recovery.policy import SILENT, Recovery, RecoveryPolicy, plan_recovery
 from matrixcompute.store.store import ComputeStore, InstanceRow
+from matrixresource.contract.allocations import AllocationView
 
 
 class InstanceReconciler:
@@ -52,41 +52,37 @@ class InstanceReconciler:
         slices = await self._neighbours.slices()
         draining = await self._neighbours.draining()
         silent = [m.node for each in allocations.values() for m in each.members if m.agent in SILENT]
-        opened = 0
-        gone_spares: list[tuple[str, str]] = []
-        to_leave: dict[str, list[str]] = {}
-        losses: dict[str, AllocationLoss] = {}
-        changed: list[str] = []
+        findings = Findings()
         with self._store.transaction() as session:
             busy = {saga.target for saga in self._store.open_sagas(session)}
             for instance in self._store.instances(session):
                 observed = Observed(allocations.get(instance.name), tuple(slices.get(instance.name, ())))
-                recovery = Recovery("keep")
-                if observed.allocation is not None:
-                    recovery = plan_recovery(observed.allocation.members, silent, self._policy)
+                members = observed.allocation.members if observed.allocation is not None else ()
+                recovery = plan_recovery(members, silent, self._policy)
                 self._write(instance, observed, recovery)
                 if session.is_modified(instance):
-                    changed.append(instance.name)
-                loss = self._preemption.loss(instance, observed.allocation, allocations.values())
-                if loss is not None:
-                    losses[instance.name] = loss
-                elif instance.name in busy:
-                    continue
-                elif self._decide(session, instance, observed, recovery, gone_spares):
-                    opened += 1
-                else:
-                    self._preemption.look_for_leavers(instance, observed, draining, to_leave, gone_spares)
-        for name, loss in losses.items():
-            opened += await self._preemption.give_up(name, loss, allocations.values())
-        for name, nodes in to_leave.items():
+                    findings.changed.append(instance.name)
+                if loss := self._preemption.loss(instance, observed.allocation, allocations.values()):
+                    findings.losses[instance.name] = loss
+                elif instance.name not in busy:
+                    self._decide(session, instance, observed, recovery, draining, findings)
+        opened = await self._act_on(findings, allocations.values())
+        return f"{opened} sagas opened"
+
+    async def _act_on(self, findings: Findings, allocations: Collection[AllocationView]) -> int:
+        """What needs the neighbours, asked once everything is written down; how many sagas were opened in all."""
+        opened = findings.opened
+        for name, loss in findings.losses.items():
+            opened += await self._preemption.give_up(name, loss, allocations)
+        for name, nodes in findings.to_leave.items():
             opened += await self._preemption.leave(name, nodes)
-        for name, node in gone_spares:
+        for name, node in findings.gone_spares:
             await self._neighbours.replace(name, node, "SpareGone")
         if opened:
             self._wake()
-        for name in changed:
+        for name in findings.changed:
             self._runner.nudge(name)
-        return f"{opened} sagas opened"
+        return opened
 
     def _write(self, instance: InstanceRow, observed: Observed, recovery: Recovery) -> None:
         instance.ready_nodes = observed.ready_nodes
@@ -111,25 +107,35 @@ class InstanceReconciler:
         instance: InstanceRow,
         observed: Observed,
         recovery: Recovery,
-        gone_spares: list[tuple[str, str]],
-    ) -> int:
-        """Open at most one saga for an instance that has none under way."""
+        draining: Sequence[str],
+        findings: Findings,
+    ) -> None:
+        """For an instance that no saga carries: open one, or note who is to leave a domain that drains."""
+        if self._opened(session, instance, observed, recovery, findings):
+            findings.opened += 1
+        else:
+            self._preemption.look_for_leavers(instance, observed, draining, findings)
+
+    def _opened(
+        self, session: Session, instance: InstanceRow, observed: Observed, recovery: Recovery, findings: Findings
+    ) -> bool:
+        """Open at most one saga; whether one was."""
         now = self._clock.now()
         if instance.state == "Deleting":
             self._sagas.open_quietly(session, "delete-instance", instance)
-            return 1
+            return True
         if recovery.action == "hold":
             self._store.record_event(session, instance.name, recovery.reason, recovery.message, now, "Warning")
-            return 0
+            return False
         repair_refused = (instance.operation or "").startswith(REPAIR)
         if now < instance.retry_at and (recovery.action != "replace" or repair_refused):
-            return 0  # a refused change of shape does not keep a lost member from being replaced
+            return False  # a refused change of shape does not keep a lost member from being replaced
         if instance.state in ("Pending", "Provisioning"):
             self._sagas.open(session, "create-instance", instance, "Provisioning", "Creating")
-            return 1
+            return True
         if instance.state in ("Updating", "Repairing"):  # its saga ended without a word: bring it home
             self._sagas.open_quietly(session, change_verb(instance), instance)
-            return 1
+            return True
         if recovery.action == "replace":
             assert observed.allocation is not None
             members = {m.node for m in observed.allocation.members if m.role == "member"}
@@ -137,22 +143,14 @@ class InstanceReconciler:
                 self._store.record_event(session, instance.name, recovery.reason, recovery.message, now, "Warning")
                 instance.repairs += 1
                 self._sagas.open(session, REPAIR, instance, "Repairing", "Repairing")
-                return 1
-            gone_spares += [(instance.name, node) for node in recovery.nodes]
-            return 0
+                return True
+            findings.gone_spares += [(instance.name, node) for node in recovery.nodes]
+            return False
         if instance.generation != instance.observed_generation or not self._whole(observed):
             self._sagas.open_change(session, instance)
-            return 1
-        instance.conditions = condition(
-            instance.conditions or [],
-            "Progressing",
-            False,
-            "Settled",
-            "nothing is under way",
-            generation=instance.generation,
-            now=now,
-        )
-        return 0
+            return True
+        instance.set_condition("Progressing", False, "Settled", "nothing is under way", now)
+        return False
 
     def _whole(self, observed: Observed) -> bool:
         """Whether everything an instance takes is still there; somebody may have given it more slices."""

@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.resource_model import condition
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.model.composition import compose
 from matrixcompute.operations.saga import MOVE, YIELD_CAPACITY
 from matrixcompute.operations.saga_starter import SagaStarter
-from matrixcompute.reconcilers.decision import Observed
+from matrixcompute.reconcilers.decision import Findings, Observed
 from matrixcompute.recovery.loss import AllocationLoss, diagnose_loss
 from matrixcompute.store.store import ComputeStore, InstanceRow
-from matrixcompute.workflows.create_instance import RETRY_S
 from matrixcompute.workflows.draining import lying_in, who_can_leave
+from matrixcompute.workflows.sagas import RETRY_S
 from matrixresource.contract.allocations import AllocationView
 
 
@@ -56,24 +55,15 @@ class PreemptionReconciler:
             else:
                 self._store.record_event(session, name, loss.reason, loss.message, now, "Warning")
                 self._sagas.open(session, YIELD_CAPACITY, instance, "Pending", loss.reason)
-                instance.conditions = condition(
-                    instance.conditions, "Scheduled", False, loss.reason, loss.message, generation=generation, now=now
-                )
+                instance.set_condition("Scheduled", False, loss.reason, loss.message, now, generation)
             if loss.reason != "Revoked":
-                instance.conditions = condition(
-                    instance.conditions, loss.reason, True, loss.reason, loss.message, generation=generation, now=now
-                )
+                instance.set_condition(loss.reason, True, loss.reason, loss.message, now, generation)
         return 1
 
     # -- what is to leave ------------------------------------------------------------------------------------------
 
     def look_for_leavers(
-        self,
-        instance: InstanceRow,
-        observed: Observed,
-        draining: Sequence[str],
-        to_leave: dict[str, list[str]],
-        gone_spares: list[tuple[str, str]],
+        self, instance: InstanceRow, observed: Observed, draining: Sequence[str], findings: Findings
     ) -> None:
         """Note the members of a settled instance, which no saga carries, that stand in a domain that drains; its spares
         there when none does."""
@@ -81,10 +71,10 @@ class PreemptionReconciler:
             return
         nodes = lying_in(observed.allocation.members, draining)
         if nodes:
-            to_leave[instance.name] = nodes
+            findings.to_leave[instance.name] = nodes
         else:
             spares = lying_in(observed.allocation.members, draining, "spare")
-            gone_spares += [(instance.name, node) for node in spares]
+            findings.gone_spares += [(instance.name, node) for node in spares]
 
     async def leave(self, name: str, nodes: Sequence[str]) -> int:
         """Move whoever can leave a domain that drains; say who cannot, and why."""

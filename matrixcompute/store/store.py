@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from typing import Any, Literal
 
-from sqlalchemy import JSON, Float, Integer, String, Text, func, select
+from sqlalchemy import JSON, Float, Integer, String, Text, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of, project_of
 from matrixcommon.model.resource_model import OperationView, ResourceView
-from matrixcommon.persistence.database_session import Database, ResourceRow, find, journal_tables
+from matrixcommon.persistence.database_session import ResourceRow, Store, find, journal_tables
 from matrixcommon.persistence.resource_row import EventColumns
 from matrixcompute.contract import EventView, InstanceRequest, InstanceShape, InstanceView
 from matrixcompute.model.states import INSTANCE_STATES
@@ -32,6 +31,7 @@ class InstanceRow(ResourceRow, Base):
 
     __tablename__ = "instances"
     kind = "instance"
+    MOVES = INSTANCE_STATES
 
     spec: Mapped[dict[str, Any]] = mapped_column(JSON)
     applied: Mapped[dict[str, Any] | None] = mapped_column(JSON)
@@ -50,9 +50,6 @@ class InstanceRow(ResourceRow, Base):
     @property
     def shape(self) -> InstanceRequest:
         return InstanceRequest.model_validate(self.spec)
-
-    def move(self, state: str) -> None:
-        self.state = INSTANCE_STATES.check(self.state, state)
 
     def view(self) -> InstanceView:
         shape = self.shape
@@ -128,17 +125,8 @@ class EventRow(EventColumns, ResourceRow, Base):
         )
 
 
-class ComputeStore:
-    """The tables, asked in the words of the domain, inside the caller's transaction."""
-
-    def __init__(self, records: Database) -> None:
-        self.records = records
-
-    def transaction(self, dry: bool = False) -> AbstractContextManager[Session]:
-        return self.records.transaction(dry)
-
-    def reading(self) -> AbstractContextManager[Session]:
-        return self.records.reading()
+class ComputeStore(Store):
+    """Instances, sagas and events."""
 
     def instance(self, session: Session, name: str) -> InstanceRow:
         return find(session, InstanceRow, name)
@@ -149,9 +137,6 @@ class ComputeStore:
     def open_sagas(self, session: Session, target: str | None = None) -> list[SagaRow]:
         wanted = select(SagaRow).where(SagaRow.status.in_(OPEN)).order_by(SagaRow.version)
         return list(session.scalars(wanted if target is None else wanted.where(SagaRow.target == target)))
-
-    def sagas(self, session: Session) -> list[SagaRow]:
-        return list(session.scalars(select(SagaRow).order_by(SagaRow.version)))
 
     def events(self, session: Session) -> list[EventRow]:
         return list(session.scalars(select(EventRow).order_by(EventRow.at)))
@@ -172,22 +157,8 @@ class ComputeStore:
             .order_by(EventRow.at.desc(), EventRow.name.desc())
             .limit(1)
         ).first()
-        if newest is not None and (newest.reason, newest.message) == (reason, message):
-            return
-        count = session.scalar(select(func.count()).select_from(EventRow).where(EventRow.instance == instance)) or 0
-        name = f"{instance}.{int(at * 1000):x}.{count}"
-        session.add(
-            EventRow(
-                name=name,
-                project=project_of(instance),
-                instance=instance,
-                type=type,
-                reason=reason,
-                message=message,
-                at=at,
-                state="Seen",
-            )
-        )
+        if newest is None or (newest.reason, newest.message) != (reason, message):
+            EventRow.note(session, at, type, reason, message, instance=instance, project=project_of(instance))
 
     def forget_before(self, session: Session, at: float) -> int:
         """Drop events and finished operations older than `at`; returns how many."""

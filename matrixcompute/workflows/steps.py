@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from matrixcommon.model.errors import Conflict, InsufficientBandwidth, InsufficientCapacity, MatrixError, NotFound
 from matrixcommon.model.resource_key import named, project_of
-from matrixcommon.model.resource_model import condition
+from matrixcommon.model.resource_model import is_true
 from matrixcompute.contract import InstanceRequest, SliceSummary
 from matrixcompute.model.composition import compose
 from matrixcompute.operations.saga import StepContext, StepPending
@@ -147,28 +147,16 @@ async def await_ready(work: StepContext) -> None:
 
 async def mark_active(work: StepContext) -> None:
     """The spec that this saga carried is fulfilled."""
+    done, now = work.spec_generation, work.clock.now()
     with work.store.transaction() as session:
         instance = work.store.instance(session, work.instance)
         instance.move("Active")
-        instance.observed_generation = work.spec_generation
+        instance.observed_generation = done
         instance.applied = work.shape.wire()
-        if any(each["type"] == "Preempted" and each["status"] == "True" for each in instance.conditions or []):
-            instance.conditions = condition(
-                instance.conditions,
-                "Preempted",
-                False,
-                "Returned",
-                "it has its place again",
-                generation=work.spec_generation,
-                now=work.clock.now(),
-            )
-        work.store.record_event(
-            session,
-            work.instance,
-            "Active",
-            f"generation {work.spec_generation} is active on {work.shape.nodes} nodes",
-            work.clock.now(),
-        )
+        if is_true(instance.conditions or [], "Preempted"):
+            instance.set_condition("Preempted", False, "Returned", "it has its place again", now, done)
+        message = f"generation {done} is active on {work.shape.nodes} nodes"
+        work.store.record_event(session, work.instance, "Active", message, now)
 
 
 async def mark_pending(work: StepContext) -> None:

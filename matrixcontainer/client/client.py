@@ -1,46 +1,20 @@
 """KubeClient: the few verbs the operator needs of any Kubernetes API, over httpx.
 
-Kopf logs in, for itself and for us: a kubeconfig or a pod's service account say where the API is and who we are. It has
-a client of its own for what it does; this one is for what we do beside it.
+Kopf has a client of its own for what it does; this one is for what we do beside it.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
-import kopf
 
 from matrixcommon.model.errors import Conflict, Gone, InternalError, InvalidField, MatrixError, NotFound, Unavailable
 
 MANAGER = "cloudmatrix-operator"
-
-
-def login(kubeconfig: Path | None) -> kopf.ConnectionInfo:
-    """Where a Kubernetes API is and who we are: by a kubeconfig's current context, or by a pod's service account."""
-    if kubeconfig is not None:
-        os.environ["KUBECONFIG"] = str(kubeconfig)
-    how = kopf.login_with_service_account if kubeconfig is None else kopf.login_with_kubeconfig
-    found = how(settings=kopf.OperatorSettings())
-    if found is None:
-        raise Unavailable("there is neither a kubeconfig nor a service account")
-    return found
-
-
-def http_of(access: kopf.ConnectionInfo) -> httpx.AsyncClient:
-    """A client that trusts this API's authority and shows our token or certificate."""
-    return httpx.AsyncClient(
-        base_url=access.server,
-        verify=access.as_ssl_context(),
-        trust_env=False,
-        headers={"User-Agent": MANAGER, **access.as_http_headers()},
-        timeout=httpx.Timeout(15.0, connect=3.0),
-    )
 
 
 @dataclass(frozen=True)
@@ -77,6 +51,20 @@ NETWORK_SLICE = Kind("cloudmatrix.io/v1alpha1", "NetworkSlice", "networkslices",
 _ERRORS: dict[int, type[MatrixError]] = {404: NotFound, 409: Conflict, 410: Gone, 422: InvalidField}
 
 
+def document_of(answer: httpx.Response) -> dict[str, Any]:
+    """The object or list that was answered. Raises what a refusal means: see KubeClient."""
+    if answer.status_code >= 400:
+        try:
+            message = answer.json().get("message", answer.text[:200])
+        except ValueError:
+            message = answer.text[:200]
+        retryable = answer.status_code in (429, 500, 502, 503, 504)
+        kind = _ERRORS.get(answer.status_code, Unavailable if retryable else InternalError)
+        request = answer.request
+        raise kind(f"Kubernetes API: {request.method} {request.url.path}: {answer.status_code}: {message}")
+    return answer.json() if answer.content else {}
+
+
 class KubeClient:
     """Verbs raise NotFound, Conflict, Gone, InvalidField, Unavailable, or InternalError for the rest."""
 
@@ -88,15 +76,7 @@ class KubeClient:
             answer = await self._http.request(method, path, **more)
         except httpx.HTTPError as wrong:
             raise Unavailable(f"Kubernetes API: {method} {path}: {type(wrong).__name__}: {wrong}") from wrong
-        if answer.status_code >= 400:
-            try:
-                message = answer.json().get("message", answer.text[:200])
-            except ValueError:
-                message = answer.text[:200]
-            retryable = answer.status_code in (429, 500, 502, 503, 504)
-            kind = _ERRORS.get(answer.status_code, Unavailable if retryable else InternalError)
-            raise kind(f"Kubernetes API: {method} {path}: {answer.status_code}: {message}")
-        return answer.json() if answer.content else {}
+        return document_of(answer)
 
     async def find(self, kind: Kind, name: str, namespace: str | None = None) -> dict[str, Any] | None:
         try:

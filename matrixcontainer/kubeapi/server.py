@@ -8,10 +8,9 @@ import asyncio
 import contextlib
 from typing import Any
 
-from matrixcontainer.kubeapi.admission.limit_ranger import apply_limits, validate_limits
 from matrixcontainer.kubeapi.admission.priority import set_priority
 from matrixcontainer.kubeapi.admission.rbac_escalation import RbacEscalation
-from matrixcontainer.kubeapi.admission.resource_quota import QuotaAdmission
+from matrixcontainer.kubeapi.admission.service_addresses import ServiceAddresses
 from matrixcontainer.kubeapi.admission.webhooks import Webhooks
 from matrixcontainer.kubeapi.apiextensions.crds import CrdStrategy
 from matrixcontainer.kubeapi.builtin.kinds import register_builtins
@@ -21,13 +20,16 @@ from matrixcontainer.kubeapi.endpoints.app import App
 from matrixcontainer.kubeapi.endpoints.metrics import MetricsApi
 from matrixcontainer.kubeapi.kubelet.usage_reader import UsageReader
 from matrixcontainer.kubeapi.registry.core import Core
+from matrixcontainer.kubeapi.transport.asgi import Asgi
 
 LEADER_CHECK_S = 1.0
 CRD = "apiextensions.v1.CustomResourceDefinition"
 
 
 class KubeApi:
-    """`workloads` turns on all that makes, places, runs and counts pods; without, that is left to others."""
+    """`asgi` is what a server serves. `workloads` turns on all that makes, places and runs pods; without, that is left
+    to others.
+    """
 
     def __init__(
         self,
@@ -41,7 +43,8 @@ class KubeApi:
         register_builtins(core.registry, {CRD: CrdStrategy()})
         self.webhooks = Webhooks(core.store, core.registry, core.rng)
         self.app = App(core, self.webhooks)
-        self._informers, self._quotas = Informers(core), QuotaAdmission(core)
+        self.asgi = Asgi(self.app)
+        self._informers = Informers(core)
         self._usages = UsageReader(core, self._informers.pods)
         self._leading: asyncio.Task[None] | None = None
         self.manager = self._new_manager()
@@ -51,16 +54,16 @@ class KubeApi:
         core, writer = self.core, self.core.verbs.writer
         manager = Manager(core, self._root_ca, self._extra_bindings)
         if self._workloads:
-            manager.add_workloads(self._informers, self._usages, self._quotas)
+            manager.add_workloads(self._informers, self._usages)
         writer.namespace_state = manager.namespaces.state
         writer.mutating = [
             manager.namespaces.admit,
-            apply_limits(core.store),
             set_priority(core.store),
             RbacEscalation(core.authorizer),
             self.webhooks.mutate,
+            ServiceAddresses(core.store, core.now),
         ]
-        writer.validating = [validate_limits(core.store), self.webhooks.validate, self._quotas.validate]
+        writer.validating = [self.webhooks.validate]
         return manager
 
     async def start(self) -> None:

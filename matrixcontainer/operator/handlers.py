@@ -13,7 +13,8 @@ import kopf
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.resource_key import resolve
 from matrixcompute.client import ComputeClient
-from matrixcontainer.client.client import INFER, INSTANCE, Kind, KubeClient, login
+from matrixcontainer.client.client import INFER, INSTANCE, Kind, KubeClient
+from matrixcontainer.client.login import login
 from matrixcontainer.operator.decision import key_of_resource
 from matrixcontainer.operator.faults import FaultReconciler
 from matrixcontainer.operator.infers import InferReconciler

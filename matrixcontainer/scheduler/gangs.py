@@ -25,11 +25,13 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Literal
 
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NPUS_PER_NODE, NodeName
 from matrixcommon.model.resource_key import key_of
+from matrixcontainer.kubeapi.meta.quantities import NoQuantity, amount, whole_number
 from matrixcontainer.operator.workload import NPU_RESOURCE
 from matrixcontainer.scheduler.pod_groups import PodGroup, group_named
 from matrixresource.contract.allocations import AllocationRequest, AllocationView, Block, PlacementPolicy
@@ -72,7 +74,7 @@ class Gang:
     def spares(self) -> int:
         """Nodes to hold ready beside it."""
         text = self.notes.get("reserve-nodes", "0")
-        return min(int(text), SPARES_MAX) if text.isdigit() else 0
+        return max(0, min(whole_number(text), SPARES_MAX))
 
     def placement(self) -> PlacementPolicy:
         """How the gang may lie. Raises InvalidField for a key that is no domain here."""
@@ -151,7 +153,7 @@ class Gang:
                 raise InvalidField(f"pod {name} asks for {npus} {NPU_RESOURCE}, another of its gang for {self.each}")
         block = self.notes.get("sp-block")
         if block is not None:
-            dies, member = int(block) if block.isdigit() else 0, 2 * self.each * self.share
+            dies, member = whole_number(block), 2 * self.each * self.share
             gang = 2 * self.each * self.size
             if dies < member or dies % member or gang % dies:
                 raise InvalidField(
@@ -187,19 +189,24 @@ def _named(pod: dict[str, Any]) -> tuple[str, int]:
     size = (
         annotations.get("kueue.x-k8s.io/pod-group-total-count") or labels.get("huawei.com/schedule_minAvailable") or "1"
     )
-    return name, int(size) if size.isdigit() else 1
+    return name, max(1, whole_number(size, 1))
 
 
 def npus_of(pod: dict[str, Any]) -> int:
-    """NPUs that a pod's containers ask for together."""
-    total = 0
+    """NPUs that a pod's containers ask for together. Raises InvalidField for what is no whole number of them."""
+    total = Fraction(0)
     for container in pod["spec"]["containers"]:
         resources = container.get("resources") or {}
         wanted = (resources.get("requests") or {}).get(NPU_RESOURCE) or (resources.get("limits") or {}).get(
             NPU_RESOURCE
         )
-        total += int(wanted or 0)
-    return total
+        try:
+            total += amount(wanted or 0)
+        except NoQuantity as wrong:
+            raise InvalidField(f"{NPU_RESOURCE}: {str(wanted)[:80]!r}: {wrong}") from wrong
+    if total.denominator != 1:
+        raise InvalidField(f"{NPU_RESOURCE}: {float(total)} is no whole number")
+    return int(total)
 
 
 def _speaks_mindcluster(pod: dict[str, Any], notes: Mapping[str, str]) -> bool:
@@ -215,7 +222,7 @@ def finished(pod: dict[str, Any]) -> bool:
 def _rank(pod: dict[str, Any]) -> tuple[int, str]:
     annotations = {**(pod["metadata"].get("labels") or {}), **(pod["metadata"].get("annotations") or {})}
     index = annotations.get("batch.kubernetes.io/job-completion-index", "")
-    return (int(index) if index.isdigit() else 1 << 30, pod["metadata"]["name"])
+    return (whole_number(index, 1 << 30), pod["metadata"]["name"])
 
 
 def bindings(pods: list[dict[str, Any]], ready: list[NodeName], share: int = 1) -> dict[str, NodeName]:

@@ -44,8 +44,15 @@ class PodScheduler:
         current = {each.key: each for each in await self._resource.allocations() if GANG_LABEL in each.labels}
         bound = 0
         for gang in gangs:
-            if gang.alive():
+            if not gang.alive():
+                continue
+            try:
                 bound += await self._place(gang, current.get(gang.allocation))
+            except MatrixError:
+                raise
+            except Exception as wrong:  # one gang that cannot be read does not hold up the others
+                log.exception("a gang cannot be placed", extra={"gang": f"{gang.namespace}/{gang.name}"})
+                await self._explain(gang, "Unreadable", f"{type(wrong).__name__}: {wrong}")
         wanted = {gang.allocation for gang in gangs if gang.alive()}
         for name in set(current) - wanted:
             await self._resource.release(name)

@@ -26,9 +26,8 @@ from matrixlink.admission.bandwidth_ledger import BandwidthLedger, Booking
 from matrixlink.admission.node_shares import SubPlaneSums, node_ports
 from matrixlink.admission.slice_index import SliceIndex, SliceState, terms_of
 from matrixlink.fabric.condition.elements import together
-from matrixlink.fabric.condition.fabric import Fabric, plane_of_port
+from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.fabric.condition.planes import PlaneModel, plane_models
-from matrixlink.fabric.condition.port_order import is_leaf, leaf
 from matrixlink.model.slice_states import WITHDRAWN
 from matrixlink.routing.routes import Routes
 from matrixlink.routing.routing import choose_needs, choose_routes
@@ -202,7 +201,7 @@ class AdmissionState:
         found: Seen = {}
         for owner in self.owners(plane, members):
             lacking = fabric.unavailable_ports(owner)
-            ports = {port: gbps for port, gbps in lacking.items() if is_leaf(owner) or plane_of_port(port) == plane}
+            ports = {port: gbps for port, gbps in lacking.items() if fabric.ports.plane_of[port] == plane}
             if ports:
                 found[owner] = ports
         return found
@@ -223,8 +222,7 @@ class AdmissionState:
         nodes = list(members)
         if plane != Plane.RDMA:
             return nodes
-        subnets = range(self.fabric.spec.rdma.subnets)
-        return nodes + list(dict.fromkeys(leaf(node, subnet) for node in nodes for subnet in subnets))
+        return nodes + list(dict.fromkeys(leaf for node in nodes for leaf in self.fabric.leaves_at(node)))
 
     def npus(self, terms: SliceState) -> int:
         return len(terms.members) * self.fabric.spec.node.npus

@@ -61,11 +61,10 @@ def _ub(fabric: Fabric, terms: SliceState) -> Iterator[BackupPath]:
 
 def _ub_names(terms: SliceState, fabric: Fabric) -> list[str]:
     """What fails in each state, in the order of `pair_states`: where a member's own part may, any member's."""
-    supernode, ub = terms.members[0].partition("-")[0], fabric.spec.ub
-    planes, chips = range(ub.sub_planes), range(ub.l2_per_sub_plane)
+    supernode, planes = fabric.supernode_name(terms.members[0]), range(fabric.spec.ub.sub_planes)
     patterns = {
-        Protection.ANY_CABLE: [f"*.ub-p{p}-k{k:02d}" for p in planes for k in chips],
-        Protection.ANY_L2_CHIP: [f"{supernode}-l2p{p}-k{k:02d}" for p in planes for k in chips],
+        Protection.ANY_CABLE: [f"*.{port}" for port in fabric.ports.uplinks],
+        Protection.ANY_L2_CHIP: [f"{supernode}-{switch}" for switch in fabric.ports.l2_switches],
         Protection.ANY_L1_CHIP: [f"*-l1p{p}" for p in planes],
         Protection.ANY_SUB_PLANE: [f"{supernode}-ub-p{p}" for p in planes],
     }

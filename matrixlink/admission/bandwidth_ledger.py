@@ -139,12 +139,3 @@ class BandwidthLedger:
             links = self.fabric.link_names(booking.plane, owner)  # type: ignore[union-attr]
             found |= {link: float(each) for link, each in zip(links, amount, strict=True) if each}
         return found
-
-    def overbooked(self) -> list[str]:
-        """Links promised beyond what they have."""
-        found = []
-        for (plane, owner), total in self._sum.items():
-            capacity = self._capacity(plane, owner)
-            over = np.flatnonzero(total > capacity + ROUNDING * np.maximum(capacity, 1.0))
-            found += [self.fabric.link_names(plane, owner)[at] for at in over]
-        return found

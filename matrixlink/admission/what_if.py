@@ -171,7 +171,7 @@ def _plane(
     npus = {effect.slice: promises.npus(promises.slices[effect.slice]) for effect in here}
     return PlaneEffect(
         plane=plane,
-        ports_changed=by_plane(changed)[plane],
+        ports_changed=by_plane(promises.fabric, changed)[plane],
         slices_affected=len(here),
         slices_rerouted=sum(effect.rerouted for effect in here),
         floors_broken=sum(effect.broken for effect in here),

@@ -3,8 +3,7 @@
 It never reads a table of the service.
 """
 
-from matrixlink.agent.agent import HeldProgram, LinkAgent
+from matrixlink.agent.agent import HeldProgram, LinkAgent, link_stages
 from matrixlink.agent.probing import AgentProbing
-from matrixlink.agent.stages import link_stages
 
 __all__ = ["AgentProbing", "HeldProgram", "LinkAgent", "link_stages"]

@@ -13,6 +13,7 @@ from matrixcommon.api.authorization import (
     ResourceKind,
     Rule,
     Scope,
+    kinds_in,
 )
 from matrixlink.contract.communicators import CommunicatorRequest, CommunicatorView
 from matrixlink.contract.drains import DrainView
@@ -92,25 +93,7 @@ TELEMETRY = ResourceKind("telemetry", Scope.MIXED, {"LIST": VIEWERS}, view=Telem
 
 ACCESS = AccessRules(
     "MatrixLink",
-    (
-        PLANES,
-        SWITCHES,
-        LINKS,
-        QOS_CLASSES,
-        FORWARDING_TABLES,
-        SLICES,
-        FABRIC_VIEWS,
-        BACKUP_PATHS,
-        PROGRAMS,
-        ROUTES,
-        LINK_REPORTS,
-        COMMUNICATORS,
-        PEERINGS,
-        DRAINS,
-        WHAT_IFS,
-        EVENTS,
-        TELEMETRY,
-    ),
+    kinds_in(globals()),
     (
         Rule("GET", "/v1/probes", "probes", VIEWERS, Scope.PHYSICAL, mutates=False),
         Rule("GET", "/v1/reachability", "reachability", VIEWERS, Scope.SERVICE, mutates=False),

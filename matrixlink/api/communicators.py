@@ -78,13 +78,13 @@ def communicator_routes(communicators: Communicators, supernodes: Collection[str
         return tables.view(name, version)
 
     def _chip(switch: str, field: str) -> tuple[TableViews, str]:
-        name = switch.partition("-")[0]
-        tables = views(name) if name in supernodes else None
-        if tables is None or not tables.has(switch):
+        supernode = communicators.fabric.supernode_with(switch)
+        tables = views(supernode.name) if supernode is not None else None
+        if supernode is None or tables is None or not tables.has(switch):
             raise NotFound(
                 f"there is no UB chip named {switch[:80]!r}; there are sn0-c00-n0-l1p3, sn0-l2p3-k11 ...", field=field
             )
-        return tables, communicators.plane(switch.partition("-")[0]).tables.version
+        return tables, communicators.plane(supernode.name).tables.version
 
     return api.router
 

@@ -20,9 +20,7 @@ from matrixlink.contract.slices import (
     LinkReportAnswers,
     LinkReports,
     ProgramView,
-    QosClassView,
     SliceRequest,
-    SliceView,
 )
 from matrixlink.controllers.link_reports import LinkReportProcessor
 from matrixlink.fabric.condition.fabric_view import FabricView, PlaneView, joined
@@ -44,13 +42,14 @@ def routes(
 
     # -- the fabric ----------------------------------------------------------------------------------------------------
 
-    for kind, all_of, one in (
-        (access.PLANES, inventory.planes, inventory.plane),
-        (access.SWITCHES, inventory.switches, inventory.switch),
-        (access.QOS_CLASSES, qos_classes, _qos_class),
+    for kind, views in (
+        (access.PLANES, inventory.planes),
+        (access.SWITCHES, inventory.switches),
+        (access.QOS_CLASSES, qos_classes),
     ):
-        api.of(kind).list(all_of)
-        api.of(kind).get(one)
+        of_kind = api.of(kind)
+        of_kind.list(views)
+        of_kind.get()
 
     links = api.of(access.LINKS)
     links.get(inventory.link)
@@ -80,9 +79,7 @@ def routes(
         if allocations is not None:
             await allocations.check(request.allocation, request.members)
 
-    @slices.change("PUT", before=are_allocated, fast=True)
-    def ensure_slice(name: str, body: SliceRequest, validate_only: bool = False) -> SliceView:
-        return switchboard.admit(name, body, validate_only=validate_only)
+    slices.change("PUT", name="ensure_slice", before=are_allocated, fast=True)(switchboard.admit)
 
     # -- what may be used --------------------------------------------------------------------------------------------
 
@@ -131,20 +128,13 @@ def routes(
     @api.of(access.LINK_REPORTS).change("CREATE", fast=True)
     def take_reports(body: LinkReports, caller: Caller) -> LinkReportAnswers:
         """Each by itself: one for a node that the token does not speak for is refused, the others are taken."""
-        return LinkReportAnswers(answers=caller.answers_each(body.reports, reports.take, _not_theirs))
+        return LinkReportAnswers(answers=caller.answers_each(body.reports, reports.take, _refused))
 
     return api.router
 
 
-def _qos_class(name: str) -> QosClassView:
-    found = next((view for view in qos_classes() if view.name == name), None)
-    if found is None:
-        raise NotFound(f"there is no QoS class named {name[:40]!r}", field="name")
-    return found
-
-
-def _not_theirs(node: str) -> LinkReportAnswer:
-    return LinkReportAnswer(node=node, accepted=False, reason="Forbidden", message="the token is another node's")
+def _refused(node: str, reason: str, message: str) -> LinkReportAnswer:
+    return LinkReportAnswer(node=node, accepted=False, reason=reason, message=message)
 
 
 def _fabric_view(row: SliceRow) -> FabricView:

@@ -41,7 +41,7 @@ class Communicators:
 
     def __init__(self, store: LinkStore, fabric: Fabric, clock: Clock) -> None:
         self.store = store
-        self._fabric = fabric
+        self.fabric = fabric
         self._clock = clock
         self._traffic: dict[str, UbTraffic] = {}
         self._groups: dict[str, TrafficGroup] = {}
@@ -95,16 +95,19 @@ class Communicators:
             return self._traffic[group.supernode], group
         with self.store.reading() as session:
             row = find(session, CommunicatorRow, name)
-            return self.plane(find(session, SliceRow, row.slice).members[0].partition("-")[0]), None
+            return self._plane_at(find(session, SliceRow, row.slice).members[0]), None
 
     def plane(self, supernode: str) -> UbTraffic:
         """The tables and flows of a supernode, as the ports are now. KeyError when there is no such supernode."""
         if supernode not in self._traffic:
-            made = UbTraffic(self._fabric.supernodes[supernode], self._fabric)
-            made.synchronise(self._fabric, self._clock.now())
+            made = UbTraffic(self.fabric.supernodes[supernode], self.fabric)
+            made.synchronise(self.fabric, self._clock.now())
             made.events = 0
             self._traffic[supernode] = made
         return self._traffic[supernode]
+
+    def _plane_at(self, node: str) -> UbTraffic:
+        return self.plane(self.fabric.supernode_of(node).name)
 
     # -- following -----------------------------------------------------------------------------------------------------
 
@@ -119,9 +122,9 @@ class Communicators:
 
     def synchronise(self) -> str:
         """Bring flows to the ports and slices as they are."""
-        for gone in [name for name in self._traffic if name not in self._fabric.supernodes]:
+        for gone in [name for name in self._traffic if name not in self.fabric.supernodes]:
             del self._traffic[gone]
-        changes = [traffic.synchronise(self._fabric, self._clock.now()) for traffic in self._traffic.values()]
+        changes = [traffic.synchronise(self.fabric, self._clock.now()) for traffic in self._traffic.values()]
         if self._look_again:
             self._look_again = False
             try:
@@ -192,7 +195,7 @@ class Communicators:
             node = str(rank.npu.node)
             if node not in members:
                 raise InvalidField(f"{rank} is on no member of slice {slice.name!r}", field=f"ranks[{at}]")
-            if rank not in self.plane(node.partition("-")[0]).end_number:
+            if rank not in self._plane_at(node).end_number:
                 raise InvalidField(f"there is no die {rank}", field=f"ranks[{at}]")
         twice = {rank: at for at, rank in enumerate(request.ranks or ())}
         for at, rank in enumerate(request.ranks or ()):
@@ -202,7 +205,7 @@ class Communicators:
         return slice
 
     def _group(self, row: CommunicatorRow, members: list[str]) -> TrafficGroup:
-        return group_of(row, members, self.plane(members[0].partition("-")[0]))
+        return group_of(row, members, self._plane_at(members[0]))
 
     def _refuse_too_many(self, name: str, group: TrafficGroup, routing: str) -> None:
         traffic = self.plane(group.supernode)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from matrixcommon.model.hardware_names import L2Name
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.forwarding.clos_shape import LINK_BLOCKS, NONE, ClosShape, Ints
 from matrixlink.forwarding.element_state import ElementEvent, ElementState
@@ -71,7 +70,10 @@ class UbTraffic:
         self.supernode = supernode
         switches = supernode.switches("ub")
         self.l1 = {(str(each.node), each.sub_plane or 0): each.name for each in switches if each.kind == "l1"}
-        self.l2 = {_chip(each.name): each.name for each in switches if each.kind == "l2"}
+        drawn = {each.name for each in switches if each.kind == "l2"}
+        regular = enumerate(f"{supernode.name}-{local}" for local in self._fabric.ports.l2_switches)
+        self.l2 = {divmod(number, self.shape.chips): name for number, name in regular if name in drawn}
+        """By sub-plane and number in it."""
 
     def drawn(self) -> ElementState:
         """The plane as its graph has it: everything whole but the cables and nodes that are not drawn."""
@@ -100,7 +102,9 @@ class UbTraffic:
 
     def port(self, kind: str, plane: int, number: int) -> str:
         """A node's port, by the element that it leads to."""
-        return f"ub-p{plane}-k{number:02d}" if kind == "cable" else f"{self._ports[number]}-p{plane}"
+        if kind == "cable":
+            return self._fabric.ports.uplinks[plane * self.shape.chips + number]
+        return f"{self._ports[number]}-p{plane}"
 
     def cable(self, node: str, plane: int, chip: int) -> str:
         """The name of a node's cable to an L2 chip, whatever port it is plugged into."""
@@ -165,9 +169,3 @@ class UbTraffic:
             self.events, at, ports, int(moved.sum()), int(rated.sum()), ids - flows.start,
             before_paths, paths, before_rates, rates,
         )  # fmt: skip
-
-
-def _chip(l2: str) -> tuple[int, int]:
-    """Sub-plane and number of an L2 chip."""
-    name = L2Name(l2)
-    return name.part("sub_plane"), name.part("index")

@@ -46,7 +46,7 @@ class CommunicatorRequest(ApiModel):
     pattern: Pattern
     routing: Routing = Routing.STATIC
     ranks: list[DieName] | None = Field(None, min_length=2, max_length=RANKS_MAX)
-    offered_gbps: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
+    offered_gbps: Annotated[float, Field(gt=0, le=1e6)] | None = None
     shift: int | None = Field(None, ge=1, lt=RANKS_MAX)
     holders: int | None = Field(None, ge=1, lt=RANKS_MAX)
     seed: int = Field(0, ge=0, lt=2**31)

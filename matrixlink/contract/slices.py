@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from matrixcommon.api.reports import Count, EachByItself
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.resource_key import DEFAULT_PROJECT
@@ -17,7 +18,7 @@ from matrixlink.model.qos import QosClass
 
 __all__ = ["FabricView", "NodePorts", "PlaneView"]  # published here too: the workload's contract
 
-Rate = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+Rate = Annotated[float, Field(ge=0, le=1e6)]
 MEMBERS_MAX = 4096
 
 
@@ -33,9 +34,9 @@ class SliceRequest(ApiModel):
     members: list[NodeName] = Field(min_length=1, max_length=MEMBERS_MAX)
     qos_class: QosClass
     floor_gbps_per_npu: Rate = 0.0
-    ceiling_gbps_per_npu: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
-    weight: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] | None = None
-    latency_bound_us: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    ceiling_gbps_per_npu: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    weight: Annotated[float, Field(gt=0, le=1000)] | None = None
+    latency_bound_us: Annotated[float, Field(gt=0)] | None = None
     protection: Protection = Protection.NONE
     security_rules: SecurityRules = Field(default_factory=list)
     """What the members let in and out on the VPC plane, beyond the slice itself."""
@@ -166,7 +167,7 @@ class FailedProbe(ApiModel):
     """A probe, by its number in the plan, that came through at less than its path's rate; `share` 0 is a lost one."""
 
     probe: int = Field(ge=0, lt=4096)
-    share: float = Field(ge=0, lt=1, allow_inf_nan=False)
+    share: float = Field(ge=0, lt=1)
 
 
 class ReportedProbes(ApiModel):
@@ -174,13 +175,13 @@ class ReportedProbes(ApiModel):
     port of the node's own that the report names. `latency_us` is the mean of those that were answered, plane by
     plane."""
 
-    round: int = Field(ge=0)
+    round: Count
     sent: int = Field(ge=0, le=4096)
     failed: list[FailedProbe] = Field(default_factory=list, max_length=4096)
-    latency_us: dict[Plane, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
+    latency_us: dict[Plane, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
 
 
-Megabytes = Annotated[int, Field(ge=0)]
+Megabytes = Count
 
 
 class ReportedCounters(ApiModel):
@@ -188,7 +189,7 @@ class ReportedCounters(ApiModel):
     paths (UB uplinks by sub-plane and L2 chip, RDMA ports, the card). `dropped` names only ports that ever dropped;
     `slices` has sent, received and dropped of each."""
 
-    at: float = Field(allow_inf_nan=False)
+    at: float
     sent: list[Megabytes] = Field(max_length=4096)
     received: list[Megabytes] = Field(max_length=4096)
     dropped: dict[int, Megabytes] = Field(default_factory=dict, max_length=4096)
@@ -200,9 +201,9 @@ class LinkReport(ApiModel):
     went wrong. `epoch` counts the agent's lives and `sequence` its reports in this one; an older report is refused."""
 
     node: NodeName
-    epoch: int = Field(ge=0)
-    sequence: int = Field(ge=0)
-    lease_seconds: float = Field(gt=0, le=86_400, allow_inf_nan=False)
+    epoch: Count
+    sequence: Count
+    lease_seconds: float = Field(gt=0, le=86_400)
     programs: list[ReportedProgram] = Field(default_factory=list, max_length=1024)
     ports: list[ReportedPort] = Field(default_factory=list, max_length=1024)
     probes: ReportedProbes | None = None
@@ -212,7 +213,7 @@ class LinkReport(ApiModel):
 class LinkReports(ApiModel):
     """A batch: a fleet of agents shares one connection."""
 
-    reports: list[LinkReport] = Field(max_length=4096)
+    reports: list[Annotated[LinkReport, EachByItself]] = Field(max_length=4096)
 
 
 class DesiredProgram(ApiModel):

@@ -26,11 +26,15 @@ from matrixlink.controllers.agent_leases import Leases
 from matrixlink.link_health.fault_localisation import FaultLocaliser
 from matrixlink.link_health.link_state import LinkStateTracker
 from matrixlink.model.program_digest import digest
+from matrixlink.probing.plan import ROUND_S
 from matrixlink.slices.slice_controller import SliceController
 from matrixlink.store.store import LinkStore
 from matrixlink.store.tables import AgentRow, FenceRow, ProgramRow
 from matrixlink.telemetry.rates import PortRates
 from matrixresource.topology import Supernode
+
+ROUNDS_AHEAD_MAX = 6
+"""A minute: as far as an agent's clock may be ahead of the service's."""
 
 log = logging.getLogger(__name__)
 
@@ -116,6 +120,7 @@ class LinkReportProcessor:
         try:
             for at, port in enumerate(report.ports):
                 fabric.check_port(port.port, port.gbps, f"ports[{at}]")
+            self._check_round(report)
         except InvalidField as wrong:
             return wrong.reason, f"{wrong.field}: {wrong.message}"
         if agent is None:
@@ -135,6 +140,12 @@ class LinkReportProcessor:
             if _is_clear(fence, reported.get(fence.slice)):
                 session.delete(fence)
         return None
+
+    def _check_round(self, report: LinkReport) -> None:
+        """Rounds are numbered by emulated time: one from the future would be the newest for ever."""
+        newest = int(self._clock.now() / ROUND_S) + ROUNDS_AHEAD_MAX
+        if report.probes is not None and report.probes.round > newest:
+            raise InvalidField(f"{report.probes.round} lies ahead; the newest may be {newest}", field="probes.round")
 
     def _discovered(self, node: NodeName) -> bool:
         """Take up the supernode that a node never heard of stands in: it is there, as its agent speaks. Whoever reads
@@ -208,7 +219,7 @@ class LinkReportProcessor:
         if refused:
             return LinkReportAnswer(node=report.node, accepted=False, reason=refused[0], message=refused[1])
         reported = {program.slice: program for program in report.programs}
-        rows = [row for row in programs[str(report.node)] if row in session and row not in session.deleted]
+        rows = [row for row in programs[str(report.node)] if session.get(ProgramRow, row.name) is row]
         desired = [self._desired_program(row, reported.get(row.slice)) for row in rows]
         spec = {row.slice for row in rows}
         desired += [

@@ -33,8 +33,8 @@ class DepartedSupernodes:
         gone = []
         if silent:
             with self._switchboard.promises.changing() as session:
-                used = {member.partition("-")[0] for row in store.slices(session) for member in row.members}
-                gone = [name for name in silent if name not in used]
+                used = {member for row in store.slices(session) for member in row.members}
+                gone = [name for name in silent if used.isdisjoint(fabric.supernodes[name].nodes())]
                 for name in gone:
                     store.forget_supernode(session, name)
             for name in gone:

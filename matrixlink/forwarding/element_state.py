@@ -28,22 +28,6 @@ class ElementEvent:
     drained: bool | None = None
 
 
-def lost(kind: str, *at: int) -> ElementEvent:
-    return ElementEvent(kind, at, share=0.0)
-
-
-def back(kind: str, *at: int) -> ElementEvent:
-    return ElementEvent(kind, at, share=1.0)
-
-
-def drain(kind: str, *at: int) -> ElementEvent:
-    return ElementEvent(kind, at, drained=True)
-
-
-def undrain(kind: str, *at: int) -> ElementEvent:
-    return ElementEvent(kind, at, drained=False)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Availability:
     """What may be used. `pairs[p, n, m]`: the L2 numbers by which node n reaches node m; a node and itself count as
@@ -97,11 +81,6 @@ class ElementState:
             raise InvalidField(text, field=f"{field}.at")
         if event.share is not None and not 0 <= event.share <= 1:
             raise InvalidField("0, lost, to 1, whole", field=f"{field}.share")
-
-    @property
-    def impaired(self) -> bool:
-        """Whether anything is not whole, or drained."""
-        return any((share < 1).any() for share in self.share.values()) or any(d.any() for d in self.drained.values())
 
     def left(self, planes: Ints) -> Availability:
         """What is left of some sub-planes; the first axis of every array counts through them."""

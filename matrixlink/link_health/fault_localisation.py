@@ -76,7 +76,7 @@ class FaultLocaliser:
         reported = report.probes
         if reported is None:
             return False
-        node, rounds = str(report.node), self._rounds_of(report.node.supernode)
+        node, rounds = str(report.node), self._rounds_of(self._fabric.supernode_name(report.node))
         heard = rounds.heard.setdefault(reported.round, {})
         if node not in heard:
             self.sent, self.failed = self.sent + reported.sent, self.failed + len(reported.failed)
@@ -116,7 +116,7 @@ class FaultLocaliser:
         localised = [localise(outcomes) for outcomes in seen]
         found = {plan.names[each.part]: each for each in confirmed(localised)}
         self._note(name, plan, localised)
-        accused = {part: share for part, share in self._conditions.accused().items() if part.partition("-")[0] == name}
+        accused = {part: share for part, share in self._conditions.accused().items() if plan.supernode.owns(part)}
         passed = [
             part
             for part in accused

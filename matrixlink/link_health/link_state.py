@@ -15,7 +15,6 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict
 from matrixcommon.model.quantities import duration_text, timestamp
-from matrixcommon.model.resource_model import condition
 from matrixlink.admission.admission_state import AdmissionState
 from matrixlink.contract.slices import LinkReport
 from matrixlink.fabric.condition.fabric import DEGRADED, DOWN, UP, Fabric, health
@@ -174,12 +173,7 @@ class LinkStateTracker:
 
     def _has_another_way(self, row: LinkRow) -> bool:
         """Whether what uses the port has another beside it that carries something; the last one is never held down."""
-        owner = row.port.rpartition("-")[0]
-        return bool(owner) and any(
-            self._fabric.rate(row.node, port) > 0
-            for port in self._fabric.built
-            if port != row.port and port.rpartition("-")[0] == owner
-        )
+        return any(self._fabric.rate(row.node, port) > 0 for port in self._fabric.ports.beside[row.port])
 
     def _let_go(self, session: Session, row: LinkRow, why: str) -> bool:
         self._promises.mark_stale()
@@ -197,18 +191,9 @@ class LinkStateTracker:
         changed = gbps != row.gbps
         row.gbps, row.state = gbps, health(gbps, built)
         row.reason = "Damped" if current else _reason(row.reported_gbps, reported, built)
-        conditions = row.conditions or []
-        if conditions or current:
+        if row.conditions or current:
             text = f"held down until {timestamp(row.damped_until)}" if row.damped_until is not None else ""
-            row.conditions = condition(
-                conditions,
-                "Damped",
-                current,
-                "Flapping" if current else "Quiet",
-                text,
-                generation=1,
-                now=self._clock.now(),
-            )
+            row.set_condition("Damped", current, "Flapping" if current else "Quiet", text, self._clock.now())
         node, port = row.node, row.port
         self._fabric.set_ports(node, {**self._fabric.degraded_ports(node), port: gbps})
         return changed

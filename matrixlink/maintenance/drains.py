@@ -13,14 +13,11 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.errors import InsufficientBandwidth
 from matrixcommon.model.hardware_names import checked_resource_name
-from matrixcommon.model.planes import Plane
 from matrixcommon.persistence.database_session import find
 from matrixlink.admission.what_if import Scenario, differing, evaluate
 from matrixlink.contract.drains import DrainRequest, DrainView
 from matrixlink.contract.what_if import WhatIfRequest, WhatIfView
 from matrixlink.fabric.condition.elements import Ports, all_ports, together
-from matrixlink.fabric.condition.fabric import plane_of_port
-from matrixlink.fabric.condition.port_order import is_leaf
 from matrixlink.routing.route_crossing import Out, route_uses_ports
 from matrixlink.slices.slice_controller import SliceController
 from matrixlink.store.tables import DRAINED, DRAINING, DrainRow
@@ -122,7 +119,7 @@ class Drains:
         for name in self._concerned(out):
             for program in self._store.programs(session, name):
                 there = program.action == "program" and program.state == "Programmed"
-                if not there or route_uses_ports(self._fabric.ports, program.node, program.body, out):
+                if not there or route_uses_ports(self._fabric, program.node, program.body, out):
                     found.append(program.name)
         return found
 
@@ -130,15 +127,13 @@ class Drains:
         """Slices with a member whose ports, or whose leaf's trunks, are among these."""
         roll, names = self._promises.slices, set[str]()
         for owner, ports in out.items():
-            if is_leaf(owner):
-                cabinet = owner.rpartition("-")[0]
-                nodes = [node for node in self._fabric.nodes() if node.rpartition("-")[0] == cabinet]
-                names.update(roll.touching(Plane.RDMA, nodes))
-            else:
-                for plane in {Plane(plane_of_port(port)) for port in ports}:
-                    names.update(roll.touching(plane, [owner]))
+            nodes = [owner]
+            if self._fabric.is_leaf(owner):
+                nodes = [node for node in self._fabric.nodes() if owner in self._fabric.leaves_at(node)]
+            for plane in {self._fabric.ports.plane_of[port] for port in ports}:
+                names.update(roll.touching(plane, nodes))
         for name, peers in self._promises.peered.items():
-            near = {f"{node.rpartition('-')[0]}-leaf{subnet}" for node in peers for subnet in (0, 1)}
+            near = {leaf for node in peers for leaf in self._fabric.leaves_at(node)}
             if not out.keys().isdisjoint(near.union(peers)):
                 names.add(name)
         return sorted(names)

@@ -104,7 +104,7 @@ class Peerings:
             owners = set(map(project_of, row.slices))
             if project not in owners:
                 raise Forbidden(f"project {project} has no slice in peering {name}")
-            _check_pair(*(self._slice(slice, at) for at, slice in enumerate(row.slices)))
+            self._check_pair(*(self._slice(slice, at) for at, slice in enumerate(row.slices)))
             if project not in row.accepted_by:
                 row.accepted_by = sorted({*row.accepted_by, project})
             if row.state == PENDING and owners <= set(row.accepted_by):
@@ -125,7 +125,7 @@ class Peerings:
             else:
                 row.state = PEERING_DELETING
                 self._apply(session, row)
-            gone = row in session.deleted or row not in session
+            gone = session.get(PeeringRow, name) is None
         return None if gone else row.view()
 
     def get(self, name: str) -> PeeringView:
@@ -176,12 +176,12 @@ class Peerings:
                 continue
             both = dict.fromkeys([*row.members, *partner.members])
             routes = choose_routes(self._promises.fabric, partner.plane, both)
-            theirs = set(partner.members)
+            order = self._promises.fabric.ports
+            ends = {*order.npus, *order.dies}
+            kept = ends.union(partner.members, (f"{member}-{end}" for member in partner.members for end in ends))
             for node, body in bodies.items():
                 current = routes_body(routes.nodes[node])
-                current["detours"] = {
-                    key: way for key, way in current["detours"].items() if key.startswith("npu") or _node(key) in theirs
-                }
+                current["detours"] = {key: way for key, way in current["detours"].items() if key in kept}
                 peering = {"name": each.name, "slice": each.partner, "isolation_key": each.isolation_key}
                 peers = [peer for peer in partner.members if peer != node]
                 body.setdefault("peerings", []).append(
@@ -217,7 +217,7 @@ class Peerings:
             raise InvalidField("only the VPC plane has security rules; a partition key is all or nothing",
                                field="securityRules")  # fmt: skip
         if len(own) == 2:
-            _check_pair(*own)
+            self._check_pair(*own)
             return own[0], None
         return own[0], ({*map(project_of, request.slices)} - {request.project}).pop()
 
@@ -226,6 +226,14 @@ class Peerings:
         if terms is None or terms.withdrawing:
             raise InvalidField(f"there is no slice named {name[:80]!r}", field=f"slices[{at}]")
         return terms
+
+    def _check_pair(self, one: SliceState, other: SliceState) -> None:
+        """InvalidField for two slices that no route can join."""
+        if one.plane != other.plane:
+            raise InvalidField(f"{one.name} is on {one.plane}, {other.name} on {other.plane}", field="slices[1]")
+        ours, theirs = (self._promises.fabric.supernode_name(each.members[0]) for each in (one, other))
+        if one.plane == Plane.UB and ours != theirs:
+            raise InvalidField("no UB route leads from one supernode to another", field="slices[1]")
 
     def _apply(self, session: Session, row: PeeringRow, but: str = "") -> None:
         """Have the agents of both slices (`but` one, which is at it itself) hold what they are to hold now."""
@@ -258,18 +266,5 @@ class Peerings:
         )
 
 
-def _check_pair(one: SliceState, other: SliceState) -> None:
-    """InvalidField for two slices that no route can join."""
-    if one.plane != other.plane:
-        raise InvalidField(f"{one.name} is on {one.plane}, {other.name} on {other.plane}", field="slices[1]")
-    if one.plane == Plane.UB and one.members[0].partition("-")[0] != other.members[0].partition("-")[0]:
-        raise InvalidField("no UB route leads from one supernode to another", field="slices[1]")
-
-
 def _has(body: dict[str, Any], peering: str) -> bool:
     return any(each["name"] == peering for each in body.get("peerings", ()))
-
-
-def _node(detour: str) -> str:
-    """The peer that a detour's name starts with: `sn0-c01-n2`, also of `sn0-c01-n2-npu5-die1`."""
-    return "-".join(detour.split("-")[:3])

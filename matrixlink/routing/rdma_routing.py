@@ -19,7 +19,6 @@ import numpy as np
 
 from matrixcommon.model.planes import Plane
 from matrixlink.fabric.condition.fabric import Fabric
-from matrixlink.fabric.condition.port_order import leaf
 from matrixlink.model.protection import NOTHING, PORT, SUBNET, Protection
 from matrixlink.routing.routes import BandwidthNeeds, Demand, NodeRoutes, Routes, Stripe, Vector
 
@@ -55,7 +54,9 @@ class RdmaPortState:
         self.npus = {node: self._ports(node) if fabric.unavailable_ports(node) else whole for node in members}
         self.cabinets: dict[str, list[str]] = {}
         for node in members:
-            self.cabinets.setdefault(node.rpartition("-")[0], []).append(node)
+            self.cabinets.setdefault(fabric.cabinet_of(node), []).append(node)
+        self.leaves = {cabinet: fabric.leaves_at(nodes[0]) for cabinet, nodes in self.cabinets.items()}
+        """By cabinet, one for each subnet."""
         self.kinds: dict[str, list[Shares]] = {
             cabinet: sorted({shares for node in nodes for shares in self.npus[node]})
             for cabinet, nodes in self.cabinets.items()
@@ -76,7 +77,7 @@ class RdmaPortState:
         count = self.fabric.spec.rdma.spines
         if ours == theirs:
             return _whole_between(self.dies, count, True)
-        leaves = [(leaf(f"{ours}-", d), leaf(f"{theirs}-", d)) for d in range(self.dies)]
+        leaves = list(zip(self.leaves[ours], self.leaves[theirs], strict=False))
         if not any(self.fabric.unavailable_ports(each) for pair in leaves for each in pair):
             return _whole_between(self.dies, count, False)
         trunks, spines = [], []
@@ -149,10 +150,10 @@ def _demand(survey: RdmaPortState, fails: str) -> tuple[Demand, tuple[tuple[str,
                 trunks += normal[npu].trunks
                 extra = np.maximum(extra, most[npu].trunks - normal[npu].trunks)
                 cut += [(f"{node}-npu{at}", "*")] if most[npu].cut else []
-        for d, vector in enumerate(trunks + extra):  # of the ports of a cabinet one fails at a time
-            if vector.any():
+        for leaf, vector in zip(survey.leaves[cabinet], trunks + extra, strict=False):
+            if vector.any():  # of the ports of a cabinet one fails at a time
                 vector.flags.writeable = False
-                demand[leaf(f"{cabinet}-", d)] = vector
+                demand[leaf] = vector
     return demand, tuple(cut)
 
 
@@ -230,7 +231,7 @@ def choose_rdma(fabric: Fabric, members: list[str]) -> Routes:
                     if not stripes:
                         cut.append((min(node, peer), max(node, peer)))
             for peer, npus in impaired.items():
-                between = around[peer.rpartition("-")[0]]
+                between = around[fabric.cabinet_of(peer)]
                 for at, npu in npus if peer != node else ():
                     detours[f"{peer}-npu{at}"] = _stripes(way(whole, npu, between), between)
             routes[node] = NodeRoutes(even, detours)

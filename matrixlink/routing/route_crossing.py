@@ -6,23 +6,24 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from matrixcommon.model.planes import Plane
-from matrixlink.fabric.condition.port_order import PortOrder, leaf
+from matrixlink.fabric.condition.fabric import Fabric
+from matrixlink.fabric.condition.port_order import PortOrder
 
 Out = Mapping[str, Collection[str]]
 Stripes = list[dict[str, Any]]
 
 
-def route_uses_ports(order: PortOrder, node: str, body: Mapping[str, Any], out: Out) -> bool:
+def route_uses_ports(fabric: Fabric, node: str, body: Mapping[str, Any], out: Out) -> bool:
     """`body` is a program's: stripes, and detours for peers and endpoints. `out` are ports by node or RDMA leaf."""
     plane = Plane(body["plane"])
-    return any(_sends(order, node, plane, ways, out) for ways in (body, *body.get("peerings", ())))
+    return any(_sends(fabric, node, plane, ways, out) for ways in (body, *body.get("peerings", ())))
 
 
-def _sends(order: PortOrder, node: str, plane: Plane, way: Mapping[str, Any], out: Out) -> bool:
+def _sends(fabric: Fabric, node: str, plane: Plane, way: Mapping[str, Any], out: Out) -> bool:
     if plane == Plane.VPC:
         return "vpc" in out.get(node, ()) and bool(way["stripes"])
     ways = _Ways(way)
-    pairs: Iterator[tuple[str, str]] = _ub(order, node, ways) if plane == Plane.UB else _rdma(order, node, ways)
+    pairs: Iterator[tuple[str, str]] = _ub(fabric.ports, node, ways) if plane == Plane.UB else _rdma(fabric, node, ways)
     return any(port in out.get(owner, ()) for owner, port in pairs)
 
 
@@ -58,7 +59,8 @@ def _ub(order: PortOrder, node: str, ways: _Ways) -> Iterator[tuple[str, str]]:
                 yield peer, f"{die}-p{stripe['sub_plane']}"
 
 
-def _rdma(order: PortOrder, node: str, ways: _Ways) -> Iterator[tuple[str, str]]:
+def _rdma(fabric: Fabric, node: str, ways: _Ways) -> Iterator[tuple[str, str]]:
+    order = fabric.ports
     for npu in order.npus:
         for stripe in ways.own(npu):
             yield node, f"rdma-{npu}-die{stripe['sub_plane']}"
@@ -66,10 +68,11 @@ def _rdma(order: PortOrder, node: str, ways: _Ways) -> Iterator[tuple[str, str]]
             for stripe in ways.to(peer, npu):
                 yield peer, f"rdma-{npu}-die{stripe['sub_plane']}"
     for peer in ways.peers:
-        if peer.rpartition("-")[0] == node.rpartition("-")[0]:
+        ours, theirs = fabric.leaves_at(node), fabric.leaves_at(peer)
+        if ours == theirs:
             continue
         for stripe in ways.to(peer):
             for spine, share in enumerate(stripe["spread"] or [1.0] * len(order.trunks)):
                 if share > 0:
-                    yield leaf(node, stripe["sub_plane"]), f"spine{spine}"
-                    yield leaf(peer, stripe["sub_plane"]), f"spine{spine}"
+                    yield ours[stripe["sub_plane"]], order.trunks[spine]
+                    yield theirs[stripe["sub_plane"]], order.trunks[spine]

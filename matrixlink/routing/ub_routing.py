@@ -67,10 +67,10 @@ def kinds_of(fabric: Fabric, members: Iterable[str]) -> dict[str, PortCondition]
     return {node: PortCondition.of(fabric, node) if fabric.unavailable_ports(node) else whole for node in members}
 
 
-def _by_supernode(members: Iterable[str]) -> dict[str, list[str]]:
+def _by_supernode(fabric: Fabric, members: Iterable[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for node in members:
-        found.setdefault(node.partition("-")[0], []).append(node)
+        found.setdefault(fabric.supernode_name(node), []).append(node)
     return found
 
 
@@ -87,7 +87,7 @@ def _apart(groups: dict[str, list[str]]) -> list[tuple[str, str]]:
 
 def ub_needs(fabric: Fabric, members: list[str], protection: Protection) -> BandwidthNeeds:
     """What a floor among `members` takes of each link, now and after any one failure of that level."""
-    groups = _by_supernode(members)
+    groups = _by_supernode(fabric, members)
     need: Demand = {}
     reserve: Demand = {}
     cut, cut_by_failure = _apart(groups), _apart(groups)
@@ -258,7 +258,7 @@ def _states(fails: str, planes: int, chips: int) -> tuple[Vector, Vector]:
 def choose_ub(fabric: Fabric, members: list[str]) -> Routes:
     """Everybody's stripes, with detours for peers and dies that have lost ports."""
     routes: dict[str, NodeRoutes] = {}
-    groups = _by_supernode(members)
+    groups = _by_supernode(fabric, members)
     cut = set(_apart(groups))
     for nodes in groups.values():
         cut |= _choose_in(fabric, nodes, routes)

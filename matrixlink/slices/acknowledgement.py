@@ -17,7 +17,7 @@ from matrixcommon.model.planes import Plane
 from matrixlink.admission.admission_state import AdmissionState
 from matrixlink.model.slice_states import SLICE_STATES, WITHDRAWING, WITHDRAWN, next_state
 from matrixlink.ports import AgentReachability
-from matrixlink.slices.conditions import slice_conditions
+from matrixlink.slices.conditions import set_conditions
 from matrixlink.store.store import LinkStore
 from matrixlink.store.tables import ProgramRow, SliceRow
 
@@ -96,6 +96,4 @@ class Acknowledgements:
         self._promises.publish_shares(session, plane, members)
 
     def _tell(self, row: SliceRow, failures: list[str]) -> None:
-        conditions = slice_conditions(row, failures, self._promises.broken_ports(row), self._clock.now())
-        if conditions != row.conditions:
-            row.conditions = conditions
+        set_conditions(row, failures, self._promises.broken_ports(row), self._clock.now())

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from matrixcommon.model.resource_model import condition
 from matrixlink.model.protection import LEVELS, Protection
 from matrixlink.store.tables import SliceRow
 
 
-def slice_conditions(row: SliceRow, failures: list[str], lost: int, now: float) -> list[dict[str, Any]]:
+def set_conditions(row: SliceRow, failures: list[str], lost: int, now: float) -> None:
     """The slice's conditions: Admitted, RoutesProgrammed, QosSatisfied, Degraded, and Protected where that was asked. A
     condition keeps its transition time while its status stays. `failures` are agents' own words; `lost` of the ports
     that its routes go around are broken, the others are drained or lack a cable in the graph."""
@@ -37,7 +34,5 @@ def slice_conditions(row: SliceRow, failures: list[str], lost: int, now: float) 
     if row.protected is not None:
         why = row.unprotected or f"the floor survives {LEVELS[Protection(row.protection)].sentence.lower().rstrip('.')}"
         lines.append(("Protected", row.protected, "ReserveLost" if row.unprotected else "ReserveBooked", why))
-    conditions: list[dict[str, Any]] = row.conditions or []
     for type, status, reason, message in lines:
-        conditions = condition(conditions, type, status, reason, message, generation=generation, now=now)
-    return conditions
+        row.set_condition(type, status, reason, message, now)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from contextlib import AbstractContextManager
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from sqlalchemy import (
     CursorResult,
@@ -19,8 +18,8 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.errors import InsufficientCapacity
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.persistence.bulk_writes import fetch_one
-from matrixcommon.persistence.database_session import Database, ResourceRow, find
-from matrixcommon.persistence.table_cache import CachedTable, all_rows, kept_by, shape_of
+from matrixcommon.persistence.database_session import Database, ResourceRow, Store, find
+from matrixcommon.persistence.table_cache import CachedTable, all_rows, rows_where, shape_of
 from matrixlink.store.tables import (
     AgentRow,
     DrainRow,
@@ -40,19 +39,17 @@ PARTITION_KEYS = range(2, 0x7FFF)
 """Partition keys are 15 bits wide; 0 is none and 0x7FFF everybody (as in InfiniBand; UB's own width is unpublished)."""
 VNIS = range(4096, 1 << 24)
 """VXLAN network identifiers are 24 bits wide (RFC 7348); the lowest are left to the provider."""
-T = TypeVar("T")
 
 EVENTS_MAX = 5000
 """The oldest events are forgotten beyond this many."""
 NAMES = cast(Table, SliceNameRow.__table__)
 
 
-class LinkStore:
-    """The tables, asked in the words of the domain. Every method works inside the caller's transaction. All but the
-    journal, the events and the names of slices that are gone is kept in memory between transactions."""
+class LinkStore(Store):
+    """All but the journal, the events and the names of slices that are gone is kept in memory between transactions."""
 
     def __init__(self, records: Database) -> None:
-        self.records = records
+        super().__init__(records)
         records.keep(
             CachedTable(SliceRow, by=("instance",)),
             CachedTable(ProgramRow, by=("slice", "node", "action")),
@@ -62,12 +59,6 @@ class LinkStore:
             CachedTable(AgentRow),
             CachedTable(FenceRow, by=("slice", "node", "isolation")),
         )
-
-    def transaction(self, dry: bool = False) -> AbstractContextManager[Session]:
-        return self.records.transaction(dry)
-
-    def reading(self) -> AbstractContextManager[Session]:
-        return self.records.reading()
 
     # -- slices -------------------------------------------------------------------------------------------------------
 
@@ -79,10 +70,10 @@ class LinkStore:
 
     def slices_named(self, session: Session, names: Iterable[str]) -> list[SliceRow]:
         """Those of the named slices that are there, in the order of their names."""
-        return sorted(_among(session, SliceRow, "name", names), key=_name)
+        return sorted(rows_where(session, SliceRow, "name", *names), key=_name)
 
     def of_instance(self, session: Session, instance: str) -> list[SliceRow]:
-        return sorted(_where(session, SliceRow, "instance", instance), key=_name)
+        return sorted(rows_where(session, SliceRow, "instance", instance), key=_name)
 
     def first_generation(self, session: Session, name: str) -> int:
         """For a slice made anew: one more than any slice of this name has had that some agent heard of."""
@@ -116,11 +107,11 @@ class LinkStore:
 
     def fences_of(self, session: Session, slice: str) -> bool:
         """Whether some node may still hold this ended slice."""
-        return bool(_where(session, FenceRow, "slice", slice))
+        return bool(rows_where(session, FenceRow, "slice", slice))
 
     def fences_by_node(self, session: Session, nodes: Iterable[str]) -> dict[str, list[FenceRow]]:
         found: dict[str, list[FenceRow]] = {}
-        for row in _among(session, FenceRow, "node", nodes):
+        for row in rows_where(session, FenceRow, "node", *nodes):
             found.setdefault(row.node, []).append(row)
         return found
 
@@ -132,22 +123,22 @@ class LinkStore:
 
     def clearing(self, session: Session) -> set[str]:
         """The slices of which some agent is asked to clear a program."""
-        return {row.slice for row in _where(session, ProgramRow, "action", "clear")}
+        return {row.slice for row in rows_where(session, ProgramRow, "action", "clear")}
 
     def programs(self, session: Session, slice: str | None = None) -> list[ProgramRow]:
-        found = all_rows(session, ProgramRow) if slice is None else _where(session, ProgramRow, "slice", slice)
+        found = all_rows(session, ProgramRow) if slice is None else rows_where(session, ProgramRow, "slice", slice)
         return sorted(found, key=_name)
 
     def programs_by_node(self, session: Session, nodes: Iterable[str]) -> dict[str, list[ProgramRow]]:
         found: dict[str, list[ProgramRow]] = {node: [] for node in nodes}
-        for row in sorted(_among(session, ProgramRow, "node", found), key=_name):
+        for row in sorted(rows_where(session, ProgramRow, "node", *found), key=_name):
             found[row.node].append(row)
         return found
 
     # -- agents and links ---------------------------------------------------------------------------------------------
 
     def agents(self, session: Session, nodes: Iterable[str]) -> dict[str, AgentRow]:
-        return {row.node: row for row in _among(session, AgentRow, "node", nodes)}
+        return {row.node: row for row in rows_where(session, AgentRow, "node", *nodes)}
 
     def supernodes(self, session: Session) -> list[str]:
         """Those in which some agent was ever heard, as far as they were not forgotten."""
@@ -192,16 +183,8 @@ class LinkStore:
         project: str = "",
     ) -> None:
         """Note an event. `project`: whose it is about; nobody's, of what is physical."""
-        asked = select(func.count()).select_from(EventRow).where(EventRow.about == about)
-        with session.no_autoflush:
-            count = session.scalar(asked) or 0
-        count += sum(isinstance(each, EventRow) and each.about == about for each in session.new)
-        session.add(
-            EventRow(
-                name=f"{about}.{int(at * 1000):x}.{count}", about=about, type="Warning" if warning else "Normal",
-                reason=reason, message=message[:1000], at=at, state="Seen", project=project,
-            )
-        )  # fmt: skip
+        type = "Warning" if warning else "Normal"
+        EventRow.note(session, at, type, reason, message[:1000], about=about, project=project)
 
     def forget_events(self, session: Session) -> int:
         """Drop the oldest events beyond what is kept; how many."""
@@ -216,7 +199,7 @@ class LinkStore:
         """The lowest key of its kind that nobody holds and no fenced node (if there may be any) might still use."""
         taken = current
         if fenced:
-            taken = {row.isolation_key for row in _where(session, FenceRow, "isolation", isolation)}.union(current)
+            taken = {row.isolation_key for row in rows_where(session, FenceRow, "isolation", isolation)}.union(current)
         keys = VNIS if isolation == "vni" else PARTITION_KEYS
         free = next((key for key in keys if key not in taken), None)
         if free is None:
@@ -226,20 +209,3 @@ class LinkStore:
 
 def _name(row: ResourceRow) -> str:
     return row.name
-
-
-def _where(session: Session, kind: type[T], attribute: str, value: str) -> list[T]:
-    """The rows of a kind with that value; in no order."""
-    if (kept := kept_by(session)) is not None:
-        return kept.where(kind, attribute, value)
-    return list(session.scalars(select(kind).where(getattr(kind, attribute) == value)))
-
-
-def _among(session: Session, kind: type[T], attribute: str, values: Iterable[str]) -> list[T]:
-    """The same for one of several values; `attribute` may be the key."""
-    wanted = dict.fromkeys(values)
-    if (kept := kept_by(session)) is None:
-        return list(session.scalars(select(kind).where(getattr(kind, attribute).in_(wanted)))) if wanted else []
-    if kept.is_by(kind, attribute):
-        return [row for value in wanted for row in kept.where(kind, attribute, value)]
-    return [row for value in wanted if (row := kept.get(kind, value)) is not None]

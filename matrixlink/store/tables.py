@@ -58,6 +58,7 @@ class SliceRow(ResourceRow, Base):
     __tablename__ = "slices"
     __table_args__ = (UniqueConstraint("isolation", "isolation_key"),)
     kind = "slice"
+    MOVES = SLICE_STATES
 
     SPEC: ClassVar = (
         "project", "labels", "allocation", "instance", "plane", "members", "qos_class", "floor_gbps", "ceiling_gbps",
@@ -97,9 +98,6 @@ class SliceRow(ResourceRow, Base):
     def protected(self) -> bool | None:
         """Whether the floor would survive one more failure of its level; None where nothing was asked."""
         return None if (self.protection or "none") == "none" else not self.unprotected
-
-    def move(self, state: str) -> None:
-        self.state = SLICE_STATES.check(self.state, state)
 
     def view(self) -> SliceView:
         project = self.project or DEFAULT_PROJECT

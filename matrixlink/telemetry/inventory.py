@@ -11,14 +11,14 @@ from collections import Counter
 from typing import Any
 
 from matrixcommon.api.listing import ListParams, page
-from matrixcommon.model.errors import InvalidField, NotFound
+from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.planes import Plane
 from matrixlink.contract.slices import LinkView, PlaneSummary, QosClassView, SwitchView
-from matrixlink.fabric.condition.fabric import DEGRADED, DOWN, UP, health, plane_of_port
+from matrixlink.fabric.condition.fabric import DEGRADED, DOWN, UP, health
 from matrixlink.model.qos import TERMS
 from matrixlink.slices.slice_controller import SliceController
 from matrixlink.store.tables import LinkRow
-from matrixresource.topology import Link, Vertex
+from matrixresource.topology import Link, Supernode, Vertex
 
 
 class FabricInventory:
@@ -80,16 +80,10 @@ class FabricInventory:
         """Every L1 and L2 chip of the UB plane and every RDMA leaf and spine."""
         lost = self._below_by_switch()
         return [
-            self._switch_view(switch, lost)
+            self._switch_view(supernode, switch, lost)
             for supernode in self._fabric.supernodes.values()
             for switch in supernode.switches()
         ]
-
-    def switch(self, name: str) -> SwitchView:
-        found = next((view for view in self.switches() if view.name == name), None)
-        if found is None:
-            raise NotFound(f"there is no switch named {name[:80]!r}", field="name")
-        return found
 
     def _below_by_switch(self) -> dict[str, Counter[str]]:
         """By UB switch, how many ports that lead to it are down and how many degraded."""
@@ -103,8 +97,8 @@ class FabricInventory:
                     lost.setdefault(end, Counter())[health(gbps, link.capacity_gbps)] += 1
         return lost
 
-    def _switch_view(self, switch: Vertex, lost: dict[str, Counter[str]]) -> SwitchView:
-        ports = sum(map(len, self._fabric.supernodes[switch.name.partition("-")[0]].ports_of(switch.name).values()))
+    def _switch_view(self, supernode: Supernode, switch: Vertex, lost: dict[str, Counter[str]]) -> SwitchView:
+        ports = sum(map(len, supernode.ports_of(switch.name).values()))
         below = lost.get(switch.name, Counter())
         state = DOWN if below[DOWN] >= ports else DEGRADED if below.total() else UP
         return SwitchView(
@@ -128,17 +122,11 @@ class FabricInventory:
         below = self._below_by_plane()
         return [self._plane_view(plane, below[plane], slices[plane]) for plane in Plane]
 
-    def plane(self, name: str) -> PlaneSummary:
-        found = next((view for view in self.planes() if view.name == name), None)
-        if found is None:
-            raise NotFound(f"there is no plane named {name[:40]!r}; there are ub, rdma and vpc", field="name")
-        return found
-
     def _below_by_plane(self) -> dict[Plane, Counter[str]]:
         below: dict[Plane, Counter[str]] = {plane: Counter() for plane in Plane}
         for node in self._fabric.nodes():
             for port, gbps in self._fabric.degraded_ports(node).items():
-                below[Plane(plane_of_port(port))][health(gbps, self._fabric.built[port])] += 1
+                below[self._fabric.ports.plane_of[port]][health(gbps, self._fabric.built[port])] += 1
         return below
 
     def _plane_view(self, plane: Plane, below: Counter[str], slices: int) -> PlaneSummary:

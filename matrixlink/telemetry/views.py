@@ -6,18 +6,17 @@ same Fabric and Ledger that admission decides on. Headroom is what could still b
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.quantities import timestamp
 from matrixlink.contract.slices import TelemetryView
-from matrixlink.fabric.condition.fabric import plane_of_port
 from matrixlink.link_health.fault_localisation import FaultLocaliser
 from matrixlink.slices.slice_controller import SliceController
 from matrixlink.store.tables import SliceRow
 from matrixlink.telemetry.rates import PortRates
+from matrixresource.topology.compiled import CompiledTopology
 
 GROUPS = ("link", "switch", "node", "plane", "slice", "project")
 
@@ -36,6 +35,14 @@ class Aggregate:
     latencies: list[float] = field(default_factory=list)
     at: float | None = None
     project: str | None = None
+
+    def add(self, part: Aggregate) -> None:
+        """All of a part of it."""
+        self.sent, self.received = self.sent + part.sent, self.received + part.received
+        self.dropped, self.capacity = self.dropped + part.dropped, self.capacity + part.capacity
+        self.floors += part.floors
+        self.latencies += part.latencies
+        self.at = max(self.at or 0.0, part.at or 0.0) or None
 
     def view(self, by: str) -> TelemetryView:
         busiest = max(self.sent, self.received)
@@ -68,7 +75,8 @@ class Telemetry:
             "link": self._links, "switch": self._switches, "node": self._nodes, "plane": self._planes,
             "slice": self._slices, "project": self._projects,
         }  # fmt: skip
-        self._planes_of = [plane_of_port(port) for port in rates.ports]
+        self._planes_of = [self._fabric.ports.plane_of[port] for port in rates.ports]
+        self._ends: dict[str, tuple[CompiledTopology, dict[str, list[str]]]] = {}
 
     def by(self, group: str) -> list[TelemetryView]:
         return [found.view(group) for found in self._by[group]()]
@@ -97,12 +105,7 @@ class Telemetry:
         for link in self._links():
             node, _, port = link.name.partition(".")
             for name, plane in keys(node, port, str(link.plane)):
-                current = sums.setdefault(name, Aggregate(name, plane))
-                current.sent, current.received = current.sent + link.sent, current.received + link.received
-                current.dropped, current.capacity = current.dropped + link.dropped, current.capacity + link.capacity
-                current.floors += link.floors
-                current.latencies += link.latencies
-                current.at = max(current.at or 0.0, link.at or 0.0) or None
+                sums.setdefault(name, Aggregate(name, plane)).add(link)
         return list(sums.values())
 
     def _planes(self) -> list[Aggregate]:
@@ -115,22 +118,26 @@ class Telemetry:
         """L1 and L2 chips by what nodes' uplinks send into and take out of them, leaves by the RDMA ports."""
 
         def ends(node: str, port: str, plane: str) -> list[tuple[str, str | None]]:
-            if plane == Plane.UB:
-                _, p, k = port.split("-")
-                return [(f"{node}-l1{p}", plane), (f"{node.partition('-')[0]}-l2{p}-{k}", plane)]
-            if plane == Plane.RDMA:
-                return [(f"{node.rpartition('-')[0]}-leaf{port[-1]}", plane)]
-            return []
+            known = self._switches_at(node) if self._fabric.has(node) else {}
+            return [(switch, plane) for switch in known.get(f"{node}.{port}", ())]
 
         return self._added(ends)
+
+    def _switches_at(self, node: str) -> dict[str, list[str]]:
+        """By link the switches at its ends, of the supernode that a node is in; read off its graph once."""
+        supernode = self._fabric.supernode_of(node)
+        known = self._ends.get(supernode.name)
+        if known is None or known[0] is not supernode.topology:
+            switches = {each.name for each in supernode.switches()}
+            ends = {link.name: [end for end in link.ends if end in switches] for link in supernode.links()}
+            known = self._ends[supernode.name] = supernode.topology, ends
+        return known[1]
 
     # -- slices -------------------------------------------------------------------------------------------------------
 
     def _rows(self) -> list[SliceRow]:
         with self._switchboard.store.reading() as session:
-            rows = self._switchboard.store.slices(session)
-            session.expunge_all()
-        return rows
+            return self._switchboard.store.slices(session)
 
     def _slices(self) -> list[Aggregate]:
         """What each slice moves over all its members; its capacity is what its members may use of their uplinks, as
@@ -138,11 +145,8 @@ class Telemetry:
         moving, found = self.rates.slices(), []
         for row in self._rows():
             each = Aggregate(row.name, row.plane, project=row.project)
-            for node, (sent, received, dropped) in moving.get(row.name, {}).items():
-                each.sent, each.received, each.dropped = (
-                    each.sent + sent, each.received + received, each.dropped + dropped,
-                )  # fmt: skip
-                each.at = max(each.at or 0.0, self.rates.at(node) or 0.0) or None
+            for node, rates in moving.get(row.name, {}).items():
+                each.add(Aggregate(node, None, *rates, at=self.rates.at(node)))
             nodes = (row.fabric_view or {}).get("nodes", {})
             each.capacity = sum(sum(ports["uplinkGbps"]) for ports in nodes.values())
             each.floors = row.floor_gbps * row.kept * self._fabric.spec.node.npus * len(row.members)
@@ -155,15 +159,7 @@ class Telemetry:
     def _projects(self) -> list[Aggregate]:
         """A tenant's slices together, plane by plane."""
         sums: dict[str, Aggregate] = {}
-        latencies: dict[str, list[float]] = defaultdict(list)
         for each in self._slices():
             name = f"{each.project}.{each.plane}"
-            current = sums.setdefault(name, Aggregate(name, each.plane, project=each.project))
-            current.sent, current.received = current.sent + each.sent, current.received + each.received
-            current.dropped, current.capacity = current.dropped + each.dropped, current.capacity + each.capacity
-            current.floors += each.floors
-            current.at = max(current.at or 0.0, each.at or 0.0) or None
-            latencies[name] += each.latencies
-        for name, current in sums.items():
-            current.latencies = latencies[name]
+            sums.setdefault(name, Aggregate(name, each.plane, project=each.project)).add(each)
         return list(sums.values())

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Any
 
-from matrixcommon.emulation.stages import Stages
+from matrixcommon.emulation.stages import Stages, stages_of
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import StaleGeneration
 from matrixresource.agent.hardware import EmulatedNode
@@ -225,3 +226,8 @@ class ResourceAgent:
         self.stage = None
         self._reported_inventory, self._reported_ports = None, {}
         self.parts.restore(memory.get("parts", {}))
+
+
+def node_stages(path: Path | None = None) -> Stages:
+    """How long a node agent's work takes: the built-in file, with the work that `path` gives replaced."""
+    return stages_of("matrixresource.agent", "node_stages.yaml", path)

@@ -174,7 +174,7 @@ class EmulatedNode:
                 current = self.silent if fault.kind in ("link-silent", "link-slow", "switch-silent") else self.ports
                 current[port] = min(share, current.get(port, 1.0))
         self._strike_tables([fault for fault in mine if fault.kind in TABLE_KINDS])
-        self.codes = list(dict.fromkeys([*map(_code, raised), *_port_codes(self.ports)]))
+        self.codes = list(dict.fromkeys([*map(_code, raised), *self._port_codes()]))
 
     def _impaired_by(self, fault: InjectedFault) -> dict[str, float]:
         """The ports of this node that a fault leaves less than their rate, and what it leaves them."""
@@ -185,6 +185,17 @@ class EmulatedNode:
         whole = fault.kind in ("link-down", "link-silent")
         ports = fnmatch.filter(self._built, str(fault.parameters["port"]))
         return dict.fromkeys(ports, 0.0 if whole else float(fault.parameters["share"]))
+
+    def _port_codes(self) -> list[tuple[str, str]]:
+        """What ports below their rate make their chips raise: an L1 chip for its uplinks, a die for its RDMA port."""
+        links, codes = {link.port: link for link in self._links}, []
+        for port, share in sorted(self.ports.items()):
+            link = links.get(port)
+            if link is not None and link.kind == "l1-l2":
+                codes.append((UPLINK_DOWN if share == 0 else UPLINK_NARROW, port))
+            elif link is not None and link.kind == "die-leaf" and share == 0:
+                codes.append((ROCE_DOWN, link.ends[0].removeprefix(f"{self.name}-")))
+        return codes
 
     def _leading_to(self, switch: str) -> list[str]:
         """The ports that end at a switch, or pass it on their way out of the node; a moved cable ends elsewhere."""
@@ -220,14 +231,3 @@ def lacking(fault: InjectedFault) -> str:
     if "part" in given or "port" in given:
         return str(given.get("part", given.get("port")))
     return f"npu{given.get('npu', 0)}"
-
-
-def _port_codes(ports: dict[str, float]) -> list[tuple[str, str]]:
-    """What ports below their rate make their chips raise: an L1 chip for its uplinks, a die for its RDMA port."""
-    codes = []
-    for port, share in sorted(ports.items()):
-        if port.startswith("ub-"):
-            codes.append((UPLINK_DOWN if share == 0 else UPLINK_NARROW, port))
-        elif port.startswith("rdma-") and share == 0:
-            codes.append((ROCE_DOWN, port.removeprefix("rdma-")))
-    return codes

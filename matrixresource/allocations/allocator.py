@@ -13,32 +13,32 @@ from dataclasses import replace as changed_to
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.errors import Conflict, InvalidField
+from matrixcommon.model.errors import Conflict
 from matrixcommon.model.hardware_names import NodeName, checked_resource_name
 from matrixcommon.model.quantities import timestamp
-from matrixcommon.model.resource_model import condition
 from matrixcommon.persistence.decision_metrics import VerbOutcome, decision
 from matrixcommon.persistence.table_cache import CachedTable
 from matrixresource.allocations import quotas
-from matrixresource.allocations.apply_placement import apply_placement
+from matrixresource.allocations.apply_placement import apply_placement, new_allocation
 from matrixresource.allocations.failover import Failover
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.migration import Migrations
 from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.allocations.refusals import refusal
 from matrixresource.allocations.relocation import Relocations
-from matrixresource.allocations.request_mapping import affinity_cycle, member_size
+from matrixresource.allocations.request_checks import check_request
+from matrixresource.allocations.request_mapping import member_size
 from matrixresource.allocations.reservations import ReservationService
 from matrixresource.allocations.status import AllocationStatus
 from matrixresource.contract.allocations import AllocationRequest, AllocationView
 from matrixresource.contract.defragmentations import RelocateRequest
 from matrixresource.contract.nodes import NodeView
-from matrixresource.scheduler.changes import preemption
+from matrixresource.scheduler.changes import advance_reservation, preemption
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.store.reservations import ReservationRow
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AllocationRow
-from matrixresource.store.topology_versions import TopologyHeadRow, checked_version, current_version
+from matrixresource.store.topology_versions import TopologyHeadRow
 
 FIXED = ("project", "npus_per_node", "placement", "affinity", "anti_affinity")
 """What of a spec cannot change in place: an allocation moves to another placement, and is made anew for the others."""
@@ -76,7 +76,7 @@ class Allocator:
             self.ledger.open(session)
             current = session.get(AllocationRow, name)
             before = [] if current is None else current.preempts
-            self._check(session, name, request)
+            check_request(session, name, request)
             if current is None:
                 current = self._reserved(session, name, request)
             else:
@@ -111,7 +111,7 @@ class Allocator:
             allocation = self._living(session, name)
             until = self._clock.now() + lease_s
             self.ledger.touched()
-            if not ledger.extend(name, until):
+            if not advance_reservation.extend(ledger, name, until):
                 raise Conflict(f"what {name!r} holds is promised to a reservation before {timestamp(until)}")
             allocation.expires_at = until
             self._reconcile(session, allocation)
@@ -119,7 +119,8 @@ class Allocator:
 
     @decision
     def move(self, name: str, request: AllocationRequest, *, validate_only: bool = False) -> AllocationView:
-        """Take successors for the members that would lie elsewhere under `request`; everything held stays held.
+        """Take successors for the members that would lie elsewhere under `request`; everything held stays held. The
+        change-over ends the move; given up, its successors are let go.
 
         Asked again it finds the move it began; with another spec it begins that one instead. With `validate_only` the
         view is of the allocation as it would be in the end.
@@ -127,7 +128,7 @@ class Allocator:
         with self._store.transaction(dry=validate_only) as session:
             self.ledger.open(session)
             allocation = self._living(session, name)
-            self._check(session, name, request)
+            check_request(session, name, request)
             request = self._elsewhere(session, allocation, request)
             ranks = self._moves.begin(session, allocation, request)
             if validate_only:
@@ -212,19 +213,15 @@ class Allocator:
 
     def expire(self) -> int:
         """Release what has outlived its lease; returns how many."""
-        now, ended = self._clock.now(), 0
+        now = self._clock.now()
         with self._store.transaction() as session:
-            for allocation in self._store.allocations(session):
-                if (
-                    allocation.expires_at is not None
-                    and allocation.expires_at <= now
-                    and allocation.state != "Releasing"
-                ):
-                    self._note(allocation, "Expired", "LeaseEnded", "its lease has ended")
-                    self._release(session, allocation)
-                    self._reconcile(session, allocation)
-                    ended += 1
-        return ended
+            standing = [row for row in self._store.allocations(session) if row.state != "Releasing"]
+            ended = [row for row in standing if row.expires_at is not None and row.expires_at <= now]
+            for allocation in ended:
+                allocation.set_condition("Expired", True, "LeaseEnded", "its lease has ended", now)
+                self._release(session, allocation)
+                self._reconcile(session, allocation)
+        return len(ended)
 
     def cordon(self, name: NodeName, cordoned: bool) -> NodeView:
         """Keep new work off a node, or let it come again; what runs there continues."""
@@ -248,74 +245,26 @@ class Allocator:
             raise Conflict(f"allocation {name!r} is being released; wait until it is gone")
         return allocation
 
-    def _check(self, session: Session, name: str, request: AllocationRequest) -> None:
-        """What can be reported of a request before anything is chosen."""
-        checked_version(session, request.topology_version)
-        near = request.affinity.allocations if request.affinity else []
-        apart = request.anti_affinity.allocations if request.anti_affinity else []
-        for field, others in (("affinity", near), ("antiAffinity", apart)):
-            if name in others:
-                raise InvalidField(f"{field} of {name} names {name} itself", field=f"{field}.allocations")
-        missing = [other for other in near if session.get(AllocationRow, other) is None]
-        if missing and request.affinity and request.affinity.required:
-            raise InvalidField(f"there is no allocation {missing[0]!r} for the affinity", field="affinity.allocations")
-        if (
-            request.affinity
-            and request.anti_affinity
-            and request.affinity.level == request.anti_affinity.level
-            and set(near) & set(apart)
-        ):
-            both = sorted(set(near) & set(apart))[0]
-            raise InvalidField(
-                f"affinity and antiAffinity both name {both} at the same level", field="antiAffinity.allocations"
-            )
-        way = affinity_cycle(name, near, lambda other: self._near(session, other))
-        if way:
-            raise InvalidField(
-                f"{' is near '.join(way)}: affinity that goes round in a circle", field="affinity.allocations"
-            )
-
-    def _near(self, session: Session, name: str) -> list[str]:
-        row = session.get(AllocationRow, name)
-        near = row.spec().affinity if row is not None else None
-        return near.allocations if near else []
-
     def _reserved(self, session: Session, name: str, request: AllocationRequest) -> AllocationRow:
         now = self._clock.now()
         allocation_request = self.ledger.placement_request(request, now)
         quotas.check(session, request)
         preempted: list[str] = []
         if request.reservation is not None:
-            place: Placement | None = self.reservations.claim(
-                session, request.reservation, name, allocation_request, now
-            )
+            place: Placement | None
+            place = self.reservations.claim(session, request.reservation, name, allocation_request, now)
         else:
             if (row := session.get(ReservationRow, name)) is not None and row.promised:
                 raise Conflict(f"{name!r} is a reservation; take from it by saying so once it is held", field="name")
             place, preempted = self.ledger.allocate(name, allocation_request, now)
         if place is None:
             raise refusal(self._store.nodes(session), self.ledger, allocation_request)
-        allocation = AllocationRow(
-            name=name,
-            project=request.project,
-            labels=request.labels,
-            state="Reserved",
-            nodes=allocation_request.nodes,
-            npus=allocation_request.npus,
-            spares=request.spares,
-            request=request.spec_dict(),
-            expires_at=None if request.lease_s is None else now + request.lease_s,
-            topology_version=current_version(session),
-            bound=False,
-            generation=1,
-            conditions=[],
-            members=[],
-            preempts=preempted,
-        )
+        expires_at = None if request.lease_s is None else now + request.lease_s
+        allocation = new_allocation(session, name, request, allocation_request, expires_at)
+        allocation.preempts = preempted
         for other in self.ledger.preemptors(name):
             winner = self._store.allocation(session, other)
             winner.preempts = [each for each in winner.preempts if each != name]
-        session.add(allocation)
         for victim in preempted:
             self._preempted(session, self._store.allocation(session, victim), allocation, place)
         apply_placement(session, self._store, self._assignments, self.ledger, allocation, place)
@@ -326,7 +275,8 @@ class Allocator:
         True when there is no rest."""
         taken = {*self.ledger.nodes(place), *self.ledger.spares(place)}
         parts = self.ledger.parts(place)
-        self._note(victim, "Preempted", "Preempted", f"{by.name} of higher priority took its place")
+        message = f"{by.name} of higher priority took its place"
+        victim.set_condition("Preempted", True, "Preempted", message, self._clock.now())
         self._release(session, victim)
         for node in self._store.allocated_to(session, victim.name):
             if node.node_name in taken or node.node_name in parts:  # the rest takes nobody until it has been cleaned
@@ -366,7 +316,8 @@ class Allocator:
         victims = [self._store.allocation(session, victim) for victim in preempted]
         leaving = [victim for victim in victims if not self._preempted(session, victim, allocation, place)]
         allocation.preempts = [*allocation.preempts, *preempted]
-        self._lease(allocation, request)
+        if request.lease_s != before.lease_s:  # another lease than before starts now
+            allocation.expires_at = None if request.lease_s is None else self._clock.now() + request.lease_s
         allocation.nodes, allocation.npus, allocation.spares, allocation.request = (
             allocation_request.nodes,
             allocation_request.npus,
@@ -438,25 +389,9 @@ class Allocator:
         for part in self._store.parts(session, allocation.name):
             self._assignments.drop(session, part)
 
-    def _lease(self, allocation: AllocationRow, request: AllocationRequest) -> None:
-        """Another lease than before starts now."""
-        if request.lease_s != allocation.spec().lease_s:
-            allocation.expires_at = None if request.lease_s is None else self._clock.now() + request.lease_s
-
     def _bind_again(self, allocation: AllocationRow) -> None:
         if allocation.bound and allocation.state in ("Bound", "Degraded"):
             allocation.move("Binding")
-
-    def _note(self, allocation: AllocationRow, type: str, reason: str, message: str) -> None:
-        allocation.conditions = condition(
-            allocation.conditions or [],
-            type,
-            True,
-            reason,
-            message,
-            generation=allocation.generation,
-            now=self._clock.now(),
-        )
 
     def _reconcile(self, session: Session, allocation: AllocationRow) -> bool:
         return self._status.reconcile(session, allocation, self._clock.now())

@@ -1,4 +1,4 @@
-"""carry_out: what an allocation holds, changed in the tables to the place that the ledger has chosen for it."""
+"""apply_placement: what an allocation holds, changed in the tables to the place that the ledger has chosen for it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.hardware_names import NodeName
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.node_assignment import NodeAssignments
-from matrixresource.scheduler.model.request import Placement
+from matrixresource.contract.allocations import AllocationRequest
+from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AllocationRow, PartitionRow
+from matrixresource.store.topology_versions import current_version
 
 
 def apply_placement(
@@ -52,6 +54,26 @@ def apply_placement(
     parts = {part.node: part for part in store.parts(session, allocation.name) if not part.releasing}
     changed |= _parts(session, store, assignments, allocation, parts, ledger.parts(place))
     return changed
+
+
+def new_allocation(
+    session: Session, name: str, request: AllocationRequest, asked: PlacementRequest, expires_at: float | None
+) -> AllocationRow:
+    """A row for an allocation that holds nothing yet, bound by nobody."""
+    row = AllocationRow(
+        name=name,
+        project=request.project,
+        labels=request.labels,
+        state="Reserved",
+        nodes=asked.nodes,
+        npus=asked.npus,
+        spares=request.spares,
+        request=request.spec_dict(),
+        expires_at=expires_at,
+        topology_version=current_version(session),
+    )
+    session.add(row)
+    return row
 
 
 def _parts(

@@ -65,14 +65,14 @@ class LedgerSync:
         self.names: list[NodeName | None] = []
         self.numbers: dict[str, int] = {}
         store.records.before_commit.append(self._follow)
-        store.records.after_commit.append(self._committed)
+        store.records.at_end.append(self._ended)
 
     def open(self, session: Session) -> Ledger:
         """The ledger as the tables are now, and stay until this transaction ends."""
         newest: int = session.info.get("newest") or self._store.records.lock(session)
         if newest != self._seen or self._of not in (None, session):
             self._read(session)
-            self._seen, self._of = newest, session if "newest" in session.info else None
+            self._seen, self._of = newest, session if "unit" in session.info else None
         self._opened = session.info.get("unit")
         return self.ledger
 
@@ -289,7 +289,8 @@ class LedgerSync:
                 self._look_at(node)
         self._seen, self._of = newest, session
 
-    def _committed(self, newest: int) -> None:
-        """What was followed is so now; what was not followed to its end is read again."""
-        if self._seen == newest:
-            self._of = None
+    def _ended(self, committed: bool) -> None:
+        """What was followed is so now, or came to nothing."""
+        if self._of is not None and not committed:
+            self._seen = UNSEEN
+        self._of = None

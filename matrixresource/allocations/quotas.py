@@ -6,12 +6,13 @@ held, nothing changes. What is taken from a reservation of the same project is n
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from sqlalchemy import JSON, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from matrixcommon.model.errors import QuotaExceeded
+from matrixcommon.model.errors import InvalidField, QuotaExceeded
 from matrixcommon.persistence.database_session import ResourceRow, find
 from matrixcommon.persistence.table_cache import all_rows
 from matrixresource.allocations.request_mapping import member_size
@@ -20,6 +21,8 @@ from matrixresource.store.reservations import active_reservations
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AllocationRow, Base
 
+PROJECT = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+"""A project may be a Kubernetes namespace, so it is called like one (RFC 1123)."""
 COUNTED = ("npus", "cpus", "memory_gib")
 
 
@@ -75,13 +78,15 @@ def check(session: Session, request: AllocationRequest, allocation: AllocationRo
     Who is above them already, because they were lowered, may keep what it has and take less.
     """
     row = session.get(QuotaRow, request.project)
-    if row is None or _from_its_own(session, request):
+    if row is None:
         return
     limits, used = QuotaRequest.model_validate(row.limits), used_by(session, request.project)
     before = dict.fromkeys(COUNTED, 0.0) if allocation is None else _allocated(allocation)
+    moved = _of_its_reservation(session, request)
     blocking = []
     for counted, amount in requested_usage(request).items():
-        limit, others = getattr(limits, counted), used[counted] - before[counted]
+        others = used[counted] - before[counted] - min(moved[counted], amount)
+        limit = getattr(limits, counted)
         if limit is not None and amount > before[counted] and others + amount > limit:
             text = {"npus": "NPUs", "cpus": "CPU sockets", "memory_gib": "GiB"}[counted]
             blocking.append(
@@ -96,10 +101,11 @@ def check(session: Session, request: AllocationRequest, allocation: AllocationRo
         )
 
 
-def _from_its_own(session: Session, request: AllocationRequest) -> bool:
-    """Whether all of it is taken from what the project holds already."""
+def _of_its_reservation(session: Session, request: AllocationRequest) -> Amounts:
+    """What the project holds already under the reservation that the request takes from; the rest is new."""
     allocation = session.get(AllocationRow, request.reservation) if request.reservation is not None else None
-    return allocation is not None and allocation.project == request.project
+    own = allocation is not None and allocation.project == request.project
+    return _allocated(allocation) if allocation is not None and own else dict.fromkeys(COUNTED, 0.0)
 
 
 class Quotas:
@@ -110,6 +116,11 @@ class Quotas:
 
     def put(self, name: str, request: QuotaRequest) -> QuotaView:
         """Set a project's limits. What it holds above them stays; it gets no more."""
+        if not PROJECT.fullmatch(name):
+            raise InvalidField(
+                f"{name[:80]!r} is no name of a project: up to 63 of a-z, 0-9 and '-', neither first nor last a '-'",
+                field="name",
+            )
         with self._store.transaction() as session:
             row = session.get(QuotaRow, name)
             if row is None:

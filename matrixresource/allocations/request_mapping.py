@@ -5,7 +5,7 @@ The ledger counts members as nodes with `per` NPUs on each. A request may say so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NPUS_PER_NODE, NodeName
@@ -120,18 +120,3 @@ def _rule(affinity: Affinity | None) -> DomainConstraint | None:
         if affinity is None
         else DomainConstraint(affinity.level, others=tuple(affinity.allocations), required=affinity.required)
     )
-
-
-def affinity_cycle(name: str, near: Iterable[str], known: Callable[[str], Iterable[str]]) -> list[str]:
-    """The way round by which `name` would have to be near itself, through those it wants to be near; [] when there is
-    none."""
-    waiting = [[name, other] for other in near]
-    seen: set[str] = set()
-    while waiting:
-        way = waiting.pop()
-        if way[-1] == name:
-            return way
-        if way[-1] not in seen:
-            seen.add(way[-1])
-            waiting += [[*way, other] for other in known(way[-1])]
-    return []

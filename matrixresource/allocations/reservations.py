@@ -9,7 +9,7 @@ from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.hardware_names import NPUS_PER_NODE, NodeName, checked_resource_name
 from matrixcommon.persistence.database_session import find
 from matrixresource.allocations import quotas
-from matrixresource.allocations.apply_placement import apply_placement
+from matrixresource.allocations.apply_placement import apply_placement, new_allocation
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.allocations.refusals import refusal
@@ -20,7 +20,6 @@ from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.store.reservations import ReservationRow, active_reservations
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AllocationRow
-from matrixresource.store.topology_versions import current_version
 
 
 class ReservationService:
@@ -95,7 +94,7 @@ class ReservationService:
             for row in rows:
                 if row.ends_at <= now or (row.state == "Active" and session.get(AllocationRow, row.name) is None):
                     row.move("Ended")
-            places, waiting = ledger.activate_due(now)
+            places, waiting = ledger_reserving.activate_due(ledger, now)
             for row in rows:
                 if row.name in places:
                     self._hold(session, row, places[row.name], now)
@@ -107,23 +106,8 @@ class ReservationService:
     def _hold(self, session: Session, row: ReservationRow, place: Placement, now: float) -> None:
         request = row.spec()
         asked = self._ledger.placement_request(request, now)
-        allocation = AllocationRow(
-            name=row.name,
-            project=row.project,
-            labels={**row.labels, "cloudmatrix.io/reservation": row.name},
-            state="Reserved",
-            nodes=asked.nodes,
-            npus=asked.npus,
-            spares=asked.spares,
-            request=request.spec_dict(),
-            expires_at=row.ends_at,
-            topology_version=current_version(session),
-            bound=False,
-            generation=1,
-            conditions=[],
-            members=[],
-        )
-        session.add(allocation)
+        allocation = new_allocation(session, row.name, request, asked, row.ends_at)
+        allocation.project, allocation.labels = row.project, {**row.labels, "cloudmatrix.io/reservation": row.name}
         apply_placement(session, self._store, self._assignments, self._ledger, allocation, place)
         self._status.reconcile(session, allocation, now)
         row.place = self._ledger.written(place)

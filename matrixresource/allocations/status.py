@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
-from matrixcommon.model.resource_model import condition
 from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.contract.allocations import MemberView
 from matrixresource.store.store import ResourceStore
@@ -34,23 +33,13 @@ class AllocationStatus:
         elif allocation.state in ("Binding", "Bound") and broken:
             allocation.move("Degraded")
         spares = sum(view.ready for view in members if view.role == "spare") if allocation.bound else 0
-        self._say(
-            allocation,
-            "NodesReady",
-            allocation.bound and ready == len(serving),
-            "NotBound" if not allocation.bound else "AllReady" if ready == len(serving) else "Waiting",
-            f"{ready if allocation.bound else 0} of {len(serving)} members are active",
-            now,
-        )
-        enough = spares >= allocation.spares
-        self._say(
-            allocation,
-            "SparesAvailable",
-            enough,
-            "SparesReady" if enough else "SparesMissing",
-            f"{spares} of {allocation.spares} spares stand ready",
-            now,
-        )
+        whole, enough = allocation.bound and ready == len(serving), spares >= allocation.spares
+        reason = "NotBound" if not allocation.bound else "AllReady" if whole else "Waiting"
+        message = f"{ready if allocation.bound else 0} of {len(serving)} members are active"
+        allocation.set_condition("NodesReady", whole, reason, message, now)
+        reason = "SparesReady" if enough else "SparesMissing"
+        message = f"{spares} of {allocation.spares} spares stand ready"
+        allocation.set_condition("SparesAvailable", enough, reason, message, now)
         return False
 
     def _members(self, session: Session, allocation: AllocationRow) -> list[MemberView]:
@@ -80,8 +69,3 @@ class AllocationStatus:
         for part in going:
             if part.gone(nodes[part.node]):
                 self._assignments.forget(session, part)
-
-    def _say(self, allocation: AllocationRow, type: str, status: bool, reason: str, message: str, now: float) -> None:
-        allocation.conditions = condition(
-            allocation.conditions or [], type, status, reason, message, generation=allocation.generation, now=now
-        )

@@ -14,6 +14,7 @@ from matrixcommon.api.authorization import (
     ResourceKind,
     Rule,
     Scope,
+    kinds_in,
 )
 from matrixcommon.model.hardware_names import NodeName, NpuName
 from matrixresource.allocations.quotas import QuotaRow
@@ -128,21 +129,7 @@ DOMAINS = ResourceKind(
 
 ACCESS = AccessRules(
     "MatrixResource",
-    (
-        NODES,
-        NPUS,
-        SPARES,
-        ALLOCATIONS,
-        ASSIGNMENTS,
-        NODE_REPORTS,
-        PLANS,
-        RESERVATIONS,
-        QUOTAS,
-        DEFRAGMENTATIONS,
-        SUPERNODES,
-        TOPOLOGY_VERSIONS,
-        DOMAINS,
-    ),
+    kinds_in(globals()),
     (
         Rule("GET", "/v1/fragmentation", "fragmentation", VIEWERS, Scope.PHYSICAL, mutates=False),
         Rule("GET", "/v1/capacity", "capacity", VIEWERS, Scope.PHYSICAL, mutates=False),

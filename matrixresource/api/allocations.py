@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from fastapi import APIRouter
 
@@ -15,9 +14,8 @@ from matrixresource.allocations.allocator import Allocator
 from matrixresource.allocations.quotas import Quotas
 from matrixresource.api import access
 from matrixresource.contract.agents import NodeReports, ReportAnswer, ReportAnswers
-from matrixresource.contract.allocations import AllocationRequest, AllocationView, RenewRequest, ReplaceRequest
+from matrixresource.contract.allocations import AllocationView, RenewRequest, ReplaceRequest
 from matrixresource.contract.capacity import CapacityView
-from matrixresource.contract.defragmentations import RelocateRequest
 from matrixresource.contract.nodes import InventoryView, NodeView, NpuView
 from matrixresource.contract.plans import FragmentationView, PlanRequest, PlanView
 from matrixresource.controllers.node_reports import NodeReportProcessor as ReportReader
@@ -93,14 +91,11 @@ def routes(
     allocations.change("PUT /binding")(allocator.bind)
     allocations.change("DELETE /move")(allocator.abort_move)
 
-    @allocations.change("PUT /move")
-    def move(name: str, body: AllocationRequest, validate_only: bool = False) -> AllocationView:
-        """Take successors for members that would lie elsewhere; `:changeOver` ends the move, DELETE gives it up."""
-        return allocator.move(name, body, validate_only=validate_only)
-
-    @allocations.change("POST :changeOver")
-    def change_over(name: str, body: AllocationRequest) -> AllocationView:
-        return allocator.cut_over(name, body)
+    allocations.change("PUT /move")(allocator.move)
+    allocations.change("POST :changeOver", name="change_over")(allocator.cut_over)
+    allocations.change("POST :relocate", summary="Take a successor for one member on a node that is named")(
+        allocator.relocate
+    )
 
     @allocations.change("POST :replace")
     def replace(name: str, body: ReplaceRequest) -> AllocationView:
@@ -110,10 +105,6 @@ def routes(
     def renew(name: str, body: RenewRequest) -> AllocationView:
         """Let the lease start again."""
         return allocator.renew(name, body.lease_s)
-
-    @allocations.change("POST :relocate", summary="Take a successor for one member on a node that is named")
-    def relocate(name: str, body: RelocateRequest) -> AllocationView:
-        return allocator.relocate(name, body)
 
     reservations = api.of(access.RESERVATIONS)
     reservations.list()
@@ -136,10 +127,7 @@ def routes(
         """Each by itself: one for a node that the token does not speak for is refused, the others are taken."""
 
         def answers() -> ReportAnswers:
-            refuse = partial(ReportAnswer, accepted=False, reason="Forbidden")
-            return ReportAnswers(
-                answers=caller.answers_each(body.reports, reports.take, lambda node: refuse(node=node))
-            )
+            return ReportAnswers(answers=caller.answers_each(body.reports, reports.take, _refused))
 
         return store.records.dry_run(answers) if validate_only else answers()
 
@@ -163,3 +151,7 @@ def routes(
         return capacity.view()
 
     return api.router
+
+
+def _refused(node: str, reason: str, message: str) -> ReportAnswer:
+    return ReportAnswer(node=node, accepted=False, reason=reason, message=message)

@@ -8,7 +8,6 @@ from fastapi import APIRouter
 
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixresource.api.access import DEFRAGMENTATIONS
-from matrixresource.contract.defragmentations import DefragmentationView, MoveRefused
 from matrixresource.defragmentation.service import DefragmentationService
 from matrixresource.store.store import ResourceStore
 
@@ -25,9 +24,6 @@ def defragmentation_routes(
     kind.change("POST :approve", status_code=202, after=carry_on)(plans.approve)
     kind.change("POST :cancel", status_code=202, after=carry_on, summary="Stop after the move under way")(plans.cancel)
     kind.change("DELETE", name="delete_defragmentation")(plans.delete)
-
-    @kind.change("POST :refuse", after=carry_on, summary="For MatrixCompute: the move under way cannot be carried out")
-    def refuse(name: str, body: MoveRefused) -> DefragmentationView:
-        return plans.refused(name, body)
-
+    summary = "For MatrixCompute: the move under way cannot be carried out"
+    kind.change("POST :refuse", name="refuse", after=carry_on, summary=summary)(plans.refused)
     return api.router

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from matrixcommon.api.reports import Count, EachByItself
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixresource.contract.fields import DieNumber, PartName, PortName
@@ -61,14 +62,14 @@ class NodeReport(ApiModel):
     """
 
     node: NodeName
-    epoch: int = Field(ge=0)
-    sequence: int = Field(ge=0)
+    epoch: Count
+    sequence: Count
     lease_s: float = Field(gt=0, le=86_400)
     power: Literal["On", "Off"] = "On"
     status: Literal[
         "Verifying", "Inspecting", "Clean", "Preparing", "Spare", "Deploying", "Active", "Cleaning", "Failed"
     ]
-    generation: int = Field(ge=0)
+    generation: Count
     allocation: str | None = None
     stage: str | None = None
     parts: list[PartReport] = Field(default_factory=list, max_length=64)
@@ -81,7 +82,7 @@ class NodeReport(ApiModel):
 class NodeReports(ApiModel):
     """A batch: a fleet of agents shares one connection."""
 
-    reports: list[NodeReport] = Field(max_length=4096)
+    reports: list[Annotated[NodeReport, EachByItself]] = Field(max_length=4096)
 
 
 class ReportAnswer(ApiModel):
@@ -93,6 +94,7 @@ class ReportAnswer(ApiModel):
     node: str
     accepted: bool
     reason: str | None = None
+    message: str = ""
     inventory_wanted: bool = False
     desired: AssignmentView | None = None
 

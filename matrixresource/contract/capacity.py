@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from matrixcommon.model.resource_model import ApiModel
+
+Share = Annotated[float, AfterValidator(lambda share: round(share, 6))]
+"""0 to 1, to six places."""
 
 
 class DomainCapacity(ApiModel):
@@ -37,7 +40,7 @@ class PlaceableBlock(ApiModel):
     level: Literal["cabinet", "supernode"]
     nodes: int
     count: int
-    stranded: float
+    stranded: Share
 
 
 class CapacityView(ApiModel):
@@ -56,7 +59,7 @@ class CapacityView(ApiModel):
     spares: int
     utilisation: float
     largest_block: dict[str, int]
-    fragmentation: dict[str, float]
+    fragmentation: dict[str, Share]
     nodes_by_state: dict[str, int]
     nodes_by_health: dict[str, int]
     blocks: list[PlaceableBlock] = Field(default_factory=list)

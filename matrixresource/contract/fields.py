@@ -20,7 +20,4 @@ def _as_written(count: float) -> int | float:
 NpuCount = Annotated[float, PlainSerializer(_as_written, return_type=int | float)]
 """NPUs with single dies as halves: 8, 0.5."""
 
-Count = Annotated[int, Field(ge=0, le=MEMBERS_MAX)]
-
-
 DieNumber = Annotated[int, Field(ge=0, le=15)]

@@ -39,17 +39,23 @@ class DefragmentationController:
             running = [row.name for row in in_state(session, *UNDER_WAY)]
             proposed = in_state(session, "Proposed")
         if proposed:
-            with self._store.transaction() as session:
-                for row in in_state(session, "Proposed"):
-                    if (why := self._plans.outdated(session, row)) is not None:
-                        self._plans.end(session, row, "Stale", "StalePlan", why)
-        actions = 0
-        for name in running:
-            while (action := self._looked_at(name)) is not None:
-                if not self._did(name, *action):
-                    break
-                actions += 1
+            self._end_outdated()
+        actions = sum(map(self._carry_on, running))
         return f"{actions} steps of {len(running)} defragmentations"
+
+    def _end_outdated(self) -> None:
+        """Plans for review that would be other plans by now."""
+        with self._store.transaction() as session:
+            for row in in_state(session, "Proposed"):
+                if (why := self._plans.outdated(session, row)) is not None:
+                    self._plans.end(session, row, "Stale", "StalePlan", why)
+
+    def _carry_on(self, name: str) -> int:
+        """The actions that are ours and next, as far as they succeed; how many."""
+        actions = 0
+        while (action := self._looked_at(name)) is not None and self._did(name, *action):
+            actions += 1
+        return actions
 
     def _looked_at(self, name: str) -> tuple[str, MoveView] | None:
         """Write down what has come true and what is next; a action where that is ours to do."""

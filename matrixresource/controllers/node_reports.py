@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.hardware_names import NpuName
+from matrixcommon.persistence.table_cache import rows_where
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.contract.agents import NodeReport, ReportAnswer
 from matrixresource.contract.nodes import FaultView
@@ -157,8 +157,8 @@ class NodeReportProcessor:
 
     def _reconcile(self, session: Session, touched: ChangedNodes) -> None:
         shared = [node.name for node in touched.nodes if node.shared_by]
-        parts = select(PartitionRow.allocation).where(PartitionRow.node.in_(shared))
-        self._allocator.reconcile(session, touched.allocations | set(session.scalars(parts) if shared else ()))
+        parts = {part.allocation for part in rows_where(session, PartitionRow, "node", *shared)}
+        self._allocator.reconcile(session, touched.allocations | parts)
         if any(node.holder is None for node in touched.nodes):
             self._nudge()
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.resource_model import condition
 from matrixresource.defragmentation.plan import blocking_reason
 from matrixresource.store.defragmentations import UNDER_WAY, DefragmentationRow
 from matrixresource.store.store import ResourceStore
@@ -39,9 +37,9 @@ class PlanLifecycle:
     def keep(self, session: Session, row: DefragmentationRow) -> None:
         """Newcomers take none of the nodes the plan needs."""
         wanted = {*row.room, *(step.to for step in row.steps() if step.open)} if row.state in UNDER_WAY else set[str]()
-        kept = session.scalars(select(NodeRow).where(NodeRow.reserved_for_plan == row.name))
-        for node in [*kept, *self._store.nodes(session, sorted(wanted))]:
-            node.reserved_for_plan = row.name if node.name in wanted else None
+        for node in self._store.nodes(session):
+            if node.name in wanted or node.reserved_for_plan == row.name:
+                node.reserved_for_plan = row.name if node.name in wanted else None
 
     def end(self, session: Session, row: DefragmentationRow, state: str, reason: str, message: str) -> None:
         """What was kept is free again."""
@@ -56,10 +54,7 @@ class PlanLifecycle:
 
     def say(self, row: DefragmentationRow, progressing: bool, reason: str, message: str) -> None:
         self.note(row, message)
-        now = self._clock.now()
-        row.conditions = condition(
-            row.conditions or [], "Progressing", progressing, reason, message, generation=row.generation or 1, now=now
-        )
+        row.set_condition("Progressing", progressing, reason, message, self._clock.now())
 
     def note(self, row: DefragmentationRow, message: str) -> None:
         if row.message != message:

@@ -49,11 +49,6 @@ class FaultRecord:
         """Whether nothing would be lost by forgetting it."""
         return self.since is None and not self.times and self.separated_at is None and not self.prolonged
 
-    @property
-    def dated(self) -> float:
-        """When what there is to show of it began."""
-        return next((at for at in (self.since, self.separated_at, self.gone_at) if at is not None), 0.0)
-
 
 def observed(
     record: FaultRecord, present: bool, now: float, frequency: FrequencyRule | None, duration: DurationRule | None

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.contract.capacity import CapacityView, DomainCapacity, PlaceableBlock
 from matrixresource.scheduler.metrics.capacity_metrics import views
+from matrixresource.scheduler.model.placement_arithmetic import nodes_in, used_nodes
 from matrixresource.store.maintenance_domains import DomainRow
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import NodeRow
@@ -51,20 +52,10 @@ class CapacityReport:
             spares=seen.spares,
             utilisation=_share(used.values()),
             largest_block={level or EVERYWHERE: nodes for level, nodes in seen.largest.items()},
-            fragmentation={level: round(share, 6) for level, share in seen.fragmentation.items()},
+            fragmentation=seen.fragmentation,
             nodes_by_state=_counts(session, NodeRow.state),
             nodes_by_health=_counts(session, NodeRow.health),
-            blocks=[
-                PlaceableBlock.model_validate(
-                    {
-                        "level": block.over,
-                        "nodes": block.nodes,
-                        "count": block.count,
-                        "stranded": round(block.stranded, 6),
-                    }
-                )
-                for block in seen.blocks
-            ],
+            blocks=[PlaceableBlock.model_validate(block) for block in seen.blocks],
             cabinets=self._domains(session, "cabinet", used),
             supernodes=self._domains(session, "supernode", used),
         )
@@ -75,8 +66,9 @@ class CapacityReport:
         states = {row.name: row.state for row in session.scalars(select(DomainRow).where(DomainRow.level == level))}
         there: Counter[int] = Counter(number // size for number in self._ledger.numbers.values())
         up: Counter[int] = Counter(number // size for number in self._ledger.numbers.values() if index.up[number])
-        current = Counter(number // size for number in self._allocated())
-        spares = Counter(number // size for number in self._spares())
+        places = [allocation.place for allocation in self._ledger.ledger.allocations.values()]
+        current = Counter(number // size for number in set().union(*(used_nodes(index, place) for place in places)))
+        spares = Counter(number // size for place in places for number in nodes_in(index, place.spares))
         kept = Counter(number // size for number in self._kept(session))
         shares: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for number, share in used.items():
@@ -119,25 +111,6 @@ class CapacityReport:
             if taken or index.up[number] or number in kept:
                 found[number] = taken, each
         return found
-
-    def _allocated(self) -> set[int]:
-        found: set[int] = set()
-        for allocation in self._ledger.ledger.allocations.values():
-            place = allocation.place
-            found.update(self._numbers([*place.whole, *place.spares]))
-            found.update(node for amounts in (place.parts, place.cpus, place.mem) for node, _ in amounts)
-        return found
-
-    def _spares(self) -> Iterable[int]:
-        return (
-            node
-            for allocation in self._ledger.ledger.allocations.values()
-            for node in self._numbers(allocation.place.spares)
-        )
-
-    def _numbers(self, masks: Iterable[tuple[int, int]]) -> Iterable[int]:
-        width, offsets = self._ledger.ledger.shape.nodes, self._ledger.ledger.index.offsets
-        return (cabinet * width + offset for cabinet, mask in masks for offset in offsets(mask))
 
 
 def _share(dies: Iterable[tuple[int, int]]) -> float:

@@ -59,7 +59,7 @@ class Planner:
                 nodes=allocation_request.nodes,
                 npus=allocation_request.npus,
                 spares=allocation_request.spares,
-                blast_radius=[PlanLoss.model_validate(vars(loss)) for loss in answer.radius],
+                blast_radius=[PlanLoss.model_validate(loss) for loss in answer.radius],
                 earliest_start=None if answer.earliest is None else timestamp(answer.earliest),
             )
             if answer.place is not None:

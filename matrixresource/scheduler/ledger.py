@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from matrixresource.scheduler.changes import advance_reservation, preemption, repair
+from matrixresource.scheduler.changes import preemption
 from matrixresource.scheduler.changes import resize as resizing
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.scheduler.model.state import HeldAllocation, LedgerState
@@ -40,27 +40,9 @@ class Ledger(LedgerState):
         """A place that keeps every rule of the request on what is free now, or None."""
         return choose(self, request)
 
-    def grow(self, name: str, request: PlacementRequest) -> Placement | None:
-        """The place with more beside what is held, as `resizing.grow` says; None when it does not fit."""
-        return self.change(name, request, resizing.grow(self, name, request))
-
-    def shrink(self, name: str, request: PlacementRequest, keep: list[int]) -> Placement:
-        """The place with less: of the members in `keep`, in the order of their ranks, the last go."""
-        place = resizing.shrink(self, name, request, keep)
-        self.change(name, request, place)
-        return place
-
-    def resize(self, name: str, request: PlacementRequest, keep: list[int]) -> Placement | None:
-        """More of one thing and less of another, at once."""
-        return self.change(name, request, resizing.resize(self, name, request, keep))
-
     def replace(self, name: str, node: int, avoid: frozenset[int] = frozenset()) -> Placement | None:
         """The place with another node for this one; None when there is none."""
         return self.change(name, self.allocations[name].request, resizing.replace(self, name, node, avoid))
-
-    def move(self, name: str, request: PlacementRequest) -> Placement | None:
-        """A place under another spec, as near to the present one as can be."""
-        return self.change(name, request, resizing.move(self, name, request))
 
     def refill(self, name: str) -> Placement:
         """The place with missing spares, as many as can be had."""
@@ -68,39 +50,11 @@ class Ledger(LedgerState):
         self.change(name, self.allocations[name].request, place)
         return place
 
-    def extend(self, name: str, end: float) -> bool:
-        """Another end of a lease; False when what it holds is promised to somebody before that."""
-        return advance_reservation.extend(self, name, end)
-
-    # ---- reservations: see `reserving`
-
-    def reserve(self, name: str, request: PlacementRequest, start: float, end: float) -> Placement | None:
-        return advance_reservation.reserve(self, name, request, start, end)
-
-    def activate_due(self, now: float) -> tuple[dict[str, Placement], list[str]]:
-        return advance_reservation.activate_due(self, now)
-
-    def claim(self, name: str, allocation: str, request: PlacementRequest | None, now: float) -> Placement | None:
-        return advance_reservation.claim(self, name, allocation, request, now)
-
-    def cancel(self, name: str) -> None:
-        advance_reservation.cancel(self, name)
-
-    def expire(self, now: float) -> tuple[list[str], list[str]]:
-        return advance_reservation.expire(self, now)
-
     # ---- nodes
 
     def set_up(self, node: int, up: bool) -> None:
         """Open or close a node for newcomers; nobody is moved."""
         self.index.set_up(node, up)
-
-    def touched(self, node: int) -> list[str]:
-        """Allocations that have anything on a node, those of higher priority and of more NPUs first."""
-        hit = [name for name in sorted(self.tenants[node // self.shape.nodes]) if repair.touches(self, name, node)]
-        return sorted(
-            hit, key=lambda name: (-self.allocations[name].request.priority, -self.allocations[name].request.npus)
-        )
 
     def fail_over(self, name: str, node: int, avoid: frozenset[int] = frozenset()) -> Placement | None:
         """The place with another node for a lost one, by the rules of the request, else with its domain and spread as

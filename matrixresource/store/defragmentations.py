@@ -44,6 +44,7 @@ class DefragmentationRow(ResourceRow, Base):
 
     __tablename__ = "defragmentations"
     kind = "defragmentation"
+    MOVES = DEFRAGMENTATION_STATES
 
     nodes: Mapped[int] = mapped_column(Integer)
     level: Mapped[str] = mapped_column(String(12))
@@ -72,10 +73,6 @@ class DefragmentationRow(ResourceRow, Base):
         written = [step.wire() for step in steps]
         if written != self.moves:
             self.moves = written
-
-    def move(self, state: str) -> None:
-        if self.state != state:
-            self.state = DEFRAGMENTATION_STATES.check(self.state, state)
 
     def view(self) -> DefragmentationView:
         steps = self.steps()

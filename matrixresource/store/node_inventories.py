@@ -10,7 +10,6 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from matrixcommon.model.errors import NotFound
 from matrixcommon.model.quantities import timestamp
-from matrixcommon.model.resource_model import condition
 from matrixresource.contract.nodes import InventoryView, NodeInventory
 from matrixresource.nodes.expected_inventory import mismatches
 from matrixresource.store.tables import INVENTORY_MATCHES, Base, NodeRow
@@ -40,17 +39,8 @@ def take(session: Session, node: NodeRow, found: NodeInventory, spec: SupernodeS
         session.add(row)
     row.reported_at, row.found = now, found.wire()
     differs = mismatches(spec, found)
-    conditions = condition(
-        node.conditions or [],
-        INVENTORY_MATCHES,
-        not differs,
-        "InventoryMismatch" if differs else "AsExpected",
-        "; ".join(differs),
-        generation=node.generation or 1,
-        now=now,
-    )
-    if conditions != (node.conditions or []):
-        node.conditions = conditions
+    reason = "InventoryMismatch" if differs else "AsExpected"
+    node.set_condition(INVENTORY_MATCHES, not differs, reason, "; ".join(differs), now)
 
 
 def inventory_view(session: Session, node: NodeRow, spec: SupernodeSpec) -> InventoryView:

@@ -43,6 +43,7 @@ class ReservationRow(ResourceRow, Base):
 
     __tablename__ = "reservations"
     kind = "reservation"
+    MOVES = RESERVATION_STATES
 
     starts_at: Mapped[float] = mapped_column(Float)
     ends_at: Mapped[float] = mapped_column(Float)
@@ -55,10 +56,6 @@ class ReservationRow(ResourceRow, Base):
 
     def spec(self) -> AllocationRequest:
         return AllocationRequest.model_validate(self.request)
-
-    def move(self, state: str) -> None:
-        if self.state != state:
-            self.state = RESERVATION_STATES.check(self.state, state)
 
     def view(self) -> ReservationView:
         return self.view_as(

@@ -221,6 +221,7 @@ class NodeRow(ResourceRow, Base):
             cabinet=self.node_name.cabinet,
             schedulable=obstacle is None,
             unschedulable_reason=obstacle,
+            usable_npus=self.usable_npus,
             allocation=self.holder,
             faults=faults_of(self),
         )
@@ -281,6 +282,7 @@ class AllocationRow(ResourceRow, Base):
 
     __tablename__ = "allocations"
     kind = "allocation"
+    MOVES = ALLOCATION_STATES
 
     nodes: Mapped[int] = mapped_column(Integer)
     spares: Mapped[int] = mapped_column(Integer)
@@ -306,28 +308,18 @@ class AllocationRow(ResourceRow, Base):
 
     def view(self) -> AllocationView:
         request = self.spec()
-        return AllocationView(
-            **self.common(),
-            nodes=self.nodes,
-            npus=self.npus,
+        return self.view_as(
+            AllocationView,
             npus_per_node=request.npus_per_node,
             cpus=request.cpus or None,
             memory_gib=request.memory_gib or None,
-            spares=self.spares,
             placement=request.placement,
             affinity=request.affinity and request.affinity.shown_to(self.project or DEFAULT_PROJECT),
             anti_affinity=request.anti_affinity and request.anti_affinity.shown_to(self.project or DEFAULT_PROJECT),
             priority=request.priority,
             preemption=request.preemption,
             expires_at=None if self.expires_at is None else timestamp(self.expires_at),
-            topology_version=self.topology_version,
-            bound=self.bound,
-            members=[MemberView.model_validate(member) for member in self.members or []],
-            preempts=self.preempts or [],
         )
 
     def shown(self) -> AllocationView:
         return cast(AllocationView, super().shown())
-
-    def move(self, state: str) -> None:
-        self.state = ALLOCATION_STATES.check(self.state, state)

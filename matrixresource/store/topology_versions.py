@@ -1,8 +1,8 @@
 """The history of the topology: one row per version, never changed again but for being superseded.
 
 Each version holds the whole content, and specs are kept by fingerprint, so any of them can be rebuilt from its own row.
-A version is recorded in the transaction of the change that makes it. `topology_head` is the one row whose lock puts
-changes by several replicas in order.
+A version is recorded in the transaction of the change that makes it. `topology_head` is the one row that
+names the newest.
 """
 
 from __future__ import annotations
@@ -75,11 +75,6 @@ def checked_version(session: Session, asked: str | None) -> str:
     return current
 
 
-def versions(session: Session) -> list[TopologyVersionRow]:
-    """All of them, the oldest first."""
-    return list(session.scalars(select(TopologyVersionRow).order_by(TopologyVersionRow.number)))
-
-
 def topology_at(session: Session, version: str | None = None) -> Topology:
     """The content of a version, by default the newest. Raises NotFound."""
     if version is not None:
@@ -122,18 +117,17 @@ def spec_at(session: Session, supernode: str) -> SupernodeSpec:
     return graph_of(session, topology_at(session).supernodes[supernode]).spec
 
 
-def lock(session: Session) -> TopologyHeadRow:
-    """The head, held until the transaction ends: nobody else changes the topology meanwhile."""
-    head = session.get(TopologyHeadRow, 1, with_for_update=True, populate_existing=True)
+def head_of(session: Session) -> TopologyHeadRow:
+    """The head. Who writes holds the journal's lock, so nobody else changes the topology meanwhile."""
+    head = session.get(TopologyHeadRow, 1)
     if head is None:
         head = TopologyHeadRow(id=1, number=0, name="")
         session.add(head)
-        session.flush()
     return head
 
 
 def record(session: Session, head: TopologyHeadRow, after: Topology, *, by: str) -> str:
-    """Make the next version, unless nothing changed; the name of what is then the newest. `head` is locked."""
+    """Make the next version, unless nothing changed; the name of what is then the newest."""
     before = topology_at(session)
     if head.name and after == before:
         return head.name

@@ -33,7 +33,7 @@ from matrixresource.store.maintenance_domains import (
 from matrixresource.store.port_observations import ObservedPortsRow, due, record_report, taken_up
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AssignmentRow, NodeRow, SupernodeRow
-from matrixresource.store.topology_versions import keep_graph, lock, record, supernode_at, supernodes, topology_at
+from matrixresource.store.topology_versions import head_of, keep_graph, record, supernode_at, supernodes, topology_at
 from matrixresource.topology.compiled import CompiledTopology, compiled_spec
 from matrixresource.topology.deviations import as_built, deviations
 from matrixresource.topology.graph_document import compile_document
@@ -63,7 +63,7 @@ class TopologyManager:
     def seed(self, names: Iterable[str]) -> None:
         """Know the machine: on an empty database these supernodes, else what it knows already. Run at start."""
         with self._store.transaction() as session:
-            head = lock(session)
+            head = head_of(session)
             if head.name:
                 return
             # A database from before there were versions has supernodes already.
@@ -82,7 +82,7 @@ class TopologyManager:
         if request.graph is not None:
             topology = compile_document(request.graph, spec)
         with self._store.transaction() as session:
-            head, before = lock(session), topology_at(session)
+            head, before = head_of(session), topology_at(session)
             row = session.get(SupernodeRow, name)
             if name in before.supernodes:
                 assert row is not None
@@ -133,16 +133,17 @@ class TopologyManager:
         old spec for a new one.
         """
         with self._store.transaction() as session:
-            head, before = lock(session), topology_at(session)
+            head, before = head_of(session), topology_at(session)
             row = find(session, SupernodeRow, name)
             holders = allocations_in(session, name)
             if holders:
                 blocking = [{"domain": name, "allocations": holders}]
                 raise Conflict(f"{len(holders)} allocations lie in {name}; release or move them", blocking=blocking)
-            for kind in (NodeRow, DomainRow, ObservedPortsRow):
-                for each in session.scalars(select(kind).where(kind.supernode == name)):
-                    session.delete(each)
-            session.delete(row)
+            inside: list[Any] = [node for node in self._store.nodes(session) if node.supernode == name]
+            for kind in (DomainRow, ObservedPortsRow):
+                inside += session.scalars(select(kind).where(kind.supernode == name))
+            for each in (*inside, row):
+                session.delete(each)
             mine = before.of(name)
             after = Topology(
                 {other: spec for other, spec in before.supernodes.items() if other != name},
@@ -161,7 +162,7 @@ class TopologyManager:
 
     def _set(self, name: str, state: str, by: str, reason: str) -> DomainView:
         with self._store.transaction() as session:
-            head, before = lock(session), topology_at(session)
+            head, before = head_of(session), topology_at(session)
             row = find(session, DomainRow, name)
             if state == "Draining" and not allocations_in(session, name):
                 state = "Drained"
@@ -170,8 +171,9 @@ class TopologyManager:
                 row.generation += 1
                 session.flush()
                 shut = closed_cabinets(session)
-                for node in session.scalars(select(NodeRow).where(NodeRow.supernode == row.supernode)):
-                    node.domain_closed = node.node_name.cabinet in shut
+                for node in self._store.nodes(session):
+                    if node.supernode == row.supernode:
+                        node.domain_closed = node.node_name.cabinet in shut
             closed = before.closed | {name} if row.closed else before.closed - {name}
             record(session, head, replace(before, closed=closed), by=by)
             allocations = row.view().allocations
@@ -185,7 +187,6 @@ class TopologyManager:
         if not empty:
             return []
         with self._store.transaction() as session:
-            lock(session)
             done = [
                 row for row in session.scalars(draining) if row.name in empty and not allocations_in(session, row.name)
             ]
@@ -222,7 +223,7 @@ class TopologyManager:
             if not due(_moving(session), now):
                 return None
         with self._store.transaction() as session:
-            head, before = lock(session), topology_at(session)
+            head, before = head_of(session), topology_at(session)
             moving = session.scalars(select(ObservedPortsRow).where(ObservedPortsRow.moving)).all()
             for row in moving:
                 row.write(taken_up(row.read(), now))
@@ -245,25 +246,20 @@ class TopologyManager:
             session.add(row)
         row.cabinets = len(supernode.cabinets())
         row.npus_per_node, row.cpus_per_node = node.npus, node.cpus
-        nodes = set(session.scalars(select(NodeRow.name).where(NodeRow.supernode == supernode.name)))
-        requests = {desired.name: desired for desired in _assignments(session, supernode)}
         for name in supernode.nodes():
-            if name in nodes:
+            if session.get(NodeRow, name) is not None:
                 continue
-            if name not in requests:
-                requests[name] = AssignmentRow(name=name, generation=1, state="Wanted", desired_role="Clean", parts=[])
-                session.add(requests[name])
-            session.add(_new_node(name, supernode, requests[name].generation))
+            desired = session.get(AssignmentRow, name)
+            if desired is None:
+                desired = AssignmentRow(name=name, generation=1, state="Wanted", desired_role="Clean", parts=[])
+                session.add(desired)
+            session.add(_new_node(name, supernode, desired.generation))
         session.add_all(domain for domain in domains_of(supernode) if session.get(DomainRow, domain.name) is None)
         session.flush()
         return row
 
     def _fingerprints(self, session: Session, built: Iterable[Supernode]) -> dict[str, str]:
         return {supernode.name: keep_graph(session, supernode.topology) for supernode in built}
-
-
-def _assignments(session: Session, supernode: Supernode) -> Iterable[AssignmentRow]:
-    return session.scalars(select(AssignmentRow).where(AssignmentRow.name.startswith(f"{supernode.name}-")))
 
 
 def _new_node(name: str, supernode: Supernode, generation: int) -> NodeRow:

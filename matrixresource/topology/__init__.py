@@ -2,10 +2,9 @@
 
 from matrixresource.topology.layout import Layout, Link, Vertex
 from matrixresource.topology.spec import Figure, InvalidSpec, SupernodeSpec
-from matrixresource.topology.supernode import BlastRadius, Supernode, UnknownPart
+from matrixresource.topology.supernode import Supernode, UnknownPart
 
 __all__ = [
-    "BlastRadius",
     "Figure",
     "InvalidSpec",
     "Layout",

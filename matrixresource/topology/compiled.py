@@ -46,6 +46,8 @@ class Frame:
     port_towards: dict[tuple[str, str], str]
     """By the near end and the far end of a link, its port."""
     bus_devices: dict[str, str]
+    leaves: dict[tuple[str, int], str]
+    """By compute cabinet and subnet."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,11 +154,6 @@ class CompiledTopology:
                 found[link.node] = found.get(link.node, 0.0) + link.capacity_gbps
         return found
 
-    @property
-    def regular(self) -> bool:
-        """Whether it is wired as its spec says, with nothing missing."""
-        return not self.deviations
-
     def document(self) -> dict[str, Any]:
         """Spec and deviations: all that it takes to draw the graph again."""
         numbers = self.spec.model_dump(exclude={"figures"})
@@ -187,7 +184,8 @@ def frame_of(spec: SupernodeSpec) -> Frame:
     ub = spec.ub
     chips = [(p, k) for p in range(ub.sub_planes) for k in range(ub.l2_per_sub_plane)]
     boxes = {layout.l2(p, k)[cut:]: layout.bus_device(p, k)[cut:] for p, k in chips}
-    return Frame(found, every, slots, towards, boxes)
+    leaves = {(each.cabinet or "", each.sub_plane or 0): each.name for each in found.values() if each.kind == "leaf"}
+    return Frame(found, every, slots, towards, boxes, leaves)
 
 
 def local_name(name: str) -> str:

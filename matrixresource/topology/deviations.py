@@ -19,13 +19,6 @@ from matrixresource.topology.layout import Link
 WITNESSES_LEAST = 2
 """One node alone cannot tell a dark cable from a failed switch."""
 
-KINDS = {
-    "CableDark": "nobody answers at the other end of a port",
-    "CableMoved": "somebody else answers than the layout says",
-    "SwitchFailed": "a switch answers to nobody",
-    "NodeAbsent": "a node that the spec has room for is not drawn",
-}
-
 
 class Wiring(Protocol):
     """Who can say what links a node has a port of."""

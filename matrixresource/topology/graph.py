@@ -14,7 +14,7 @@ links. Links between the same two vertices are then one edge with the sum of the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import networkx as nx
@@ -52,7 +52,7 @@ def every_vertex(layout: Layout) -> Iterator[Vertex]:
     for cabinet in layout.compute_cabinets():
         for node in layout.nodes(cabinet):
             yield Vertex(node, "node", cabinet)
-    yield from layout.endpoints("die")
+    yield from layout.endpoints()
     yield from layout.ub_switches()
     yield from layout.rdma_switches()
     yield from layout.vpc_vertices()
@@ -128,9 +128,3 @@ def _draw(drawn: nx.Graph, a: str, b: str, about: dict[str, Any], level: str) ->
             there["name"] += f"+{about['name']}"
     else:
         drawn.add_edge(a, b, **about)
-
-
-def without(graph: nx.MultiGraph, parts: Iterable[str]) -> nx.MultiGraph:
-    """A view of the graph without some vertices and links (by name)."""
-    gone = set(parts)
-    return nx.subgraph_view(graph, filter_node=lambda v: v not in gone, filter_edge=lambda a, b, key: key not in gone)

@@ -105,12 +105,12 @@ class Layout:
 
     # ---- vertices ---------------------------------------------------------------------------------------------------
 
-    def endpoints(self, level: str) -> Iterator[Vertex]:
-        """NPUs (`level` "package") or dies ("die"), then the CPUs, node by node."""
+    def endpoints(self) -> Iterator[Vertex]:
+        """The dies, then the CPUs, node by node."""
         for cabinet in self.compute_cabinets():
             for node in self.nodes(cabinet):
-                for name in self.dies(node) if level == "die" else self.npus(node):
-                    yield Vertex(name, "die" if level == "die" else "npu", cabinet, node)
+                for name in self.dies(node):
+                    yield Vertex(name, "die", cabinet, node)
                 for name in self.cpus(node):
                     yield Vertex(name, "cpu", cabinet, node)
 
@@ -138,17 +138,12 @@ class Layout:
 
     # ---- links ------------------------------------------------------------------------------------------------------
 
-    def ub_links(self, node: str, level: str = "die") -> Iterator[Link]:
-        """A node's links of the UB plane: endpoints to L1, L1 to L2, and on die level the two dies of a package."""
+    def ub_links(self, node: str) -> Iterator[Link]:
+        """A node's links of the UB plane: endpoints to L1, L1 to L2, and between the two dies of a package."""
         spec = self.spec
         for plane in range(spec.ub.sub_planes):
             l1 = self.l1(node, plane)
             for npu in range(spec.node.npus):
-                if level == "package":
-                    rate = spec.npu.dies * spec.die.ub_link_gbps
-                    ends = (f"{node}-npu{npu}", l1)
-                    yield self._link(f"{node}.npu{npu}-p{plane}", "npu-l1", ends, rate, "ub", plane, node)
-                    continue
                 for die in range(spec.npu.dies):
                     ends = (f"{node}-npu{npu}-die{die}", l1)
                     name = f"{node}.npu{npu}-die{die}-p{plane}"
@@ -159,22 +154,18 @@ class Layout:
             for k in range(spec.ub.l2_per_sub_plane):
                 ends = (l1, self.l2(plane, k))
                 yield self._link(f"{node}.ub-p{plane}-k{k:02d}", "l1-l2", ends, spec.ub.uplink_gbps, "ub", plane, node)
-        if level == "die":
-            for npu in range(self.spec.node.npus):
-                ends = (f"{node}-npu{npu}-die0", f"{node}-npu{npu}-die1")
-                name = f"{node}.npu{npu}-d2d"
-                yield self._link(name, "die-die", ends, spec.die.die_to_die_gbps, "ub", None, node)
+        for npu in range(self.spec.node.npus):
+            ends = (f"{node}-npu{npu}-die0", f"{node}-npu{npu}-die1")
+            yield self._link(f"{node}.npu{npu}-d2d", "die-die", ends, spec.die.die_to_die_gbps, "ub", None, node)
 
-    def rdma_links(self, node: str, level: str = "die") -> Iterator[Link]:
+    def rdma_links(self, node: str) -> Iterator[Link]:
         """A node's links to the RDMA leaves of its cabinet; each die of a package to a subnet of its own."""
         cabinet = node.rpartition("-")[0]
         for npu in range(self.spec.node.npus):
             for die in range(self.spec.npu.dies):
-                end = f"{node}-npu{npu}-die{die}" if level == "die" else f"{node}-npu{npu}"
-                kind = "die-leaf" if level == "die" else "npu-leaf"
-                ends = (end, self.leaf(cabinet, die))
+                ends = (f"{node}-npu{npu}-die{die}", self.leaf(cabinet, die))
                 name = f"{node}.rdma-npu{npu}-die{die}"
-                yield self._link(name, kind, ends, self.spec.die.rdma_gbps, "rdma", die, node)
+                yield self._link(name, "die-leaf", ends, self.spec.die.rdma_gbps, "rdma", die, node)
 
     def rdma_trunks(self) -> Iterator[Link]:
         """Links between RDMA leaves and spines, an assumption of the spec."""

@@ -1,18 +1,17 @@
 """Supernode: read-only questions asked of one CloudMatrix384.
 
-What is in it, what is wired to what, how fast a link is, and what is lost when a cabinet, node or switch goes. Answers
-come from the compiled form of its graph (`compiled.py`), which supernodes that are alike share; here they get the
-supernode's name. Nothing here knows of health or holders: that is the inventory's and MatrixLink's.
+What is in it, what is wired to what, and how fast a link is. Answers come from the compiled form of its graph
+(`compiled.py`), which supernodes that are alike share; here they get the supernode's name. Nothing here knows of health
+or holders: that is the inventory's and MatrixLink's.
 """
 
 from __future__ import annotations
 
 import functools
-import io
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from matrixcommon.model.errors import NotFound
 from matrixresource.topology.compiled import (
@@ -32,7 +31,6 @@ from matrixresource.topology.spec import SupernodeSpec
 if TYPE_CHECKING:
     import networkx as nx
 
-PLANES = ("ub", "rdma", "vpc")
 FOREIGN = re.compile(r"sn\d+-")
 """The name of a part of another supernode: local names have none before them."""
 
@@ -42,21 +40,6 @@ class UnknownPart(NotFound):
 
     def __init__(self, part: str) -> None:
         super().__init__(f"{part[:80]!r} is no part of this supernode", field="name")
-
-
-@dataclass(frozen=True, slots=True)
-class BlastRadius:
-    """What the loss of one part takes away. Rates are GB/s each way; `uplink_gbps_lost` is per node still alive."""
-
-    part: str
-    kind: str
-    nodes_lost: tuple[str, ...] = ()
-    nodes_degraded: tuple[str, ...] = ()
-    npus_lost: int = 0
-    switches_lost: tuple[str, ...] = ()
-    uplink_gbps_lost: float = 0.0
-    uplink_gbps_left: float = 0.0
-    npu_gbps_left: float = 0.0
 
 
 class Supernode:
@@ -109,7 +92,18 @@ class Supernode:
         return {self._named(node): number for number, node in enumerate(frame_of(self.spec).node_slots)}
 
     def cabinet_of(self, node: str) -> str:
-        return self._named(self.topology.cabinet_of[self._local(self._known(node))])
+        return self._nodes[self._known(node)]
+
+    @functools.cached_property
+    def leaves(self) -> dict[str, tuple[str, ...]]:
+        """By compute cabinet the RDMA leaves that the spec has in it, drawn or not, one for each subnet."""
+        leaves, subnets = frame_of(self.spec).leaves, range(self.spec.rdma.subnets)
+        cabinets = dict.fromkeys(cabinet for cabinet, _ in leaves)
+        return {self._named(each): tuple(self._named(leaves[each, subnet]) for subnet in subnets) for each in cabinets}
+
+    def owns(self, part: str) -> bool:
+        """Whether a name is that of a part of this supernode, be it there or not."""
+        return part == self.name or part.startswith((f"{self.name}-", f"{self.name}."))
 
     def npus(self, node: str) -> list[str]:
         return self._endpoints(node, "npu")
@@ -134,15 +128,6 @@ class Supernode:
         plane = None if sub_plane is None else self._plane(sub_plane)
         found = self.topology.switches.values()
         return [self._named(each.name) for each in found if each.kind == "l2" and plane in (None, each.sub_plane)]
-
-    def leaves(self, cabinet: str | None = None, subnet: int | None = None) -> list[str]:
-        """RDMA leaves, of a cabinet or a subnet if given."""
-        where = None if cabinet is None else self._local(cabinet)
-        return [
-            self._named(each.name)
-            for each in self.topology.switches.values()
-            if each.kind == "leaf" and where in (None, each.cabinet) and subnet in (None, each.sub_plane)
-        ]
 
     def switches(self, plane: str | None = None) -> list[Vertex]:
         """The switches of the UB and RDMA planes; the VPC plane's fabric is outside the supernode."""
@@ -190,40 +175,6 @@ class Supernode:
             found = {owner: {link.port for link in links} for owner, links in self.topology.links.items()}
         return {self._named(owner): set(ports) for owner, ports in found.items()}
 
-    # ---- what goes with what ----------------------------------------------------------------------------------------
-
-    def blast_radius(self, part: str) -> BlastRadius:
-        """What is lost with a compute or communication cabinet, a node, an L1 or an L2 switch. Raises UnknownPart."""
-        local = self._local(part) if part.startswith(f"{self.name}-") else ""
-        if part in self._nodes:
-            return self._without_nodes(part, "node", [part])
-        if local in self.topology.compute_cabinets:
-            return self._without_nodes(part, "compute-cabinet", self.nodes(part))
-        switches = self.topology.switches
-        if local in self.topology.communication_cabinets:
-            gone = [each.name for each in switches.values() if each.kind == "l2" and each.cabinet == local]
-            return self._without_switches(part, "communication-cabinet", gone)
-        if local in switches and switches[local].kind in ("l1", "l2"):
-            return self._without_switches(part, switches[local].kind, [local])
-        raise UnknownPart(part)
-
-    def _without_nodes(self, part: str, kind: str, nodes: list[str]) -> BlastRadius:
-        switches = tuple(switch for node in nodes for switch in self.l1_switches(node=node))
-        npus = sum(len(self.npus(node)) for node in nodes)
-        return BlastRadius(part, kind, tuple(nodes), (), npus, switches)
-
-    def _without_switches(self, part: str, kind: str, gone: list[str]) -> BlastRadius:
-        """The uplinks that end at those switches, of the node that loses the most of them."""
-        uplinks = self.topology.uplink_gbps(gone)
-        lost = max(uplinks.values(), default=0.0)
-        worst = max(uplinks, key=lambda node: uplinks[node], default=None)
-        left = self.topology.node_uplink_gbps[worst] - lost if worst else 0.0
-        per_npu = left / self.spec.node.npus
-        if kind == "l1":
-            per_npu = self.spec.npu.ub_gbps - self.spec.npu.dies * self.spec.die.ub_link_gbps
-        degraded = tuple(self._named(node) for node in uplinks)
-        return BlastRadius(part, kind, (), degraded, 0, tuple(self._named(each) for each in gone), lost, left, per_npu)
-
     # ---- as a graph -------------------------------------------------------------------------------------------------
 
     def model_graph(self) -> nx.MultiGraph:
@@ -234,29 +185,12 @@ class Supernode:
         """The graph of one plane, or of all three, drawn plain. `level` is `die` or `package`."""
         return at_level(self.model_graph(), level, plane)
 
-    def node_link(self, level: str = "package") -> dict[str, Any]:
-        """The graph as node-link JSON, with `topologyVersion` among the graph's attributes."""
-        import networkx as nx
-
-        document = nx.node_link_data(self.graph(level), edges="edges")
-        document["graph"]["topologyVersion"] = self.topology_version
-        return document
-
-    def graphml(self, level: str = "package") -> str:
-        """The graph as GraphML text, readable by Gephi, yEd and NetworkX."""
-        import networkx as nx
-
-        graph = self.graph(level)
-        graph.graph["topologyVersion"] = self.topology_version
-        out = io.BytesIO()
-        nx.write_graphml(graph, out)
-        return out.getvalue().decode()
-
     # ---- small helpers ----------------------------------------------------------------------------------------------
 
     @functools.cached_property
-    def _nodes(self) -> dict[str, None]:
-        return dict.fromkeys(self._named(node) for node in self.topology.nodes)
+    def _nodes(self) -> dict[str, str]:
+        """With the cabinet of each."""
+        return {self._named(node): self._named(self.topology.cabinet_of[node]) for node in self.topology.nodes}
 
     def _named(self, local: str) -> str:
         return local if FOREIGN.match(local) else f"{self.name}-{local}"

@@ -22,7 +22,17 @@ from matrixcommon.api.authorization import ANYONE, EVERY_PROJECT, ROLES, Princip
 from matrixcommon.model.errors import InvalidField, NotFound, Unauthorized
 from matrixcommon.model.hardware_names import RESOURCE_NAME
 
-__all__ = ["ANYONE", "ROLES", "Principal", "Tokens", "add_token", "create_token", "digest", "revoke_token"]
+__all__ = [
+    "ANYONE",
+    "EVERY_PROJECT",
+    "ROLES",
+    "Principal",
+    "Tokens",
+    "add_token",
+    "create_token",
+    "digest",
+    "revoke_token",
+]
 
 
 class Tokens:

@@ -8,7 +8,6 @@ process.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import re
 import secrets
@@ -18,23 +17,21 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from matrixcommon.api.authorization import AccessRules, Caller, Principal, guard
+from matrixcommon.api.authorization import VIEWERS, AccessRules, Caller, Principal, guard, principal_of
 from matrixcommon.api.fast_path import FastPath
-from matrixcommon.model.errors import MatrixError, TooLarge
+from matrixcommon.model.errors import Forbidden, MatrixError, TooLarge
 from services.chassis.access import Tokens
 from services.chassis.logging import REQUEST_ID, TRACEPARENT
-from services.chassis.periodic import Periodic
+from services.chassis.periodic import Periodic, supervised
 from services.chassis.problems import as_error, install, problem_response
 
-log = logging.getLogger(__name__)
-
 BODY_LIMIT_BYTES = 1 << 20
-OPEN_PATHS = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")
+OPEN_PATHS = ("/healthz", "/readyz", "/openapi.json", "/docs")
 _TRACEPARENT = re.compile(r"^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$")
 
 
@@ -50,12 +47,12 @@ def create_app(
     ready: Callable[[], str | None] = lambda: None,
     registry: CollectorRegistry | None = None,
     on_stop: Callable[[], None] = lambda: None,
-    body_limit: int = BODY_LIMIT_BYTES,
 ) -> FastAPI:
     """A FastAPI application around `routers`, each of whose routes `access` has to declare.
 
     `ready` returns None when the service can work, else a sentence that says what it waits for. `tasks` run beside the
-    watchers from start to stop. `registry` collects the service's own metrics beside those of its requests.
+    watchers from start to stop, begun again where they fail. `registry` collects the service's own metrics beside those
+    of its requests.
     """
     registry, routers = registry or CollectorRegistry(), tuple(routers)
     access.check(routers)
@@ -63,7 +60,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         running = [asyncio.create_task(watcher.run(), name=watcher.name) for watcher in watchers]
-        running += [asyncio.ensure_future(_logged(task)) for task in tasks]
+        running += [asyncio.create_task(supervised(task)) for task in tasks]
         yield
         for task in running:
             task.cancel()
@@ -82,7 +79,7 @@ def create_app(
     install(app)
     for router in routers:
         app.include_router(router)
-    _watcher_metrics(registry, watchers)
+    watcher_metrics(registry, watchers)
 
     @app.get("/healthz", include_in_schema=False)
     async def healthz() -> Response:
@@ -99,7 +96,12 @@ def create_app(
         )
 
     @app.get("/metrics", include_in_schema=False)
-    async def metrics() -> Response:
+    async def metrics(request: Request) -> Response:
+        principal = principal_of(request)
+        if principal.role not in VIEWERS or not principal.everywhere:
+            raise Forbidden(
+                "metrics name what is every project's: a viewer of all projects, or an admin, may read them"
+            )
         return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")
 
     requests = Counter("http_requests", "Requests served.", ["method", "status"], registry=registry)
@@ -108,23 +110,14 @@ def create_app(
         Edge,
         direct=FastPath(routers, access),
         tokens=tokens or Tokens(None),
-        body_limit=body_limit,
         requests=requests,
         seconds=seconds,
     )
     return app
 
 
-async def _logged(task: Callable[[], Awaitable[Any]]) -> None:
-    try:
-        await task()
-    except asyncio.CancelledError:
-        raise
-    except Exception:
-        log.exception("background task ended")
-
-
-def _watcher_metrics(registry: CollectorRegistry, watchers: Sequence[Periodic]) -> None:
+def watcher_metrics(registry: CollectorRegistry, watchers: Sequence[Periodic]) -> None:
+    """How often each watcher ran and failed."""
     if not watchers:
         return
     runs = Gauge("watcher_runs", "Runs of each watcher.", ["watcher"], registry=registry)
@@ -138,12 +131,11 @@ class Edge:
     """What happens to every request before and after its route: identity, limit, id, trace and measure."""
 
     def __init__(
-        self, app: ASGIApp, *, direct: FastPath, tokens: Tokens, body_limit: int, requests: Counter, seconds: Histogram
+        self, app: ASGIApp, *, direct: FastPath, tokens: Tokens, requests: Counter, seconds: Histogram
     ) -> None:
         self._app = app
         self._direct = direct
         self._tokens = tokens
-        self._body_limit = body_limit
         self._requests = requests
         self._seconds = seconds
 
@@ -197,20 +189,15 @@ class Edge:
         """The body, read whole when there is one, so that what is too large is refused before anything happens."""
         if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
             return None
-        if headers.get("content-length", "0").isdigit() and int(headers.get("content-length", "0")) > self._body_limit:
-            raise TooLarge(f"the body is over {self._body_limit} bytes", field="body")
-        chunks: list[bytes] = []
-        size = 0
-        more = True
-        while more:
+        length = headers.get("content-length", "")
+        declared, read = int(length) if length.isdigit() else 0, 0
+        chunks, more = list[bytes](), True
+        while more and max(declared, read) <= BODY_LIMIT_BYTES:
             message = await receive()
-            if message["type"] != "http.request":
-                break
             chunks.append(message.get("body", b""))
-            size += len(chunks[-1])
-            if size > self._body_limit:
-                raise TooLarge(f"the body is over {self._body_limit} bytes", field="body")
-            more = message.get("more_body", False)
+            read, more = read + len(chunks[-1]), message.get("more_body", False)
+        if max(declared, read) > BODY_LIMIT_BYTES:
+            raise TooLarge(f"the body is over {BODY_LIMIT_BYTES} bytes", field="body")
         return b"".join(chunks)
 
 

@@ -1,7 +1,8 @@
-"""A service's database: the engine, and migrations up to the newest before the first request.
+"""A service's database: the engine, and the newest tables in it before the first request.
 
 SQLite runs in WAL mode with full sync, so an acknowledged write survives the end of the process and of the machine.
-PostgreSQL is the same code behind another URL. Alembic is imported only when there is something to migrate.
+PostgreSQL is the same code behind another URL. A new database gets the present tables at once, as they are declared;
+one that an earlier version made is migrated, revision by revision. Alembic is imported only for that.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import logging
 import re
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
-from sqlalchemy import Engine, create_engine, event, inspect, text
+from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, create_engine, event, func, inspect, select
 from sqlalchemy.exc import DisconnectionError, OperationalError
 from sqlalchemy.orm import sessionmaker
 
@@ -37,8 +39,56 @@ JSON: dict[str, Any] = {"json_serializer": _json, "json_deserializer": orjson.lo
 """How JSON columns are written and read."""
 
 
+VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
+"""Where Alembic keeps the revision that a database's tables have."""
+
+CREATING = 0x636D333834
+"""The number of PostgreSQL's advisory lock, any that nobody else uses: "cm384" in ASCII."""
+
+
 class UnknownSchema(MatrixError):
     """The tables are those of another version of this project."""
+
+
+@dataclass(frozen=True)
+class Migrations:
+    """The tables of a service as they are declared now, and the revisions that brought databases of before to them.
+
+    All services begin with the revision in `services/chassis/migrations`; what follows lies in a folder of the
+    service's own, written by `python -m tests.upkeep.revision`.
+    """
+
+    service: str
+    tables: MetaData
+
+    @property
+    def folders(self) -> list[Path]:
+        here = Path(__file__).parent
+        return [here / "migrations" / "versions", here.parent / self.service / "migrations"]
+
+    def revisions(self) -> tuple[set[str], str]:
+        """All revisions and the one that no other follows, read without importing them."""
+        followed: dict[str, str] = {}
+        for file in (file for folder in self.folders for file in folder.glob("*.py")):
+            found = dict(re.findall(r"^(revision|down_revision)\b[^=]*=\W*(\w+)", file.read_text(), re.MULTILINE))
+            followed[found["revision"]] = found["down_revision"]
+        heads = set(followed) - set(followed.values())
+        if len(heads) != 1:
+            raise RuntimeError(f"{self.service}: expected one newest revision, found {sorted(heads)}")
+        return set(followed), heads.pop()
+
+    def config(self, engine: Engine) -> Any:
+        """How Alembic is to run on that engine."""
+        from alembic.config import Config
+
+        config = Config()
+        config.set_main_option("script_location", str(self.folders[0].parent))
+        config.set_main_option("path_separator", "newline")
+        config.set_main_option(
+            "version_locations", "\n".join(str(folder) for folder in self.folders if folder.exists())
+        )
+        config.attributes |= {"engine": engine, "tables": self.tables}
+        return config
 
 
 class DatabaseEngine:
@@ -51,45 +101,47 @@ class DatabaseEngine:
             self.engine, class_=CachingSession, expire_on_commit=False
         )
 
-    def migrate(self, migrations: Path) -> None:
-        """Bring the schema to the newest revision in `migrations`. Waits for a database that is still starting."""
-        known, newest = revisions(migrations)
-        current = self._revision()
+    def migrate(self, migrations: Migrations) -> None:
+        """Bring the tables to the newest revision. Waits for a database that is still starting."""
+        known, newest = migrations.revisions()
+        for attempt in range(CONNECT_TRIES):
+            try:
+                current = self._created(migrations.tables, newest)
+                break
+            except OperationalError as wrong:
+                passes = not self.url.startswith("sqlite") or "locked" in str(wrong)
+                if not passes or attempt == CONNECT_TRIES - 1:
+                    raise
+                log.warning("database is not there yet", extra={"attempt": attempt})
+                time.sleep(CONNECT_PAUSE_WALL_S)
         if current == newest:
             return
-        if current is not None and current not in known:
+        if current not in known:
             raise UnknownSchema(
                 f"{self.engine.url.render_as_string()} has the tables of another version (revision {current}), which "
                 f"this one ({newest}) cannot read: use the version that made it, or begin with an empty state folder"
             )
         from alembic import command
-        from alembic.config import Config
 
-        config = Config()
-        config.set_main_option("script_location", str(migrations))
-        config.attributes["engine"] = self.engine
         log.info("migrating", extra={"to": newest})
-        command.upgrade(config, "head")
+        command.upgrade(migrations.config(self.engine), "head")
 
-    def _revision(self) -> str | None:
-        for attempt in range(CONNECT_TRIES):
-            try:
-                with self.engine.connect() as connection:
-                    if not inspect(connection).has_table("alembic_version"):
-                        return None
-                    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
-            except OperationalError:
-                if self.url.startswith("sqlite") or attempt == CONNECT_TRIES - 1:
-                    raise
-                log.warning("database is not there yet", extra={"attempt": attempt})
-                time.sleep(CONNECT_PAUSE_WALL_S)
-        return None
+    def _created(self, tables: MetaData, newest: str) -> str | None:
+        """The revision of the database. A new one is given all tables first, by one of the processes that want them."""
+        with self.engine.begin() as connection:
+            if not inspect(connection).has_table(VERSION.name):
+                lock(connection)
+                tables.create_all(connection)
+                VERSION.create(connection, checkfirst=True)
+                if connection.execute(select(VERSION)).first() is None:
+                    connection.execute(VERSION.insert().values(version_num=newest))
+            return connection.execute(select(VERSION.c.version_num)).scalar_one_or_none()
 
     def close(self) -> None:
         self.engine.dispose()
 
 
-def opened(url: str, migrations: Path) -> DatabaseEngine:
+def opened(url: str, migrations: Migrations) -> DatabaseEngine:
     """A process's database with the newest tables; the process ends with a sentence where it has another version's."""
     database = DatabaseEngine(url)
     try:
@@ -99,16 +151,12 @@ def opened(url: str, migrations: Path) -> DatabaseEngine:
     return database
 
 
-def revisions(migrations: Path) -> tuple[set[str], str]:
-    """All revisions in `versions/` and the one that no other file follows, read without importing them."""
-    followed: dict[str, str] = {}
-    for file in (migrations / "versions").glob("*.py"):
-        found = dict(re.findall(r'^(revision|down_revision)\b[^=]*= *"?(\w+)"?', file.read_text(), re.MULTILINE))
-        followed[found["revision"]] = found.get("down_revision", "None")
-    heads = set(followed) - set(followed.values())
-    if len(heads) != 1:
-        raise RuntimeError(f"{migrations}: expected one newest revision, found {sorted(heads)}")
-    return set(followed), heads.pop()
+def lock(connection: Connection) -> None:
+    """Until the end of this transaction nobody else creates or migrates tables in this database."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(CREATING)))
+    else:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")  # the driver would commit each CREATE by itself
 
 
 def _sqlite(url: str) -> Engine:

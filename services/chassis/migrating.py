@@ -1,4 +1,4 @@
-"""What every service's Alembic `env.py` does: run on the engine it is handed, or on a URL given by hand.
+"""What every Alembic `env.py` does: run on the engine it is handed.
 
 Replicas may start at once: on PostgreSQL one of them migrates, and the others, when it has, find nothing to do.
 """
@@ -6,20 +6,16 @@ Replicas may start at once: on PostgreSQL one of them migrates, and the others, 
 from __future__ import annotations
 
 from alembic import context
-from sqlalchemy import MetaData, create_engine, text
+from sqlalchemy import MetaData
 
-MIGRATING = 0x636D333834
-"""The number of the advisory lock, any that nobody else uses: "cm384" in ASCII."""
+from services.chassis.database import lock
 
 
-def run(metadata: MetaData) -> None:
-    """Migrate the database behind `config.attributes["engine"]`, else `sqlalchemy.url`, in one transaction."""
-    engine = context.config.attributes.get("engine")
-    if engine is None:
-        engine = create_engine(context.config.get_main_option("sqlalchemy.url") or "sqlite://")
-    with engine.connect() as connection:
-        context.configure(connection=connection, target_metadata=metadata, render_as_batch=True)
+def run(tables: MetaData) -> None:
+    """Migrate the database behind `config.attributes["engine"]` in one transaction."""
+    with context.config.attributes["engine"].connect() as connection:
+        context.configure(connection=connection, target_metadata=tables, render_as_batch=True)
         with context.begin_transaction():
             if connection.dialect.name == "postgresql":
-                connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": MIGRATING})
+                lock(connection)
             context.run_migrations()

@@ -1,4 +1,4 @@
-"""Runs a watcher on a period or when nudged, one run at a time.
+"""What runs in a process beside its requests: watchers on a period or when nudged, followers of another's changes.
 
 A watcher converges what the world moved: it takes no input, may be run at any moment any number of times, and returns
 a sentence about what it did. What it raises is logged and counted, and it comes round again.
@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
+from matrixcommon.api.client import WatchEvent
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.errors import MatrixError
+from matrixcommon.model.errors import Gone, MatrixError
+from matrixcommon.persistence.database_session import Database
 
 log = logging.getLogger(__name__)
+
+RETRY_WALL_S = 0.5
+COMPACTION_PERIOD_S = 600.0
+KEPT_WALL_S = 600.0
 
 
 class Periodic:
@@ -66,11 +72,68 @@ class Periodic:
         while True:
             self._nudged.clear()
             await self.step()
-            pause = asyncio.ensure_future(self._clock.sleep(self._period_s))
-            nudge = asyncio.ensure_future(self._nudged.wait())
-            try:
-                await asyncio.wait({pause, nudge}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                pause.cancel()
-                nudge.cancel()
+            await pause(self._clock, self._period_s, self._nudged)
             await self._clock.sleep(self._rest_s)
+
+
+async def pause(clock: Clock, seconds: float, woken: asyncio.Event) -> None:
+    """That many emulated seconds, or until the event."""
+    either = [asyncio.ensure_future(clock.sleep(seconds)), asyncio.ensure_future(woken.wait())]
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in either:
+            each.cancel()
+
+
+def compaction(
+    records: Database, clock: Clock, *, kept_s: float = 0.0, also: Callable[[], object] = lambda: None
+) -> Periodic:
+    """Forgets what nobody will ask for any more: changes after `kept_s`, or ten minutes of the wall if longer."""
+
+    async def compact() -> str:
+        also()
+        return f"{records.compact(clock.at_least_wall(kept_s, KEPT_WALL_S))} changes forgotten"
+
+    return Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0)
+
+
+Heard = Callable[[WatchEvent | None], Awaitable[None]]
+
+
+async def follow(stream: Callable[[int | None], AsyncIterator[WatchEvent]], heard: Heard) -> None:
+    """For ever: `heard` with every event, and with None after every break, since something may have been missed."""
+    since: int | None = None
+    while True:
+        try:
+            async for event in stream(since):
+                if event.type != "BOOKMARK":
+                    await heard(event)
+                since = event.rv
+        except Gone:
+            since = None
+        except MatrixError as refused:
+            log.info("watch ended", extra={"why": refused.message})
+        await heard(None)
+        await asyncio.sleep(RETRY_WALL_S)
+
+
+def nudging(nudge: Callable[[], None]) -> Heard:
+    """For `follow`: whatever is heard, somebody looks again."""
+
+    async def heard(_: WatchEvent | None) -> None:
+        nudge()
+
+    return heard
+
+
+async def supervised(work: Callable[[], Awaitable[object]]) -> None:
+    """The work, begun again after whatever fails it; it never ends without a line in the log."""
+    while True:
+        try:
+            await work()
+            log.info("background task ended", extra={"task": repr(work)})
+            return
+        except Exception:
+            log.exception("background task failed", extra={"task": repr(work)})
+        await asyncio.sleep(RETRY_WALL_S)

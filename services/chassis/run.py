@@ -1,16 +1,40 @@
-"""Serve an application until SIGTERM, on one port, with open watches cut after a second."""
+"""Start a process: serve its application until SIGTERM, on one port, with open watches cut after a second."""
 
 from __future__ import annotations
 
+import gc
 import logging
 import socket
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from services.chassis.settings import Settings
+from matrixcommon.model.clock import Clock
+from services.chassis.database import DatabaseEngine, Migrations, opened
+from services.chassis.logging import configure
+from services.chassis.settings import ServiceSettings, Settings
 
 log = logging.getLogger(__name__)
+
+S = TypeVar("S", bound=ServiceSettings)
+
+
+def main_of(
+    settings_of: type[S], migrations: Migrations, build: Callable[[S, Clock, DatabaseEngine], ASGIApp]
+) -> Callable[..., None]:
+    """The `main(argv)` of a service with a database of its own, around the application that `build` makes over it."""
+
+    def main(argv: Sequence[str] | None = None) -> None:
+        name = migrations.service
+        settings = settings_of.load(name, argv)
+        configure(name, settings.log_level)
+        app = build(settings, settings.clock(), opened(settings.database_url(name), migrations))
+        gc.freeze()  # a collection need not look at what stays as long as the process
+        serve(app, settings)
+
+    return main
 
 
 def serve(app: ASGIApp, settings: Settings) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Awaitable, Callable
+from functools import partial
 from random import Random, SystemRandom
 from typing import Any
 
 import httpx
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
+from pydantic import Field
 
 from infer_workload.openai import completions
 from infer_workload.serving import api
@@ -22,56 +20,56 @@ from infer_workload.serving.ports import FabricViews, Hardware
 from infer_workload.serving.service import Serving
 from infer_workload.serving.store import Base, InferStore
 from infer_workload.serving.workload_traffic import DecodeTraffic
-from matrixcommon.api.client import at, call, list_all
+from matrixcommon.api.client import Collection
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.errors import Gone, MatrixError, NotFound
 from matrixcommon.model.resource_key import key_of
 from matrixcommon.persistence.database_session import Database
 from matrixlink.client import LinkClient
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
-from services.chassis.database import DatabaseEngine, opened
+from services.chassis.database import DatabaseEngine, Migrations
 from services.chassis.http import http_client
-from services.chassis.logging import configure
-from services.chassis.periodic import Periodic
-from services.chassis.run import serve
-from services.infer.settings import InferSettings
+from services.chassis.periodic import Periodic, compaction, follow, nudging
+from services.chassis.run import main_of
+from services.chassis.settings import ServiceSettings
 
-log = logging.getLogger(__name__)
-
-MIGRATIONS = Path(__file__).parent / "migrations"
+MIGRATIONS = Migrations("infer", Base.metadata)
 
 FABRIC_PERIOD_S = 1.0
 FABRIC_FLOOR_WALL_S = 0.3
 FABRIC_REST_WALL_S = 0.05
-WATCH_RETRY_WALL_S = 1.0
 ACCOUNTS_FLOOR_WALL_S = 2.0
-COMPACTION_PERIOD_S = 600.0
-JOURNAL_KEPT_WALL_S = 600.0
+
+
+class InferSettings(ServiceSettings):
+    """CloudMatrix-Infer: serving deployments and their OpenAI-compatible endpoint."""
+
+    link_url: str = Field("http://127.0.0.1:8402", description="where MatrixLink is")
+    agents_url: str = Field("http://127.0.0.1:8405", description="where the emulated hardware is; empty: not felt")
+    public_url: str = Field("", description="where users find this service; by default its own address")
 
 
 class HardwareOverHttp:
     """The emulated hardware: asked which of its nodes have no power, and informed what the workload sends."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
-        self._http = http
+        self._nodes, self._traffic = Collection(http, "nodes"), Collection(http, "traffic")
 
     async def unpowered(self) -> frozenset[str]:
-        return frozenset(each["name"] for each in await list_all(self._http, "/v1/nodes", {"powered": "false"}))
+        return frozenset(each["name"] for each in await self._nodes.all(powered="false"))
 
     async def up(self) -> frozenset[str]:
-        return frozenset(each["name"] for each in await list_all(self._http, "/v1/nodes", {"status": "Active"}))
+        return frozenset(each["name"] for each in await self._nodes.all(status="Active"))
 
     async def offer(self, name: str, traffic: DecodeTraffic | None) -> None:
         if traffic is None:
-            with suppress(NotFound):
-                await call(self._http, "DELETE", at("traffic", name))
+            await self._traffic.delete(name)
             return
         body = {"instance": traffic.instance, "plane": "ub", "pattern": "all-to-all", "members": list(traffic.nodes)}
-        await call(self._http, "PUT", at("traffic", name), body=body | {"gbpsPerNpu": traffic.gbps_per_npu})
+        await self._traffic.ensure(name, body | {"gbpsPerNpu": traffic.gbps_per_npu})
 
     async def traffic_names(self) -> frozenset[str]:
-        return frozenset(key_of(each["project"], each["name"]) for each in await list_all(self._http, "/v1/traffic"))
+        return frozenset(key_of(each["project"], each["name"]) for each in await self._traffic.all())
 
 
 def build(
@@ -91,9 +89,6 @@ def build(
     serving = Serving(InferStore(records), clock, link, rng, endpoint, hardware)
     serving.restore()
 
-    async def compact() -> str:
-        return f"{records.compact(clock.at_least_wall(0, JOURNAL_KEPT_WALL_S))} changes forgotten"
-
     fabric = Periodic(
         "fabric",
         serving.follow_fabric,
@@ -107,7 +102,7 @@ def build(
     registry.register(DeploymentMetrics(serving))
     tasks: list[Callable[[], Awaitable[Any]]] = [serving.run]
     if isinstance(link, LinkClient):
-        tasks.append(lambda: nudge_on_changes(link, fabric.nudge))
+        tasks.append(partial(follow, partial(link.watch, "slices"), nudging(fabric.nudge)))
     app = create_app(
         "infer",
         "CloudMatrix-Infer",
@@ -119,7 +114,7 @@ def build(
             Periodic("hardware", serving.observe_power, clock, period_s=1.0, floor_wall_s=FABRIC_FLOOR_WALL_S),
             Periodic("traffic", serving.show_traffic, clock, period_s=5.0, floor_wall_s=1.0),
             Periodic("accounts", serving.settle_accounts, clock, period_s=10.0, floor_wall_s=ACCOUNTS_FLOOR_WALL_S),
-            Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0),
+            compaction(records, clock),
         ],
         tasks=tasks,
         registry=registry,
@@ -129,24 +124,4 @@ def build(
     return app
 
 
-async def nudge_on_changes(link: LinkClient, nudge: Callable[[], None]) -> None:
-    """For ever: look at the fabric when a slice changes, without waiting for the period."""
-    since: int | None = None
-    while True:
-        try:
-            async for event in link.watch("slices", since):
-                since = event.rv
-                if event.type != "BOOKMARK":
-                    nudge()
-        except Gone:
-            since = None
-        except MatrixError as refused:
-            log.info("watch of slices ended", extra={"why": refused.message})
-        await asyncio.sleep(WATCH_RETRY_WALL_S)
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    settings = InferSettings.load("infer", argv)
-    configure("infer", settings.log_level)
-    database = opened(settings.database_url("infer"), MIGRATIONS)
-    serve(build(settings, settings.clock(), database), settings)
+main = main_of(InferSettings, MIGRATIONS, build)

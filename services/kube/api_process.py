@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import random
 import socket
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from matrixcontainer.kubeapi.auth.authentication import Access
 from matrixcontainer.kubeapi.meta.errors import ApiError
@@ -22,7 +24,7 @@ from matrixcontainer.kubeapi.storage.store import Store
 from matrixcontainer.kubeapi.transport.certificates import certificate_files, write_kubeconfig
 from matrixcontainer.operator.rbac import roles_for
 from services.chassis.logging import configure
-from services.kube.server import Server, tls_of
+from services.kube.server import Server
 from services.kube.users import USERS, tokens_of
 
 log = logging.getLogger(__name__)
@@ -55,7 +57,7 @@ class Kube:
     workloads: bool
     time_scale: float
 
-    def run(self) -> None:
+    def run(self) -> NoReturn:
         """Serve until asked to stop. A database that cannot be used ends the process with one line."""
         configure("kube", self.log_level)
         folder, kubeconfig = Path(self.folder), Path(self.kubeconfig)
@@ -83,15 +85,25 @@ class Kube:
             log.info("listening", extra={"url": self.url, "kubeconfig": str(kubeconfig.resolve())})
 
         async def serve() -> None:
-            server = Server(api, self.listener, tls_of(certificate, key))
+            server = Server(api, self.listener, certificate, key)
             server.stop_on_signals()
             await server.serve(announce)
 
+        code = 1
         try:
             asyncio.run(serve())
-        except (StorageError, ApiError) as failure:
+            code = 0
+        except (StorageError, ApiError, OSError) as failure:
             print(f"kube: {failure}", file=sys.stderr)
-            raise SystemExit(1) from None
         finally:
             store.close()
-        log.info("stopped")
+        if code == 0:
+            log.info("stopped")
+        _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """At once: where a client lingers, a thread of granian's does; it must not meet an interpreter that is ending."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -9,7 +9,6 @@ tells its port there and in the log.
 from __future__ import annotations
 
 import gc
-import os
 import socket
 from collections.abc import Sequence
 from typing import Any
@@ -22,9 +21,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     child = Child(lambda: _prepare(argv))
     from services.kube.api_process import Kube  # while the child is at work
 
-    reported, (lock, listener) = child.result()
+    reported, (_lock, listener) = child.result()  # the lock is held by being open
     Kube(**reported, listener=socket.socket(fileno=listener)).run()
-    os.close(lock)
 
 
 def _prepare(argv: Sequence[str] | None) -> tuple[dict[str, Any], list[int]]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-from collections.abc import Sequence
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -44,21 +42,18 @@ from matrixresource.topology import Supernode
 from matrixresource.topology.loading import load_spec
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
-from services.chassis.database import DatabaseEngine, opened
+from services.chassis.database import DatabaseEngine, Migrations
 from services.chassis.http import http_client
-from services.chassis.logging import configure
-from services.chassis.periodic import Periodic
-from services.chassis.run import serve
+from services.chassis.periodic import Periodic, compaction
+from services.chassis.run import main_of
 from services.chassis.settings import ServiceSettings
 from services.link.allocations import ReservedNodes
 
-MIGRATIONS = Path(__file__).parent / "migrations"
+MIGRATIONS = Migrations("link", Base.metadata)
 
 HEALTH_PERIOD_S = 5.0
 DEPARTED_PERIOD_S = 60.0
 TOPOLOGY_PERIOD_S = 5.0
-COMPACTION_PERIOD_S = 600.0
-JOURNAL_KEPT_WALL_S = 600.0
 
 
 class LinkSettings(ServiceSettings):
@@ -97,6 +92,8 @@ def build(
     settings: LinkSettings, clock: Clock, database: DatabaseEngine, resource: ResourceClient | None = None
 ) -> FastAPI:
     """The application over a migrated database. `resource`: who is asked whose nodes a slice's members are."""
+    if resource is None and settings.resource_url:
+        resource = ResourceClient(http_client(settings.resource_url, settings.token))
     spec = load_spec(settings.spec)
     records = Database(database.sessions, Base.metadata, clock)
     kept = [f"sn{index}" for index in range(settings.supernodes)]
@@ -140,10 +137,9 @@ def build(
 
         watchers = [Periodic("topology", follow, clock, period_s=TOPOLOGY_PERIOD_S, floor_wall_s=0.5)]
 
-    async def compact() -> str:
+    def forget_events() -> None:
         with records.transaction() as session:
             switchboard.store.forget_events(session)
-        return f"{records.compact(clock.at_least_wall(0, JOURNAL_KEPT_WALL_S))} changes forgotten"
 
     allocations = ReservedNodes(resource, clock) if resource is not None else None
     return create_app(
@@ -164,7 +160,7 @@ def build(
             health,
             following,
             Periodic("departed", departed.watch, clock, period_s=DEPARTED_PERIOD_S, floor_wall_s=1.0),
-            Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0),
+            compaction(records, clock, also=forget_events),
         ],
         registry=registry,
         tasks=[lambda: asyncio.to_thread(kernel)],  # compiled once per machine, before the first flows need it
@@ -172,13 +168,4 @@ def build(
     )
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    settings = LinkSettings.load("link", argv)
-    configure("link", settings.log_level)
-    database = opened(settings.database_url("link"), MIGRATIONS)
-    resource = None
-    if settings.resource_url:
-        resource = ResourceClient(http_client(settings.resource_url, settings.token))
-    app = build(settings, settings.clock(), database, resource)
-    gc.freeze()  # a collection need not look at what stays as long as the process
-    serve(app, settings)
+main = main_of(LinkSettings, MIGRATIONS, build)

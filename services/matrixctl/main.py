@@ -26,35 +26,22 @@ from services.matrixctl.commands import (
     traffic,
     unsupported,
 )
+from services.matrixctl.commands.command import declared_in
 from services.matrixctl.output.screen import EXIT_USAGE, refuse
 
 EPILOG = """Exit codes: 0 done; 1 refused or failed; 2 wrong use, or a command of a later version; 3 the stack is not
 running or does not answer."""
 
-app = typer.Typer(
-    name="matrixctl",
-    help="Run an emulated CloudMatrix384 supernode and its control plane, and ask it things.",
-    epilog=EPILOG,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
+app = declared_in(
+    (stack, get, apply, hardware, topology, plan, quotas, defrag, drains, top, traffic, experiment, demo, unsupported),
+    typer.Typer(
+        name="matrixctl",
+        help="Run an emulated CloudMatrix384 supernode and its control plane, and ask it things.",
+        epilog=EPILOG,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+    ),
 )
-for group in (
-    stack,
-    get,
-    apply,
-    hardware,
-    topology,
-    plan,
-    quotas,
-    defrag,
-    drains,
-    top,
-    traffic,
-    experiment,
-    demo,
-    unsupported,
-):
-    group.register(app)
 
 
 def run(arguments: list[str] | None = None) -> None:

@@ -18,12 +18,7 @@ from services.node_agent.network.traffic_patterns import Load
 SUPERNODES = ResourceKind("supernodes", Scope.PHYSICAL, {"LIST": VIEWERS, "PUT": ADMINS, "DELETE": ADMINS})
 NODES = ResourceKind("nodes", Scope.PHYSICAL, READ, holders=("holds",))
 FAULTS = ResourceKind("faults", Scope.PHYSICAL, MANAGED)
-TRAFFIC = ResourceKind(
-    "traffic",
-    Scope.PROJECT,
-    ENSURED,
-    request=Load,
-)
+TRAFFIC = ResourceKind("traffic", Scope.PROJECT, ENSURED, request=Load)
 
 ACCESS = AccessRules(
     "Emulated nodes",

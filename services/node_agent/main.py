@@ -13,7 +13,7 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixlink.agent import link_stages
 from matrixlink.client import LinkClient
 from matrixlink.fabric.condition.fabric import Fabric
-from matrixresource.agent.stages import node_stages
+from matrixresource.agent.agent import node_stages
 from matrixresource.client import ResourceClient
 from matrixresource.topology.loading import load_spec
 from matrixresource.topology.supernode import Supernode
@@ -21,6 +21,7 @@ from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.http import http_client
 from services.chassis.logging import configure
+from services.chassis.periodic import Periodic
 from services.chassis.run import serve
 from services.chassis.settings import Settings
 from services.node_agent.access import ACCESS
@@ -30,6 +31,8 @@ from services.node_agent.api.traffic import traffic_routes
 from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.fleet.store import FleetStore
 from services.node_agent.fleet.wiring import RackWiring
+
+WIRING_PERIOD_S = 10.0
 
 
 class AgentSettings(Settings):
@@ -71,7 +74,8 @@ def build_fleet(
     resource_agents(fleet, resource, node_stages(settings.stages))
     built = Fabric([Supernode("sn0", load_spec(settings.spec))]).built
     link_agents(fleet, link, link_stages(settings.link_stages), built)
-    fleet.background.append(RackWiring(fleet, resource).run)
+    wiring = RackWiring(fleet, resource)
+    fleet.background.append(Periodic("wiring", wiring.look, clock, period_s=WIRING_PERIOD_S).run)
     return fleet
 
 

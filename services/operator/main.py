@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import kopf
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
 from pydantic import Field
 
-from matrixcommon.api.client import WatchEvent, at, call, list_all, watch
+from matrixcommon.api.authorization import AccessRules
+from matrixcommon.api.client import Collection, WatchEvent, at, call
 from matrixcommon.model.clock import WallClock
-from matrixcommon.model.errors import Gone, MatrixError, NotFound
+from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.resource_key import key_of
 from matrixcompute.client import ComputeClient
-from matrixcontainer.client.client import CRD, POD, KubeClient, http_of, login
+from matrixcontainer.client.client import CRD, POD, KubeClient
+from matrixcontainer.client.login import http_of, login
 from matrixcontainer.mirrors.mirrors import Mirrors
 from matrixcontainer.mirrors.virtual_kubelet import RENEW_S, Kubelets
 from matrixcontainer.operator.changed import Changed
@@ -32,15 +35,17 @@ from matrixcontainer.operator.leader_election import Leadership
 from matrixcontainer.operator.reconciler import AGAIN_WALL_S
 from matrixcontainer.scheduler.scheduler import PodScheduler
 from matrixresource.client import ResourceClient
+from services.chassis.access import Tokens
+from services.chassis.app import create_app, watcher_metrics
 from services.chassis.http import http_client
 from services.chassis.logging import configure
-from services.chassis.periodic import Periodic
+from services.chassis.periodic import RETRY_WALL_S, Heard, Periodic, follow, nudging, supervised
+from services.chassis.run import serve
 from services.chassis.settings import Settings
-from services.operator.health import serve_health
 
 log = logging.getLogger(__name__)
 
-RETRY_WALL_S = 0.5
+KOPF_ENDS_WALL_S = 2.0
 METRICS_S, METRICS_WALL_S_MIN = 5.0, 0.25
 """Fresh enough for autoscalers, which look every fifteen emulated seconds; but a machine can only do so much."""
 
@@ -68,91 +73,33 @@ class OperatorSettings(Settings):
     agents_url: str = Field("http://127.0.0.1:8405", description="where the emulated hardware takes faults")
 
 
-class InferenceOverHttp:
+class InferenceOverHttp(Collection):
     """CloudMatrix-Infer's deployments, as the operator's port wants them."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
-        self._http = http
-
-    async def ensure(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
-        return await call(self._http, "PUT", at("deployments", name), body=request)
-
-    async def find(self, name: str) -> dict[str, Any] | None:
-        try:
-            return await call(self._http, "GET", at("deployments", name))
-        except NotFound:
-            return None
+        super().__init__(http, "deployments")
 
     async def statistics(self, name: str) -> dict[str, Any]:
         return await call(self._http, "GET", at("deployments", name, "/statistics"))
 
     async def drain(self, name: str, nodes: list[str]) -> dict[str, Any]:
-        return await call(self._http, "PUT", at("deployments", name, "/drain"), body={"nodes": nodes})
+        return await self.ensure(name, {"nodes": nodes}, "/drain")
 
     async def undrain(self, name: str) -> None:
         await call(self._http, "DELETE", at("deployments", name, "/drain"))
 
-    async def delete(self, name: str) -> bool:
-        try:
-            await call(self._http, "DELETE", at("deployments", name))
-        except NotFound:
-            return True
-        return await self.find(name) is None
 
-    def watch(self, since: int | None) -> AsyncIterator[WatchEvent]:
-        return watch(self._http, "/v1/deployments", since=since)
-
-
-class FaultsOverHttp:
+class FaultsOverHttp(Collection):
     """The emulated hardware's faults, as the operator's port wants them."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
-        self._http = http
+        super().__init__(http, "faults")
 
     async def inject(self, name: str, request: dict[str, Any]) -> None:
-        await call(self._http, "PUT", f"/v1/faults/{name}", body=request)
+        await self.ensure(name, request)
 
     async def clear(self, name: str) -> None:
-        await call(self._http, "DELETE", f"/v1/faults/{name}")
-
-
-async def follow(
-    stream: Callable[[int | None], AsyncIterator[WatchEvent]], heard: Callable[[WatchEvent | None], Awaitable[None]]
-) -> None:
-    """For ever: `heard` with every event, and with None after every break, since something may have been missed."""
-    since: int | None = None
-    while True:
-        try:
-            async for event in stream(since):
-                if event.type != "BOOKMARK":
-                    await heard(event)
-                since = event.rv
-        except Gone:
-            since = None
-        except MatrixError as refused:
-            log.info("watch ended", extra={"why": refused.message})
-        await heard(None)
-        await asyncio.sleep(RETRY_WALL_S)
-
-
-def nudging(watcher: Periodic) -> Callable[[WatchEvent | None], Awaitable[None]]:
-    """For `follow`: whatever is heard, the watcher looks again."""
-
-    async def heard(_: WatchEvent | None) -> None:
-        watcher.nudge()
-
-    return heard
-
-
-async def supervised(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """For ever: the work, begun again after whatever ends it; it never ends without a line in the log."""
-    while True:
-        try:
-            await work()
-            log.error("background task ended", extra={"task": name})
-        except Exception:
-            log.exception("background task failed", extra={"task": name})
-        await asyncio.sleep(RETRY_WALL_S)
+        await call(self._http, "DELETE", at("faults", name))
 
 
 class OperatorProcess:
@@ -163,7 +110,7 @@ class OperatorProcess:
         self.kube = KubeClient(http_of(login(settings.kubeconfig)))
         token = settings.token
         self.resource = ResourceClient(http_client(settings.resource_url, token))
-        self._link_http = http_client(settings.link_url, token)
+        self._slices = Collection(http_client(settings.link_url, token), "slices")
         self.compute = ComputeClient(http_client(settings.compute_url, token))
         self.inference = InferenceOverHttp(http_client(settings.infer_url, token))
         self.reconcilers = reconcilers_for(
@@ -175,7 +122,7 @@ class OperatorProcess:
             f"{settings.infer_public_url or settings.infer_url}/v1",
         )
         self._instances, self._infers = Changed(self.reconcilers.instances), Changed(self.reconcilers.infers)
-        mirrors = Mirrors(self.kube, self.resource, self._slices, time.time, settings.shared_cluster)
+        mirrors = Mirrors(self.kube, self.resource, self._slices.all, time.time, settings.shared_cluster)
         self._kubelets = Kubelets(self.kube, self.resource, time.time)
         wall = WallClock()
         instances = Periodic("instances", self._instances.reconcile, wall, period_s=AGAIN_WALL_S, rest_s=0.1)
@@ -193,16 +140,12 @@ class OperatorProcess:
         identity = settings.identity or f"{socket.gethostname()}:{settings.state.resolve()}"
         self.leadership = Leadership(self.kube, identity, time.time, namespace=settings.lease_namespace)
         self._on_standby = False
-        self._stopping = asyncio.Event()
 
     async def _reconcile_pods(self) -> str:
         text = await self._kubelets.reconcile()
         if self._kubelets.again_s is not None:
             asyncio.get_running_loop().call_later(self._kubelets.again_s, self.kubelets.nudge)
         return text
-
-    async def _slices(self) -> list[dict[str, Any]]:
-        return await list_all(self._link_http, "/v1/slices")
 
     async def _instance_changed(self, event: WatchEvent | None) -> None:
         """An instance changed, and with it what the deployments on it have to say; or any of them did."""
@@ -243,44 +186,54 @@ class OperatorProcess:
                 log.warning("CRDs are not installed yet", extra={"why": refused.message})
                 await asyncio.sleep(RETRY_WALL_S)
 
+    def app(self) -> FastAPI:
+        """Its health and metrics, and everything that runs beside them."""
+        registry = CollectorRegistry()
+        watcher_metrics(registry, self.watchers)
+        access, tokens = AccessRules("Operator", ()), Tokens(self._settings.tokens)
+        return create_app(
+            "operator",
+            "Operator",
+            [],
+            access,
+            tokens=tokens,
+            tasks=[self.run],
+            ready=self.waiting_for,
+            registry=registry,
+        )
+
     async def run(self) -> None:
-        """Until SIGTERM."""
-        self._take_signals()
-        health = await serve_health(self._settings.host, self._settings.port, self.waiting_for, self.watchers)
-        self._on_standby = True
-        await self._unless_stopped(self.leadership.acquire())
-        self._on_standby = False
-        if self._settings.install_crds:
-            await self._unless_stopped(self.install_crds())
-        background: dict[str, Callable[[], Awaitable[None]]] = {
-            **{watcher.name: watcher.run for watcher in self.watchers},
-            "watch-pods": self._follow_pods,
-        }
-        for name, stream, heard in (
-            ("instances", partial(self.compute.watch, "instances"), self._instance_changed),
-            ("events", partial(self.compute.watch, "events"), self._instance_event),
-            ("deployments", self.inference.watch, self._deployment_changed),
-            ("allocations", partial(self.resource.watch, "allocations"), nudging(self.scheduler)),
-            ("nodes", partial(self.resource.watch, "nodes"), nudging(self.mirrors)),
-            ("slices", lambda rv: watch(self._link_http, "/v1/slices", since=rv), nudging(self.mirrors)),
-        ):
-            background[f"watch-{name}"] = partial(follow, stream, heard)
-        tasks = [asyncio.create_task(supervised(name, work), name=name) for name, work in background.items()]
-        kept = asyncio.create_task(self.leadership.keep())
-        kept.add_done_callback(lambda _: self._stopping.set())
-        await self._kopf(tasks)
-        kept.cancel()
-        await self.leadership.release()
-        await health.cleanup()
+        """Until it is cancelled; the process ends where Kopf does, or where another operator has become the leader."""
+        try:
+            self._on_standby = True
+            await self.leadership.acquire()
+            self._on_standby = False
+            if self._settings.install_crds:
+                await self.install_crds()
+            background = [watcher.run for watcher in self.watchers] + [self._follow_pods]
+            background += [partial(follow, stream, heard) for stream, heard in self._followed()]
+            tasks = [asyncio.create_task(supervised(work)) for work in background]
+            kept, operator = asyncio.create_task(self.leadership.keep()), asyncio.create_task(self._kopf())
+            try:
+                await asyncio.wait({kept, operator}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in (kept, operator, *tasks):
+                    task.cancel()
+                await asyncio.wait({operator}, timeout=KOPF_ENDS_WALL_S)
+                await self.leadership.release()
+        finally:
+            signal.raise_signal(signal.SIGTERM)
 
-    def _take_signals(self) -> None:
-        for name in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(name, self._stopping.set)
-
-    async def _signals_after(self, kopf_ready: asyncio.Event) -> None:
-        """Kopf takes the signals for itself when it starts, and then waits five seconds for tasks that are ours."""
-        await kopf_ready.wait()
-        self._take_signals()
+    def _followed(self) -> tuple[tuple[Callable[[int | None], AsyncIterator[WatchEvent]], Heard], ...]:
+        """Streams of changes, and what they are to wake."""
+        return (
+            (partial(self.compute.watch, "instances"), self._instance_changed),
+            (partial(self.compute.watch, "events"), self._instance_event),
+            (self.inference.watch, self._deployment_changed),
+            (partial(self.resource.watch, "allocations"), nudging(self.scheduler.nudge)),
+            (partial(self.resource.watch, "nodes"), nudging(self.mirrors.nudge)),
+            (self._slices.watch, nudging(self.mirrors.nudge)),
+        )
 
     async def _follow_pods(self) -> None:
         """For ever: nudge the scheduler and the kubelets at every change of a pod."""
@@ -296,39 +249,30 @@ class OperatorProcess:
             self.scheduler.nudge()
             await asyncio.sleep(RETRY_WALL_S)
 
-    async def _unless_stopped(self, work: Any) -> None:
-        task, stop = asyncio.ensure_future(work), asyncio.ensure_future(self._stopping.wait())
-        await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
-        stop.cancel()
-        if not task.done():
-            task.cancel()
-            raise SystemExit(0)
-        await task
-
-    async def _kopf(self, tasks: list[asyncio.Task[None]]) -> None:
+    async def _kopf(self) -> None:
+        """Kopf takes the signals for itself when it starts, and then waits five seconds for tasks that are not its own;
+        they are given back to the server."""
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
         metrics_wall_s = max(METRICS_S / self._settings.time_scale, METRICS_WALL_S_MIN)
-        registry = registry_for(self.reconcilers, self._settings.kubeconfig, metrics_wall_s)
-        stop_flag, ready_flag = asyncio.Event(), self._kopf_ready
         operator = asyncio.create_task(
             kopf.operator(
-                registry=registry,
+                registry=registry_for(self.reconcilers, self._settings.kubeconfig, metrics_wall_s),
                 settings=kopf.OperatorSettings(),
                 clusterwide=True,
                 standalone=True,
-                stop_flag=stop_flag,
-                ready_flag=ready_flag,
+                ready_flag=self._kopf_ready,
             )
         )
-        stop = asyncio.create_task(self._stopping.wait())
-        signals = asyncio.create_task(self._signals_after(ready_flag))
-        await asyncio.wait({operator, stop}, return_when=asyncio.FIRST_COMPLETED)
-        signals.cancel()
-        stop_flag.set()
-        for task in tasks:
-            task.cancel()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(2.0):  # wait_for would lose a cancellation that comes with the end
-                await operator
+        ready = asyncio.create_task(self._kopf_ready.wait())
+        try:
+            await asyncio.wait({operator, ready}, return_when=asyncio.FIRST_COMPLETED)
+            for number, handler in handlers.items():
+                asyncio.get_running_loop().remove_signal_handler(number)
+                signal.signal(number, handler)
+            await operator
+        finally:
+            ready.cancel()
+            operator.cancel()
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -336,11 +280,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     configure("operator", settings.log_level)
     logging.getLogger("kopf").setLevel(logging.WARNING)
 
-    async def start() -> None:
-        """Once the kubeconfig is there: the process that writes it may be starting beside us."""
-        while settings.kubeconfig is not None and not settings.kubeconfig.exists():
-            log.info("waiting for the kubeconfig", extra={"path": str(settings.kubeconfig)})
-            await asyncio.sleep(0.2)
-        await OperatorProcess(settings).run()
-
-    asyncio.run(start())
+    while settings.kubeconfig is not None and not settings.kubeconfig.exists():
+        log.info("waiting for the kubeconfig", extra={"path": str(settings.kubeconfig)})
+        time.sleep(0.2)  # the process that writes it may be starting beside us
+    serve(OperatorProcess(settings).app(), settings)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -31,25 +29,22 @@ from matrixresource.topology.graph_document import compiled_drawing, read_file
 from matrixresource.topology.loading import load_spec
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
-from services.chassis.database import DatabaseEngine, opened
-from services.chassis.logging import configure
-from services.chassis.periodic import Periodic
-from services.chassis.run import serve
+from services.chassis.database import DatabaseEngine, Migrations
+from services.chassis.periodic import Periodic, compaction
+from services.chassis.run import main_of
 from services.chassis.settings import ServiceSettings
 from services.resource.metrics import ResourceMetrics
 
 log = logging.getLogger(__name__)
 
-MIGRATIONS = Path(__file__).parent / "migrations"
+MIGRATIONS = Migrations("resource", Base.metadata)
 
 LEASE_WATCH_PERIOD_S = 5.0
 REPLENISH_PERIOD_S = 60.0
 SETTLE_WATCH_PERIOD_S = 10.0
-COMPACTION_PERIOD_S = 600.0
 COUNT_PERIOD_S = 30.0
 EXPIRY_PERIOD_S = 10.0
 ROOM_MAKING_PERIOD_S = 5.0
-JOURNAL_KEPT_WALL_S = 600.0
 
 
 class ResourceSettings(ServiceSettings):
@@ -74,6 +69,7 @@ class ResourceSettings(ServiceSettings):
 
 def build(settings: ResourceSettings, clock: Clock, database: DatabaseEngine) -> FastAPI:
     """The application over a migrated database."""
+    log.info("allocator", extra={"form": str(FORM)})
     spec = load_spec(settings.spec)
     records = Database(database.sessions, Base.metadata, clock)
     store = ResourceStore(records)
@@ -108,9 +104,6 @@ def build(settings: ResourceSettings, clock: Clock, database: DatabaseEngine) ->
         drained = ", ".join(surveyor.finish_drains())
         return f"{surveyor.reconcile() or 'no new topology version'}{drained and f'; drained: {drained}'}"
 
-    async def compact() -> str:
-        return f"{records.compact(clock.at_least_wall(0, JOURNAL_KEPT_WALL_S))} changes forgotten"
-
     registry = CollectorRegistry()
     capacity = CapacityReport(store, allocator.ledger)
     metrics = ResourceMetrics(registry, store, capacity)
@@ -132,7 +125,7 @@ def build(settings: ResourceSettings, clock: Clock, database: DatabaseEngine) ->
             room_making,
             Periodic("expire", expire, clock, period_s=EXPIRY_PERIOD_S, floor_wall_s=0.5),
             Periodic("topology", survey, clock, period_s=SETTLE_WATCH_PERIOD_S, floor_wall_s=0.5),
-            Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0),
+            compaction(records, clock),
             Periodic("count", metrics.count, clock, period_s=COUNT_PERIOD_S, floor_wall_s=5.0),
         ],
         registry=registry,
@@ -140,11 +133,4 @@ def build(settings: ResourceSettings, clock: Clock, database: DatabaseEngine) ->
     )
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    settings = ResourceSettings.load("resource", argv)
-    configure("resource", settings.log_level)
-    log.info("allocator", extra={"form": str(FORM)})
-    database = opened(settings.database_url("resource"), MIGRATIONS)
-    app = build(settings, settings.clock(), database)
-    gc.freeze()  # a collection need not look at what stays as long as the process
-    serve(app, settings)
+main = main_of(ResourceSettings, MIGRATIONS, build)

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import yaml
 
-from matrixcontainer.client.client import http_of, login
+from matrixcontainer.client.login import http_of, login
 from tests.charts.rendered import template
 from tests.matrixcontainer.kubeapi.process import KubeProcess
 

@@ -15,7 +15,7 @@ import yaml
 
 from tests.charts.clusters import ChartCluster, eventually, real, real_missing
 from tests.charts.rendered import NAMESPACE, RELEASE
-from tests.e2e.operator_process import OperatorProcess, services_up
+from tests.e2e.operator.operator_process import OperatorProcess, services_up
 from tests.matrixcontainer.kubeapi.process import needs_kubectl
 
 pytestmark = [pytest.mark.e2e, needs_kubectl, pytest.mark.usefixtures("helm_here"), pytest.mark.timeout(400)]

@@ -15,8 +15,8 @@ import pytest
 from tests.conformance.runner import server_of
 from tests.conformance.talk import Talk
 from tests.conformance.things import CRDS, GROUP, WIDGETS, config_map, widget
+from tests.e2e.kube.test_kube_durability import client_of
 from tests.e2e.realkube.build import ensure_program
-from tests.e2e.test_kube_durability import client_of
 from tests.matrixcontainer.kubeapi.process import KubeProcess
 
 PATIENCE_S = 60.0

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.kopf_examples import ensure_examples
+from tests.e2e.operator.kopf_examples import ensure_examples
 from tests.matrixcontainer.kubeapi.process import KubeProcess, needs_kubectl
 
 pytestmark = [needs_kubectl, pytest.mark.timeout(180)]

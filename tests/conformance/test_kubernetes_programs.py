@@ -16,13 +16,16 @@ import pytest
 from tests.conformance.runner import REAL, Bench, server_of
 from tests.conformance.talk import Server, Talk
 from tests.conformance.things import deployment
+from tests.e2e.kube.test_kube_durability import client_of
 from tests.e2e.realkube.build import missing_parts
 from tests.e2e.realkube.certificates import write_all
 from tests.e2e.realkube.control_plane import RealKube, free_ports
-from tests.e2e.test_kube_durability import client_of
 from tests.matrixcontainer.kubeapi.process import KubeProcess
 
-NOT_SERVED = ("ValidatingAdmissionPolicy", "ServiceCIDR", "CertificateSigningRequest", "IPAddress")
+NOT_SERVED = (
+    "ValidatingAdmissionPolicy", "ServiceCIDR", "CertificateSigningRequest", "IPAddress", "ResourceQuota", "Endpoints",
+    "IngressClass", "RuntimeClass", "PodTemplate", "ControllerRevision",
+)  # fmt: skip
 PROGRAMS = ("kube-controller-manager", "kube-scheduler")
 NODE = {"metadata": {"name": "programs"}}
 ROOM = {"cpu": "8", "memory": "8Gi", "pods": "20"}

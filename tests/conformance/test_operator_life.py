@@ -11,10 +11,10 @@ import pytest
 
 from tests.conformance.namespaces_life import TwoNamespaces
 from tests.conformance.operator_life import Life
-from tests.e2e.operator_process import OperatorProcess, services_up
+from tests.e2e.kube.test_kube_durability import client_of
+from tests.e2e.operator.operator_process import OperatorProcess, services_up
 from tests.e2e.realkube.build import missing_parts
 from tests.e2e.realkube.control_plane import RealKube
-from tests.e2e.test_kube_durability import client_of
 from tests.matrixcontainer.kubeapi.process import KubeProcess
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from matrixcommon.model.errors import Unavailable
+from matrixcommon.model.errors import MatrixError
 from services.matrixctl.clients.api_client import ApiClient
-from services.matrixctl.clients.kubernetes import Cluster, KubernetesRefused, cluster_of
+from services.matrixctl.clients.kubernetes import Cluster, cluster_of
 from services.matrixctl.supervisor.state_folder import Folder, Stack
 from services.matrixctl.supervisor.supervisor import Request
 from services.matrixctl.supervisor.up import halt, look, start, until_ready
@@ -28,7 +28,7 @@ def eventually(what: Callable[[], Any], message: str, patience_wall_s: float = P
             seen = what()
             if seen:
                 return seen
-        except (Unavailable, KubernetesRefused) as away:
+        except MatrixError as away:
             seen = away
         time.sleep(0.1)
     raise AssertionError(f"{message}: not within {patience_wall_s:g} s; last seen: {seen!r}")

@@ -10,7 +10,7 @@ import yaml
 
 from services.catalogue import PROCESSES
 from services.matrixctl.demo import compose as demo
-from services.matrixctl.demo.stories import STORIES
+from services.matrixctl.demo.run import STORIES
 from tests.e2e.compose.engine import engine, images, run, wheels
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import threading
 from dataclasses import replace
@@ -11,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from services.catalogue import PROCESSES
-from services.matrixctl.demo.run import run_demo
+from services.matrixctl.demo.run import STORIES, run_demo
 from services.matrixctl.demo.steps import FAILOVER, STEPS
-from services.matrixctl.demo.stories import STORIES
 from services.matrixctl.demo.story import Step
 from services.matrixctl.supervisor.state_folder import Folder
 from services.matrixctl.supervisor.up import look
@@ -32,20 +30,6 @@ def test_a_demo_tells_every_step_and_leaves_nothing_running(
         assert step.title in text
     assert "every step held" in text
     assert not look(Folder(tmp_path / "demo")).running
-
-
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="without kubectl the whole demo above used the client")
-def test_the_demo_without_kubectl_uses_the_python_client(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The steps that go through the Kubernetes API."""
-    by_cluster = tuple(step for step in STEPS if step.name in ("apply", "active", "scale", "delete", "nothing-left"))
-    assert len(by_cluster) == 5
-    monkeypatch.setattr("services.matrixctl.clients.kubernetes.shutil.which", lambda name: None)
-    code = run_demo(replace(FAILOVER, steps=by_cluster), tmp_path / "demo", keep=False)
-    text = capsys.readouterr().out
-    assert code == 0, text
-    assert "cloudmatrixinstance deepseek-r1 applied" in text
 
 
 @pytest.mark.soak

@@ -3,9 +3,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from infer_workload.contract import DeploymentShape
 from infer_workload.experiments.experiment import healthy_fabric
-from infer_workload.layout.deployment import DeploymentSpec, DoesNotFit, lay_out
+from infer_workload.layout.deployment import DoesNotFit, lay_out
 from infer_workload.layout.recovery import plan_change, plan_gain
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.model import load_model
@@ -46,16 +48,18 @@ def test_one_node_is_refused_with_what_is_missing():
 
 
 def test_explicit_sizes_win_over_the_proportions():
-    pools = laid_out(10, DeploymentSpec(prefill_npus=16, decode_npus=32, caching_nodes=3)).pools
+    pools = laid_out(10, DeploymentShape(prefill_npus=16, decode_npus=32, caching_nodes=3)).pools
     assert (pools.prefill_nodes, len(pools.decode), len(pools.caching)) == (2, 4, 3)
-    assert len(laid_out(10, DeploymentSpec(prefill_npus=48)).pools.decode) == 4
-    assert laid_out(10, DeploymentSpec(decode_npus=32)).pools.prefill_nodes == 6
+    assert len(laid_out(10, DeploymentShape(prefill_npus=48)).pools.decode) == 4
+    assert laid_out(10, DeploymentShape(decode_npus=32)).pools.prefill_nodes == 6
 
 
 @pytest.mark.parametrize("npus", [0, 4, 12, 10**9])
 def test_sizes_that_are_not_whole_nodes_or_too_many_are_refused(npus):
+    with pytest.raises(ValidationError):
+        DeploymentShape(decode_npus=npus)
     with pytest.raises(DoesNotFit):
-        laid_out(8, DeploymentSpec(decode_npus=npus))
+        laid_out(8, DeploymentShape(decode_npus=512))
 
 
 def test_weights_that_do_not_fit_are_refused_with_the_sizes():

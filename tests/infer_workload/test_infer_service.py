@@ -8,10 +8,8 @@ import time
 import httpx
 import openai
 import pytest
-from sqlalchemy.pool import StaticPool
 
 from infer_workload.experiments.experiment import healthy_fabric
-from infer_workload.serving.store import Base
 from matrixcommon.model.clock import ScaledClock
 from matrixcommon.model.planes import Plane
 from matrixlink.fabric.condition.fabric_view import FabricView, NodePorts, PlaneView
@@ -399,16 +397,3 @@ async def test_a_watch_tells_of_every_state(stage):
         "Loading",
         "Serving",
     ]
-
-
-def test_the_migrations_make_the_tables(tmp_path):
-    from alembic.autogenerate import compare_metadata
-    from alembic.migration import MigrationContext
-    from sqlalchemy import create_engine
-
-    database = DatabaseEngine(f"sqlite:///{tmp_path / 'm.db'}")
-    database.migrate(MIGRATIONS)
-    with database.engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
-    create_engine("sqlite://", poolclass=StaticPool).dispose()
-    database.close()

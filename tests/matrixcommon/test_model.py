@@ -15,7 +15,7 @@ from matrixcommon.model.errors import (
     Unavailable,
     from_problem,
 )
-from matrixcommon.model.hardware_names import DieName, L2Name, NodeName, checked_resource_name
+from matrixcommon.model.hardware_names import DieName, NodeName, checked_resource_name
 from matrixcommon.model.quantities import duration_text, from_timestamp, timestamp
 from matrixcommon.model.resource_model import condition
 from matrixcompute.model.states import INSTANCE_STATES
@@ -24,13 +24,12 @@ from matrixcompute.model.states import INSTANCE_STATES
 def test_a_node_knows_where_it_stands_and_what_is_on_it():
     node = NodeName("sn0-c03-n2")
     assert (node.supernode, node.cabinet, node.part("node")) == ("sn0", "sn0-c03", 2)
-    assert node.npu(5).die(1) == DieName("sn0-c03-n2-npu5-die1")
-    assert DieName("sn0-c03-n2-npu5-die1").npu.node == node
-    assert L2Name.of(0, 4, 3) == "sn0-l2p4-k03"
+    assert DieName("sn0-c03-n2-npu5-die1").npu == node.npu(5)
+    assert node.npu(5).node == node
 
 
 def test_names_sort_as_the_machine_stands():
-    names = [NodeName.of(0, cabinet, node) for cabinet in range(12) for node in range(4)]
+    names = [NodeName(f"sn0-c{cabinet:02d}-n{node}") for cabinet in range(12) for node in range(4)]
     assert sorted(names, reverse=True)[::-1] == names
 
 

@@ -167,7 +167,7 @@ def test_pods_of_a_gang_ask_for_the_same():
 
 
 def test_pods_that_share_a_node_are_bound_to_it_up_to_its_share():
-    nodes = [NodeName.of(0, 0, index) for index in range(2)]
+    nodes = [NodeName(f"sn0-c00-n{index}") for index in range(2)]
     pods = [pod("a", npus="2"), pod("b", npus="2", node=nodes[0]), pod("c", npus="2"), pod("d", npus="2")]
     assert bindings(pods, nodes, 2) == {"a": nodes[0], "c": nodes[1], "d": nodes[1]}
 
@@ -177,7 +177,7 @@ def test_npus_of_all_containers_count():
 
 
 def test_pods_go_to_ready_nodes_in_rank_order_and_never_two_to_one():
-    nodes = [NodeName.of(0, 0, index) for index in range(3)]
+    nodes = [NodeName(f"sn0-c00-n{index}") for index in range(3)]
     index = "batch.kubernetes.io/job-completion-index"
     pods = [
         pod("z", annotations={index: "0"}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 from matrixcommon.api.client import at, call, list_all
 from matrixcommon.model.errors import NotFound
@@ -14,6 +15,7 @@ from matrixlink.contract.communicators import (
     FlowView,
     ForwardingEntryView,
 )
+from matrixlink.contract.what_if import WhatIfRequest, WhatIfView
 from matrixlink.fabric.condition.fabric_view import FabricView
 
 
@@ -25,19 +27,14 @@ class WholeLinkClient(LinkClient):
         self, name: str, request: CommunicatorRequest, validate_only: bool = False
     ) -> CommunicatorView:
         """Have named traffic of a slice as requested; the same spec again is no news."""
-        params = {"validateOnly": "true"} if validate_only else None
-        answer = await call(self._http, "PUT", at("communicators", name), body=request.wire(), params=params)
-        return CommunicatorView.model_validate(answer)
+        path = at("communicators", name)
+        return await self._ask(CommunicatorView, "PUT", path, request, validate_only=validate_only)
 
     async def find_communicator(self, name: str) -> CommunicatorView | None:
-        try:
-            return CommunicatorView.model_validate(await call(self._http, "GET", at("communicators", name)))
-        except NotFound:
-            return None
+        return await self._find(CommunicatorView, at("communicators", name))
 
     async def communicators(self) -> list[CommunicatorView]:
-        items = await list_all(self._http, "/v1/communicators")
-        return [CommunicatorView.model_validate(item) for item in items]
+        return await self._all(CommunicatorView, "communicators")
 
     async def delete_communicator(self, name: str) -> None:
         """Gone afterwards, whether it was there or not."""
@@ -61,3 +58,12 @@ class WholeLinkClient(LinkClient):
         """The table of one UB chip, all pages."""
         items = await list_all(self._http, "/v1/forwarding-tables", {"switch": switch})
         return [ForwardingEntryView.model_validate(item) for item in items]
+
+    async def links(self, plane: str | None = None, node: str | None = None) -> list[dict[str, Any]]:
+        """Links by plane and node, as their views' JSON, all pages."""
+        narrowed = {key: value for key, value in (("plane", plane), ("node", node)) if value}
+        return await list_all(self._http, "/v1/links", narrowed)
+
+    async def what_if(self, asked: WhatIfRequest) -> WhatIfView:
+        """What would become of the slices; nothing changes."""
+        return await self._ask(WhatIfView, "POST", "/v1/what-ifs", asked)

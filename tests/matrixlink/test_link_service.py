@@ -3,7 +3,7 @@ the way; bad input refused with the field and nothing changed."""
 
 import pytest
 
-from matrixcommon.model.errors import Conflict, InsufficientBandwidth, InvalidField
+from matrixcommon.model.errors import InsufficientBandwidth
 from matrixcommon.model.planes import Plane
 from tests.matrixlink.fleet import NODES, a_request
 
@@ -343,93 +343,6 @@ async def test_a_supernode_is_known_by_its_agents_and_forgotten_with_them(stack)
     assert stack.switchboard().fabric.has(NODES[0]), "it was started with that one"
     stack.restart()
     assert not stack.switchboard().fabric.has(other[0])
-
-
-async def test_reports_of_ports_that_are_not_there_are_refused(stack):
-    report = stack.agents[NODES[0]].report().wire()
-    for ports, reason in [
-        ([{"port": "ub-p9-k00", "gbps": 1}], "InvalidField"),
-        ([{"port": "vpc", "gbps": 51}], "InvalidField"),
-    ]:
-        answer = await stack.http.post("/v1/link-reports", json={"reports": [report | {"ports": ports}]})
-        assert answer.json()["answers"][0]["reason"] == reason
-    answer = await stack.http.post("/v1/link-reports", json={"reports": [report | {"node": "sn7-c99-n0"}]})
-    assert answer.json()["answers"][0]["reason"] == "NotFound"
-    answer = await stack.http.post("/v1/link-reports", json={"reports": [report | {"leaseSeconds": "soon"}]})
-    assert answer.json()["field"] == "reports[0].leaseSeconds"
-
-
-@pytest.mark.parametrize(
-    ("changes", "field"),
-    [
-        ({"plane": "wifi"}, "plane"),
-        ({"members": ["sn0-c99-n9"]}, "members[0]"),
-        ({"members": ["node-1"]}, "members[0]"),
-        ({"members": [NODES[0], NODES[0]]}, "members[1]"),
-        ({"members": []}, "members"),
-        ({"floorGbpsPerNpu": 393}, "floorGbpsPerNpu"),
-        ({"floorGbpsPerNpu": 1e9}, "floorGbpsPerNpu"),
-        ({"floorGbpsPerNpu": -1}, "floorGbpsPerNpu"),
-        ({"floorGbpsPerNpu": 0}, "floorGbpsPerNpu"),
-        ({"ceilingGbpsPerNpu": 1}, "ceilingGbpsPerNpu"),
-        ({"qosClass": "BestEffort"}, "floorGbpsPerNpu"),
-        ({"qosClass": "Gold"}, "qosClass"),
-        ({"weight": -2}, "weight"),
-        ({"latencyBoundUs": 1.0}, "latencyBoundUs"),
-        ({"protection": "backup"}, "protection"),
-        ({"protection": "anyPort"}, "protection"),
-        ({"protection": "anyL2Chip", "qosClass": "Burstable", "floorGbpsPerNpu": 0}, "protection"),
-        ({"colour": "red"}, "colour"),
-        ({"instance": ""}, "instance"),
-    ],
-)
-async def test_bad_specs_are_refused_with_their_field(stack, changes, field):
-    answer = await stack.http.put("/v1/slices/a-ub", json=a_request().wire() | changes)
-    assert answer.status_code == 422, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert answer.json()["field"] == field
-    assert await stack.client.slices() == []
-
-
-async def test_other_bad_input(stack):
-    put = stack.http.put
-    assert (await put("/v1/slices/No_Name", json=a_request().wire())).json()["field"] == "name"
-    assert (await put("/v1/slices/a", content="{", headers={"content-type": "application/json"})).status_code == 400
-    assert (await put("/v1/slices/a", content=b"x" * (2 << 20))).status_code == 413
-    assert (await put("/v1/slices/a", json=a_request().wire(), headers={"If-Match": '"7"'})).status_code == 412
-    assert (await stack.http.get("/v1/slices/none")).status_code == 404
-    assert (await stack.http.post("/v1/slices/none:program")).status_code == 404
-    assert (await stack.http.get("/v1/links/none")).status_code == 404
-    assert (await stack.http.get("/v1/links?plane=x")).status_code == 422
-    assert (await stack.http.get("/v1/links?node=sn0-c99-n0")).status_code == 404
-    assert await stack.client.slices() == []
-
-
-async def test_a_ub_slice_stays_inside_one_supernode(stack):
-    with pytest.raises(InvalidField) as refused:
-        await stack.client.admit("a", a_request(members=[NODES[0], "sn1-c00-n0"]))
-    assert refused.value.field == "members[1]"
-
-
-async def test_plane_and_instance_of_a_slice_are_fixed(stack):
-    await stack.client.admit("a", a_request())
-    with pytest.raises(Conflict):
-        await stack.client.admit("a", a_request(instance="b"))
-    await stack.active("b", a_request("vpc", instance="b"))
-    await stack.client.withdraw("b")
-    with pytest.raises(Conflict):
-        await stack.client.admit("b", a_request("vpc", instance="b", floor_gbps_per_npu=1.0))
-    with pytest.raises(Conflict):
-        await stack.client.program("b")
-
-
-async def test_validate_only_changes_nothing(stack):
-    view = await stack.client.admit("a", a_request(), validate_only=True)
-    assert view.state == "Admitted"
-    assert await stack.client.slices() == []
-    assert (await stack.client.admit("b", a_request(instance="b", floor_gbps_per_npu=392.0))).name == "b"
-    with pytest.raises(InsufficientBandwidth):
-        await stack.client.admit("a", a_request(), validate_only=True)
 
 
 async def test_lists_of_what_there_is(stack):

@@ -11,6 +11,7 @@ from matrixcommon.model.errors import Conflict, NotFound
 from matrixcommon.model.planes import Plane
 from matrixlink.store.tables import FenceRow, SliceRow
 from tests.matrixlink.fleet import NODES, Stack, a_request
+from tests.matrixlink.machine import overbooked
 
 NAMES = ["a-ub", "b-ub", "c-rdma", "d-vpc"]
 PORTS = ["ub-p0-k00", "ub-p3-k11", "npu5-die1-p2", "rdma-npu5-die0", "vpc"]
@@ -103,7 +104,7 @@ def nothing_is_promised_twice(stack):
         for owner in ledger.all_owners()
         for link in ledger.reserved(owner)
     )
-    assert board.promises.healthy_ledger.overbooked() == []
+    assert overbooked(board.promises.healthy_ledger) == []
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from benchmarks.allocator.ledger_verbs import rebuilt
 from matrixcommon.persistence.database_session import Database
 from matrixcommon.persistence.table_cache import shape_of
 from matrixresource.allocations.ledger_sync import LedgerSync
@@ -190,11 +191,11 @@ def above_quota(session: Session, used: dict[str, Counter[str]], before: dict[st
 def same_as_the_tables(session: Session, ledger_sync: LedgerSync, store: ResourceStore) -> None:
     """The ledger say what they would say had they been made anew."""
     ledger = ledger_sync.open(session)
-    assert ledger.index.state() == ledger.rebuilt().state()
+    assert ledger.index.state() == rebuilt(ledger).state()
     anew = LedgerSync(store)
     fresh = anew.open(session)
     store.records.before_commit.pop()
-    store.records.after_commit.pop()
+    store.records.at_end.pop()
     assert reported(ledger) == reported(fresh)
     assert ledger.tenants == fresh.tenants
     assert ledger_sync.preempted_by == anew.preempted_by
@@ -211,8 +212,7 @@ def kept_as_written(session: Session, records: Database) -> None:
     """What is kept in memory is what the tables say, where it is still thought to be."""
     if records._warm is None or records._warm[1] != records.latest():
         return
-    kept = records._warm[0].kept
-    assert kept is not None
+    kept = records._warm[0]
     for kind in records._keeps:
         shape = shape_of(kind)
         current = {shape.key(row): shape.values(row) for row in kept.all(kind)}
@@ -226,9 +226,9 @@ def kept_as_written(session: Session, records: Database) -> None:
             }
             assert not differ, f"{kind.__name__} {key}: (kept, written) {differ}"
     for part in kept.all(PartitionRow):
-        assert part in kept.where(PartitionRow, "node", part.node)
+        assert part in kept.where(PartitionRow, "node", [part.node])
     for node in kept.all(NodeRow):
-        assert node in kept.where(NodeRow, "holder", node.holder)
+        assert node in kept.where(NodeRow, "holder", [node.holder])
 
 
 def reported(ledger: Ledger) -> dict[str, Any]:

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from matrixcommon.model.errors import StaleGeneration
 from matrixcommon.model.hardware_names import NodeName
-from matrixresource.agent.agent import DONE, AgentTask, ResourceAgent, next_work
+from matrixresource.agent.agent import DONE, AgentTask, ResourceAgent, next_work, node_stages
 from matrixresource.agent.hardware import EmulatedNode, InjectedFault
-from matrixresource.agent.stages import node_stages
 from matrixresource.contract.agents import AssignmentView
 from tests.clocks import LoopClock
 

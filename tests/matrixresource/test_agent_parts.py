@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from matrixcommon.model.hardware_names import NodeName
-from matrixresource.agent.agent import ResourceAgent
+from matrixresource.agent.agent import ResourceAgent, node_stages
 from matrixresource.agent.hardware import EmulatedNode
-from matrixresource.agent.stages import node_stages
 from matrixresource.contract.agents import AssignmentView, DesiredPartition
 from tests.clocks import LoopClock
 

@@ -119,6 +119,7 @@ def test_a_fault_of_one_die_leaves_the_others_to_work_on(tmp_path):
         (11, "Unhealthy", "Separate", False),
     ]
     assert (service.npu(2).health, service.npu(2).level) == ("SubHealthy", "SubHealth")
+    assert (node.view().npus, node.view().usable_npus) == (8, 7)
     service.report(("0x00f103b0", "l1p3"))
     assert (unusable_dies(service.node), service.node.whole_fault()) == (0, "Unhealthy")
     service.report()

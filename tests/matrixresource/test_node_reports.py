@@ -7,15 +7,16 @@ from random import Random
 
 import pytest
 
-from matrixresource.agent.agent import ResourceAgent
+from matrixresource.agent.agent import ResourceAgent, node_stages
 from matrixresource.agent.hardware import EmulatedNode, InjectedFault
-from matrixresource.agent.stages import node_stages
 from matrixresource.contract.agents import DesiredPartition, NodeReport
 from matrixresource.nodes.expected_inventory import inventory, mismatches, part_names
+from matrixresource.store.agent_leases import LeaseRow
 from matrixresource.store.tables import AssignmentRow
 from matrixresource.topology.loading import load_spec
 from tests.clocks import LoopClock
 from tests.matrixresource.reporting import NODE, Reporting
+from tests.stack import Stack
 
 SPEC = load_spec()
 
@@ -41,6 +42,20 @@ def test_a_stale_report_is_refused_and_changes_nothing(tmp_path, sentence, epoch
     assert (answer.accepted, answer.reason) == (reason is None, reason), sentence
     assert service.node.stage == ("told" if reason is None else "seen")
     assert bool(service.node.faults) == (reason is None)
+
+
+def test_reports_without_news_are_written_down_once_in_half_a_lease(tmp_path):
+    service = Reporting(tmp_path)
+
+    def written() -> int:
+        with service.store.reading() as session:
+            return session.get_one(LeaseRow, NODE).sequence
+
+    seen = []
+    for after_s, stage in [(0, "seen"), (1, "seen"), (13, "seen"), (1, "seen"), (1, "seen"), (1, "told"), (1, "told")]:
+        service.report(after_s=after_s, stage=stage)
+        seen.append(written())
+    assert seen == [1, 1, 1, 4, 4, 6, 6]
 
 
 def test_who_reports_an_older_generation_is_behind_and_reported_the_newest_spec(tmp_path):
@@ -194,3 +209,22 @@ async def test_broken_ports_make_their_chips_raise_codes(tmp_path):
         ("ub-p3-k11", "NotHandle"),
     ]
     pair.life.cancel()
+
+
+@pytest.mark.parametrize(
+    "changes", [{"epoch": 2**63}, {"sequence": -1}, {"leaseS": "soon"}, {"status": "Odd"}, {"x": 1}]
+)
+async def test_one_bad_report_fails_nobody_elses(tmp_path, changes):
+    async with Stack(tmp_path) as stack:
+        reports = [
+            {"node": node, "epoch": 2**40, "sequence": 1, "leaseS": 60, "status": "Clean", "generation": 0}
+            for node in ("sn0-c00-n0", "sn0-c00-n1")
+        ]
+        answer = await stack.http["resource"].post(
+            "/v1/node-reports", json={"reports": [reports[0] | changes, reports[1]]}
+        )
+        assert answer.status_code == 200, answer.text
+        refused, taken = answer.json()["answers"]
+        assert (refused["accepted"], refused["reason"]) == (False, "InvalidField")
+        assert refused["message"].startswith(next(iter(changes)))
+        assert taken["accepted"], taken

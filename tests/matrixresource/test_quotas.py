@@ -70,6 +70,16 @@ def test_what_is_taken_from_its_own_reservation_is_counted_once(machine):
     ask(machine, "more", nodes=1)
 
 
+def test_what_goes_beyond_its_own_reservation_is_counted(machine):
+    """A reservation of one node does not open the door to forty."""
+    promise(machine, "tomorrow", nodes=1)
+    its_time_comes(machine)
+    with pytest.raises(QuotaExceeded):
+        ask(machine, "job", nodes=40, reservation="tomorrow")
+    ask(machine, "job", nodes=1, reservation="tomorrow")
+    assert machine.quotas.get("team").used_npus == 8
+
+
 def test_a_promise_given_up_counts_no_more(machine):
     promise(machine, "tomorrow", nodes=4)
     machine.allocator.reservations.delete("tomorrow")

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from matrixcommon.api.client import list_all
 from matrixcommon.model.errors import InvalidField, NotFound, Unauthorized
 from services.chassis.access import Principal, Tokens, add_token, create_token, revoke_token
 from tests.stack import Stack
@@ -47,6 +48,8 @@ BAD = [
     ("an unknown path", "resource", "GET", "/v1/nothing", None, 404, "NotFound", None),
     ("another method", "resource", "PATCH", "/v1/nodes", None, 405, "Malformed", None),
     ("a page size too large", "resource", "GET", "/v1/nodes?pageSize=5000", None, 422, "InvalidField", "pageSize"),
+    ("a truth value for a number", "resource", "PUT", "/v1/allocations/a", {"nodes": True}, 422, "InvalidField", "nodes"),
+    ("a text for a number", "compute", "PUT", "/v1/instances/a", {"nodes": "8"}, 422, "InvalidField", "nodes"),
     ("a made-up page token", "resource", "GET", "/v1/nodes?pageToken=abc!", None, 422, "InvalidField", "pageToken"),
     ("a filter that cannot be read", "resource", "GET", "/v1/nodes?filter=state", None, 422, "InvalidField", "filter"),
     ("a block of nothing", "resource", "POST", "/v1/defragmentations", {"nodes": 0}, 422, "InvalidField", "nodes"),
@@ -121,6 +124,45 @@ async def test_lists_page_filter_order_and_watch(tmp_path):
                 break
 
 
+async def test_lists_are_ordered_by_several_fields_each_in_its_direction(tmp_path):
+    async with Stack(tmp_path) as stack:
+        assert (await stack.http["resource"].put("/v1/allocations/a", json={"nodes": 5})).is_success
+        for order in ("state, name desc", "state desc,cabinet,name desc"):
+            seen = await list_all(stack.http["resource"], "/v1/nodes", {"pageSize": 7, "orderBy": order})
+            expected = (await stack.get("resource", "/v1/nodes", params={"pageSize": 1000})).json()["items"]
+            for part in reversed(order.split(",")):
+                field, _, direction = part.strip().partition(" ")
+                expected.sort(key=lambda node, field=field: node[field], reverse=direction == "desc")
+            assert [node["name"] for node in seen] == [node["name"] for node in expected]
+
+
+@pytest.mark.parametrize("query", ["filter=cabnet=x", "orderBy=cabnet", "orderBy=name,cabnet desc", "orderBy=name up"])
+async def test_a_field_that_is_not_there_is_named_in_every_list(tmp_path, query):
+    async with Stack(tmp_path, infer=True) as stack:
+        assert (
+            await stack.http["agents"].put("/v1/faults/f", json={"kind": "node-down", "target": "sn0-c05-n0"})
+        ).is_success
+        for service, path in (("resource", "/v1/nodes"), ("link", "/v1/forwarding-tables"), ("agents", "/v1/faults")):
+            answer = await stack.get(service, f"{path}?{query}")
+            assert (answer.status_code, answer.json()["field"]) == (422, query.partition("=")[0]), (path, answer.text)
+
+
+async def test_quotas_are_called_like_projects(tmp_path):
+    async with Stack(tmp_path) as stack:
+        for name in ("Bad_Name", "x" * 300, "a%00b", "a%0ab", "-a", "a-"):
+            answer = await stack.http["resource"].put(f"/v1/quotas/{name}", json={"npus": 8})
+            assert (answer.status_code, answer.json()["field"]) == (422, "name"), name
+        assert (await stack.get("resource", "/v1/quotas")).json()["items"] == []
+
+
+async def test_a_plane_without_promise_has_no_floor(tmp_path):
+    async with Stack(tmp_path) as stack:
+        body = {"nodes": 1, "network": {"ub": {"qosClass": "BestEffort", "floorGbpsPerNpu": 10}}}
+        answer = await stack.http["compute"].put("/v1/instances/a", json=body)
+        assert (answer.status_code, answer.json()["field"]) == (422, "network.ub")
+        assert await stack.compute.instances() == []
+
+
 def test_a_token_belongs_to_a_role(tmp_path):
     file = tmp_path / "tokens.json"
     tokens = Tokens(file)
@@ -166,3 +208,15 @@ def test_of_tokens_made_at_once_none_is_lost(tmp_path):
 def test_a_token_that_cannot_be_is_refused(tmp_path, wrong):
     with pytest.raises(InvalidField):
         create_token(tmp_path / "tokens.json", *wrong)
+
+
+@pytest.mark.parametrize("service", ["resource", "link", "compute", "infer", "agents"])
+async def test_metrics_are_for_those_who_may_read_of_every_project(tmp_path, service):
+    async with Stack(tmp_path, tokens=True, infer=service == "infer") as stack:
+        http, seen = stack.http[service], {}
+        assert (await http.get("/metrics", headers={"Authorization": ""})).status_code == 401
+        for role, project in (("viewer", "*"), ("admin", "red"), ("viewer", "red"), ("user", "*"), ("agent", "*")):
+            token = stack.token(role, project, "*" if role == "agent" else "")
+            answer = await http.get("/metrics", headers={"Authorization": f"Bearer {token}"})
+            seen[role, project] = answer.status_code
+        assert list(seen.values()) == [200, 200, 403, 403, 403], seen

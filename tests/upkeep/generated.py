@@ -22,7 +22,7 @@ GENERATED: tuple[Generated, ...] = (
     Generated("matrixresource/README.md", f"{PRINTED}:allocation_states", "allocation-states"),
     Generated("matrixresource/README.md", f"{PRINTED}:node_states", "node-states"),
     Generated("matrixresource/README.md", f"{PRINTED}:defragmentation_states", "defragmentation-states"),
-    Generated("matrixresource/topology/README.md", "matrixresource.topology.diagram:picture", "supernode"),
+    Generated("matrixresource/topology/README.md", "tests.upkeep.supernode_picture:picture", "supernode"),
     Generated("matrixlink/README.md", "tests.upkeep.link_tables:printed", "matrixlink"),
     Generated("matrixcompute/README.md", f"{PRINTED}:instance_states", "instance-states"),
     Generated("services/node_agent/README.md", f"{PRINTED}:stages", "stages"),

@@ -13,6 +13,7 @@ from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.fabric import Fabric
 from infer_workload.timing.model import load_model
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
+from tests.upkeep.state_pictures import picture as state_picture
 
 SIZES = (2, 4, 8, 18, 32, 48)
 
@@ -56,7 +57,7 @@ def sizes_table() -> str:
 
 def pictures() -> list[str]:
     """All that the README shows from here, in its order."""
-    return [pools_picture(), sizes_table(), REQUEST_STATES.picture(), DEPLOYMENT_STATES.picture()]
+    return [pools_picture(), sizes_table(), state_picture(REQUEST_STATES), state_picture(DEPLOYMENT_STATES)]
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from matrixlink.fabric.condition.planes import plane_models
 from matrixlink.model.qos import TERMS
 from matrixlink.model.slice_states import SLICE_STATES
+from tests.upkeep.state_pictures import picture as state_picture
 
 BEGIN, END = "<!-- generated:matrixlink -->", "<!-- /generated -->"
 
@@ -25,4 +26,4 @@ def printed() -> str:
         "| --- | --- | --- | --- |",
         *(f"| {qos} | {terms.weight:g} | {terms.floor} | {terms.sentence} |" for qos, terms in TERMS.items()),
     ]
-    return "\n".join([SLICE_STATES.picture(), *planes, "", *classes, ""])
+    return "\n".join([state_picture(SLICE_STATES), *planes, "", *classes, ""])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from services.catalogue import PROCESSES
+from tests.upkeep.state_pictures import picture as state_picture
 
 
 def process_table() -> str:
@@ -134,25 +135,25 @@ def fault_kinds() -> str:
 def allocation_states() -> str:
     from matrixresource.store.allocation_states import ALLOCATION_STATES
 
-    return ALLOCATION_STATES.picture()
+    return state_picture(ALLOCATION_STATES)
 
 
 def node_states() -> str:
     from matrixresource.nodes.states import NODE_STATES
 
-    return NODE_STATES.picture()
+    return state_picture(NODE_STATES)
 
 
 def defragmentation_states() -> str:
     from matrixresource.store.defragmentations import DEFRAGMENTATION_STATES
 
-    return DEFRAGMENTATION_STATES.picture()
+    return state_picture(DEFRAGMENTATION_STATES)
 
 
 def instance_states() -> str:
     from matrixcompute.model.states import INSTANCE_STATES
 
-    return INSTANCE_STATES.picture()
+    return state_picture(INSTANCE_STATES)
 
 
 def openapi(service: str) -> str:
@@ -186,7 +187,7 @@ def application(service: str, folder: Path) -> Any:
 def stages() -> str:
     """Each piece of work of an agent with its stages and their delays, as one picture."""
     from matrixlink.agent import link_stages
-    from matrixresource.agent.stages import node_stages
+    from matrixresource.agent.agent import node_stages
 
     lines = ["| agent | work | stages (emulated seconds) |", "| --- | --- | --- |"]
     for agent, works in (("resource", node_stages()), ("link", link_stages())):

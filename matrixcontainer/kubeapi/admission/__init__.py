@@ -1,4 +1,4 @@
-"""What may change or refuse a write: webhooks, limits, quotas, priority, escalation.
+"""What may change or refuse a write: webhooks, priority, escalation.
 
-Never writes an object except what it charges to a quota.
+Never writes an object.
 """

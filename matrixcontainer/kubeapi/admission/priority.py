@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from matrixcontainer.kubeapi.builtin.core import SYSTEM_PRIORITIES
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.registry.options import Options
 from matrixcontainer.kubeapi.registry.resource import Resource
@@ -9,7 +10,6 @@ from matrixcontainer.kubeapi.registry.writing import AdmissionPlugin
 from matrixcontainer.kubeapi.storage.store import Store
 
 CLASSES = "priorityclasses.scheduling.k8s.io"
-SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
 def set_priority(store: Store) -> AdmissionPlugin:
@@ -35,8 +35,8 @@ def set_priority(store: Store) -> AdmissionPlugin:
 
 def _find(store: Store, name: str) -> tuple[str, int, str] | None:
     """(name, priority, preemption) of the class named, or of the global default; None when the name is unknown."""
-    if name in SYSTEM:
-        return name, SYSTEM[name], "PreemptLowerPriority"
+    if name in SYSTEM_PRIORITIES:
+        return name, SYSTEM_PRIORITIES[name], "PreemptLowerPriority"
     for record in store.objects_of(CLASSES):
         current = record.obj
         if record.key[2] == name or (not name and current.get("globalDefault")):

@@ -23,9 +23,9 @@ def answer_review(
     if kind == "SelfSubjectReview":
         return body | {"status": {"userInfo": user.info()}}
     if kind == "TokenReview":
-        found = access.user_of(spec.get("token", ""))
+        found, audiences = access.review(spec.get("token", ""), spec.get("audiences") or ())
         status: dict[str, Any] = {"authenticated": found is not None}
-        status |= {"user": found.info()} if found else {"user": {}, "error": "unknown token"}
+        status |= {"user": found.info(), "audiences": audiences} if found else {"user": {}, "error": "unknown token"}
         return body | {"status": status}
     if kind == "SelfSubjectRulesReview":
         return body | {"status": _rules_status(authorizer, user, spec)}

@@ -1,6 +1,7 @@
 """Who is asking: bearer tokens. What they may do is for authorizer.py to say.
 
-Tokens are opaque words known to a token file (name, groups) plus signed ones issued to service accounts.
+Tokens are opaque words known to a token file (name, groups) plus signed ones issued to service accounts. A signed one
+is good for the audiences it names and as long as its account is there, whatever moment of its own it carries.
 """
 
 import base64
@@ -8,19 +9,23 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 SEEN_MAX = 64
+API_AUDIENCE = "https://kubernetes.default.svc"
+"""Whom a token is meant for where its request names nobody: this API."""
+TOKEN_LIFETIME_S_MAX = 24 * 3600
+"""Who asks for a longer life gets this one; a client renews its token, as client-go does every few minutes."""
 ANONYMOUS_GROUPS = ("system:unauthenticated",)
 
 
 @dataclass(frozen=True)
 class User:
     name: str
-    groups: tuple[str, ...] = ("system:masters", "system:authenticated")
+    groups: tuple[str, ...] = ("system:authenticated",)
     uid: str = ""
     extra: dict[str, list[str]] = field(default_factory=dict, hash=False)
 
@@ -33,7 +38,13 @@ ANONYMOUS = User("system:anonymous", ANONYMOUS_GROUPS)
 
 
 class Access:
-    """`authenticate` turns an Authorization header into a User; `key` signs the tokens of service accounts."""
+    """`authenticate` turns an Authorization header into a User; `key` signs the tokens of service accounts.
+
+    `account_uid` says which account stands behind a namespace and a name now ("" for none): whoever serves accounts
+    puts it in. Until then there are none, and their tokens are refused.
+    """
+
+    account_uid: Callable[[str, str], str] = staticmethod(lambda namespace, name: "")
 
     def __init__(self, tokens: dict[str, User], key: bytes, now: Callable[[], float]) -> None:
         self._users = {_digest(token): user for token, user in tokens.items()}
@@ -53,38 +64,49 @@ class Access:
             return None
         status = self._users.get(_digest(token.strip()))
         if status is None:
-            return self._service_account(token.strip())
+            return self._service_account(token.strip(), (API_AUDIENCE,))[0]
         if len(self._seen) < SEEN_MAX:
             self._seen[header] = status
         return status
 
-    def user_of(self, token: str) -> User | None:
-        return self._users.get(_digest(token)) or self._service_account(token)
+    def review(self, token: str, audiences: Sequence[str]) -> tuple[User | None, list[str]]:
+        """Whose token it is and for which of these audiences (this API where none is named) it is good."""
+        wanted = audiences or (API_AUDIENCE,)
+        known = self._users.get(_digest(token))
+        if known is not None:  # words of the token file are for this API alone
+            shared = [each for each in wanted if each == API_AUDIENCE]
+            return (known, shared) if shared else (None, [])
+        return self._service_account(token, wanted)
 
     # ---- service account tokens: payload.signature, both base64
 
-    def issue(self, namespace: str, name: str, uid: str, lifetime_s: int) -> tuple[str, float]:
-        """(token, moment it ends) for a service account."""
-        ends = self._now() + lifetime_s
-        payload = json.dumps({"ns": namespace, "sa": name, "uid": uid, "exp": ends}).encode()
+    def issue(
+        self, namespace: str, name: str, uid: str, lifetime_s: int, audiences: Sequence[str] = ()
+    ) -> tuple[str, float]:
+        """(token, moment it ends) for a service account; never longer than TOKEN_LIFETIME_S_MAX from now."""
+        ends = self._now() + min(lifetime_s, TOKEN_LIFETIME_S_MAX)
+        found = {"ns": namespace, "sa": name, "uid": uid, "exp": ends, "aud": list(audiences) or [API_AUDIENCE]}
+        payload = json.dumps(found).encode()
         return f"{_text(payload)}.{_text(self._sign(payload))}", ends
 
     def _sign(self, payload: bytes) -> bytes:
         return hmac.new(self._key, payload, hashlib.sha256).digest()
 
-    def _service_account(self, token: str) -> User | None:
+    def _service_account(self, token: str, wanted: Sequence[str]) -> tuple[User | None, list[str]]:
+        """The account a signed token was issued to, while it is there, and which of the audiences the token names."""
         body, dot, signature = token.partition(".")
         try:
             payload = _bytes(body)
             if not dot or not hmac.compare_digest(self._sign(payload), _bytes(signature)):
-                return None
+                return None, []
             found = json.loads(payload)
         except ValueError:
-            return None
-        if found["exp"] < self._now():
-            return None
+            return None, []
+        shared = [each for each in wanted if each in found.get("aud", (API_AUDIENCE,))]
+        if not shared or found["exp"] < self._now() or self.account_uid(found["ns"], found["sa"]) != found["uid"]:
+            return None, []
         name = f"system:serviceaccount:{found['ns']}:{found['sa']}"
-        return User(name, service_account_groups(found["ns"]), found["uid"])
+        return User(name, service_account_groups(found["ns"]), found["uid"]), shared
 
 
 def service_account_groups(namespace: str) -> tuple[str, ...]:

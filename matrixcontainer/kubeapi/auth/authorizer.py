@@ -1,13 +1,15 @@
 """Who may do what: roles and bindings, compiled once and asked for every request.
 
 `Authorizer.decide` answers one question from the committed RBAC objects: members of system:masters may do anything,
-everybody else what a binding to them, or to one of their groups, grants. Rules are compiled per (user, groups) and
-decisions kept until a role or binding changes. Reviews, impersonation and the check against escalation ask the same
+everybody else what a binding to them, or to one of their groups, grants. Rules are compiled per user and
+decisions kept until a role or binding changes, so many of them and none about long names, for anybody may ask about
+anything. Reviews, impersonation and the check against escalation ask the same
 evaluation. Contract: public documentation "Using RBAC Authorization".
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from matrixcontainer.kubeapi.auth.authentication import User
@@ -21,7 +23,8 @@ ROLES, BINDINGS = f"roles.{GROUP}", f"rolebindings.{GROUP}"
 CLUSTER_ROLES, CLUSTER_BINDINGS = f"clusterroles.{GROUP}", f"clusterrolebindings.{GROUP}"
 GROUP_RESOURCES = frozenset((ROLES, BINDINGS, CLUSTER_ROLES, CLUSTER_BINDINGS))
 MASTERS = "system:masters"
-DECISIONS_MAX = 20_000
+DECISIONS_MAX, USERS_MAX = 4096, 1024  # kept
+KEPT_CHARS_MAX = 512  # of what somebody wants, for the decision to be kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,11 @@ class Attributes:
     @property
     def full(self) -> str:
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+    @property
+    def chars(self) -> int:
+        words = (self.verb, self.group, self.resource, self.subresource, self.namespace, self.name, self.path)
+        return sum(map(len, words))
 
 
 @dataclass(frozen=True)
@@ -91,24 +99,18 @@ class Authorizer:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._rules: dict[tuple[str, tuple[str, ...]], BoundRule] = {}
-        self._decisions: dict[tuple[str, tuple[str, ...], Attributes], Decision] = {}
+        self.bound_rules = lru_cache(USERS_MAX)(self._compile)
+        self._kept = lru_cache(DECISIONS_MAX)(self._decide)
 
     def on_change(self, change: Change) -> None:
         if change.record.key[0] in GROUP_RESOURCES:
-            self._rules.clear()
-            self._decisions.clear()
+            self.bound_rules.cache_clear()
+            self._kept.cache_clear()
 
     def decide(self, user: User, attributes: Attributes) -> Decision:
         if MASTERS in user.groups:
             return Decision(True)
-        key = (user.name, user.groups, attributes)
-        found = self._decisions.get(key)
-        if found is None:
-            if len(self._decisions) >= DECISIONS_MAX:
-                self._decisions.clear()
-            found = self._decisions[key] = self._decide(user, attributes)
-        return found
+        return (self._kept if attributes.chars <= KEPT_CHARS_MAX else self._decide)(user, attributes)
 
     def _decide(self, user: User, attributes: Attributes) -> Decision:
         current = self.bound_rules(user)
@@ -129,13 +131,6 @@ class Authorizer:
         found = self.decide(user, attributes)
         if not found.allowed:
             raise refusal(user, attributes, found.reason)
-
-    def bound_rules(self, user: User) -> "BoundRule":
-        key = (user.name, user.groups)
-        found = self._rules.get(key)
-        if found is None:
-            found = self._rules[key] = self._compile(user)
-        return found
 
     def _compile(self, user: User) -> "BoundRule":
         current = BoundRule({}, {})

@@ -33,12 +33,10 @@ EDITED = (
     ("policy", "poddisruptionbudgets"),
 )  # fmt: skip
 VIEWED = (
-    ("", "configmaps endpoints persistentvolumeclaims persistentvolumeclaims/status pods replicationcontrollers "
-         "replicationcontrollers/scale serviceaccounts services services/status bindings events limitranges "
-         "namespaces namespaces/status pods/log pods/status replicationcontrollers/status resourcequotas "
-         "resourcequotas/status"),
-    ("apps", f"{SCALED} daemonsets daemonsets/status deployments/status replicasets/status statefulsets/status "
-             "controllerrevisions"),
+    ("", "configmaps persistentvolumeclaims persistentvolumeclaims/status pods replicationcontrollers "
+         "replicationcontrollers/scale serviceaccounts services services/status bindings events namespaces "
+         "namespaces/status pods/log pods/status replicationcontrollers/status"),
+    ("apps", f"{SCALED} daemonsets daemonsets/status deployments/status replicasets/status statefulsets/status"),
     ("autoscaling", "horizontalpodautoscalers horizontalpodautoscalers/status"),
     ("batch", "cronjobs cronjobs/status jobs jobs/status"),
     ("discovery.k8s.io", "endpointslices"),

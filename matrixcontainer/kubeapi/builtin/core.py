@@ -5,10 +5,13 @@ import re
 from dataclasses import replace
 from typing import Any
 
+from matrixcontainer.kubeapi.builtin.checks import among, named, needed, rules
 from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
+from matrixcontainer.kubeapi.builtin.validate_pods import EFFECTS, PREEMPTION
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
 from matrixcontainer.kubeapi.meta.names import is_label
+from matrixcontainer.kubeapi.meta.qualified_names import qualified_mistake
 from matrixcontainer.kubeapi.registry.strategy import ResourceInfo, keep_part
 
 DATA_KEY = re.compile(r"^[-._a-zA-Z0-9]+$")
@@ -142,6 +145,9 @@ class NodeStrategy(BuiltinStrategy):
         return found
 
 
+rules("core.v1.Taint", needed("key"), named("key", qualified_mistake), among("effect", *EFFECTS, needed=True))
+
+
 class LeaseStrategy(BuiltinStrategy):
     has_generation = False
     unconditional_update = False
@@ -177,29 +183,15 @@ class PriorityClassStrategy(BuiltinStrategy):
         elif value > 1_000_000_000 and not name.startswith("system-"):
             text = "maximum allowed value of a user defined priority is 1000000000"
             found.append(errors.forbidden_field("value", text))
+        if old is not None and value != old.get("value", 0):
+            found.append(errors.forbidden_field("value", "may not be changed in an update."))
+        if old is not None and obj.get("preemptionPolicy") != old.get("preemptionPolicy"):
+            found.append(errors.invalid("preemptionPolicy", obj.get("preemptionPolicy"), "field is immutable"))
         return found
 
 
-class ClaimStrategy(BuiltinStrategy):
-    """The size of a claim is all that may change later."""
+rules("scheduling.v1.PriorityClass", among("preemptionPolicy", *PREEMPTION))
 
-    has_generation = False
-    returns_deleted = True
-
-    def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-        found = super().validate(obj, old)
-        if old is not None and _without_size(obj["spec"]) != _without_size(old["spec"]):
-            found.append(errors.forbidden_field("spec", CLAIM_FIXED))
-        return found
-
-
-def _without_size(spec: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in spec.items() if key not in ("resources", "volumeName", "storageClassName")}
-
-
-CLAIM_FIXED = (
-    "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
-)
 TAINTS = re.compile("^spec.taints")  # as upstream tells where they are
 NOT_READY = ("node.kubernetes.io/not-ready", "NoSchedule")
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}

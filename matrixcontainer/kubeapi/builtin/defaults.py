@@ -45,7 +45,6 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "core.v1.ServiceAccountTokenProjection": {"expirationSeconds": 3600},
     "core.v1.Secret": {"type": "Opaque"},
-    "core.v1.EndpointPort": {"protocol": "TCP"},
     "core.v1.PersistentVolumeSpec": {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"},
     "core.v1.PersistentVolumeStatus": {"phase": "Pending"},
     "core.v1.PersistentVolumeClaimSpec": {"volumeMode": "Filesystem"},
@@ -74,17 +73,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "failedJobsHistoryLimit": 1,
     },
     "networking.v1.NetworkPolicyPort": {"protocol": "TCP"},
-    "networking.v1.IngressClassParametersReference": {"scope": "Cluster"},
     "storage.v1.StorageClass": {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
-    "storage.v1.CSIDriverSpec": {
-        "attachRequired": True,
-        "podInfoOnMount": False,
-        "storageCapacity": False,
-        "fsGroupPolicy": "ReadWriteOnceWithFSType",
-        "volumeLifecycleModes": ["Persistent"],
-        "requiresRepublish": False,
-        "seLinuxMount": False,
-    },
     "discovery.v1.EndpointPort": {"name": "", "protocol": "TCP"},
     "scheduling.v1.PriorityClass": {"preemptionPolicy": "PreemptLowerPriority"},
     "autoscaling.v2.HorizontalPodAutoscalerSpec": {"minReplicas": 1},
@@ -163,17 +152,6 @@ def _service(spec: Obj) -> None:
         spec.setdefault("allocateLoadBalancerNodePorts", True)
 
 
-def _limits(item: Obj) -> None:
-    """Limits default to the most, requests to the limits, then to the least."""
-    if item.get("type") != "Container":
-        return
-    default = {**(item.get("max") or {}), **(item.get("default") or {})}
-    request = {**(item.get("min") or {}), **default, **(item.get("defaultRequest") or {})}
-    for key, value in (("default", default), ("defaultRequest", request)):
-        if value:
-            item[key] = value
-
-
 def _allocatable(status: Obj) -> None:
     if status.get("capacity") is not None:
         status.setdefault("allocatable", dict(status["capacity"]))
@@ -240,7 +218,6 @@ DEFAULTERS: dict[str, tuple[Callable[[Obj], None], ...]] = {
     "core.v1.Volume": (_volume,),
     "core.v1.Pod": (_pod,),
     "core.v1.ServiceSpec": (_service,),
-    "core.v1.LimitRangeItem": (_limits,),
     "core.v1.NodeStatus": (_allocatable,),
     "core.v1.ReplicationController": (_controller,),
     "apps.v1.DeploymentStrategy": (_rolling("RollingUpdate"),),

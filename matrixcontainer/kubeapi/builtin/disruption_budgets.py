@@ -1,8 +1,13 @@
-"""PodDisruptionBudgets as the API keeps them; their checks stand with the other rules."""
+"""PodDisruptionBudgets as the API keeps them, and what may be wrong with them."""
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
+from matrixcontainer.kubeapi.builtin.checks import Obj, among, rules
 from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import Cause
 from matrixcontainer.kubeapi.meta.selectors import matches_label_selector
 from matrixcontainer.kubeapi.registry.options import Options
 
@@ -13,6 +18,38 @@ class BudgetStrategy(BuiltinStrategy):
     def prepare_create(self, obj: dict[str, Any], resource: Any) -> None:
         obj["status"] = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
 
+
+PERCENT = re.compile(r"^[0-9]+%$")
+PERCENT_TEXT = (
+    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for "
+    "validation is '[0-9]+%')"
+)
+BOUNDS = ("minAvailable", "maxUnavailable")
+
+
+def share(current: int | str | None, path: str) -> Iterator[Cause]:
+    """A count, or a percentage of at most a hundred."""
+    if isinstance(current, str):
+        if not PERCENT.match(current):
+            yield errors.invalid(path, current, PERCENT_TEXT)
+        elif int(current[:-1]) > 100:
+            yield errors.invalid(path, current, "must not be greater than 100%")
+    elif current is not None and current < 0:
+        yield errors.invalid(path, current, "must be greater than or equal to 0")
+
+
+def budget_spec(spec: Obj, path: str) -> Iterator[Cause]:
+    if all(spec.get(key) is not None for key in BOUNDS):
+        yield errors.invalid(path, spec, "minAvailable and maxUnavailable cannot be both set")
+    for key in BOUNDS:
+        yield from share(spec.get(key), f"{path}.{key}")
+
+
+rules(
+    "policy.v1.PodDisruptionBudgetSpec",
+    budget_spec,
+    among("unhealthyPodEvictionPolicy", "AlwaysAllow", "IfHealthyBudget"),
+)
 
 BUDGETS = "poddisruptionbudgets.policy"
 

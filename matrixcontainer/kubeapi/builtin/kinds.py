@@ -17,11 +17,9 @@ from matrixcontainer.kubeapi.builtin import (
     pods,
     rbac_kinds,
     services,
-    validate_core,
     webhooks,
     workloads,
 )
-from matrixcontainer.kubeapi.builtin import validate_services as validate_services  # its rules
 from matrixcontainer.kubeapi.builtin.printers import tables as printers
 from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy, Validator
 from matrixcontainer.kubeapi.meta.errors import Cause
@@ -32,7 +30,6 @@ from matrixcontainer.kubeapi.schema.types import schema_of, table
 
 PLAIN = {"has_generation": False}  # kinds without a spec count no generation
 RETURNED = {"returns_deleted": True}  # DELETE answers with the object
-UPSERT = PLAIN | {"create_on_update": True}  # PUT of what is not there makes it
 REVISED = PLAIN | {"unconditional_update": False}  # PUT has to name the version it replaces
 
 REPLICAS = ScalePaths(".spec.replicas", ".status.replicas", "")
@@ -94,15 +91,10 @@ KINDS = (
          subresources=POD_SUBRESOURCES, acts="bound by a scheduler stand-in, run by emulated kubelets"),
     Kind("core.v1.Service", "", "services", "svc", True, services.ServiceStrategy, True, categories="all",
          fields="spec.clusterIP spec.type"),
-    Kind("core.v1.Endpoints", "", "endpoints", "ep", True, flags=UPSERT),
     Kind("core.v1.PersistentVolume", "", "persistentvolumes", "pv", False, status=True,
          flags=PLAIN | RETURNED),
-    Kind("core.v1.PersistentVolumeClaim", "", "persistentvolumeclaims", "pvc", True, core.ClaimStrategy, True),
-    Kind("core.v1.ResourceQuota", "", "resourcequotas", "quota", True, status=True, flags=PLAIN | RETURNED,
-         acts="charged at admission, counted"),
-    Kind("core.v1.LimitRange", "", "limitranges", "limits", True, flags=UPSERT,
-         acts="fills in and bounds pods and claims"),
-    Kind("core.v1.PodTemplate", "", "podtemplates", "", True, flags=RETURNED),
+    Kind("core.v1.PersistentVolumeClaim", "", "persistentvolumeclaims", "pvc", True, status=True,
+         flags=PLAIN | RETURNED),
     Kind("core.v1.ReplicationController", "", "replicationcontrollers", "rc", status=True, scale=REPLICAS,
          categories="all"),
     Kind("apps.v1.Deployment", "apps", "deployments", "deploy", True, workloads.DeploymentStrategy, True, WORKLOAD,
@@ -111,7 +103,6 @@ KINDS = (
          acts="keeps its number of pods"),
     Kind("apps.v1.StatefulSet", "apps", "statefulsets", "sts", True, workloads.StatefulSetStrategy, True, WORKLOAD, "all"),  # noqa: E501
     Kind("apps.v1.DaemonSet", "apps", "daemonsets", "ds", True, workloads.DaemonSetStrategy, True, None, "all"),
-    Kind("apps.v1.ControllerRevision", "apps", "controllerrevisions", "", True, flags=PLAIN),
     Kind("batch.v1.Job", "batch", "jobs", "", True, workloads.JobStrategy, True, None, "all", acts="run to completion"),
     Kind("batch.v1.CronJob", "batch", "cronjobs", "cj", True, workloads.CronJobStrategy, True, None, "all"),
     Kind("coordination.v1.Lease", "coordination.k8s.io", "leases", "", True, core.LeaseStrategy),
@@ -129,7 +120,6 @@ KINDS = (
     Kind("policy.v1.PodDisruptionBudget", "policy", "poddisruptionbudgets", "pdb", True,
          disruption_budgets.BudgetStrategy, True, acts="status kept; asked at eviction"),
     Kind("networking.v1.Ingress", "networking.k8s.io", "ingresses", "ing", True, BuiltinStrategy, True),
-    Kind("networking.v1.IngressClass", "networking.k8s.io", "ingressclasses", "", False, BuiltinStrategy),
     Kind("networking.v1.NetworkPolicy", "networking.k8s.io", "networkpolicies", "netpol", True, BuiltinStrategy),
     Kind("storage.v1.StorageClass", "storage.k8s.io", "storageclasses", "sc", False, flags=PLAIN | RETURNED),
     Kind("storage.v1.CSINode", "storage.k8s.io", "csinodes", "", False, flags=REVISED | RETURNED),
@@ -137,11 +127,10 @@ KINDS = (
     Kind("storage.v1.VolumeAttachment", "storage.k8s.io", "volumeattachments", "", False, status=True,
          flags=REVISED | RETURNED),
     Kind("storage.v1.CSIStorageCapacity", "storage.k8s.io", "csistoragecapacities", "", True, flags=REVISED),
-    Kind("node.v1.RuntimeClass", "node.k8s.io", "runtimeclasses", "", False, flags=REVISED | UPSERT),
+    Kind("discovery.v1.EndpointSlice", "discovery.k8s.io", "endpointslices", "", True, BuiltinStrategy),
     Kind("autoscaling.v2.HorizontalPodAutoscaler", "autoscaling", "horizontalpodautoscalers", "hpa", True,
          autoscaling.HorizontalPodAutoscalerStrategy, True, categories="all",
          acts="scales any object with a scale subresource"),
-    Kind("discovery.v1.EndpointSlice", "discovery.k8s.io", "endpointslices", "", True, BuiltinStrategy),
     Kind("admissionregistration.v1.ValidatingWebhookConfiguration", "admissionregistration.k8s.io",
          "validatingwebhookconfigurations", "", False, webhooks.WebhookStrategy, categories="api-extensions",
          acts="called before writes, by url"),
@@ -208,13 +197,12 @@ NOT_VALIDATED = {"metadata", "status"}
 
 
 def validator_of(type_name: str) -> Validator:
-    """Asks the rules of a type, and on updates also what may never change."""
+    """Asks the rules of a type, on updates only where something they look at has changed."""
 
     def validator(obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         if old is not None and all(obj.get(key) == old.get(key) for key in {*obj, *old} - NOT_VALIDATED):
             return []
-        found = checks.check(obj, type_name)
-        return found if old is None else found + list(validate_core.changes(obj, old, type_name))
+        return checks.check(obj, type_name)
 
     return validator
 

@@ -1,12 +1,18 @@
-"""Services as the API keeps them: an address of their own, so that clients find one; nothing listens there."""
+"""Services as the API keeps them: an address of their own, so that clients find one; nothing listens there.
 
-import random
+What may be wrong with them stands here too. Which address and which node ports is for admission/service_addresses.py to
+say, which knows the other services.
+"""
+
+from collections.abc import Iterator
 from typing import Any
 
+from matrixcontainer.kubeapi.builtin.checks import Obj, among, port, port_or_name, rules
 from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
+from matrixcontainer.kubeapi.builtin.validate_pods import PROTOCOLS
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
-from matrixcontainer.kubeapi.meta.names import is_label_1035
+from matrixcontainer.kubeapi.meta.names import is_label, is_label_1035, is_subdomain
 from matrixcontainer.kubeapi.registry.strategy import ResourceInfo
 
 NODE_PORTS = (30000, 32767)
@@ -30,7 +36,7 @@ class ServiceStrategy(BuiltinStrategy):
 
     def prepare_create(self, obj: dict[str, Any], resource: ResourceInfo) -> None:
         super().prepare_create(obj, resource)
-        _give_addresses(obj)
+        _set_families(obj)
 
     def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: ResourceInfo) -> None:
         super().prepare_update(new, old, resource)
@@ -45,7 +51,7 @@ class ServiceStrategy(BuiltinStrategy):
                 if not after.get(key) and before.get(key):
                     after[key] = before[key]
         _keep_node_ports(after, before)
-        _give_addresses(new)
+        _set_families(new)
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         found = super().validate(obj, old)
@@ -57,27 +63,73 @@ class ServiceStrategy(BuiltinStrategy):
         return found
 
 
-def _give_addresses(obj: dict[str, Any]) -> None:
-    spec, kind = obj.setdefault("spec", {}), obj.get("spec", {}).get("type")
-    if kind == "ExternalName":
+def _set_families(obj: dict[str, Any]) -> None:
+    spec = obj.setdefault("spec", {})
+    if spec.get("type") == "ExternalName":
         return
-    name = f"{obj['metadata'].get('namespace')}/{obj['metadata'].get('name')}"
-    rng = random.Random(name)  # the same service gets the same address
-    if not spec.get("clusterIP"):
-        spec["clusterIP"] = f"10.96.{rng.randrange(1, 255)}.{rng.randrange(1, 255)}"
-    if not spec.get("clusterIPs"):
-        spec["clusterIPs"] = [spec["clusterIP"]]
-    free = spec["clusterIP"] == "None" and not spec.get("selector")
+    free = spec.get("clusterIP") == "None" and not spec.get("selector")
     spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if free else ["IPv4"])
     spec.setdefault("ipFamilyPolicy", "RequireDualStack" if free else "SingleStack")
-    if kind == "NodePort" or (kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True)):
-        for port in spec.get("ports") or []:
-            if not port.get("nodePort"):
-                port["nodePort"] = rng.randint(*NODE_PORTS)
 
 
 def _keep_node_ports(after: dict[str, Any], before: dict[str, Any]) -> None:
-    current = {(port.get("protocol"), port.get("port")): port.get("nodePort") for port in before.get("ports") or []}
-    for port in (after.get("ports") or []) if after.get("type") in ("NodePort", "LoadBalancer") else []:
-        if not port.get("nodePort") and (kept := current.get((port.get("protocol"), port.get("port")))):
-            port["nodePort"] = kept
+    current = {(one.get("protocol"), one.get("port")): one.get("nodePort") for one in before.get("ports") or []}
+    for one in (after.get("ports") or []) if after.get("type") in ("NodePort", "LoadBalancer") else []:
+        if not one.get("nodePort") and (kept := current.get((one.get("protocol"), one.get("port")))):
+            one["nodePort"] = kept
+
+
+# ---- rules
+
+SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+
+
+def service_ports(spec: Obj, path: str) -> Iterator[Cause]:
+    ports = spec.get("ports") or []
+    if not ports and spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName":
+        yield errors.required(f"{path}.ports")
+    names: set[str] = set()
+    seen: set[tuple[object, ...]] = set()
+    for index, one in enumerate(ports):
+        where, name = f"{path}.ports[{index}]", one.get("name", "")
+        if len(ports) > 1 and not name:
+            yield errors.required(f"{where}.name")
+        elif name:
+            if why := is_label(name):
+                yield errors.invalid(f"{where}.name", name, why)
+            if name in names:
+                yield errors.duplicate(f"{where}.name", name)
+            names.add(name)
+        identity = (one.get("protocol"), one.get("port"))
+        if identity in seen:
+            yield errors.duplicate(where, {"protocol": identity[0], "port": identity[1]})
+        seen.add(identity)
+
+
+def service_kind(spec: Obj, path: str) -> Iterator[Cause]:
+    if spec.get("type") == "ExternalName":
+        name = spec.get("externalName", "").removesuffix(".")
+        if not name:
+            yield errors.required(f"{path}.externalName")
+        elif why := is_subdomain(name):
+            yield errors.invalid(f"{path}.externalName", spec["externalName"], why)
+    elif spec.get("type") == "LoadBalancer" and spec.get("clusterIP") == "None":
+        why = "may not be set to 'None' for LoadBalancer services"
+        yield errors.invalid(f"{path}.clusterIPs[0]", "None", why)
+
+
+rules(
+    "core.v1.ServiceSpec",
+    service_ports,
+    service_kind,
+    among("type", *SERVICE_TYPES, needed=True),
+    among("sessionAffinity", "ClientIP", "None", needed=True),
+    among("internalTrafficPolicy", "Cluster", "Local"),
+    among("externalTrafficPolicy", "Cluster", "Local"),
+)
+rules(
+    "core.v1.ServicePort",
+    port("port"),
+    port_or_name("targetPort"),
+    among("protocol", *PROTOCOLS, needed=True),
+)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from matrixcontainer.kubeapi.builtin.checks import (
+    NOT_NEGATIVE,
     Obj,
     among,
     different,
@@ -17,11 +18,11 @@ from matrixcontainer.kubeapi.builtin.checks import (
     port_or_name,
     rules,
 )
-from matrixcontainer.kubeapi.builtin.resource_names import requirements
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
 from matrixcontainer.kubeapi.meta.names import is_label, is_subdomain
 from matrixcontainer.kubeapi.meta.qualified_names import label_value_mistakes, qualified_mistakes
+from matrixcontainer.kubeapi.meta.quantities import amount, whole_number
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
@@ -30,6 +31,8 @@ EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 PREEMPTION = ("PreemptLowerPriority", "Never")
 SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef")
 GROUPS = ("initContainers", "containers")
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+NO_COST = -(2**31)
 
 
 def env_name(name: str) -> str:
@@ -105,6 +108,14 @@ def pod_spec(value: Obj, path: str) -> Iterator[Cause]:
         yield errors.invalid(f"{path}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive")
 
 
+def deletion_cost(value: Obj, path: str) -> Iterator[Cause]:
+    """What a pod costs to delete is a number of 32 bits."""
+    text = ((value.get("metadata") or {}).get("annotations") or {}).get(DELETION_COST)
+    if text is not None and whole_number(text, NO_COST) == NO_COST:
+        where = f"{path}.metadata.annotations[{DELETION_COST}]".lstrip(".")
+        yield errors.invalid(where, text, "must be a 32bit integer")
+
+
 def mounts(spec: Obj, path: str, beside: frozenset[str] = frozenset()) -> list[Cause]:
     """Mounts of volumes that the spec does not list. `beside` are volumes pods get besides those."""
     volumes = {volume.get("name") for volume in spec.get("volumes") or []} | beside
@@ -125,6 +136,71 @@ def mount_paths(value: Obj, path: str) -> Iterator[Cause]:
             yield errors.invalid(f"{path}.volumeMounts[{index}].mountPath", current, "must be unique")
         seen.add(current)
 
+
+# ---- names and amounts of resources in requests and limits
+
+COMPUTE = ("cpu", "memory", "ephemeral-storage")
+HUGE_PAGES = "hugepages-"
+WHOLE = "must be an integer"
+
+
+def is_native(name: str) -> bool:
+    return "/" not in name or "kubernetes.io/" in name
+
+
+def is_extended(name: str) -> bool:
+    return not is_native(name) and not name.startswith("requests.") and not qualified_mistakes(f"requests.{name}")
+
+
+def may_overcommit(name: str) -> bool:
+    return is_native(name) and not name.startswith(HUGE_PAGES)
+
+
+def check_container_name(name: str, path: str) -> list[Cause]:
+    shown = errors.Spelled(name)
+    found = [errors.invalid(path, shown, why) for why in qualified_mistakes(name)]
+    if "/" not in name:
+        if name not in COMPUTE and not name.startswith(HUGE_PAGES):
+            if not found:
+                found.append(errors.invalid(path, shown, "must be a standard resource type or fully qualified"))
+            found.append(errors.invalid(path, shown, "must be a standard resource for containers"))
+    elif not is_native(name) and not is_extended(name):
+        found.append(errors.invalid(path, shown, "doesn't follow extended resource name standard"))
+    return found
+
+
+def check_amount(name: str, text: str, path: str) -> Iterator[Cause]:
+    number = amount(text)
+    if number < 0:
+        yield errors.invalid(path, text, NOT_NEGATIVE)
+    if is_extended(name) and number.denominator != 1:
+        yield errors.invalid(path, text, WHOLE)
+
+
+def check_list(current: Obj, path: str) -> Iterator[Cause]:
+    for name, text in current.items():
+        where = f"{path}[{name}]"
+        yield from check_container_name(name, where)
+        yield from check_amount(name, text, where)
+
+
+def requirements(value: Obj, path: str) -> Iterator[Cause]:
+    """Requests and limits of a container; what cannot be shared must be asked for exactly."""
+    limits, requests = value.get("limits") or {}, value.get("requests") or {}
+    yield from check_list(limits, f"{path}.limits")
+    yield from check_list(requests, f"{path}.requests")
+    for name, text in requests.items():
+        where = f"{path}.requests"
+        if name not in limits:
+            if not may_overcommit(name):
+                yield errors.required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+        elif amount(text) != amount(limits[name]) and not may_overcommit(name):
+            yield errors.invalid(where, text, f"must be equal to {name} limit of {limits[name]}")
+        elif amount(text) > amount(limits[name]):
+            yield errors.invalid(where, text, f"must be less than or equal to {name} limit of {limits[name]}")
+
+
+# ---- which struct has which rules
 
 CONTAINER = (
     needed("name", "image"),
@@ -159,6 +235,8 @@ rules("core.v1.TCPSocketAction", port_or_name("port"))
 rules("core.v1.GRPCAction", port("port"))
 rules("core.v1.Toleration", toleration, among("effect", *EFFECTS))
 rules("core.v1.Volume", needed("name"), named("name", is_label))
+rules("core.v1.Pod", deletion_cost)
+rules("core.v1.PodTemplateSpec", deletion_cost)
 rules(
     "core.v1.PodSpec",
     pod_spec,

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi.builtin import validate_pods
 from matrixcontainer.kubeapi.builtin.checks import Obj, among, needed, not_negative, rules
+from matrixcontainer.kubeapi.builtin.disruption_budgets import share
 from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
-from matrixcontainer.kubeapi.builtin.validate_core import share
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
 from matrixcontainer.kubeapi.meta.names import is_label

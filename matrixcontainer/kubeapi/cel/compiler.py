@@ -15,6 +15,7 @@ from celpy.evaluation import base_functions, celbytes, celstr
 
 from matrixcontainer.kubeapi.cel import operators as operators
 from matrixcontainer.kubeapi.cel.library import FUNCTIONS, select_optional
+from matrixcontainer.kubeapi.cel.meter import paid, paid_each
 from matrixcontainer.kubeapi.cel.operators import FALSE, TRUE, Failed, truth
 from matrixcontainer.kubeapi.cel.values import Optional
 
@@ -22,7 +23,10 @@ Scope = dict[str, Any]
 Step = Callable[[Scope], Any]
 
 FAILURES = (Failed, ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError)
-CALLS: dict[str, Callable[..., Any]] = {**base_functions, **FUNCTIONS, "type": type, "dyn": lambda value: value}
+CALLS: dict[str, Callable[..., Any]] = {
+    name: paid(function)
+    for name, function in {**base_functions, **FUNCTIONS, "type": type, "dyn": lambda value: value}.items()
+}
 TYPES = {
     name: base_functions[name]
     for name in ("bool", "bytes", "double", "duration", "int", "list", "map", "string", "timestamp", "uint")
@@ -194,7 +198,7 @@ def _each(holder: Step, scope: Scope) -> Iterable[Any]:
     current = holder(scope)
     if not isinstance(current, (list, dict)):
         raise Failed("no such overload")
-    return current
+    return paid_each(current)
 
 
 def _some(decisive: bool) -> Callable[[Step, str, list[Step]], Step]:

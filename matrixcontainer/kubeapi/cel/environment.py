@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from matrixcontainer.kubeapi.cel import cost
+from matrixcontainer.kubeapi.cel.meter import OutOfBudget, metered
 from matrixcontainer.kubeapi.cel.preprocess import respell
 from matrixcontainer.kubeapi.cel.values import Optional, plain_cel, to_cel
 from matrixcontainer.kubeapi.meta import errors
@@ -22,6 +23,8 @@ from matrixcontainer.kubeapi.schema.structural import Schema, join
 from matrixcontainer.kubeapi.schema.validation import correlate_list
 
 Program = Callable[[dict[str, Any]], Any]
+EXPRESSION_MAX = 100_000
+"""As in cel-go, in code points."""
 OLD_SELF = re.compile(r"\boldSelf\b")
 
 
@@ -41,11 +44,16 @@ class Environment:
 
     def compile(self, expression: str) -> tuple[Any, Program]:
         """(syntax tree, program); raises ValueError with a text for people when it does not parse."""
+        if len(expression) > EXPRESSION_MAX:
+            size = f"size: {len(expression)}, limit: {EXPRESSION_MAX}"
+            raise ValueError(f"expression code point size exceeds limit: {size}")
         try:
             tree = self.engine.compile(respell(expression))
+            return tree, self.program(tree)
         except self.parse_failure as failure:
             raise ValueError(f"Syntax error: {_first_line(failure)}") from failure
-        return tree, self.program(tree)
+        except RecursionError:
+            raise ValueError("expression recursion limit exceeded") from None
 
 
 def _first_line(failure: Exception) -> str:
@@ -79,7 +87,10 @@ def evaluate(expression: str, variables: dict[str, Any]) -> bool:
     """Whether an expression holds over plain JSON values; ValueError with a text for people when it fails."""
     current = {name: plain_cel(value) for name, value in variables.items()}
     try:
-        return bool(compiled(expression)(current))
+        with metered(cost.CALL_MAX):
+            return bool(compiled(expression)(current))
+    except OutOfBudget:
+        raise ValueError("operation cancelled: actual cost limit exceeded") from None
     except environment().failures as failure:
         raise ValueError(_reason_of(failure)) from failure
 
@@ -138,9 +149,16 @@ def _run_rules(
             return
         where = path + _field_path(rule.get("fieldPath", ""), path)
         try:
-            if bool(compiled(expression)(variables)):
+            with metered(min(cost.CALL_MAX, budget[0])) as meter:
+                holds = bool(compiled(expression)(variables))
+                message = "" if holds else _message(rule, variables)
+            budget[0] -= min(cost.CALL_MAX, budget[0]) - meter.left
+            if holds:
                 continue
-            message = _message(rule, variables)
+        except OutOfBudget:
+            found.append(errors.invalid(path, schema.type, _too_dear(rule)))
+            budget[0] = -1
+            return
         except environment().failures as failure:
             message = f"{_reason_of(failure)} evaluating rule: {rule.get('message') or expression}".strip()
         found.append(_cause(rule.get("reason", ""), where, schema.type, message))
@@ -155,12 +173,16 @@ def _pay(rule: dict[str, Any], value: Any, old: Any, budget: list[int]) -> str:
         price = cost.cost(found.tree, known)
     if price > cost.CALL_MAX:
         budget[0] = -1
-        text = rule.get("message") or rule["rule"]
-        return f"call cost exceeds limit for rule: {text}, no further validation rules will be run"
+        return _too_dear(rule)
     budget[0] -= price
     if budget[0] < 0:
         return "validation failed due to running out of cost budget, no further validation rules will be run"
     return ""
+
+
+def _too_dear(rule: dict[str, Any]) -> str:
+    text = rule.get("message") or rule["rule"]
+    return f"call cost exceeds limit for rule: {text}, no further validation rules will be run"
 
 
 def _field_path(text: str, path: str) -> str:

@@ -8,12 +8,13 @@ import ipaddress
 import re
 from collections.abc import Callable
 from decimal import Decimal
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 from urllib.parse import urlsplit
 
 from celpy import celtypes
 
+from matrixcontainer.kubeapi.cel.meter import CHARACTERS_OF_ONE, charge, size
 from matrixcontainer.kubeapi.cel.values import Optional
 from matrixcontainer.kubeapi.meta.quantities import NoQuantity, parse
 from matrixcontainer.kubeapi.schema.structural import compile_pattern
@@ -34,6 +35,8 @@ def total(items: Any) -> Any:
     if not items:
         return Int(0)
     found = items[0]
+    if isinstance(found, (str, bytes, list)):
+        raise ValueError("no such overload")
     for item in items[1:]:
         found = found + item
     return found
@@ -74,11 +77,15 @@ def split(text: Any, by: Any, limit: int = -1) -> Any:
 
 
 def join(items: Any, by: Any = "") -> Any:
+    charge(sum(1 + (len(str(item)) + len(by)) // CHARACTERS_OF_ONE for item in items))
     return Text(str(by).join(str(item) for item in items))
 
 
 def replace(text: Any, old: Any, new: Any, limit: int = -1) -> Any:
-    return Text(str(text).replace(str(old), str(new), int(limit)))
+    whole, part, other = str(text), str(old), str(new)
+    places = whole.count(part) if limit < 0 else min(whole.count(part), int(limit))
+    charge(places * (1 + len(other) // CHARACTERS_OF_ONE))  # before the text is made
+    return Text(whole.replace(part, other, int(limit)))
 
 
 def substring(text: Any, start: int, end: int | None = None) -> Any:
@@ -102,14 +109,17 @@ def ascii_case(change: Callable[[str], str]) -> Callable[[Any], Any]:
 
 
 def find(text: Any, pattern: Any) -> Any:
-    match = compile_pattern(str(pattern))(str(text))
+    match = compile_pattern(str(pattern)).search(str(text))
     return Text(match.group(0) if match else "")
 
 
 def find_all(text: Any, pattern: Any, limit: int = -1) -> Any:
-    compile_pattern(str(pattern))
-    found = [match.group(0) for match in re.finditer(str(pattern), str(text))]
-    return Listed([Text(word) for word in (found if limit < 0 else found[: int(limit)])])
+    matches = compile_pattern(str(pattern)).finditer(str(text))
+    return Listed([Text(match.group(0)) for match in islice(matches, None if limit < 0 else int(limit))])
+
+
+def matches(text: Any, pattern: Any) -> Any:
+    return Bool(compile_pattern(str(pattern)).search(str(text)) is not None)
 
 
 # ---- URLs
@@ -211,7 +221,13 @@ def of_non_zero(value: Any) -> Optional:
 
 
 def set_contains(holder: Any, wanted: Any) -> Any:
+    charge(len(holder) * len(wanted))
     return Bool(all(item in holder for item in wanted))
+
+
+def set_intersects(holder: Any, other: Any) -> Any:
+    charge(len(holder) * len(other))
+    return Bool(any(item in other for item in holder))
 
 
 # ---- text from values
@@ -232,6 +248,8 @@ def formatted(text: Any, values: Any) -> Any:
         value = left.pop(0)
         if verb == "s":
             return _printed(value)
+        if digits and len(digits) > 3:
+            raise ValueError(f"precision must be at most 999: {digits[:10]}")
         if verb in "fe":
             return f"{float(value):.{digits or 6}{verb}}"
         if verb in "xX" and isinstance(value, str):
@@ -242,6 +260,7 @@ def formatted(text: Any, values: Any) -> Any:
 
 
 def _printed(value: Any) -> str:
+    charge(1 + size(value))
     if isinstance(value, celtypes.BoolType):
         return "true" if value else "false"
     if isinstance(value, list):
@@ -262,7 +281,7 @@ class Format:
 
 
 def _matching(pattern: str, most: int) -> Callable[[str], str]:
-    compiled = re.compile(pattern)
+    compiled = compile_pattern(pattern)
     return lambda text: "" if len(text) <= most and compiled.fullmatch(text) else f"must match {pattern}"
 
 
@@ -296,7 +315,7 @@ def validated(by: Format, text: Any) -> Optional:
 
 # ---- semantic versions
 
-SEMVER = re.compile(
+SEMVER = compile_pattern(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+[0-9A-Za-z.-]+)?"
 )
 
@@ -330,6 +349,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "upperAscii": ascii_case(str.upper),
     "trim": lambda text: Text(str(text).strip()),
     "reverse": lambda holder: Text(str(holder)[::-1]) if isinstance(holder, str) else Listed(list(holder)[::-1]),
+    "matches": matches,
     "find": find,
     "findAll": find_all,
     "url": _url,
@@ -364,7 +384,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "or": lambda current, other: current if current.present else other,
     "sets_contains": set_contains,
     "sets_equivalent": lambda a, b: Bool(bool(set_contains(a, b)) and bool(set_contains(b, a))),
-    "sets_intersects": lambda a, b: Bool(any(item in b for item in a)),
+    "sets_intersects": set_intersects,
     "format": formatted,
     "format_named": named_format,
     **{f"format_{name}": (lambda name=name: Format(name, FORMATS[name])) for name in FORMATS},

@@ -7,6 +7,7 @@ from typing import Any
 from celpy import celtypes
 
 from matrixcontainer.kubeapi.cel.library import select_optional
+from matrixcontainer.kubeapi.cel.meter import charge, paid_each, size
 from matrixcontainer.kubeapi.cel.values import Optional
 
 Int, Uint, Double, Text, Bool = (
@@ -37,14 +38,17 @@ def equal(a: Any, b: Any) -> bool:
     """Values of different kinds are not equal, but numbers of different kinds may be."""
     kind, other = type(a), type(b)
     if kind is Text and other is Text:
+        charge(size(a))
         return str.__eq__(a, b)
     if kind in NUMBERS and other in NUMBERS:
         return bool(_plain(a) == _plain(b))
     if kind is Bool and other is Bool:
         return bool(a) is bool(b)
     if isinstance(a, list) and isinstance(b, list):
+        charge(1 + len(a))
         return len(a) == len(b) and all(map(equal, a, b))
     if isinstance(a, dict) and isinstance(b, dict):
+        charge(1 + len(a))
         return len(a) == len(b) and all(
             dict.__contains__(b, key) and equal(value, dict.__getitem__(b, key)) for key, value in a.items()
         )
@@ -74,10 +78,8 @@ def _order(holds: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
 
 
 def contains(item: Any, holder: Any) -> Any:
-    if isinstance(holder, list):
-        return TRUE if any(equal(item, one) for one in holder) else FALSE
-    if isinstance(holder, dict):
-        return TRUE if any(equal(item, key) for key in holder) else FALSE
+    if isinstance(holder, (list, dict)):
+        return TRUE if any(equal(item, one) for one in paid_each(holder)) else FALSE
     raise Failed(NO_OVERLOAD)
 
 
@@ -118,6 +120,7 @@ def add(a: Any, b: Any) -> Any:
         return _whole(kind, int(a) + int(b))
     if kind is Double:
         return Double(float(a) + float(b))
+    charge(size(a) + size(b))
     if kind is Text:
         return Text(str(a) + str(b))
     if isinstance(a, list):

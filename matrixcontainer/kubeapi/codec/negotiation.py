@@ -1,12 +1,12 @@
 """What a client wants to read: the Accept header walked in order until a form is found that this server speaks."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 from matrixcontainer.kubeapi.meta.errors import not_acceptable
 
-PROTOBUF = "application/vnd.kubernetes.protobuf"
-OFFERED = ("application/json", "application/yaml", PROTOBUF)
+OFFERED = ("application/json", "application/yaml")
 
 
 @dataclass(frozen=True)
@@ -20,25 +20,22 @@ class Answer:
 
 @lru_cache(maxsize=256)
 def choose(accept: str, forms: bool = True) -> Answer:
-    """The first entry that can be served, protobuf only when there is no other; raises ApiError 406 without any."""
+    """The first entry that can be served; raises ApiError 406 without any."""
     if not accept:
         return Answer()
-    last_resort: Answer | None = None
-    for entry in accept.split(","):
-        media, *parameters = (part.strip() for part in entry.split(";"))
-        reported = dict(part.split("=", 1) for part in parameters if "=" in part)
+    for media, reported in _entries(accept):
         if media in ("*/*", "application/*", "text/*"):
             media = "application/json"
-        if media not in OFFERED:
-            continue
-        if (answer := _answer(media, reported, forms)) is None:
-            continue
-        if media != PROTOBUF:
+        if media in OFFERED and (answer := _answer(media, reported, forms)) is not None:
             return answer
-        last_resort = last_resort or answer
-    if last_resort:
-        return last_resort
     raise not_acceptable(", ".join(OFFERED))
+
+
+def _entries(accept: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """(media type, parameters) in the order of the header."""
+    for entry in accept.split(","):
+        media, *parameters = (part.strip() for part in entry.split(";"))
+        yield media, dict(part.split("=", 1) for part in parameters if "=" in part)
 
 
 def _answer(media: str, reported: dict[str, str], forms: bool) -> Answer | None:
@@ -47,26 +44,19 @@ def _answer(media: str, reported: dict[str, str], forms: bool) -> Answer | None:
         return Answer(media)
     if not forms or reported.get("g") != "meta.k8s.io" or reported.get("v") not in ("v1", "v1beta1"):
         return None
-    if form in ("PartialObjectMetadata", "PartialObjectMetadataList") or (form == "Table" and media != PROTOBUF):
+    if form in ("PartialObjectMetadata", "PartialObjectMetadataList", "Table"):
         return Answer(media, form, reported["v"])
     return None
 
 
 @lru_cache(maxsize=64)
-def wants_aggregated(accept: str) -> str:
-    """v2 when aggregated discovery comes before plain JSON in the header, else ""."""
-    for entry in accept.split(","):
-        media, *parameters = (part.strip() for part in entry.split(";"))
-        reported = dict(part.split("=", 1) for part in parameters if "=" in part)
-        if media != "application/json":
-            continue
-        if reported.get("as") == "APIGroupDiscoveryList" and reported.get("g") == "apidiscovery.k8s.io":
-            if reported.get("v") == "v2":
-                return "v2"
-            continue
-        if "as" not in reported:
-            return ""
-    return ""
+def wants_aggregated(accept: str) -> bool:
+    """Whether aggregated discovery comes before plain JSON in the header."""
+    for media, reported in _entries(accept):
+        if media == "application/json" and ("as" not in reported or AGGREGATED.items() <= reported.items()):
+            return "as" in reported
+    return False
 
 
-AGGREGATED_TYPE = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
+AGGREGATED = {"g": "apidiscovery.k8s.io", "v": "v2", "as": "APIGroupDiscoveryList"}
+AGGREGATED_TYPE = ";".join(["application/json", *(f"{key}={value}" for key, value in AGGREGATED.items())])

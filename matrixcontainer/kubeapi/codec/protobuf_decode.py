@@ -1,6 +1,7 @@
 """Protobuf request bodies of built-in kinds, turned into the JSON form the rest of the server works on.
 
-Generated Go clients send built-in objects in protobuf and never fall back. A body starts with the magic `k8s\\0`,
+Generated Go clients send built-in objects in protobuf and never fall back; all of them also take JSON for an answer, so
+nothing is written in protobuf. A body starts with the magic `k8s\\0`,
 then a runtime.Unknown message: TypeMeta{apiVersion, kind}, the raw message, two encodings. Field numbers come from
 the generated table of types. What Go's JSON would leave out is left out here: absent pointers, and zero values of
 `omitempty` fields. Wire format: public Protocol Buffers encoding document; messages: k8s.io/api (Apache-2.0).

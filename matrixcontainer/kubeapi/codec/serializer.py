@@ -2,13 +2,17 @@
 them.
 """
 
+import asyncio
 import json
 from typing import Any
 
+from matrixcontainer.kubeapi.codec.yaml_decode import read_yaml
 from matrixcontainer.kubeapi.meta.errors import bad_request, unsupported_media_type
 
 JSON_TYPES = ("application/json", "text/json", "")
 YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml")
+APPLY = "application/apply-patch+yaml"
+LARGE = 32 * 1024
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 INT64 = 2**63
@@ -86,38 +90,17 @@ def _find_repeated(node: Any, path: str, found: list[str]) -> None:
 
 
 def parse_yaml(body: bytes, duplicates: list[str]) -> Any:
-    """YAML whose dates stay text, whose keys are text, and whose repeated keys are detected. JSON is tried first."""
+    """YAML, or JSON, which is tried first."""
     if body.lstrip()[:1] in (b"{", b"["):
         return parse_json(body, duplicates)
-    import yaml
-
     try:
-        return json.loads(json.dumps(yaml.load(body, _loader(duplicates))))
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as failure:
+        return read_yaml(body, duplicates)
+    except ValueError as failure:
         raise bad_request(f"error parsing YAML: {failure}") from failure
 
 
-def _loader(duplicates: list[str]) -> Any:
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        yaml_implicit_resolvers = {  # noqa: RUF012
-            letter: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-            for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-        }
-
-        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-            seen = set()
-            for key_node, _ in node.value:
-                if isinstance(key_node, yaml.ScalarNode):
-                    if key_node.value in seen:
-                        duplicates.append(key_node.value)
-                    seen.add(key_node.value)
-            return super().construct_mapping(node, deep)
-
-        def compose_node(self, parent: Any, index: Any) -> Any:
-            if self.check_event(yaml.AliasEvent):
-                raise yaml.YAMLError("aliases are not accepted")
-            return super().compose_node(parent, index)
-
-    return Loader
+async def parse_large(body: bytes, media_type: str, duplicates: list[str]) -> Any:
+    """As `parse_body`; a large YAML body is read in a thread, since that takes seconds and others go on asking."""
+    if len(body) > LARGE and (media_type in YAML_TYPES or media_type == APPLY):
+        return await asyncio.to_thread(parse_yaml, body, duplicates)
+    return parse_yaml(body, duplicates) if media_type == APPLY else parse_body(body, media_type, duplicates)

@@ -9,14 +9,12 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from matrixcontainer.kubeapi.admission.resource_quota import QuotaAdmission
 from matrixcontainer.kubeapi.controllers.cluster.cluster_roles import ClusterRoles
 from matrixcontainer.kubeapi.controllers.cluster.compaction import Compaction
 from matrixcontainer.kubeapi.controllers.cluster.custom_resources import CustomResources
 from matrixcontainer.kubeapi.controllers.cluster.disruption_budget import DisruptionBudgets
 from matrixcontainer.kubeapi.controllers.cluster.garbage_collector import GarbageCollector
 from matrixcontainer.kubeapi.controllers.cluster.namespaces import Namespaces
-from matrixcontainer.kubeapi.controllers.cluster.resource_quota import ResourceQuotas
 from matrixcontainer.kubeapi.controllers.nodes.default_scheduler import DefaultScheduler
 from matrixcontainer.kubeapi.controllers.nodes.emulated_nodes import EmulatedNodes, LostPods
 from matrixcontainer.kubeapi.controllers.nodes.kubelet_driver import Kubelets
@@ -53,27 +51,28 @@ class Manager:
         self._runs: list[Run] = [self._garbage.run, self.compaction.run]
         self._by_storage: dict[str, list[Controller]] = {}
 
-    def add_workloads(self, informers: Informers, usages: UsageReader, quotas: QuotaAdmission) -> None:
-        """Those that make pods, place them, run them and count them."""
+    def add_workloads(self, informers: Informers, usages: UsageReader) -> None:
+        """Those that make pods, place them and run them."""
         core, events = self._core, EventRecorder(self._core)
         scheduler = DefaultScheduler(core, informers, events)
         kubelets, lost_pods = Kubelets(core, informers, events), LostPods(core, informers, events)
         evictions = TaintEviction(core, informers, events)
         replica_sets, deployments = ReplicaSets(core, informers, events), Deployments(core, informers, events)
         jobs, autoscalers = Jobs(core, informers, events), HorizontalAutoscalers(core, informers, events, usages)
-        counter = ResourceQuotas(core, quotas)
-        quotas.on_charged = counter.enqueue_after
+        informers.unreadable = lambda record, failure: events.event(
+            record.obj, "Unreadable", f"left out by the controllers: {failure}", "kube-controller-manager", warning=True
+        )
         informers.on_pod = [
             each.on_pod for each in (scheduler, kubelets, lost_pods, evictions, replica_sets, deployments, jobs)
         ]
         informers.on_set = [deployments.on_set]
         informers.on_node = [each.on_node for each in (scheduler, kubelets, lost_pods, evictions)]
-        by_storage = [EmulatedNodes(core), NodeTaints(core), counter, replica_sets, deployments, jobs, autoscalers]
+        by_storage = [EmulatedNodes(core), NodeTaints(core), replica_sets, deployments, jobs, autoscalers]
         for controller in by_storage:
             self._by_storage.setdefault(controller.storage, []).append(controller)
         self._by_storage[kubelets.leases] = [kubelets]
         self._controllers += [*by_storage, scheduler, kubelets, lost_pods, evictions]
-        self._always += [counter.on_any_change, informers.on_change]
+        self._always.append(informers.on_change)
         self._runs.append(events.run)
 
     def load(self) -> None:
@@ -84,10 +83,12 @@ class Manager:
 
     def on_change(self, change: Change) -> None:
         """Heard by all, whether they act or not."""
-        for on_change in self._always:
-            on_change(change)
-        for controller in self._by_storage.get(change.record.key[0], ()):
-            controller.on_change(change)
+        concerned = self._by_storage.get(change.record.key[0], ())
+        for on_change in [*self._always, *(controller.on_change for controller in concerned)]:
+            try:
+                on_change(change)
+            except Exception as failure:  # the others hear of it all the same
+                self._core.record_failure(failure, f"{on_change.__qualname__} {'/'.join(change.record.key)}")
 
     # ---- running
 

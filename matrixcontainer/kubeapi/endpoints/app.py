@@ -9,7 +9,7 @@ from matrixcontainer.kubeapi.admission.webhooks import Webhooks
 from matrixcontainer.kubeapi.auth.impersonation import who_is_meant
 from matrixcontainer.kubeapi.endpoints.nonresource import NonResource
 from matrixcontainer.kubeapi.endpoints.read import ReadHandler
-from matrixcontainer.kubeapi.endpoints.request import BODY_BYTES_MAX, Request, Target, attributes_of, parse_target
+from matrixcontainer.kubeapi.endpoints.request import Request, Target, attributes_of, parse_target
 from matrixcontainer.kubeapi.endpoints.respond import Responder
 from matrixcontainer.kubeapi.endpoints.response import Response, as_json
 from matrixcontainer.kubeapi.endpoints.subresources import SubresourceHandler
@@ -35,19 +35,6 @@ class App:
         """The answer, whatever happens."""
         try:
             return await self._answer(request)
-        except Exception as failure:
-            return self._refusal(request, failure)
-
-    def respond_sync(self, request: Request) -> Response | None:
-        """The answer to a read, which waits for nothing; None where `respond` has to be asked."""
-        if request.method != "GET" or self._core.store.shared:
-            return None
-        target = parse_target(request.path)
-        if target is None or target.subresource:
-            return None
-        try:
-            self._admit(request, target)
-            return self._read_sync(request, self._find(request, target), target)
         except Exception as failure:
             return self._refusal(request, failure)
 
@@ -88,8 +75,7 @@ class App:
             raise errors.method_not_allowed()  # a list of all namespaces can be read and watched, no more
         if resource.deprecated:
             request.warnings.append(resource.deprecated)
-        if request.too_large:
-            raise errors.too_large(BODY_BYTES_MAX)
+        request.body = await request.read()
         if target.subresource:
             return await self._subresources.answer(request, resource, target)
         return await self._write(request, resource, target)

@@ -24,19 +24,15 @@ def subresource_entries(resource: Resource) -> list[tuple[str, str, str, tuple[s
 class Discovery:
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
-        self._serial = -1
-        self._kept: dict[str, tuple[bytes, str]] = {}
 
     def document(self, name: str) -> tuple[bytes, str]:
-        """(JSON text, ETag) of `api`, `apis`, `group:G`, `version:G/V`, `aggregated:api:v2`..; KeyError if there is
-        none.
-        """
-        if self._serial != self.registry.serial:
-            self._serial, self._kept = self.registry.serial, {}
-        if name not in self._kept:
+        """(JSON text, ETag) of `api`, `apis`, `group:G`, `version:G/V`, `aggregated:api`..; KeyError if none is."""
+
+        def printed() -> tuple[bytes, str]:
             text = json.dumps(self._build(name), separators=(",", ":")).encode()
-            self._kept[name] = (text, '"' + hashlib.sha256(text).hexdigest()[:32].upper() + '"')
-        return self._kept[name]
+            return text, '"' + hashlib.sha256(text).hexdigest()[:32].upper() + '"'
+
+        return self.registry.derived(f"discovery {name}", printed)
 
     def _build(self, name: str) -> dict[str, Any]:
         kind, _, rest = name.partition(":")
@@ -56,8 +52,13 @@ class Discovery:
         if kind == "version":
             group, _, version = rest.rpartition("/")
             return self._resource_list(group, version)
-        where, _, version = rest.partition(":")
-        return self._aggregated(where, version)
+        names = [""] if rest == "api" else self.registry.groups()
+        return {
+            "kind": "APIGroupDiscoveryList",
+            "apiVersion": "apidiscovery.k8s.io/v2",
+            "metadata": {},
+            "items": [self._aggregated_group(name) for name in names],
+        }
 
     def _group(self, group: str) -> dict[str, Any]:
         versions = [
@@ -95,15 +96,6 @@ class Discovery:
                 entries.append(entry)
         name = f"{group}/{version}" if group else version
         return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": entries}
-
-    def _aggregated(self, where: str, version: str) -> dict[str, Any]:
-        groups = [""] if where == "api" else self.registry.groups()
-        return {
-            "kind": "APIGroupDiscoveryList",
-            "apiVersion": f"apidiscovery.k8s.io/{version}",
-            "metadata": {},
-            "items": [self._aggregated_group(group) for group in groups],
-        }
 
     def _aggregated_group(self, group: str) -> dict[str, Any]:
         versions = []

@@ -2,7 +2,7 @@
 
 from matrixcontainer.kubeapi.codec.negotiation import AGGREGATED_TYPE, choose, wants_aggregated
 from matrixcontainer.kubeapi.endpoints.discovery import Discovery
-from matrixcontainer.kubeapi.endpoints.openapi import OpenApi
+from matrixcontainer.kubeapi.endpoints.openapi import OpenApi, swagger
 from matrixcontainer.kubeapi.endpoints.request import Request
 from matrixcontainer.kubeapi.endpoints.response import Response, as_json
 from matrixcontainer.kubeapi.meta import errors
@@ -26,9 +26,8 @@ class NonResource:
         if path == "/version":
             return as_json(VERSION)
         if path in ("/api", "/apis"):
-            if version := wants_aggregated(request.accept):
-                media = AGGREGATED_TYPE.format(version)
-                return self._discovered(request, f"aggregated:{path[1:]}:{version}", media)
+            if wants_aggregated(request.accept):
+                return self._discovered(request, f"aggregated:{path[1:]}", AGGREGATED_TYPE)
             choose(request.accept, forms=False)
             return self._discovered(request, path[1:])
         parts = path.strip("/").split("/")
@@ -65,9 +64,8 @@ class NonResource:
     def _openapi(self, request: Request, parts: list[str]) -> Response:
         if parts == ["v2"]:
             accept = request.accept
-            if OPENAPI_PROTOBUF in accept and "application/json" not in accept and "*/*" not in accept:
-                return Response(self.openapi.swagger_protobuf(), media=OPENAPI_PROTOBUF_TYPE)
-            return Response(self.openapi.swagger())
+            protobuf = OPENAPI_PROTOBUF in accept and "application/json" not in accept and "*/*" not in accept
+            return Response(swagger(protobuf), media=OPENAPI_PROTOBUF_TYPE if protobuf else "application/json")
         if parts == ["v3"]:
             return Response(self.openapi.index())
         if parts[:1] == ["v3"] and OPENAPI_PROTOBUF in request.accept and "json" not in request.accept:

@@ -1,4 +1,4 @@
-"""OpenAPI as clients read it: version 3 per group-version with an index, version 2 as one document.
+"""OpenAPI as clients read it: version 3 per group-version with an index; of version 2 the head alone.
 
 kubectl refuses to apply anything unless the documents name the `fieldValidation` parameter on PATCH, and it caches each
 document by the hash in the index, so the hash must change exactly when the content does. Hashes are taken from what a
@@ -13,12 +13,10 @@ from typing import Any
 from matrixcontainer.kubeapi.endpoints.discovery import subresource_entries
 from matrixcontainer.kubeapi.meta.version import VERSION
 from matrixcontainer.kubeapi.registry.resource import Registry, Resource
-from matrixcontainer.kubeapi.schema.types import component_name, openapi_of
+from matrixcontainer.kubeapi.schema.types import COMPONENTS, component_name, openapi_of
 
 PRINTER_VERSION = "3"  # moved when this module prints something else from the same content
 
-V3 = "#/components/schemas/"
-V2 = "#/definitions/"
 INFO = {"title": "Kubernetes", "version": "v1.33.0"}
 VERSION_INFO = "io.k8s.apimachinery.pkg.version.Info"
 
@@ -50,34 +48,25 @@ DELETE_QUERY = ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagation
 class OpenApi:
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
-        self._serial = -1
-        self._kept: dict[str, bytes] = {}
-
-    def _fresh(self) -> dict[str, bytes]:
-        if self._serial != self.registry.serial:
-            self._serial, self._kept = self.registry.serial, {}
-        return self._kept
-
-    # ---- version 3
 
     def index(self) -> bytes:
-        kept = self._fresh()
-        if "index" not in kept:
-            paths = {}
-            for group, version in self._group_versions():
-                name = f"apis/{group}/{version}" if group else f"api/{version}"
-                url = f"/openapi/v3/{name}?hash={self.hash_of(group, version)}"
-                paths[name] = {"serverRelativeURL": url}
-            paths["version"] = {"serverRelativeURL": f"/openapi/v3/version?hash={self.hash_of('', 'version')}"}
-            kept["index"] = _printed({"paths": paths})
-        return kept["index"]
+        return self.registry.derived("openapi index", self._index)
+
+    def _index(self) -> bytes:
+        paths = {}
+        for group, version in self._group_versions():
+            name = f"apis/{group}/{version}" if group else f"api/{version}"
+            url = f"/openapi/v3/{name}?hash={self.hash_of(group, version)}"
+            paths[name] = {"serverRelativeURL": url}
+        paths["version"] = {"serverRelativeURL": f"/openapi/v3/version?hash={self.hash_of('', 'version')}"}
+        return _printed({"paths": paths})
 
     def version_document(self) -> bytes:
         """The document of `/version`, which belongs to no group."""
         shape = {key: {"type": "string"} for key in VERSION}
-        answer = {"description": "OK", "content": {"application/json": {"schema": {"$ref": f"{V3}{VERSION_INFO}"}}}}
-        paths = {"/version/": {"get": {"operationId": "getCodeVersion", "responses": {"200": answer}}}}
-        return _version_3(paths, {VERSION_INFO: {"type": "object", "properties": shape}})
+        answers = {"200": answer(VERSION_INFO)}
+        paths = {"/version/": {"get": {"operationId": "getCodeVersion", "responses": answers}}}
+        return _document(paths, {VERSION_INFO: {"type": "object", "properties": shape}})
 
     def _group_versions(self) -> list[tuple[str, str]]:
         pairs = [("", "v1")]
@@ -94,51 +83,40 @@ class OpenApi:
 
     def document(self, group: str, version: str) -> bytes:
         """The document of one group-version; KeyError when it is not served."""
-        kept = self._fresh()
-        name = f"{group}/{version}"
-        if name not in kept:
-            resources = self.registry.of(group, version)
-            if not resources:
-                raise KeyError(name)
-            schemas: dict[str, Any] = {}
-            paths: dict[str, Any] = {}
-            for resource in sorted(resources, key=lambda r: r.plural):
-                add_schemas(resource, schemas, V3)
-                paths |= paths_of(resource, 3)
-            for extra in ("meta.v1.DeleteOptions", "meta.v1.Status"):
-                openapi_of(extra, schemas, V3)
-            kept[name] = _version_3(paths, schemas)
-        return kept[name]
+        return self.registry.derived(f"openapi {group}/{version}", lambda: self._build(group, version))
 
-    # ---- version 2
+    def _build(self, group: str, version: str) -> bytes:
+        resources = self.registry.of(group, version)
+        if not resources:
+            raise KeyError(f"{group}/{version}")
+        schemas: dict[str, Any] = {}
+        paths: dict[str, Any] = {}
+        for resource in sorted(resources, key=lambda r: r.plural):
+            add_schemas(resource, schemas)
+            paths |= paths_of(resource)
+        for extra in ("meta.v1.DeleteOptions", "meta.v1.Status"):
+            openapi_of(extra, schemas)
+        return _document(paths, schemas)
 
-    def swagger(self) -> bytes:
-        kept = self._fresh()
-        if "v2" not in kept:
-            definitions: dict[str, Any] = {}
-            paths: dict[str, Any] = {}
-            for resource in self.registry.all():
-                add_schemas(resource, definitions, V2)
-                paths |= paths_of(resource, 2)
-            kept["v2"] = _printed({"swagger": "2.0", "info": INFO, "paths": paths, "definitions": definitions})
-        return kept["v2"]
 
-    def swagger_protobuf(self) -> bytes:
-        """Version 2 in protobuf: a title without paths or definitions (gnostic's Document, fields 1, 2, 8 and 9).
+def swagger(protobuf: bool) -> bytes:
+    """Version 2, in protobuf or JSON: a title without paths or definitions (gnostic's Document, fields 1, 2, 8 and 9).
 
-        kubectl asks for it when it meets a kind it finds nowhere, and stumbles over a refusal before it can say so.
-        From a document that names nothing it concludes that there is nothing to check, and goes on to tell that the
-        kind is not served. All else is read from version 3.
-        """
-        info = b"\x0a\x0aKubernetes\x12\x07v1.33.0"
-        return b"\x0a\x032.0" + b"\x12" + bytes([len(info)]) + info + b"\x42\x00\x4a\x00"
+    client-go, and with it kubectl and Helm, asks for it in protobuf when it meets a kind it finds nowhere, and stumbles
+    over a refusal before it can say so. From a document that names nothing it concludes that there is nothing to check,
+    and goes on to tell that the kind is not served. All else is read from version 3.
+    """
+    if not protobuf:
+        return _printed({"swagger": "2.0", "info": INFO, "paths": {}, "definitions": {}})
+    info = b"\x0a\x0aKubernetes\x12\x07v1.33.0"
+    return b"\x0a\x032.0" + b"\x12" + bytes([len(info)]) + info + b"\x42\x00\x4a\x00"
 
 
 def _printed(document: dict[str, Any]) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-def _version_3(paths: dict[str, Any], schemas: dict[str, Any]) -> bytes:
+def _document(paths: dict[str, Any], schemas: dict[str, Any]) -> bytes:
     return _printed({"openapi": "3.0.0", "info": INFO, "paths": paths, "components": {"schemas": schemas}})
 
 
@@ -156,13 +134,13 @@ def gvk(resource: Resource) -> dict[str, str]:
     return {"group": resource.group, "version": resource.version, "kind": resource.kind}
 
 
-def add_schemas(resource: Resource, found: dict[str, Any], prefix: str) -> None:
+def add_schemas(resource: Resource, found: dict[str, Any]) -> None:
     """The kind and its list, with the marks clients find them by."""
     name = schema_name(resource)
     if resource.custom:
-        found[name] = custom_schema(resource.document or {"type": "object"}, prefix, found)
+        found[name] = custom_schema(resource.document or {"type": "object"}, found)
     else:
-        openapi_of(resource.type_name, found, prefix)
+        openapi_of(resource.type_name, found)
         properties = found[name]["properties"]
         found[name]["properties"] = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}} | properties
     found[name]["x-kubernetes-group-version-kind"] = [gvk(resource)]
@@ -175,54 +153,37 @@ def add_schemas(resource: Resource, found: dict[str, Any], prefix: str) -> None:
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
-            "items": {"type": "array", "items": {"$ref": prefix + name}},
+            "items": {"type": "array", "items": {"$ref": COMPONENTS + name}},
         },
         "x-kubernetes-group-version-kind": [gvk(resource) | {"kind": resource.list_kind}],
     }
 
 
-def custom_schema(document: dict[str, Any], prefix: str, found: dict[str, Any]) -> dict[str, Any]:
-    """A CRD schema with apiVersion, kind and metadata put in; version 2 loses what swagger cannot say."""
-    openapi_of("meta.v1.ObjectMeta", found, prefix)
-    body = dict(document)
-    reference = {"$ref": prefix + component_name("meta.v1.ObjectMeta")}
+def custom_schema(document: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """A CRD schema with apiVersion, kind and metadata put in."""
+    openapi_of("meta.v1.ObjectMeta", found)
+    reference = {"$ref": COMPONENTS + component_name("meta.v1.ObjectMeta")}
     standard = {
         "apiVersion": {"type": "string", "description": "Versioned schema of this representation of an object."},
         "kind": {"type": "string", "description": "Name of the REST resource this object represents."},
-        "metadata": reference if prefix == V2 else {"allOf": [reference], "description": "Standard object metadata."},
+        "metadata": {"allOf": [reference], "description": "Standard object metadata."},
     }
-    body = _for_swagger(body) if prefix == V2 else _for_version_3(body)
+    body = _with_any_of(document)
     body["properties"] = {**(body.get("properties") or {}), **standard}
     body.setdefault("type", "object")
     return body
 
 
-def _for_version_3(node: Any) -> Any:
+def _with_any_of(node: Any) -> Any:
     """What may be a number or a text says so in the words of OpenAPI as well."""
     if isinstance(node, list):
-        return [_for_version_3(one) for one in node]
+        return [_with_any_of(one) for one in node]
     if not isinstance(node, dict):
         return node
-    found = {key: value if key in VALUES else _for_version_3(value) for key, value in node.items()}
+    found = {key: value if key in VALUES else _with_any_of(value) for key, value in node.items()}
     if node.get("x-kubernetes-int-or-string") is True and "anyOf" not in node:
         found["anyOf"] = [{"type": "integer"}, {"type": "string"}]
     return found
-
-
-def _for_swagger(node: Any) -> Any:
-    """Drop keywords swagger 2.0 has no word for, and everything below a node that keeps unknown fields."""
-    if not isinstance(node, dict):
-        return node
-    if node.get("x-kubernetes-preserve-unknown-fields"):
-        return {k: v for k, v in node.items() if k in ("description", "x-kubernetes-preserve-unknown-fields")}
-    skip = {"oneOf", "anyOf", "not", "nullable", "default"}
-    kept = {key: value for key, value in node.items() if key not in skip}
-    if "properties" in kept:
-        kept["properties"] = {key: _for_swagger(value) for key, value in kept["properties"].items()}
-    for key in ("items", "additionalProperties"):
-        if key in kept:
-            kept[key] = _for_swagger(kept[key])
-    return kept
 
 
 # ---- paths
@@ -240,7 +201,7 @@ METHODS: dict[str, tuple[str, str, tuple[str, ...]]] = {  # verb: method, action
 COLLECTION, ONE = ("list", "create", "deletecollection"), ("get", "update", "patch", "delete")
 
 
-def paths_of(resource: Resource, version: int) -> dict[str, Any]:
+def paths_of(resource: Resource) -> dict[str, Any]:
     root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
     plural = f"{root}/{resource.plural}"
     scoped = f"{root}/namespaces/{{namespace}}/{resource.plural}" if resource.namespaced else plural
@@ -248,34 +209,31 @@ def paths_of(resource: Resource, version: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for path, offered, named in places:
         if verbs := [verb for verb in offered if verb in resource.verbs]:
-            found[path] = operations(resource, verbs, version) | parameters(resource, version, named)
+            found[path] = operations(resource, verbs) | parameters(resource, named)
     if resource.namespaced and "list" in resource.verbs:
-        found[plural] = operations(resource, ["list"], version)
+        found[plural] = operations(resource, ["list"])
     for name, _, _, sub_verbs in subresource_entries(resource):
-        found[f"{scoped}/{{name}}/{name}"] = operations(resource, sub_verbs, version) | parameters(
-            resource, version, named=True
-        )
+        found[f"{scoped}/{{name}}/{name}"] = operations(resource, sub_verbs) | parameters(resource, named=True)
     return found
 
 
-def operations(resource: Resource, verbs: Iterable[str], version: int) -> dict[str, Any]:
+def operations(resource: Resource, verbs: Iterable[str]) -> dict[str, Any]:
     ways = [METHODS[verb] for verb in verbs]
-    return {method: operation(resource, action, query, version) for method, action, query in ways}
+    return {method: operation(resource, action, query) for method, action, query in ways}
 
 
-def typed(place: dict[str, Any], kind: str, version: int) -> dict[str, Any]:
-    return place | ({"schema": {"type": kind, "uniqueItems": True}} if version == 3 else {"type": kind})
+def typed(place: dict[str, Any], kind: str) -> dict[str, Any]:
+    return place | {"schema": {"type": kind, "uniqueItems": True}}
 
 
-def parameters(resource: Resource, version: int, named: bool) -> dict[str, Any]:
+def parameters(resource: Resource, named: bool) -> dict[str, Any]:
     """What every operation of a path takes: its place and `pretty`."""
     words = (["namespace"] if resource.namespaced else []) + (["name"] if named else [])
     places: list[dict[str, Any]] = [{"name": word, "in": "path", "required": True} for word in words]
-    return {"parameters": [typed(place, "string", version) for place in [*places, {"name": "pretty", "in": "query"}]]}
+    return {"parameters": [typed(place, "string") for place in [*places, {"name": "pretty", "in": "query"}]]}
 
 
-def operation(resource: Resource, action: str, query: tuple[str, ...], version: int) -> dict[str, Any]:
-    body = action in ("post", "put", "patch")
+def operation(resource: Resource, action: str, query: tuple[str, ...]) -> dict[str, Any]:
     name = schema_name(resource) + ("List" if action == "list" else "")
     scope = "Namespaced" if resource.namespaced else ""
     found: dict[str, Any] = {
@@ -283,21 +241,17 @@ def operation(resource: Resource, action: str, query: tuple[str, ...], version: 
         "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind": gvk(resource),
     }
-    listed = [typed({"name": word, "in": "query"}, QUERY[word], version) for word in dict.fromkeys(query)]
+    listed = [typed({"name": word, "in": "query"}, QUERY[word]) for word in dict.fromkeys(query)]
     forms: tuple[str, ...] = PATCH_FORMS if action == "patch" else JSON_FORMS
     if resource.custom and action == "patch":
         forms = PATCH_FORMS[:3]
     if not resource.custom and action != "patch":
         forms = ("*/*",)
-    if version == 3:
-        answer = {"description": "OK", "content": {form: {"schema": {"$ref": V3 + name}} for form in JSON_FORMS[:1]}}
-        if body:
-            shape: dict[str, Any] = {"type": "object"} if action == "patch" else {"$ref": V3 + name}
-            found["requestBody"] = {"required": True, "content": {form: {"schema": shape} for form in forms}}
-    else:
-        answer = {"description": "OK", "schema": {"$ref": V2 + name}}
-        found |= {"consumes": list(forms), "produces": ["application/json"], "schemes": ["https"]}
-        if body:
-            shape = {"type": "object"} if action == "patch" else {"$ref": V2 + name}
-            listed.append({"name": "body", "in": "body", "required": True, "schema": shape})
-    return found | {"parameters": listed, "responses": {"200": answer, "401": {"description": "Unauthorized"}}}
+    if action in ("post", "put", "patch"):
+        shape: dict[str, Any] = {"type": "object"} if action == "patch" else {"$ref": COMPONENTS + name}
+        found["requestBody"] = {"required": True, "content": {form: {"schema": shape} for form in forms}}
+    return found | {"parameters": listed, "responses": {"200": answer(name), "401": {"description": "Unauthorized"}}}
+
+
+def answer(name: str) -> dict[str, Any]:
+    return {"description": "OK", "content": {"application/json": {"schema": {"$ref": COMPONENTS + name}}}}

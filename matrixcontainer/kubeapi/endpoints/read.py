@@ -24,8 +24,8 @@ class ReadHandler:
         self._core, self._responder = core, responder
 
     def read(self, request: Request, resource: Resource, target: Target) -> Response:
-        watching = target.watch or request.flag("watch")
-        if target.name and not watching:
+        watching = target.watch or (not target.name and request.flag("watch"))
+        if target.name and not watching:  # what is named is read, whatever else the query asks for
             demand_verb(resource, "get")
             record = self._core.verbs.record(resource, target.namespace, target.name)
             answer = choose(request.accept)

@@ -1,8 +1,8 @@
 """One HTTP request, taken apart once: path, query, headers, body; and the path as a Kubernetes one."""
 
 import re
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
@@ -13,14 +13,18 @@ from matrixcontainer.kubeapi.meta import errors
 BODY_BYTES_MAX = 3 * 2**20
 
 
+async def no_body() -> bytes:
+    return b""
+
+
 @dataclass
 class Request:
     method: str
     path: str
     query: dict[str, str]
     headers: dict[str, str]
-    body: bytes = b""
-    too_large: bool = False  # there was more of a body than is read
+    read: Callable[[], Awaitable[bytes]] = no_body
+    body: bytes = b""  # once it has been read
     user: User = ANONYMOUS
     warnings: list[str] = field(default_factory=list)
 
@@ -49,22 +53,15 @@ def query_of(text: bytes) -> dict[str, str]:
     return dict(parse_qsl(text.decode("latin-1"), keep_blank_values=True)) if text else {}
 
 
-@lru_cache(maxsize=1024)
-def _header_name(name: bytes) -> str:
-    return name.decode("latin-1").lower()
-
-
-def add_header(headers: dict[str, str], name: bytes, value: bytes) -> None:
-    """Repeated headers become one; of those that impersonate, values may hold commas."""
-    key, text = _header_name(name), value.decode("latin-1")
-    if key in headers:
-        text = f"{headers[key]}{chr(10) if key.startswith('impersonate-') else ','}{text}"
-    headers[key] = text
-
-
-def stated_too_large(headers: dict[str, str]) -> bool:
-    stated = headers.get("content-length", "0")
-    return stated.isdigit() and int(stated) > BODY_BYTES_MAX
+def headers_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Headers by lower-case name. Repeated ones become one; of those that impersonate, values may hold commas."""
+    headers: dict[str, str] = {}
+    for name, value in raw:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        if key in headers:
+            text = f"{headers[key]}{chr(10) if key.startswith('impersonate-') else ','}{text}"
+        headers[key] = text
+    return headers
 
 
 class Target(NamedTuple):
@@ -85,16 +82,6 @@ RESOURCE_PATH = re.compile(r"^/(?:api/(?P<core>v1)|apis/(?P<group>[^/]+)/(?P<ver
 
 def parse_target(path: str) -> Target | None:
     """The target of a path below a group-version, or None when it is not one."""
-    collection, _, name = path.rpartition("/")
-    above = _parsed(collection)
-    plain = name and "%" not in name and not collection.endswith("/")
-    if not plain or above is None or above.name or above.watch or above.plural in ("watch", "namespaces"):
-        return _parsed(path)
-    return Target(above.group, above.version, above.plural, above.namespace, name)
-
-
-@lru_cache(maxsize=4096)
-def _parsed(path: str) -> Target | None:
     match = RESOURCE_PATH.match(path)
     if match is None:
         return None

@@ -1,10 +1,9 @@
-"""How an object goes back: as JSON, YAML or protobuf, whole, as a Table or as its metadata alone."""
+"""How an object goes back: as JSON or YAML, whole, as a Table or as its metadata alone."""
 
 from collections.abc import Callable
 from typing import Any
 
-from matrixcontainer.kubeapi.codec.negotiation import PROTOBUF, Answer, choose
-from matrixcontainer.kubeapi.codec.protobuf_encode import NoProtobufForm, encode_body
+from matrixcontainer.kubeapi.codec.negotiation import Answer, choose
 from matrixcontainer.kubeapi.endpoints.request import Request
 from matrixcontainer.kubeapi.endpoints.response import Response, as_json
 from matrixcontainer.kubeapi.endpoints.table import TableForm, partial
@@ -45,9 +44,4 @@ class Responder:
             import yaml
 
             return Response(yaml.safe_dump(value, sort_keys=False).encode(), code, "application/yaml")
-        if answer.media == PROTOBUF:
-            try:
-                return Response(encode_body(value), code, PROTOBUF)
-            except NoProtobufForm:
-                raise errors.not_acceptable("application/json, application/yaml") from None
         return as_json(value, code)

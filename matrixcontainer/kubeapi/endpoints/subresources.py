@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from matrixcontainer.kubeapi.admission.webhooks import Webhooks
+from matrixcontainer.kubeapi.auth.authentication import API_AUDIENCE
 from matrixcontainer.kubeapi.builtin.pods import BINDING, bind, check_binding
 from matrixcontainer.kubeapi.endpoints.eviction import evict
 from matrixcontainer.kubeapi.endpoints.request import VERBS, Request, Target
@@ -57,7 +58,7 @@ class SubresourceHandler:
         if sub == "finalize" and request.method == "PUT":
             options = options_of(request, "finalize")
             options.from_controller = True
-            body = parsed(request, resource, options)
+            body = await parsed(request, resource, options)
             finalizers = (body.get("spec") or {}).get("finalizers") or []
 
             def change(obj: dict[str, Any]) -> dict[str, Any]:
@@ -68,7 +69,7 @@ class SubresourceHandler:
             outcome = await verbs.modify(resource, target.namespace, target.name, change, options)
             return self._responder.outcome(request, resource, outcome)
         options = options_of(request, sub)
-        body = parsed(request, resource, options)
+        body = await parsed(request, resource, options)
         await self._webhooks.admit_other(resource, target.name, target.namespace, body, options)
         if sub == "binding":
             return await self._bind(resource, target, body, options)
@@ -97,10 +98,10 @@ class SubresourceHandler:
             raise errors.method_not_allowed()
         options = options_of(request, "scale")
         if request.method == "PUT":
-            stated = parsed(request, resource, options)
+            stated = await parsed(request, resource, options)
             kind = "replace"
         else:
-            kind, stated = parsed_patch(request, resource, options)
+            kind, stated = await parsed_patch(request, resource, options)
 
         def change(obj: dict[str, Any]) -> dict[str, Any]:
             scale = scale_of(obj, paths)
@@ -183,19 +184,35 @@ class SubresourceHandler:
 
     def _token(self, request: Request, resource: Resource, target: Target, body: dict[str, Any]) -> Response:
         account = self._core.verbs.get(resource, target.namespace, target.name)
-        wanted = int((body.get("spec") or {}).get("expirationSeconds") or TOKEN_LIFETIME_S)
-        if wanted < TOKEN_LIFETIME_S_MIN:
-            cause = errors.invalid("spec.expirationSeconds", wanted, "may not specify a duration less than 10 minutes")
-            raise errors.unprocessable("TokenRequest", "authentication.k8s.io", "", [cause])
-        token, ends = self._core.access.issue(target.namespace, target.name, account["metadata"]["uid"], wanted)
+        lifetime_s, audiences = _token_request(body.get("spec") or {})
+        uid = account["metadata"]["uid"]
+        token, ends = self._core.access.issue(target.namespace, target.name, uid, lifetime_s, audiences)
         found = {
             "kind": "TokenRequest",
             "apiVersion": "authentication.k8s.io/v1",
             "metadata": {"name": target.name, "namespace": target.namespace},
-            "spec": (body.get("spec") or {}) | {"expirationSeconds": wanted},
+            "spec": (body.get("spec") or {}) | {"audiences": audiences, "expirationSeconds": lifetime_s},
             "status": {"token": token, "expirationTimestamp": timestamp(ends)},
         }
         return as_json(found, 201)
+
+
+def _token_request(spec: dict[str, Any]) -> tuple[int, list[str]]:
+    """How long a token is to live (s) and for whom it is meant."""
+    lifetime_s, audiences = spec.get("expirationSeconds") or TOKEN_LIFETIME_S, spec.get("audiences") or [API_AUDIENCE]
+    if isinstance(lifetime_s, bool) or not isinstance(lifetime_s, int):
+        raise errors.bad_request("TokenRequest cannot be handled: spec.expirationSeconds is no int64")
+    if not isinstance(audiences, list) or not all(isinstance(each, str) for each in audiences):
+        raise errors.bad_request("TokenRequest cannot be handled: spec.audiences is no list of strings")
+    mistake = ""
+    if lifetime_s < TOKEN_LIFETIME_S_MIN:
+        mistake = "may not specify a duration less than 10 minutes"
+    if lifetime_s > 2**32:
+        mistake = "may not specify a duration larger than 2^32 seconds"
+    if mistake:
+        cause = errors.invalid("spec.expirationSeconds", lifetime_s, mistake)
+        raise errors.unprocessable("TokenRequest", "authentication.k8s.io", "", [cause])
+    return lifetime_s, audiences
 
 
 def _demand_scale(scale: dict[str, Any], resource: Resource, options: Options) -> None:

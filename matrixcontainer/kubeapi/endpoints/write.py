@@ -27,7 +27,7 @@ class WriteHandler:
     async def create(self, request: Request, resource: Resource, target: Target) -> Response:
         demand_verb(resource, "create")
         options = options_of(request)
-        body = parsed(request, resource, options)
+        body = await parsed(request, resource, options)
         if "list" not in resource.verbs:
             return self._review(request, resource, target.namespace, body, options)
         outcome = await self._core.verbs.create(resource, target.namespace, body, options)
@@ -48,14 +48,14 @@ class WriteHandler:
     async def update(self, request: Request, resource: Resource, target: Target, sub: str = "") -> Response:
         demand_verb(resource, "update")
         options = options_of(request, sub)
-        body = parsed(request, resource, options)
+        body = await parsed(request, resource, options)
         outcome = await self._core.verbs.update(resource, target.namespace, target.name, body, options)
         return self._responder.outcome(request, resource, outcome)
 
     async def patch(self, request: Request, resource: Resource, target: Target, sub: str = "") -> Response:
         demand_verb(resource, "patch")
         options = options_of(request, sub)
-        kind, patch = parsed_patch(request, resource, options)
+        kind, patch = await parsed_patch(request, resource, options)
         verbs = self._core.verbs
         if kind == "apply":
             outcome = await verbs.apply(resource, target.namespace, target.name, patch, options)

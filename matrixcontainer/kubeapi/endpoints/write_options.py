@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from matrixcontainer.kubeapi.codec.serializer import parse_body, parse_json, parse_yaml
+from matrixcontainer.kubeapi.codec.serializer import APPLY, parse_body, parse_large
 from matrixcontainer.kubeapi.endpoints.request import Request
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import ApiError
@@ -44,17 +44,17 @@ def options_of(request: Request, subresource: str = "") -> Options:
     )
 
 
-def parsed(request: Request, resource: Resource, options: Options) -> dict[str, Any]:
+async def parsed(request: Request, resource: Resource, options: Options) -> dict[str, Any]:
     """The body as an object of the resource, duplicate keys reported as the options want it."""
     duplicates: list[str] = []
     options.body = request.body
-    value = parse_body(request.body, request.media_type, duplicates)
+    value = await parse_large(request.body, request.media_type, duplicates)
     if duplicates and isinstance(value, dict):
         report_unknown([f'duplicate field "{path}"' for path in duplicates], resource, options)
     return value
 
 
-def parsed_patch(request: Request, resource: Resource, options: Options) -> tuple[str, Any]:
+async def parsed_patch(request: Request, resource: Resource, options: Options) -> tuple[str, Any]:
     kind = PATCH_TYPES.get(request.media_type, "")
     if not kind or (kind == "strategic" and not resource.strategy.strategic):
         offered = [media for media, name in PATCH_TYPES.items() if name != "strategic" or resource.strategy.strategic]
@@ -65,7 +65,7 @@ def parsed_patch(request: Request, resource: Resource, options: Options) -> tupl
         cause = errors.forbidden_field("force", "may not be specified for non-apply patch")
         raise errors.unprocessable("PatchOptions", "meta.k8s.io", "", [cause])
     duplicates: list[str] = []
-    patch = (parse_yaml if kind == "apply" else parse_json)(request.body, duplicates)
+    patch = await parse_large(request.body, APPLY if kind == "apply" else "", duplicates)
     if duplicates:
         report_unknown([f'duplicate field "{path}"' for path in duplicates], resource, options)
     return kind, patch

@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from matrixcontainer.kubeapi.meta.quantities import milli
+from matrixcontainer.kubeapi.meta.quantities import milli_or_nothing
 from matrixcontainer.kubeapi.storage.objects import Record
 
 
@@ -39,7 +39,7 @@ def facts_of_node(node: dict[str, Any]) -> NodeFacts:
         address=addresses.get("InternalIP") or made_up_address(meta["name"]),
         labels=meta.get("labels") or {},
         taints=spec.get("taints") or [],
-        allocatable={name: milli(text) for name, text in (status.get("allocatable") or {}).items()},
+        allocatable={name: milli_or_nothing(text) for name, text in (status.get("allocatable") or {}).items()},
     )
 
 
@@ -64,8 +64,8 @@ class NodeIndex:
         facts = self._facts[record.key[2]] = facts_of_node(record.obj)
         return before, facts
 
-    def drop(self, name: str) -> NodeFacts | None:
-        return self._facts.pop(name, None)
+    def drop(self, key: tuple[str, str]) -> NodeFacts | None:
+        return self._facts.pop(key[1], None)
 
 
 def node_info(name: str) -> dict[str, str]:

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from matrixcontainer.kubeapi.meta.quantities import NoQuantity, milli
+from matrixcontainer.kubeapi.builtin.validate_pods import DELETION_COST
+from matrixcontainer.kubeapi.meta.quantities import milli_or_nothing, whole_number
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp
 from matrixcontainer.kubeapi.storage.objects import Record
 
 Name = tuple[str, str]
 Place = tuple[str, ...]
 
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 TRACKING = "batch.kubernetes.io/job-tracking"
 
 
@@ -85,7 +85,7 @@ def facts_of(pod: dict[str, Any]) -> PodFacts:
         deleting="deletionTimestamp" in meta,
         created=parse_timestamp(meta.get("creationTimestamp", "")),
         restarts=max((state.get("restartCount", 0) for state in states), default=0),
-        cost=int(cost) if cost.lstrip("+-").isdigit() else 0,
+        cost=whole_number(cost),
         scheduler=spec.get("schedulerName", "default-scheduler"),
         gated=bool(spec.get("schedulingGates")),
         priority=spec.get("priority") or 0,
@@ -123,8 +123,9 @@ class FactsIndex(Generic[F]):
 
     def put(self, record: Record) -> tuple[F | None, F]:
         """Remember the object as it is now; returns what was known before and what is known now."""
+        facts = self._read(record)
         before = self.drop(record.key[1:])
-        facts = self._facts[record.key[1:]] = self._read(record)
+        self._facts[record.key[1:]] = facts
         for place in self._places(facts):
             self._at.setdefault(place, set()).add(facts.key)
         return before, facts
@@ -209,18 +210,11 @@ def requests_of(spec: dict[str, Any]) -> dict[str, int]:
             stays = container.get("restartPolicy") == "Always"
             total[name] = total.get(name, 0) + amount if stays else max(total.get(name, 0), amount)
     for name, text in (spec.get("overhead") or {}).items():
-        total[name] = total.get(name, 0) + _milli_or_nothing(text)
+        total[name] = total.get(name, 0) + milli_or_nothing(text)
     return total
 
 
 def _requested(container: dict[str, Any]) -> dict[str, int]:
     resources = container.get("resources") or {}
     requested = (resources.get("limits") or {}) | (resources.get("requests") or {})
-    return {name: _milli_or_nothing(text) for name, text in requested.items()}
-
-
-def _milli_or_nothing(text: Any) -> int:
-    try:
-        return milli(text)
-    except NoQuantity:
-        return 0
+    return {name: milli_or_nothing(text) for name, text in requested.items()}

@@ -11,12 +11,16 @@ from math import ceil
 
 FORM = re.compile(r"^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$")
 NUMBER = re.compile(r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)$")
+WHOLE = re.compile(r"^[+-]?[0-9]+$", re.ASCII)
 DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 EXPONENT = re.compile(r"^[eE]([+-]?[0-9]+)$")
 DECIMAL_WORDS = {power: suffix for suffix, power in DECIMAL.items()}
 BINARY_WORDS = {power: suffix for suffix, power in BINARY.items()} | {0: ""}
 LEAST = Fraction(1, 1000)
+TEXT_MAX = 256
+EXPONENT_MAX = 64
+"""Beyond what any resource has; what is larger stands for this, so that no text costs more than others to work with."""
 
 
 class NoQuantity(ValueError):
@@ -31,6 +35,8 @@ def parse(text: str) -> tuple[Fraction, str]:
         raise NoQuantity("quantities must match the regular expression " + f"'{FORM.pattern}'")
     if not NUMBER.match(match[1]):
         raise NoQuantity("unable to parse numeric part of quantity")
+    if len(text) > TEXT_MAX:
+        raise NoQuantity(f"quantities have at most {TEXT_MAX} characters")
     number, suffix = Fraction(match[1].rstrip(".")), match[2]
     if suffix in DECIMAL:
         return number * Fraction(10) ** DECIMAL[suffix], "decimal"
@@ -38,7 +44,16 @@ def parse(text: str) -> tuple[Fraction, str]:
         return number * 1024 ** BINARY[suffix], "binary"
     if (power := EXPONENT.match(suffix)) is None:
         raise NoQuantity("unable to parse quantity's suffix")
-    return number * Fraction(10) ** int(power[1]), "exponent"
+    return number * Fraction(10) ** max(-EXPONENT_MAX, min(int(power[1]), EXPONENT_MAX)), "exponent"
+
+
+def whole_number(text: object, default: int = 0, largest: int = 2**31 - 1) -> int:
+    """The whole number of an annotation or label; `default` for anything that is none, or is beyond +-`largest`."""
+    found = WHOLE.match(text) if isinstance(text, str) else None
+    if found is None or len(found[0]) > 20:
+        return default
+    number = int(found[0])
+    return number if -largest <= number <= largest else default
 
 
 def amount(text: object) -> Fraction:
@@ -50,6 +65,14 @@ def amount(text: object) -> Fraction:
 def milli(text: object) -> int:
     """Whole thousandths, rounded up, so that sums and comparisons are exact: "250m" is 250, "1" is 1000."""
     return ceil(amount(text) / LEAST)
+
+
+def milli_or_nothing(text: object) -> int:
+    """The same of a stored object, on which no controller may fail: what is no quantity counts as nothing."""
+    try:
+        return milli(text)
+    except NoQuantity:
+        return 0
 
 
 def spelled_milli(thousandths: int) -> str:

@@ -9,11 +9,12 @@ from collections.abc import Callable
 
 from matrixcontainer.kubeapi.auth.authentication import Access
 from matrixcontainer.kubeapi.auth.authorizer import Authorizer
+from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.registry.resource import Registry, Resource
 from matrixcontainer.kubeapi.registry.rest import Verbs
 from matrixcontainer.kubeapi.storage.store import Store
 
-FAILURES_MAX = 20
+FAILURES_MAX, FAILURE_CHARS_MAX = 20, 1000
 
 
 class Core:
@@ -28,6 +29,7 @@ class Core:
         self.stopping = False
         self.failures: list[str] = []
         self.report: Callable[[BaseException, str], None] = lambda failure, where: None
+        access.account_uid = self._account_uid
 
     def builtin(self, group: str, plural: str, version: str = "v1") -> Resource:
         """A kind that is always served."""
@@ -35,9 +37,17 @@ class Core:
         assert found is not None, plural
         return found
 
+    def _account_uid(self, namespace: str, name: str) -> str:
+        """The uid of a service account, "" where there is none."""
+        try:
+            account = self.verbs.get(self.builtin("", "serviceaccounts"), namespace, name)
+        except ApiError:
+            return ""
+        return str(account["metadata"]["uid"])
+
     def record_failure(self, failure: BaseException, where: str) -> None:
         """The one way of everything unexpected: kept for a while, and reported."""
-        self.failures.append(f"{where}: {type(failure).__name__}: {failure}")
+        self.failures.append(f"{where}: {type(failure).__name__}: {failure}"[:FAILURE_CHARS_MAX])
         del self.failures[:-FAILURES_MAX]
         self.report(failure, where)
 

@@ -8,7 +8,7 @@ under, and a Resource knows how to show a stored object in its own version.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from matrixcontainer.kubeapi.meta.jsonpath import JsonPath
 from matrixcontainer.kubeapi.meta.selectors import Accessor, field_reader
@@ -19,6 +19,7 @@ from matrixcontainer.kubeapi.storage.objects import Record
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 Convert = Callable[[dict[str, Any]], dict[str, Any]]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -138,20 +139,27 @@ def version_rank(version: str) -> tuple[int, int, int, str]:
 
 
 class Registry:
-    """All served resources by (group, version, plural). Every change moves `serial`, which caches compare."""
+    """All served resources by (group, version, plural)."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str, str], Resource] = {}
-        self.serial = 0
+        self._derived: dict[str, Any] = {}
+
+    def derived(self, name: str, make: Callable[[], T]) -> T:
+        """What is printed from the registry, under a name; kept until the registry changes."""
+        if name not in self._derived:
+            self._derived[name] = make()
+        found: T = self._derived[name]
+        return found
 
     def add(self, resource: Resource) -> None:
         self._found[resource.group, resource.version, resource.plural] = resource
-        self.serial += 1
+        self._derived.clear()
 
     def remove(self, group: str, plural: str, version: str | None = None) -> None:
         for key in [k for k in self._found if k[0] == group and k[2] == plural and version in (None, k[1])]:
             del self._found[key]
-        self.serial += 1
+        self._derived.clear()
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         return self._found.get((group, version, plural))

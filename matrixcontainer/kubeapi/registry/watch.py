@@ -22,6 +22,7 @@ from matrixcontainer.kubeapi.storage.store import Store
 
 BOOKMARK_S = 50.0  # clients call a stream dead after 70 s of silence
 LAST_BOOKMARK_S = 2.0
+CHUNK_BYTES_MAX = 256 * 1024  # at once, or one change: who falls behind does not get the history in one piece
 
 Form = Callable[[dict[str, Any], bool], dict[str, Any]]  # (object, first of the stream) -> what is sent as `object`
 
@@ -78,28 +79,28 @@ class Watch:
             self.log.waiters.discard(self._wake)
 
     @property
-    def behind(self) -> bool:
-        """Whether there is something `take` has not given yet."""
-        return self._place is None or self._place != self.log.end()
-
-    @property
     def due(self) -> float:
         """The moment, on the loop's clock, to take again at the latest."""
         return min(self._ends, self._next_bookmark) if self.options.bookmarks else self._ends
 
     def take(self) -> bytes:
-        """What is new; b"" when nothing is. Never called again once it has ended."""
+        """The next of what is new; b"" when nothing is. Never called again once it has ended."""
         if self._place is None:
             return self._begin()
         log = self.log
         if self._place < log.start:
             return self._too_old(self.store.compacted_revision)
-        fresh = log.since(self._place)
-        self._place += len(fresh)
-        if fresh:
-            lines = [line for change in fresh if (line := self._line_of(change)) is not None]
-            if lines:
-                return lines[0] if len(lines) == 1 else b"".join(lines)
+        lines: list[bytes] = []
+        size = 0
+        for change in log.since(self._place):
+            self._place += 1
+            if (line := self._line_of(change)) is not None:
+                lines.append(line)
+                size += len(line)
+            if size >= CHUNK_BYTES_MAX:
+                break
+        if lines:
+            return lines[0] if len(lines) == 1 else b"".join(lines)
         now = self._clock()
         if now >= self._ends or self.gone():
             self.ended = True

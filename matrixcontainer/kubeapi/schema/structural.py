@@ -6,27 +6,24 @@ object are returned together, with the field paths, reasons and wording that cli
 Structural CRD schemas follow the public "Extend the API" documentation; wording follows its validation errors.
 """
 
-import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import orjson
+import re2
 
 from matrixcontainer.kubeapi.meta.errors import ABSENT, Cause
 
 # (value, its name, its former self, mistakes found) -> how many checks passed
 Validator = Callable[[Any, str, Any, list[Cause]], int]
 
-try:
-    import re2
-except ImportError:  # the standard engine differs in corner cases and can be slow on hostile patterns
-    re2 = None
 
-
-def compile_pattern(pattern: str) -> Callable[[str], Any]:
-    """A search function with the semantics of Go's RE2 (search, not full match); raises ValueError on a bad pattern."""
+@lru_cache(maxsize=256)
+def compile_pattern(pattern: str) -> Any:
+    """A pattern of RE2, whose search takes time linear in the text; raises ValueError on a bad pattern."""
     try:
-        return (re2 or re).compile(pattern).search
+        return re2.compile(pattern)
     except Exception as failure:
         raise ValueError(_as_go_tells_it(failure)) from failure
 
@@ -122,7 +119,7 @@ class Schema:
         self.min_properties, self.max_properties = d.get("minProperties"), d.get("maxProperties")
         self.unique_items = bool(d.get("uniqueItems"))
         self.pattern_text: str = d.get("pattern", "")
-        self.pattern = compile_pattern(self.pattern_text) if self.pattern_text else None
+        self.pattern = compile_pattern(self.pattern_text).search if self.pattern_text else None
         self.list_type: str = d.get("x-kubernetes-list-type", "")
         self.list_keys: list[str] = d.get("x-kubernetes-list-map-keys") or []
         self.map_type: str = d.get("x-kubernetes-map-type", "")

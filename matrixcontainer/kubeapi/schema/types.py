@@ -36,8 +36,8 @@ SCALARS: dict[str, dict[str, Any]] = {
 
 # Structs that are owned whole, wherever they stand.
 ATOMIC_CORE = (
-    "ConfigMapKeySelector EndpointAddress EndpointPort LocalObjectReference NodeSelector NodeSelectorTerm "
-    "ObjectFieldSelector ObjectReference ResourceFieldSelector ScopeSelector ScopedResourceSelectorRequirement "
+    "ConfigMapKeySelector LocalObjectReference NodeSelector NodeSelectorTerm "
+    "ObjectFieldSelector ObjectReference ResourceFieldSelector "
     "SecretKeySelector SecretReference TopologySelectorTerm TypedLocalObjectReference"
 )
 ATOMIC = {f"core.v1.{name}" for name in ATOMIC_CORE.split()} | {
@@ -132,6 +132,7 @@ def _node(kind: str, extras: dict[str, Any]) -> Schema:
 
 # ---- OpenAPI components
 
+COMPONENTS = "#/components/schemas/"
 PACKAGES = {"meta.v1": "io.k8s.apimachinery.pkg.apis.meta.v1"}
 
 
@@ -143,8 +144,8 @@ def component_name(name: str) -> str:
     return f"{PACKAGES.get(package, 'io.k8s.api.' + package)}.{kind}"
 
 
-def openapi_of(name: str, found: dict[str, Any], prefix: str) -> None:
-    """Add the struct and everything it refers to into `found`, references written with `prefix`."""
+def openapi_of(name: str, found: dict[str, Any]) -> None:
+    """Add the struct and everything it refers to into `found`, the schemas of an OpenAPI 3 document."""
     key = component_name(name)
     if key in found:
         return
@@ -153,34 +154,31 @@ def openapi_of(name: str, found: dict[str, Any], prefix: str) -> None:
     required = []
     for field, row in flat_rows(name).items():
         extras = row[4] if len(row) > 4 else {}
-        properties[field] = _openapi_node(row[2], extras, found, prefix)
+        properties[field] = _openapi_node(row[2], extras, found)
         if "o" not in row[3] and "?" not in row[3] and "p" not in row[3] and field not in ("metadata", "status"):
             required.append(field)
     if required:
         body["required"] = required
 
 
-def _openapi_node(kind: str, extras: dict[str, Any], found: dict[str, Any], prefix: str) -> dict[str, Any]:
+def _openapi_node(kind: str, extras: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     node: dict[str, Any]
     if kind.startswith("[]") or kind.startswith("wrapped:"):
         inner = kind.removeprefix("[]").removeprefix("wrapped:")
-        node = {"type": "array", "items": _openapi_node(inner, {}, found, prefix)}
+        node = {"type": "array", "items": _openapi_node(inner, {}, found)}
         node["x-kubernetes-list-type"] = extras.get("listType", "atomic")
         if "listKeys" in extras:
             node["x-kubernetes-list-map-keys"] = extras["listKeys"]
     elif kind.startswith("map:"):
-        node = {"type": "object", "additionalProperties": _openapi_node(kind[4:], {}, found, prefix)}
+        node = {"type": "object", "additionalProperties": _openapi_node(kind[4:], {}, found)}
     elif kind in ("quantity", "intorstring"):
         node = {"oneOf": [{"type": "string"}, {"type": "integer"}]}
         node |= {"format": "int-or-string"} if kind == "intorstring" else {}
-        if prefix.startswith("#/definitions"):
-            node = {"type": "string"}
     elif kind in SCALARS:
         node = {k: v for k, v in SCALARS[kind].items() if not k.startswith("x-")}
     else:
-        openapi_of(kind, found, prefix)
-        reference = {"$ref": prefix + component_name(kind)}
-        node = reference if prefix.startswith("#/definitions") else {"allOf": [reference], "default": {}}
+        openapi_of(kind, found)
+        node = {"allOf": [{"$ref": COMPONENTS + component_name(kind)}], "default": {}}
     if "mapType" in extras:
         node["x-kubernetes-map-type"] = extras["mapType"]
     if "strategy" in extras:

@@ -20,9 +20,6 @@ class Database(Protocol):
     shared: bool  # others may write to it too
     place: str  # how it is called in messages to people
 
-    def create_tables(self) -> None:
-        """Make the tables that are missing, without migrations: for tests and new files."""
-
     def load(self) -> tuple[int, int, Iterable[ObjectRow], Iterable[ChangeRow]]:
         """(revision, compacted_revision, objects, changes in order), all of one moment."""
         ...

@@ -21,17 +21,6 @@ LEAD_KEY = 0x6B756265  # "kube"
 PATIENCE_S = 5  # for a connection, and for the right to write
 LOOK_AGAIN_S = 1.0  # a listener looks for itself that often, should a notification be lost
 
-TABLES = """
-CREATE TABLE IF NOT EXISTS kube_changes (revision BIGINT PRIMARY KEY, type VARCHAR(8) NOT NULL,
-    resource VARCHAR(320) NOT NULL, namespace VARCHAR(63) NOT NULL, name VARCHAR(253) NOT NULL,
-    uid VARCHAR(36) NOT NULL, body BYTEA NOT NULL, previous BYTEA, at DOUBLE PRECISION NOT NULL);
-CREATE TABLE IF NOT EXISTS kube_counters (name VARCHAR(32) PRIMARY KEY, value BIGINT NOT NULL);
-CREATE TABLE IF NOT EXISTS kube_identity (name VARCHAR(64) PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS kube_objects (resource VARCHAR(320) NOT NULL, namespace VARCHAR(63) NOT NULL,
-    name VARCHAR(253) NOT NULL, uid VARCHAR(36) NOT NULL, revision BIGINT NOT NULL, body BYTEA NOT NULL,
-    PRIMARY KEY (resource, namespace, name));
-"""
-
 
 class Postgres:
     """Connections are made when needed and made again after they broke."""
@@ -79,10 +68,6 @@ class Postgres:
                 kind = "Damaged"
             text = str(failure).strip().replace("\n", " ") or type(failure).__name__
             raise StorageError(f"PostgreSQL at {self.place}: {text}", kind) from failure
-
-    def create_tables(self) -> None:
-        with self._translated():
-            self.connection.execute(TABLES)
 
     def load(self) -> tuple[int, int, list[ObjectRow], list[ChangeRow]]:
         with self._translated():

@@ -81,11 +81,6 @@ class Sqlite:
         except sqlite3.Error as failure:
             raise storage_error(self.place, failure) from failure
 
-    def create_tables(self) -> None:
-        with self._translated():
-            for statement in TABLES:
-                self.connection.execute(statement)
-
     def load(self) -> tuple[int, int, list[ObjectRow], list[ChangeRow]]:
         with self._translated():
             known: dict[str, int] = dict(self.connection.execute("SELECT name, value FROM kube_counters"))

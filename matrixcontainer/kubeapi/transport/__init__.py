@@ -1,4 +1,4 @@
-"""Bytes in and out: HTTP/1.1, websockets, TLS certificates.
+"""From an ASGI server and back: requests, answers, streams, websockets; TLS certificates.
 
 Never looks into a request; that is for endpoints.
 """

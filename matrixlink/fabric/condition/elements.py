@@ -12,13 +12,12 @@ Ports are reported by owner: the node, or for a trunk its leaf.
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.planes import Plane
-from matrixlink.fabric.condition.fabric import Fabric, plane_of_port
-from matrixlink.fabric.condition.port_order import is_leaf
+from matrixlink.fabric.condition.fabric import Fabric
 from matrixresource.topology.compiled import together
 from matrixresource.topology.supernode import UnknownPart
 
@@ -33,7 +32,7 @@ def ports_of(fabric: Fabric, element: str) -> Ports:
     """The ports, by owner, that go with an element, as the supernode's graph has them. Raises UnknownPart."""
     if element in set(Plane):
         return together(each.ports_of(f"{each.name}-{element}") for each in fabric.supernodes.values())
-    supernode = fabric.supernodes.get(re.split(r"[-.]", element)[0])
+    supernode = fabric.supernode_with(element)
     found = supernode.ports_of(element) if supernode is not None else {}
     if not found:
         raise UnknownPart(element)
@@ -53,10 +52,6 @@ def all_ports(fabric: Fabric, elements: Iterable[str], field: str) -> Ports:
     return together(found)
 
 
-def by_plane(ports: Mapping[str, Iterable[str]]) -> dict[Plane, int]:
+def by_plane(fabric: Fabric, ports: Mapping[str, Iterable[str]]) -> Counter[Plane]:
     """How many of some ports each plane has."""
-    count = dict.fromkeys(Plane, 0)
-    for owner, names in ports.items():
-        for port in names:
-            count[Plane.RDMA if is_leaf(owner) else Plane(plane_of_port(port))] += 1
-    return count
+    return Counter(fabric.ports.plane_of[port] for names in ports.values() for port in names)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.planes import Plane
-from matrixlink.fabric.condition.port_order import is_leaf, port_order
+from matrixlink.fabric.condition.port_order import port_order
 from matrixresource.topology import Link, Supernode
 from matrixresource.topology.supernode import UnknownPart
 
@@ -44,10 +44,11 @@ class Fabric:
     def __init__(self, supernodes: Iterable[Supernode]) -> None:
         self.supernodes = {supernode.name: supernode for supernode in supernodes}
         self.spec = next(iter(self.supernodes.values())).spec
-        self._nodes = {node: supernode for supernode in self.supernodes.values() for node in supernode.nodes()}
+        self._nodes: dict[str, Supernode] = {}
+        self._leaves: dict[str, Supernode] = {}
         self._rewired: dict[str, dict[str, str | None]] = {}
         for supernode in self.supernodes.values():
-            self._rewired |= supernode.rewired
+            self._know(supernode)
         self.ports = port_order(self.spec)
         self._below: dict[str, dict[str, float]] = {}
         self._drained: dict[str, frozenset[str]] = {}
@@ -76,11 +77,16 @@ class Fabric:
 
     # ---- what there is ----------------------------------------------------------------------------------------------
 
+    def _know(self, supernode: Supernode) -> None:
+        self.supernodes[supernode.name] = supernode
+        self._nodes |= dict.fromkeys(supernode.nodes(), supernode)
+        self._leaves |= {leaf: supernode for leaves in supernode.leaves.values() for leaf in leaves}
+        self._rewired |= supernode.rewired
+
     def ensure_supernode(self, name: str) -> None:
         """Know a supernode of that name, of the shape that all of this fabric's have."""
         if name not in self.supernodes:
-            supernode = self.supernodes[name] = Supernode(name, self.spec)
-            self._nodes |= dict.fromkeys(supernode.nodes(), supernode)
+            self._know(Supernode(name, self.spec))
 
     def set_topology(self, supernode: Supernode) -> bool:
         """Take up a supernode's graph. True when it is another than the one before."""
@@ -95,23 +101,18 @@ class Fabric:
             self._nodes.pop(owner, None)
             self._rewired.pop(owner, None)
             self._forget(owner)
-        self.supernodes[supernode.name] = supernode
-        self._nodes |= dict.fromkeys(supernode.nodes(), supernode)
-        self._rewired |= supernode.rewired
+        self._know(supernode)
         for owner in supernode.rewired:
             self._forget(owner)
         return True
 
     def forget_supernode(self, name: str) -> None:
         """Know it no longer, nor the condition of its ports."""
-        for node in self.supernodes.pop(name).nodes():
-            del self._nodes[node]
-        inside = f"{name}-"
-        for owner in [owner for owner in {*self._below, *self._drained, *self._rewired} if owner.startswith(inside)]:
-            self._rewired.pop(owner, None)
-            self._below.pop(owner, None)
-            self._drained.pop(owner, None)
-        self._usable = {key: rates for key, rates in self._usable.items() if not key[1].startswith(inside)}
+        gone = self.supernodes.pop(name)
+        for of_owner in (self._nodes, self._leaves, self._rewired, self._below, self._drained):
+            for owner in [owner for owner in of_owner if gone.owns(owner)]:
+                del of_owner[owner]
+        self._usable = {key: rates for key, rates in self._usable.items() if not gone.owns(key[1])}
 
     def nodes(self) -> list[str]:
         return list(self._nodes)
@@ -123,6 +124,25 @@ class Fabric:
         if node not in self._nodes:
             raise UnknownPart(node)
         return self._nodes[node]
+
+    def supernode_name(self, node: str) -> str:
+        """Of the supernode that a node is in; empty for one that no graph has any more."""
+        return self._nodes[node].name if node in self._nodes else ""
+
+    def supernode_with(self, part: str) -> Supernode | None:
+        """Whose part has that name."""
+        return next((each for each in self.supernodes.values() if each.owns(part)), None)
+
+    def cabinet_of(self, node: str) -> str:
+        return self._nodes[node].cabinet_of(node) if node in self._nodes else ""
+
+    def leaves_at(self, node: str) -> tuple[str, ...]:
+        """The leaves that a node hangs on, one for each subnet."""
+        return self._nodes[node].leaves[self.cabinet_of(node)] if node in self._nodes else ()
+
+    def is_leaf(self, owner: str) -> bool:
+        """Whether the owner of a link is an RDMA leaf and no node."""
+        return owner in self._leaves
 
     def links(self, node: str | None = None, plane: str | None = None) -> list[Link]:
         """Links by name of plane and node; trunks between RDMA switches come with nobody's node."""
@@ -136,7 +156,8 @@ class Fabric:
         return supernode is not None and supernode.has_link(f"{node}.{port}")
 
     def link(self, name: str) -> Link:
-        supernode = self.supernodes.get(name.partition("-")[0])
+        owner = name.partition(".")[0]
+        supernode = self._nodes.get(owner) or self._leaves.get(owner)
         if supernode is None:
             raise UnknownPart(name)
         return supernode.link(name)
@@ -254,7 +275,7 @@ class Fabric:
 
     def link_names(self, plane: Plane, owner: str) -> list[str]:
         """By place the name of the link there; of two the first, and of none the regular one."""
-        names = self.ports.links(plane, owner)
+        names = [f"{owner}.{port}" for port in self.ports.of(plane, self.is_leaf(owner))]
         for port, to in self._rewired.get(owner, {}).items():
             place = self.ports.place(to) if to is not None and to != port else None
             if place is not None and place[0] == plane and self._rewired[owner].get(str(to), to) != to:
@@ -265,7 +286,7 @@ class Fabric:
         """GB/s each way that routes may use in each place of a node or leaf, in the order of `PortOrder`."""
         found = self._usable.get((plane, owner))
         if found is None:
-            found = self.whole(plane, is_leaf(owner))
+            found = self.whole(plane, self.is_leaf(owner))
             if lacking := self.unavailable_ports(owner):
                 found = found.copy()
                 for port, gbps in lacking.items():
@@ -287,10 +308,3 @@ class Fabric:
     def _forget(self, owner: str) -> None:
         for plane in Plane:
             self._usable.pop((plane, owner), None)
-
-
-def plane_of_port(port: str) -> str:
-    """The plane a node's port belongs to, by its name."""
-    if port == "vpc":
-        return "vpc"
-    return "rdma" if port.startswith("rdma-") else "ub"

@@ -8,38 +8,52 @@ die; RDMA: the 16 die ports of a node, or a leaf's trunks to the spines; VPC: th
 from __future__ import annotations
 
 import functools
+from collections import defaultdict
 
 from matrixcommon.model.planes import Plane
 from matrixresource.topology import SupernodeSpec
+from matrixresource.topology.compiled import frame_of
 
 
 class PortOrder:
-    """Names and places of ports, for one spec."""
+    """Names and places of ports, for one spec: read off the links of a node and of a leaf of its regular machine."""
 
     def __init__(self, spec: SupernodeSpec) -> None:
-        ub, npus, dies = spec.ub, range(spec.node.npus), range(spec.npu.dies)
-        planes = range(ub.sub_planes)
-        self.uplinks = tuple(f"ub-p{p}-k{k:02d}" for p in planes for k in range(ub.l2_per_sub_plane))
-        self.die_links = tuple(f"npu{n}-die{d}-p{p}" for n in npus for d in dies for p in planes)
+        frame = frame_of(spec)
+        node, leaf = next(iter(frame.node_slots)), next(iter(frame.leaves.values()))
+        links = [link for link in frame.links.values() if link.node == node]
+        trunks = [link for link in frame.links.values() if link.node is None and leaf in link.ends]
+        dies = [name for name, vertex in frame.vertices.items() if vertex.kind == "die" and vertex.node == node]
+        uplinks = sorted((link for link in links if link.kind == "l1-l2"), key=lambda link: link.sub_plane or 0)
+        die_links = [link for link in links if link.kind == "die-l1"]
+        die_links.sort(key=lambda link: (dies.index(link.ends[0]), link.sub_plane))
+        self.uplinks = tuple(link.port for link in uplinks)
+        self.l2_switches = tuple(link.ends[1] for link in uplinks)
+        """Where the uplinks lead, without the supernode's name."""
+        self.die_links = tuple(link.port for link in die_links)
         self.nodes: dict[Plane, tuple[str, ...]] = {
             Plane.UB: self.uplinks + self.die_links,
-            Plane.RDMA: tuple(f"rdma-npu{n}-die{d}" for n in npus for d in dies),
-            Plane.VPC: ("vpc",),
+            Plane.RDMA: tuple(link.port for link in links if link.plane == Plane.RDMA),
+            Plane.VPC: tuple(link.port for link in links if link.plane == Plane.VPC),
         }
         self.outward = (*self.uplinks, *self.nodes[Plane.RDMA], *self.nodes[Plane.VPC])
         """The ports by which a node reaches others: probes, counters and loads number them in this order."""
-        self.chips = ub.l2_per_sub_plane
-        self.npus = tuple(f"npu{n}" for n in npus)
-        self.dies = tuple(f"npu{n}-die{d}" for n in npus for d in dies)
-        self.trunks = tuple(f"spine{spine}" for spine in range(spec.rdma.spines))
+        self.chips = spec.ub.l2_per_sub_plane
+        self.dies = tuple(name.removeprefix(f"{node}-") for name in dies)
+        self.npus = tuple(dict.fromkeys(die.rpartition("-")[0] for die in self.dies))
+        self.trunks = tuple(link.port for link in trunks)
+        self.plane_of = {link.port: Plane(link.plane) for link in (*links, *trunks)}
+        """The plane of every port that a node or a leaf has."""
+        beside: dict[str, list[str]] = defaultdict(list)
+        for link in links:
+            beside[link.ends[0] if link.kind != "die-leaf" else link.ends[0].rpartition("-")[0]].append(link.port)
+        self.beside = {port: [other for other in ports if other != port] for ports in beside.values() for port in ports}
+        """By port of a node the others that its near end may use instead: of an L1 chip, a die, a CPU, or on RDMA an
+        NPU."""
 
-    def of(self, plane: Plane, owner: str) -> tuple[str, ...]:
+    def of(self, plane: Plane, of_leaf: bool) -> tuple[str, ...]:
         """The ports of a node, or of an RDMA leaf, on a plane."""
-        return self.trunks if plane == Plane.RDMA and is_leaf(owner) else self.nodes[plane]
-
-    def links(self, plane: Plane, owner: str) -> list[str]:
-        """The same as names of links."""
-        return [f"{owner}.{port}" for port in self.of(plane, owner)]
+        return self.trunks if of_leaf else self.nodes[plane]
 
     @functools.cached_property
     def _places(self) -> dict[str, tuple[Plane, int]]:
@@ -49,20 +63,6 @@ class PortOrder:
     def place(self, port: str) -> tuple[Plane, int] | None:
         """The plane and the place of a port; None for those that carry no floors (CPU links, die to die)."""
         return self._places.get(port)
-
-
-def is_leaf(owner: str) -> bool:
-    """Whether the owner of a link is an RDMA leaf (`sn0-c03-leaf1`) and no node (`sn0-c03-n2`)."""
-    return "-leaf" in owner
-
-
-def leaf(node: str, subnet: int) -> str:
-    """The leaf of a subnet that a node hangs on: its cabinet's."""
-    return f"{node.rpartition('-')[0]}-leaf{subnet}"
-
-
-def subnet_of(leaf: str) -> int:
-    return int(leaf.rpartition("leaf")[2])
 
 
 @functools.cache

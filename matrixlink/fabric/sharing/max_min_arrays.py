@@ -3,51 +3,36 @@
 Each link would fill at some level if all its flows rose together. A link whose level is the lowest for every flow on it
 is a bottleneck whatever happens elsewhere, since levels of other links only rise; so all such links close in one round,
 however far apart, and their flows are fixed. Regular traffic (all-to-all with one path rule) takes a handful of rounds,
-hashed paths a hundred. A ceiling is a link of the flow's own. A floor under the floor-level rule bends the link's load
-into a convex curve of the level; Newton's steps from above find where it meets the capacity.
+hashed paths a hundred. A ceiling is a link of the flow's own.
 
 Answers agree with the exact ones to 1e-9 relative; a tie missed by rounding costs one more round, nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixcommon.model.errors import InvalidField
-from matrixlink.fabric.sharing.flow import Flow, Number
-from matrixlink.fabric.sharing.max_min import FLOOR_LEVEL, GUARANTEE_PLUS_SHARE, ROUNDING, RULES, Overcommitted
-from matrixlink.fabric.sharing.traffic import Floats, Traffic, from_flows
+from matrixlink.fabric.sharing.max_min import ROUNDING, Overcommitted
+from matrixlink.fabric.sharing.traffic import Floats, Traffic
 
 TIE = 1e-12
 """Levels this close, relative, are one."""
 
 
-def share_floats(
-    flows: Sequence[Flow], links: Mapping[Hashable, Number], rule: str = GUARANTEE_PLUS_SHARE
-) -> list[float]:
-    """What `sharing.share` answers, in floats and over arrays; the same errors."""
-    made, keys = from_flows(flows, links)
-    return fair_rates(made, rule, keys).tolist()
-
-
-def fair_rates(traffic: Traffic, rule: str = GUARANTEE_PLUS_SHARE, keys: Sequence[Hashable] | None = None) -> Floats:
-    """GB/s of each flow. Raises Overbooked, naming links by `keys` or else their numbers."""
-    if rule not in RULES:
-        raise InvalidField(f"{rule!r} is no sharing rule; there are {', '.join(RULES)}", field="rule")
+def fair_rates(traffic: Traffic, keys: Sequence[Hashable] | None = None) -> Floats:
+    """GB/s of each flow. Raises Overcommitted, naming links by `keys` or else their numbers."""
     if not traffic.floor.any():
-        return _Rounds(traffic, traffic.capacity, None, traffic.ceiling).run()
+        return _Rounds(traffic, traffic.capacity, traffic.ceiling).run()
     booked = refuse_overbooked(traffic, keys)
-    if rule == FLOOR_LEVEL:
-        return _Rounds(traffic, traffic.capacity, traffic.floor, traffic.ceiling).run()
     left = np.maximum(traffic.capacity - booked, 0.0)
-    return traffic.floor + _Rounds(traffic, left, None, traffic.ceiling - traffic.floor).run()
+    return traffic.floor + _Rounds(traffic, left, traffic.ceiling - traffic.floor).run()
 
 
 def refuse_overbooked(traffic: Traffic, keys: Sequence[Hashable] | None = None) -> Floats:
-    """GB/s of floors on each link. Raises Overbooked where they exceed a capacity."""
+    """GB/s of floors on each link. Raises Overcommitted where they exceed a capacity."""
     booked = on_links(traffic, traffic.floor)
     over = np.flatnonzero(booked > traffic.capacity + ROUNDING * np.maximum(traffic.capacity, booked))
     if len(over):
@@ -72,10 +57,8 @@ def on_links(traffic: Traffic, values: Floats) -> Floats:
 class _Rounds:
     """One run. Its arrays shrink to the flows still rising; `link` has an entry per flow and link of its path."""
 
-    def __init__(self, traffic: Traffic, capacity: Floats, floor: Floats | None, ceiling: Floats) -> None:
+    def __init__(self, traffic: Traffic, capacity: Floats, ceiling: Floats) -> None:
         self.rate = np.minimum(ceiling, np.inf)
-        if floor is not None:
-            self.rate = np.maximum(self.rate, floor)
         over_links = traffic.lengths > 0
         self.id = np.flatnonzero(over_links)
         self.length = traffic.lengths[over_links]
@@ -83,7 +66,6 @@ class _Rounds:
         self.left = capacity.copy()
         self.weight = None if (traffic.weight == 1).all() else traffic.weight[over_links]
         self.limit = None if np.isinf(ceiling).all() else (ceiling / traffic.weight)[over_links]
-        self.floor = None if floor is None else floor[over_links]
 
     def run(self) -> Floats:
         while len(self.id):
@@ -110,34 +92,13 @@ class _Rounds:
         pull = count if each is None else np.bincount(self.link, each, len(self.left))
         level = np.full(len(self.left), np.inf)
         np.divide(np.maximum(self.left, 0.0), pull, out=level, where=busy)
-        if self.floor is not None:
-            self._bend(level, each)
         return level, busy
-
-    def _bend(self, level: Floats, each: Floats | None) -> None:
-        """Lower levels to where flows still held by their floors take more than their share of the link."""
-        assert self.floor is not None
-        current = np.repeat(self.floor, self.length)
-        weight = np.ones(len(current)) if each is None else each
-        wakes = current / weight
-        awake = np.ones(len(current), bool)
-        while True:
-            now = awake & (wakes < level[self.link])
-            if (now == awake).all():
-                return
-            awake = now
-            pull = np.bincount(self.link[awake], weight[awake], len(level))
-            asleep = np.bincount(self.link[~awake], current[~awake], len(level))
-            some = pull > 0
-            level[some] = np.maximum(self.left - asleep, 0.0)[some] / pull[some]
 
     def _fix(self, fixed: NDArray[np.bool_], lowest: Floats) -> None:
         level = lowest[fixed]
         rate = level if self.weight is None else level * self.weight[fixed]
         if self.limit is not None:
             rate = np.minimum(rate, self.rate[self.id[fixed]])  # the ceiling itself, not ceiling / weight * weight
-        if self.floor is not None:
-            rate = np.maximum(rate, self.floor[fixed])
         self.rate[self.id[fixed]] = rate
         entries = np.repeat(fixed, self.length)
         taken = np.repeat(rate, self.length[fixed])
@@ -146,4 +107,3 @@ class _Rounds:
         self.link, self.id, self.length = self.link[~entries], self.id[rising], self.length[rising]
         self.weight = None if self.weight is None else self.weight[rising]
         self.limit = None if self.limit is None else self.limit[rising]
-        self.floor = None if self.floor is None else self.floor[rising]

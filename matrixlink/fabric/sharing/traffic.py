@@ -8,15 +8,12 @@ those of `flow.py`: GB/s, bytes, nanoseconds. Everything is float; the exact ans
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from matrixcommon.model.errors import InvalidField
-from matrixlink.fabric.sharing.flow import Flow, Number
 
 Floats = NDArray[np.float64]
 
@@ -58,25 +55,6 @@ def traffic(
     starts = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(current.sum(1), out=starts[1:])
     return checked(np.asarray(capacity, float), starts, rows[current], weight, floor, ceiling, size, start)
-
-
-def from_flows(flows: Sequence[Flow], links: Mapping[Any, Number]) -> tuple[Traffic, list[Hashable]]:
-    """The same flows as arrays, and the key of each link by its number."""
-    number = {key: index for index, key in enumerate(links)}
-    starts, entries = [0], []
-    for index, flow in enumerate(flows):
-        for key in dict.fromkeys(flow.links):
-            if key not in number:
-                raise InvalidField(f"there is no link {key!r}", field=f"flows[{index}].links")
-            entries.append(number[key])
-        starts.append(len(entries))
-    made = checked(
-        np.array([float(capacity) for capacity in links.values()]),
-        np.array(starts, np.int64),
-        np.array(entries, np.int32),
-        *([float(getattr(f, name)) for f in flows] for name in ("weight", "floor", "ceiling", "size", "start")),
-    )
-    return made, list(number)
 
 
 def checked(capacity: Floats, starts: NDArray[np.int64], links: NDArray[np.int32], *each: ArrayLike) -> Traffic:

@@ -162,23 +162,6 @@ def claim(
     return found
 
 
-def cancel(ledger: LedgerState, name: str) -> None:
-    """A reservation ends, and what it still holds is free."""
-    if ledger.reservations[name].holds:
-        ledger.release(name)
-    else:
-        del ledger.reservations[name]
-        ledger.promises = ReservedCapacity(ledger.reservations.values())
-
-
-def expire(ledger: LedgerState, now: float) -> tuple[list[str], list[str]]:
-    """(reservations past their end, which are gone now; allocations past the end of their lease, which are not)."""
-    ended = sorted(name for name, reservation in ledger.reservations.items() if reservation.end <= now)
-    for name in ended:
-        cancel(ledger, name)
-    return ended, sorted(name for name, allocation in ledger.allocations.items() if allocation.request.lease_end <= now)
-
-
 def extend(ledger: LedgerState, name: str, end: float) -> bool:
     """A lease until another moment; False when what it holds is promised to somebody before that."""
     allocation = ledger.allocations[name]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 
 from matrixresource.scheduler.model.bitmasks import lowest
-from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.scheduler.model.free_capacity_index import FreeCapacityIndex
 from matrixresource.scheduler.model.placement_arithmetic import masks_of, members_of, nodes_in, used_nodes
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
@@ -17,11 +16,6 @@ from matrixresource.scheduler.model.state import LedgerState
 from matrixresource.scheduler.placement import constrained
 from matrixresource.scheduler.placement.affinity import AffinityFilter
 from matrixresource.scheduler.placement.block_distribution import CabinetCapacity, distribute
-
-
-def domain_size(shape: ClusterShape, over: str) -> int:
-    """Nodes of a node, a cabinet, a supernode, or of everything."""
-    return {"node": 1, "cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}[over]
 
 
 def satisfies(ledger: LedgerState, request: PlacementRequest, place: Placement, stayed: set[int] | None = None) -> bool:
@@ -33,7 +27,7 @@ def satisfies(ledger: LedgerState, request: PlacementRequest, place: Placement, 
     members, spares = members_of(index, place), nodes_in(index, place.spares)
     if len(members) != request.nodes or len(spares) > request.spares or members & spares:
         return False
-    size = domain_size(shape, request.required_domain)
+    size = shape.size_of(request.required_domain)
     if len({node // size for node in used_nodes(index, place)}) > 1:
         return False
     homes = Counter(node // shape.of_supernode for node in members)
@@ -44,7 +38,7 @@ def satisfies(ledger: LedgerState, request: PlacementRequest, place: Placement, 
     if homes and {node // shape.of_supernode for node in spares} - set(homes):
         return False
     if request.spread is not None and request.spread.required and request.spread.over != "node":
-        shares = Counter(node // domain_size(shape, request.spread.over) for node in members)
+        shares = Counter(node // shape.size_of(request.spread.over) for node in members)
         if max(shares.values(), default=0) > request.spread.most:
             return False
     allowed = AffinityFilter(ledger, request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from matrixresource.scheduler.changes.minimal_move_layout import choose_members, domain_size, satisfies
+from matrixresource.scheduler.changes.minimal_move_layout import choose_members, satisfies
 from matrixresource.scheduler.model.placement_arithmetic import add, masks_of, members_of, nodes_in, normalise
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.scheduler.model.state import LedgerState
@@ -47,7 +47,7 @@ def relayout(ledger: LedgerState, old: Placement, request: PlacementRequest) -> 
 
 def scopes_of(ledger: LedgerState, request: PlacementRequest, nodes: set[int]) -> list[range]:
     """The cabinets of each domain that holds some of the nodes, the one with the most first."""
-    size = domain_size(ledger.shape, request.required_domain)
+    size = ledger.shape.size_of(request.required_domain)
     cabinets = size // ledger.shape.nodes
     counts = {number: sum(node // size == number for node in nodes) for number in {node // size for node in nodes}}
     order = sorted(counts, key=lambda number: (-counts[number], number))
@@ -72,7 +72,7 @@ def pools_again(ledger: LedgerState, request: PlacementRequest, place: Placement
         return True
     index, around = ledger.index, range(ledger.shape.all_nodes)
     if request.required_domain:
-        size = {"cabinet": ledger.shape.nodes, "supernode": ledger.shape.of_supernode}[request.required_domain]
+        size = ledger.shape.size_of(request.required_domain)
         kept = place.touched(ledger.shape.nodes)
         if not kept:
             return False  # nothing says any more in which domain it lies

@@ -8,14 +8,6 @@ from matrixresource.scheduler.model.state import LedgerState
 from matrixresource.scheduler.placement.affinity import AffinityFilter
 
 
-def touches(ledger: LedgerState, name: str, node: int) -> bool:
-    place = ledger.allocations[name].place
-    cabinet, offset = divmod(node, ledger.shape.nodes)
-    return any(c == cabinet and mask >> offset & 1 for c, mask in place.whole + place.spares) or any(
-        n == node for n, _ in [*place.parts, *place.cpus, *place.mem]
-    )
-
-
 def without(index: FreeCapacityIndex, place: Placement, node: int) -> Placement:
     """What a place has on other nodes."""
     cabinet, offset = divmod(node, index.nodes)
@@ -34,15 +26,11 @@ def without(index: FreeCapacityIndex, place: Placement, node: int) -> Placement:
 
 def keeps_rules(ledger: LedgerState, request: PlacementRequest, members: set[int], node: int) -> bool:
     """Whether a node may join the members, by its domain, spread, anti-affinity and affinity."""
-    sizes = {"node": 1, "cabinet": ledger.shape.nodes, "supernode": ledger.shape.of_supernode}
-    if (
-        request.required_domain
-        and members
-        and next(iter(members)) // sizes[request.required_domain] != node // sizes[request.required_domain]
-    ):
+    size = ledger.shape.size_of(request.required_domain)
+    if members and next(iter(members)) // size != node // size:
         return False
     if request.spread is not None and request.spread.required:
-        size = sizes[request.spread.over]
+        size = ledger.shape.size_of(request.spread.over)
         if sum(member // size == node // size for member in members) >= request.spread.most:
             return False
     return AffinityFilter(ledger, request)(node)

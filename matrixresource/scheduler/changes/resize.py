@@ -30,42 +30,6 @@ from matrixresource.scheduler.placement.choose import choose_unreserved
 from matrixresource.scheduler.placement.preferences import first_that_fits
 from matrixresource.scheduler.placement.reserved_capacity import closed, conflicts_with_reservations, hide_reservations
 
-AMOUNTS = ("nodes", "npus_per_node", "spares", "cpus", "mem")
-
-
-def grow(ledger: LedgerState, name: str, request: PlacementRequest) -> Placement | None:
-    """Everything held stays; members, spares, sockets and GiB are added near it. ValueError when the spec is smaller.
-
-    A part of a node grows on its node. Spares lost before are not asked for again here (`refill` does).
-    """
-    allocation = ledger.allocations[name]
-    old = allocation.request
-    if any(getattr(request, amount) < getattr(old, amount) for amount in AMOUNTS):
-        raise ValueError(f"{name}: this is not growing")
-    if conflicts_with_reservations(ledger, name, allocation.place, request.lease_end):
-        return None
-    spares = len(nodes_in(ledger.index, allocation.place.spares)) + request.spares - old.spares
-    with hide_reservations(ledger, request):
-        return first_that_fits(
-            ledger.shape, changed(request, spares=spares), lambda firm: grown(ledger, allocation.place, firm)
-        )
-
-
-def shrink(ledger: LedgerState, name: str, request: PlacementRequest, keep: list[int]) -> Placement:
-    """Of the members in `keep`, in the order of their ranks, the last go; spares and pools go down to what is asked.
-
-    ValueError when the spec is larger, when `keep` names a node that is no member, or too few, or when what is left
-    breaks a rule.
-    """
-    if any(getattr(request, amount) > getattr(ledger.allocations[name].request, amount) for amount in AMOUNTS):
-        raise ValueError(f"{name}: this is not shrinking")
-    place = shrunk(ledger, ledger.allocations[name].place, request, keep)
-    if not satisfies(ledger, request, place, members_of(ledger.index, place)):
-        raise ValueError(f"{name}: the members that stay break a rule")
-    if conflicts_with_reservations(ledger, name, place, request.lease_end):
-        raise ValueError(f"{name}: its nodes are promised before it would leave")
-    return place
-
 
 def resize(ledger: LedgerState, name: str, request: PlacementRequest, keep: list[int]) -> Placement | None:
     """Where some of it grows and some shrinks: first what goes, then what is added."""

@@ -27,6 +27,7 @@ from matrixresource.scheduler.defragment.search import (
 )
 from matrixresource.scheduler.metrics.capacity_metrics import largest_blocks, largest_of
 from matrixresource.scheduler.model.bitmasks import part_dies
+from matrixresource.scheduler.model.placement_arithmetic import copied, masks_of
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.scheduler.model.state import LedgerState
 from matrixresource.scheduler.placement.choose import choose
@@ -193,22 +194,17 @@ def _plan(ledger: LedgerState, nodes: frozenset[int], moved: dict[Fragment, int]
     places: dict[str, Placement] = {}
     for piece, node in sorted(moved.items(), key=lambda entry: (-entry[0].npus, entry[0].name, entry[0].node)):
         if piece.name not in places:
-            old = ledger.allocations[piece.name].place
-            places[piece.name] = Placement(
-                list(old.whole), list(old.parts), list(old.spares), list(old.cpus), list(old.mem)
-            )
+            places[piece.name] = copied(ledger.allocations[piece.name].place)
         place = places[piece.name]
         bits = part_dies(dies[node], piece.npus)
         dies[node] &= ~bits
         _shift(place, piece, node, bits, shape.nodes, shape.npus)
-    masks: dict[int, int] = {}
-    for node in nodes:
-        cabinet, offset = divmod(node, shape.nodes)
-        masks[cabinet] = masks.get(cabinet, 0) | 1 << offset
     steps = tuple(
         MigrationStep(piece.name, piece.node, moved[piece], piece.npus) for piece in executable_order(ledger, moved)
     )
-    return Plan(Placement(whole=sorted(masks.items())), places, sum(piece.npus for piece in moved), steps)
+    return Plan(
+        Placement(whole=list(masks_of(ledger.index, nodes).items())), places, sum(piece.npus for piece in moved), steps
+    )
 
 
 def _shift(place: Placement, piece: Fragment, node: int, bits: int, nodes: int, npus: int) -> None:

@@ -16,6 +16,7 @@ from math import comb
 
 from matrixresource.scheduler.model.bitmasks import low_bits, part_dies
 from matrixresource.scheduler.model.free_capacity_index import EVEN
+from matrixresource.scheduler.model.placement_arithmetic import enough
 from matrixresource.scheduler.model.request import PlacementRequest
 from matrixresource.scheduler.model.state import LedgerState
 
@@ -93,7 +94,7 @@ def candidates(
     """(NPUs that must leave, nodes) for each set the gang could have, the cheapest first; without nodes where spares
     or anybody `bound` to stay lies."""
     shape, index = ledger.shape, ledger.index
-    size = {"cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}[request.required_domain]
+    size = shape.size_of(request.required_domain)
     if request.cabinet_block > 1 and request.nodes <= shape.nodes:
         size = shape.nodes  # elsewhere a set of cells is rarely among the cheapest sets of nodes
     stuck = set(index.faulty_dies)
@@ -196,11 +197,6 @@ def settle(
         search.dies[node] = before
 
 
-def _room(dies: int, npus: float) -> bool:
-    pairs = dies & dies >> 1 & EVEN
-    return bool(dies) if npus < 1 else pairs.bit_count() >= npus
-
-
 def _rooms(search: EvacuationSearch, piece: Fragment, moved: dict[Fragment, int]) -> list[int]:
     """Nodes where a piece fits as they are, the tightest first; of those that look alike only one."""
     seen: set[tuple[int, int, bool]] = set()
@@ -208,7 +204,7 @@ def _rooms(search: EvacuationSearch, piece: Fragment, moved: dict[Fragment, int]
     shape, index = search.ledger.shape, search.ledger.index
     for node in search.rooms:
         dies = search.dies[node]
-        if not dies or node in search.reserved or not index.up[node] or not _room(dies, piece.npus):
+        if not dies or node in search.reserved or not index.up[node] or not enough(dies, piece.npus):
             continue
         alike = (
             dies.bit_count(),
@@ -237,7 +233,7 @@ def _makes_room(
                 dies = search.dies[node]
                 for other in leaving:
                     dies |= other.dies
-                if _room(dies, piece.npus):
+                if enough(dies, piece.npus):
                     found.append((sum(other.npus for other in leaving), node, list(leaving)))
     found.sort(key=lambda entry: (entry[0], entry[1]))
     seen: set[tuple[float, tuple[float, ...], int]] = set()
@@ -263,7 +259,7 @@ def _may_go(search: EvacuationSearch, piece: Fragment, node: int, moved: dict[Fr
         return False
     if not request.required_domain:
         return request.supernode_block == 1
-    size = shape.nodes if request.required_domain == "cabinet" else shape.of_supernode
+    size = shape.size_of(request.required_domain)
     settled = [moved.get(other) for other in own if other in moved]
     staying = [other for other in others if other not in search.reserved]
     return all(other is not None and other // size == node // size for other in settled) and (
@@ -278,7 +274,7 @@ def executable_order(ledger: LedgerState, moved: dict[Fragment, int]) -> list[Fr
     waiting, order = list(moved), list[Fragment]()
     while waiting:
         at_home = {(piece.name, piece.node) for piece in waiting}
-        ready = (p for p in waiting if _room(dies[moved[p]], p.npus) and (p.name, moved[p]) not in at_home)
+        ready = (p for p in waiting if enough(dies[moved[p]], p.npus) and (p.name, moved[p]) not in at_home)
         piece = next(ready, None)
         if piece is None:
             break

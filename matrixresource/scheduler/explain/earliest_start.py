@@ -29,9 +29,7 @@ def earliest(ledger: LedgerState, request: PlacementRequest, now: float) -> floa
     if size := domain_of_whole(ledger, request):
         moment = _when_empty(ledger, request, size)
     elif request.required_domain and request.nodes > 1:
-        moment = _in_a_domain(
-            ledger, request, ledger.shape.nodes if request.required_domain == "cabinet" else ledger.shape.of_supernode
-        )
+        moment = _in_a_domain(ledger, request, ledger.shape.size_of(request.required_domain))
     else:
         missing = _missing(ledger, request, range(ledger.shape.all_cabinets))
         moment = _first(ledger, ledger.allocations, inf, lambda: choose(ledger, request) is not None, missing)

@@ -27,7 +27,7 @@ def most_nodes(ledger: LedgerState, request: PlacementRequest) -> int:
 def most_pools(ledger: LedgerState, request: PlacementRequest) -> PlacementRequest | None:
     """A request for sockets and memory alone, with what there is of each where most of it fits; None for nothing."""
     shape, index = ledger.shape, ledger.index
-    size = {"cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}[request.required_domain]
+    size = shape.size_of(request.required_domain)
     best: tuple[float, int, int] = (0.0, 0, 0)
     for first in range(0, shape.all_nodes, size):
         here = [node for node in range(first, first + size) if index.up[node]]
@@ -85,8 +85,7 @@ def _spreads(ledger: LedgerState, request: PlacementRequest) -> Iterator[tuple[s
     if request.spread is None or not request.spread.required:
         return
     over, most = request.spread.over, request.spread.most
-    domain = {"node": 1, "cabinet": ledger.shape.nodes, "supernode": ledger.shape.of_supernode}[over]
-    high = min(request.nodes, domain)
+    high = min(request.nodes, ledger.shape.size_of(over))
 
     def spread(allowed: int) -> PlacementRequest:
         return replace(request, spread=DomainConstraint(over, allowed))

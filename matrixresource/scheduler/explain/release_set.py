@@ -18,7 +18,8 @@ from matrixresource.scheduler.defragment.search import WIDE
 from matrixresource.scheduler.explain.branch_and_bound import DomainEvacuation, Holders, greedy_evacuation, holders
 from matrixresource.scheduler.model.bitmasks import low_bits
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
-from matrixresource.scheduler.model.free_capacity_index import EVEN, FreeCapacityIndex
+from matrixresource.scheduler.model.free_capacity_index import FreeCapacityIndex
+from matrixresource.scheduler.model.placement_arithmetic import enough
 from matrixresource.scheduler.model.request import PlacementRequest
 from matrixresource.scheduler.model.state import LedgerState
 from matrixresource.scheduler.placement.choose import choose
@@ -77,7 +78,7 @@ def domain_of_whole(ledger: LedgerState, request: PlacementRequest) -> int:
     if ruled or request.npus_per_node != shape.npus or not request.nodes or request.nodes % request.supernode_block:
         return 0
     if request.required_domain:
-        return shape.nodes if request.required_domain == "cabinet" else shape.of_supernode
+        return shape.size_of(request.required_domain)
     if shape.supernodes == 1 or (request.supernode_block == 1 and not request.spares):
         return shape.all_nodes
     return 0
@@ -85,7 +86,7 @@ def domain_of_whole(ledger: LedgerState, request: PlacementRequest) -> int:
 
 def possible(shape: ClusterShape, request: PlacementRequest) -> bool:
     """Whether its own numbers let it fit on an empty machine of this shape."""
-    sizes = {"node": 1, "cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}
+    sizes = {over: shape.size_of(over) for over in ("node", "cabinet", "supernode", "")}
     size = sizes[request.required_domain]
     step = lcm(request.supernode_block, request.cabinet_block)
     if request.nodes + request.spares > size or request.nodes % step or request.npus_per_node > shape.npus:
@@ -171,7 +172,7 @@ def _room(index: FreeCapacityIndex, here: Holders, node: int, names: tuple[str, 
     dies = index.dies[node]
     for name in names:
         dies |= here[node][name] & ~index.faulty_dies.get(node, 0)
-    return bool(dies) if per < 1 else (dies & dies >> 1 & EVEN).bit_count() >= per
+    return enough(dies, per)
 
 
 # ---- any rules

@@ -1,8 +1,8 @@
 """How full a machine is, and how its free capacity lies: what metrics and pages show of a ledger.
 
 Read from the index in time proportional to the cabinets, the nodes in partial use and the allocations; nothing is
-remembered. Dies are counted, so half an NPU is no rounding matter. A node that is down or closed belongs to no total:
-neither what is free on it nor what is held there. Nor does a broken die that nobody holds.
+remembered. Dies are counted, so half an NPU is no rounding matter. What is free on a node that is down or closed
+belongs to no total, nor does a broken die that nobody holds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Block:
     """A size in whole nodes inside one cabinet or supernode: how many such gangs fit at once, and what share of the
     whole free nodes they cannot reach (0 when all can be used, 1 when none fits)."""
 
-    over: str
+    level: str
     nodes: int
     count: int
     stranded: float
@@ -29,58 +29,38 @@ class Block:
 class CapacitySnapshot:
     """One moment. `largest` is in nodes, inside a cabinet, inside a supernode and in all ("" as in a spec).
 
-    `cabinets` and `supernodes` are the shares of their dies that are held, by number. `fragmentation`, from 0 to 1: of
-    the free dies those on nodes in use ("node"); what the largest block lacks of the one there would be if all free
-    nodes lay together ("cabinet", "supernode"). `npus_free` counts a single free die as a half.
+    `fragmentation`, from 0 to 1: of the free dies those on nodes in use ("node"); what the largest block lacks of the
+    one there would be if all free nodes lay together ("cabinet", "supernode"). `npus_free` counts a single free die as
+    a half.
     """
 
-    nodes: int
     nodes_up: int
     nodes_free: int
     npus_free: float
-    dies_free: int
-    dies_up: int
     spares: int
     largest: dict[str, int]
     blocks: tuple[Block, ...]
     fragmentation: dict[str, float]
-    cabinets: tuple[float, ...]
-    supernodes: tuple[float, ...]
-
-    @property
-    def utilisation(self) -> float:
-        """The share of the dies that are up which is held."""
-        return 1 - self.dies_free / self.dies_up if self.dies_up else 0.0
 
 
 def views(ledger: LedgerState, sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 24, 32, 48)) -> CapacitySnapshot:
     """Everything at once. `sizes` are the blocks, in nodes, that are counted inside supernodes; cabinets have all."""
     index, shape = ledger.index, ledger.shape
-    each = 2 * shape.npus
-    up, free = cabinet_dies(index)
-    supernodes = [slice(s * shape.cabinets, (s + 1) * shape.cabinets) for s in range(shape.supernodes)]
-    whole = sum(index.left)
-    dies_free, dies_up = sum(free), sum(up)
-    largest = largest_blocks(index)
+    whole, dies_free, largest = sum(index.left), free_dies(index), largest_blocks(index)
     return CapacitySnapshot(
-        nodes=shape.all_nodes,
         nodes_up=index.up.count(True),
         nodes_free=whole,
         npus_free=dies_free / 2,
-        dies_free=dies_free,
-        dies_up=dies_up,
         spares=sum(
             mask.bit_count() for allocation in ledger.allocations.values() for _, mask in allocation.place.spares
         ),
         largest=largest,
         blocks=tuple(blocks(index, sizes)),
         fragmentation={
-            "node": 1 - whole * each / dies_free if dies_free else 0.0,
+            "node": 1 - whole * 2 * shape.npus / dies_free if dies_free else 0.0,
             "cabinet": _scattered(largest["cabinet"], whole, shape.nodes),
             "supernode": _scattered(largest["supernode"], whole, shape.of_supernode),
         },
-        cabinets=tuple(_used(free[c], up[c]) for c in range(shape.all_cabinets)),
-        supernodes=tuple(_used(sum(free[part]), sum(up[part])) for part in supernodes),
     )
 
 
@@ -113,31 +93,17 @@ def blocks(index: FreeCapacityIndex, sizes: tuple[int, ...]) -> list[Block]:
     return found
 
 
-def cabinet_dies(index: FreeCapacityIndex) -> tuple[list[int], list[int]]:
-    """(dies of nodes that are up, dies free on them) by cabinet."""
-    shape = index.shape
-    each = 2 * shape.npus
-    up = [each * shape.nodes] * shape.all_cabinets
-    free = [each * mask.bit_count() for mask in index.whole]
-    down = -1
-    for _ in range(index.up.count(False)):
-        down = index.up.index(False, down + 1)
-        up[down // shape.nodes] -= each
-    for node, dies in index.idle_faulty.items():
-        up[node // shape.nodes] -= dies.bit_count() if index.up[node] else 0
+def free_dies(index: FreeCapacityIndex) -> int:
+    """The dies that are free on nodes that are up."""
+    free = 2 * index.npus * sum(index.left)
     started = 0
     for nodes in (*index.parts, *index.halves):
         started |= nodes
     while started:
         low = started & -started
         started ^= low
-        node = low.bit_length() - 1
-        free[node // shape.nodes] += index.dies[node].bit_count()
-    return up, free
-
-
-def _used(free: int, up: int) -> float:
-    return 1 - free / up if up else 0.0
+        free += index.dies[low.bit_length() - 1].bit_count()
+    return free
 
 
 def _scattered(largest: int, whole: int, size: int) -> float:

@@ -37,6 +37,14 @@ class ClusterShape:
         """Nodes in a supernode."""
         return self.cabinets * self.nodes
 
+    def size_of(self, domain: str) -> int:
+        """Nodes in a node, a cabinet, a supernode, or in all ("")."""
+        if domain == "cabinet":
+            return self.nodes
+        if domain == "supernode":
+            return self.of_supernode
+        return 1 if domain == "node" else self.all_nodes
+
     @property
     def dies(self) -> int:
         """All dies of a node as a mask; NPU k has bits 2k and 2k+1."""

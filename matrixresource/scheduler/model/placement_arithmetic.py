@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+
 from matrixresource.scheduler.model.bitmasks import part_dies
 from matrixresource.scheduler.model.free_capacity_index import EVEN, FreeCapacityIndex
 from matrixresource.scheduler.model.request import Placement
@@ -16,7 +18,7 @@ def nodes_in(index: FreeCapacityIndex, masks: list[tuple[int, int]]) -> set[int]
     return {cabinet * index.nodes + offset for cabinet, mask in masks for offset in index.offsets(mask)}
 
 
-def masks_of(index: FreeCapacityIndex, nodes: set[int]) -> dict[int, int]:
+def masks_of(index: FreeCapacityIndex, nodes: AbstractSet[int]) -> dict[int, int]:
     """Nodes as a mask for each cabinet."""
     masks: dict[int, int] = {}
     for node in sorted(nodes):

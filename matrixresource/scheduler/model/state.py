@@ -36,14 +36,8 @@ class LedgerState:
         self.promises = ReservedCapacity()  # those of them that wait for their start
         self.tenants: list[set[str]] = [set() for _ in range(shape.all_cabinets)]  # who has anything in a cabinet
 
-    def hold(self, name: str, request: PlacementRequest, place: Placement, now: float) -> None:
-        """Take a place that is free; ValueError when the name or any of the place is held already."""
-        if name in self.reservations:
-            raise ValueError(f"{name}: held already, as a reservation")
-        self.activate(name, request, place, now)
-
     def activate(self, name: str, request: PlacementRequest, place: Placement, now: float) -> None:
-        """The same for a reservation's own name."""
+        """Take a place that is free; ValueError when the name or any of the place is held already."""
         if name in self.allocations or not self.index.has(place):
             raise ValueError(f"{name}: held already, or its place is not free")
         self.take(name, place, request.lease_end)
@@ -121,22 +115,3 @@ class LedgerState:
                     self.tenants[node // self.shape.nodes].add(name)
                 else:
                     self.tenants[node // self.shape.nodes].discard(name)
-
-    def rebuilt(self) -> FreeCapacityIndex:
-        """The index made anew from who holds what and which nodes are up."""
-        index = FreeCapacityIndex(self.shape)
-        for node, up in enumerate(self.index.up):
-            index.set_up(node, up)
-        for allocation in self.allocations.values():
-            for cabinet, mask in allocation.place.whole + allocation.place.spares:
-                for offset in index.offsets(mask):
-                    index.take(cabinet * self.shape.nodes + offset, self.shape.dies)
-            for node, dies in allocation.place.parts:
-                index.take(node, dies)
-            for node, amount in allocation.place.cpus:
-                index.cpus[node] -= amount
-            for node, amount in allocation.place.mem:
-                index.mem[node] -= amount
-        for node, dies in self.index.faulty_dies.items():
-            index.block(node, dies)
-        return index

@@ -211,11 +211,6 @@ def roomy(index: FreeCapacityIndex, scope: range, here: int) -> list[int]:
     return [cabinet for cabinet in scope if whole[cabinet]]
 
 
-def has_room(index: FreeCapacityIndex, node: int, per: float) -> bool:
-    """Whether a node is up and has so many NPUs free, or a die."""
-    return index.free[node] >= per if per >= 1 else index.free[node] >= 0 and index.dies[node] > 0
-
-
 def spread_limit(index: FreeCapacityIndex, rule: DomainConstraint | None) -> tuple[int, int]:
     """(most nodes of one domain, cabinets of such a domain); a rule over nodes is always kept."""
     if rule is None or rule.over == "node" or not rule.required:

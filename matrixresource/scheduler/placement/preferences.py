@@ -64,9 +64,8 @@ def _evenly(
     if request.spread is None or request.spread.required:
         return place(request)
     over = request.spread.over
-    sizes = {"node": 1, "cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}
-    domains = max(1, sizes[request.required_domain] // sizes[over])
-    low, high = max(1, -(-request.nodes // domains)), min(request.nodes, sizes[over])
+    domains = max(1, shape.size_of(request.required_domain) // shape.size_of(over))
+    low, high = max(1, -(-request.nodes // domains)), min(request.nodes, shape.size_of(over))
 
     def spread(most: int) -> Placement | None:
         return place(replace(request, spread=DomainConstraint(over, most)))

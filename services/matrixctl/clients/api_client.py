@@ -5,16 +5,16 @@ Every subcommand that asks something starts here: `Reach.of(state)` reads the st
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import httpx
 
-from matrixcommon.api.client import at, target
-from matrixcommon.model.errors import NotFound, Unavailable, from_problem
+from matrixcommon.api.client import PAGE_SIZE, EventReader, at, refusal_in, target
+from matrixcommon.model.errors import NotFound, Unavailable
 from matrixcommon.model.resource_key import name_of, project_of
 from services.matrixctl.output.screen import NotRunning
 from services.matrixctl.supervisor.state_folder import Folder, Stack
@@ -23,7 +23,6 @@ T = TypeVar("T")
 
 DEADLINE_WALL_S = 30.0
 ASK_AGAIN_WALL_S = 0.2
-PAGE_SIZE = 1000
 
 
 def patiently(call: Callable[[], T], patience_wall_s: float) -> T:
@@ -73,15 +72,18 @@ class ApiClient:
     def fetch(
         self, service: str, path: str, params: dict[str, Any] | None = None, *, method: str = "GET", body: Any = None
     ) -> httpx.Response:
-        """The answer as it comes, in whatever form; raises the same."""
+        """The answer as it comes, in whatever form; raises the same. What is posted again makes nothing twice."""
+        headers = {"Idempotency-Key": uuid4().hex} if method == "POST" else {}
+        params = {**self._project(), **(params or {})}
 
         def once() -> httpx.Response:
             with self._client(service) as http:
                 try:
-                    answer = http.request(method, path, json=body, params={**self._project(), **(params or {})} or None)
+                    answer = http.request(method, path, json=body, params=params or None, headers=headers)
                 except httpx.HTTPError as wrong:
                     raise Unavailable(f"{service} does not answer at {self.url(service)}: {wrong}") from wrong
-            _raise_for(answer)
+            if answer.status_code >= 400:
+                raise refusal_in(answer)
             return answer
 
         return patiently(once, self.patience_wall_s)
@@ -122,14 +124,11 @@ class ApiClient:
                 with http.stream("GET", path, params=asked, timeout=httpx.Timeout(5, read=60)) as answer:
                     if answer.status_code >= 400:
                         answer.read()
-                        _raise_for(answer)
-                    kind = ""
+                        raise refusal_in(answer)
+                    events = EventReader()
                     for line in answer.iter_lines():
-                        name, _, value = line.partition(": ")
-                        if name == "event":
-                            kind = value
-                        elif name == "data" and kind not in ("BOOKMARK", "ERROR"):
-                            yield kind, json.loads(value)
+                        if (event := events.take(line)) and event.type != "BOOKMARK":
+                            yield event.type, event.view
             except httpx.HTTPError as wrong:
                 raise Unavailable(f"{service} ended the watch: {wrong}") from wrong
 
@@ -139,13 +138,3 @@ class ApiClient:
     def _client(self, service: str) -> httpx.Client:
         headers = {"Authorization": f"Bearer {self.folder.admin_token()}"}
         return httpx.Client(base_url=self.url(service), headers=headers, timeout=DEADLINE_WALL_S, trust_env=False)
-
-
-def _raise_for(answer: httpx.Response) -> None:
-    if answer.status_code < 400:
-        return
-    try:
-        current = answer.json()
-    except ValueError:
-        current = None
-    raise from_problem(current if isinstance(current, dict) else {"detail": answer.text[:200]}, answer.status_code)

@@ -1,17 +1,13 @@
-"""The Kubernetes API of a stack, as its owner uses it: kubectl where it is on the PATH, else the Python client.
+"""The Kubernetes API of a stack, as its owner uses it.
 
-Reads go straight to the API over HTTPS with the kubeconfig's authority and token, because they are many; what changes
-something goes through the tool a person would use, and `Cluster.last_command` says how that person would have typed it.
+It is asked over HTTPS with the kubeconfig's authority and token; `Cluster.last_command` says how a person would have
+typed what changed something.
 """
 
 from __future__ import annotations
 
 import base64
-import os
-import re
-import shutil
 import ssl
-import subprocess
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,37 +16,31 @@ from typing import Any
 import httpx
 import yaml
 
-from matrixcommon.model.errors import MatrixError, Unavailable
+from matrixcommon.model.errors import NotFound, Unavailable
+from matrixcontainer.client.client import INFER, INSTANCE, Kind, document_of
 from services.matrixctl.clients.api_client import patiently
 from services.matrixctl.output.screen import NotRunning
 from services.matrixctl.supervisor.state_folder import Folder
 
-AWAY = re.compile("connection refused|connection reset|EOF|TLS handshake|ServiceUnavailable|i/o timeout", re.IGNORECASE)
-"""What kubectl says of an API server that is being started again."""
-
-GROUP = "/apis/cloudmatrix.io/v1alpha1"
-KUBECTL_PATIENCE_WALL_S = 60.0
-
-
-class KubernetesRefused(MatrixError):
-    """kubectl or the API reported no; the message is theirs."""
-
-    status = 409
+AS_TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+APPLIED = {"Content-Type": "application/apply-patch+yaml"}
+MERGED = {"Content-Type": "application/merge-patch+json"}
+OURS = {"fieldManager": "matrixctl", "force": "true"}
+NAMESPACE = "default"
 
 
 def cluster_of(folder: Folder) -> Cluster:
     """The cluster of that stack. Raises NotRunning without a kubeconfig."""
     if not folder.kubeconfig.exists():
         raise NotRunning(f"{folder.kubeconfig} is not there; the `kube` process writes it (`matrixctl up`)")
-    return Cluster(folder.kubeconfig, shutil.which("kubectl"))
+    return Cluster(folder.kubeconfig)
 
 
 @dataclass
 class Cluster:
-    """One API server, reached as its kubeconfig says."""
+    """One API server, reached as its kubeconfig says. Verbs raise what KubeClient's do."""
 
     kubeconfig: Path
-    kubectl: str | None
     patience_wall_s: float = 0.0
     """How long an API that is away is asked again."""
     last_command: str = field(default="", init=False)
@@ -67,119 +57,70 @@ class Cluster:
         headers = {"Authorization": f"Bearer {user['token']}", "Accept": "application/json"}
         return httpx.Client(base_url=cluster["server"], headers=headers, verify=trust, timeout=10.0, trust_env=False)
 
+    def send(self, method: str, path: str, **more: Any) -> dict[str, Any]:
+        def once() -> dict[str, Any]:
+            try:
+                return document_of(self.http.request(method, path, **more))
+            except httpx.HTTPError as wrong:
+                raise Unavailable(f"the Kubernetes API does not answer at {self.http.base_url}: {wrong}") from wrong
+
+        return patiently(once, self.patience_wall_s)
+
     def read(self, path: str) -> dict[str, Any] | None:
         """The object or list at that path; None where there is none."""
-        return patiently(lambda: self._read(path), self.patience_wall_s)
-
-    def _read(self, path: str) -> dict[str, Any] | None:
         try:
-            answer = self.http.get(path)
-        except httpx.HTTPError as wrong:
-            raise Unavailable(f"the Kubernetes API does not answer at {self.http.base_url}: {wrong}") from wrong
-        if answer.status_code == 404:
+            return self.send("GET", path)
+        except NotFound:
             return None
-        if answer.status_code >= 400:
-            raise KubernetesRefused(f"GET {path}: {answer.text[:300]}")
-        current: dict[str, Any] = answer.json()
-        return current
 
     def instance(self, name: str) -> dict[str, Any] | None:
-        return self.read(f"{GROUP}/namespaces/default/cloudmatrixinstances/{name}")
+        return self.read(INSTANCE.path(NAMESPACE, name))
 
     def serving(self, name: str) -> dict[str, Any] | None:
-        return self.read(f"{GROUP}/namespaces/default/cloudmatrixinfers/{name}")
+        return self.read(INFER.path(NAMESPACE, name))
 
     def items(self, path: str) -> list[dict[str, Any]]:
         current = self.read(path)
         return current["items"] if current else []
 
+    def table(self, kind: Kind) -> tuple[list[str], list[list[Any]]]:
+        """Columns and rows, as `kubectl get` shows them."""
+        seen = self.send("GET", kind.path(NAMESPACE), headers=AS_TABLE)
+        shown = [at for at, column in enumerate(seen["columnDefinitions"]) if not column.get("priority")]
+        titles = [seen["columnDefinitions"][at]["name"] for at in shown]
+        return titles, [[row["cells"][at] for at in shown] for row in seen["rows"] or []]
+
     # --- what changes something
 
     def apply(self, file: Path) -> list[str]:
-        """Apply every document of a manifest; a line for each."""
-        if self.kubectl:
-            return self._run("apply", "-f", str(file))
+        """Server-side apply every document of a manifest; a line for each."""
         self.last_command = f"kubectl apply --server-side -f {file}"
-        return [self._python_apply(document) for document in yaml.safe_load_all(file.read_text()) if document]
-
-    def scale(self, name: str, replicas: int) -> list[str]:
-        if self.kubectl:
-            return self._run("scale", f"cmi/{name}", f"--replicas={replicas}")
-        self.last_command = f"kubectl scale cmi/{name} --replicas={replicas}"
-        self._python(
-            "cloudmatrixinstances", "patch_namespaced_custom_object_scale", name, {"spec": {"replicas": replicas}}
-        )
-        return [f"cloudmatrixinstance {name} scaled"]
+        return self._each(file, "applied", "PATCH", params=OURS, headers=APPLIED)
 
     def delete(self, file: Path) -> list[str]:
         """Delete every document of a manifest, without waiting for finalizers."""
-        if self.kubectl:
-            return self._run("delete", "-f", str(file), "--wait=false")
         self.last_command = f"kubectl delete -f {file} --wait=false"
-        return [self._python_delete(document) for document in yaml.safe_load_all(file.read_text()) if document]
+        return self._each(file, "deleted", "DELETE")
 
-    def show(self, *words: str) -> list[str]:
-        """What `kubectl get` prints; nothing where there is no kubectl."""
-        return self._run("get", *words) if self.kubectl else []
+    def scale(self, name: str, replicas: int) -> list[str]:
+        self.last_command = f"kubectl scale cmi/{name} --replicas={replicas}"
+        body = {"spec": {"replicas": replicas}}
+        self.send("PATCH", INSTANCE.path(NAMESPACE, name, "scale"), json=body, headers=MERGED)
+        return [f"cloudmatrixinstance {name} scaled"]
 
-    def _run(self, *words: str) -> list[str]:
-        return patiently(lambda: self._run_once(*words), self.patience_wall_s)
+    def _each(self, file: Path, done: str, method: str, **more: Any) -> list[str]:
+        lines = []
+        for document in filter(None, yaml.safe_load_all(file.read_text())):
+            body = {"json": document} if method == "PATCH" else {}
+            self.send(method, self._path(document), **body, **more)
+            lines.append(f"{document['kind'].lower()} {document['metadata']['name']} {done}")
+        return lines
 
-    def _run_once(self, *words: str) -> list[str]:
-        assert self.kubectl is not None
-        self.last_command = "kubectl " + " ".join(words)
-        done = subprocess.run(
-            [self.kubectl, *words],
-            env=os.environ | {"KUBECONFIG": str(self.kubeconfig)},
-            capture_output=True,
-            text=True,
-            timeout=KUBECTL_PATIENCE_WALL_S,
-            check=False,
-        )
-        if done.returncode != 0:
-            text = " ".join(done.stderr.split()) or f"{self.last_command}: exit {done.returncode}"
-            raise Unavailable(text) if AWAY.search(text) else KubernetesRefused(text)
-        return done.stdout.rstrip("\n").splitlines()
-
-    def _python(self, plural: str, verb: str, name: str, body: Any = None) -> Any:
-        from kubernetes import client, config
-
-        api = client.CustomObjectsApi(config.new_client_from_config(config_file=str(self.kubeconfig)))
-        arguments = ["cloudmatrix.io", "v1alpha1", "default", plural, name, *([] if body is None else [body])]
-        try:
-            return getattr(api, verb)(*arguments)
-        except client.ApiException as refused:
-            raise KubernetesRefused(f"{verb} {plural}/{name}: {refused.reason} {refused.body}") from refused
-
-    def _dynamic(self) -> Any:
-        from kubernetes import config, dynamic
-
-        return dynamic.DynamicClient(config.new_client_from_config(config_file=str(self.kubeconfig)))
-
-    def _python_apply(self, document: dict[str, Any]) -> str:
-        from kubernetes.client import ApiException
-
-        kind, name = document["kind"], document["metadata"]["name"]
-        try:
-            resource = self._dynamic().resources.get(api_version=document["apiVersion"], kind=kind)
-            resource.server_side_apply(
-                body=document,
-                name=name,
-                namespace=document["metadata"].get("namespace", "default") if resource.namespaced else None,
-                field_manager="matrixctl",
-                force_conflicts=True,
-            )
-        except ApiException as refused:
-            raise KubernetesRefused(f"{kind} {name}: {refused.reason} {refused.body}") from refused
-        return f"{kind.lower()} {name} applied"
-
-    def _python_delete(self, document: dict[str, Any]) -> str:
-        from kubernetes.client import ApiException
-
-        kind, name = document["kind"], document["metadata"]["name"]
-        try:
-            resource = self._dynamic().resources.get(api_version=document["apiVersion"], kind=kind)
-            resource.delete(name=name, namespace="default" if resource.namespaced else None)
-        except ApiException as refused:
-            raise KubernetesRefused(f"{kind} {name}: {refused.reason} {refused.body}") from refused
-        return f"{kind.lower()} {name} deleted"
+    def _path(self, document: dict[str, Any]) -> str:
+        """Where an object of any kind is, as the API tells. Raises NotFound."""
+        version, kind, metadata = document["apiVersion"], document["kind"], document["metadata"]
+        for found in self.send("GET", Kind(version, kind, "").path())["resources"]:
+            if found["kind"] == kind and "/" not in found["name"]:
+                namespace = metadata.get("namespace", NAMESPACE)
+                return Kind(version, kind, found["name"], found["namespaced"]).path(namespace, metadata["name"])
+        raise NotFound(f"the API has no kind {kind} in {version}", field="kind")

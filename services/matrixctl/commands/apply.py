@@ -8,34 +8,36 @@ from typing import Annotated, Any
 import typer
 
 from matrixcommon.model.errors import InvalidField
-from services.matrixctl.commands.options import DEFAULT_STATE, Output, State, printed, reach
-from services.matrixctl.output.screen import Form, say, table
+from matrixcommon.model.hardware_names import NodeName, NpuName, SwitchName
+from services.matrixctl.commands.command import command, group
+from services.matrixctl.commands.options import OnStack, Output, printed
+from services.matrixctl.output.resource_kinds import listing
+from services.matrixctl.output.screen import Form, say
 
-fault_app = typer.Typer(
-    help="Break the emulated hardware, or repair it. The control plane has to find out by itself.", no_args_is_help=True
-)
+group("fault", "Break the emulated hardware, or repair it. The control plane has to find out by itself.")
 
 
+@command("apply")
 def apply(
+    stack: OnStack,
     file: Annotated[Path, typer.Option("--filename", "-f", help="Manifest, YAML or JSON; several documents are fine.")],
-    state: State = DEFAULT_STATE,
 ) -> None:
     """Apply Kubernetes manifests to the embedded API, as `kubectl apply --server-side` would."""
     from services.matrixctl.clients.kubernetes import cluster_of
 
     if not file.exists():
         raise InvalidField(f"there is no file {file}", field="--filename")
-    for line in cluster_of(reach(state).folder).apply(file):
+    for line in cluster_of(stack.client.folder).apply(file):
         say(line)
 
 
-@fault_app.command("inject")
+@command("fault inject")
 def fault_inject(
+    stack: OnStack,
     kind: Annotated[str, typer.Argument(help="node-down, agent-hang, npu-fault, missing-part, link-down, ...")],
     target: Annotated[str, typer.Argument(help="A node, NPU (sn0-c03-n2-npu5), port (sn0-c03-n2/vpc) or switch.")],
     name: Annotated[str | None, typer.Option(help="Name of the fault (default: kind and target).")] = None,
     parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="key=value, kind by kind.")] = None,
-    state: State = DEFAULT_STATE,
 ) -> None:
     """Make something fail."""
     from matrixresource.agent.hardware import FAULT_KINDS
@@ -51,15 +53,13 @@ def fault_inject(
         parameters[key] = _value(value)
     chosen = name or f"{kind}-{target}".lower().replace("/", "-")
     body = {"kind": kind, "target": node, "parameters": parameters}
-    reach(state).call("agents", "PUT", f"/v1/faults/{chosen}", body=body)
+    stack.client.call("agents", "PUT", f"/v1/faults/{chosen}", body=body)
     say(f"fault {chosen} injected; `matrixctl fault clear {chosen}` repairs it")
 
 
 def fault_target(text: str) -> tuple[str, dict[str, Any]]:
     """A node or switch, and the parameters that `sn0-c03-n2-npu5` or `sn0-c03-n2/ub-p3-k11` imply. Raises
     InvalidField."""
-    from matrixcommon.model.hardware_names import NodeName, NpuName, SwitchName
-
     node, found, port = text.partition("/")
     if found:
         return NodeName(node), {"port": port}
@@ -81,35 +81,26 @@ def _value(text: str) -> Any:
     return text
 
 
-@fault_app.command("list")
-def fault_list(output: Output = Form.TABLE, state: State = DEFAULT_STATE) -> None:
+@command("fault list")
+def fault_list(stack: OnStack, output: Output = Form.TABLE) -> None:
     """Faults that are injected now."""
-    from services.matrixctl.output.resource_kinds import shown
-
-    items = reach(state).list("agents", "/v1/faults")
+    items = stack.client.list("agents", "/v1/faults")
     if not printed({"items": items}, output):
-        columns = ["name", "kind", "target"]
-        table(columns, [[shown(item.get(key)) for key in columns] for item in items])
+        listing("name, kind, target", items)
 
 
-@fault_app.command("clear")
+@command("fault clear")
 def fault_clear(
+    stack: OnStack,
     name: Annotated[str | None, typer.Argument(help="Which one.")] = None,
     all: Annotated[bool, typer.Option("--all", help="Every one.")] = False,
-    state: State = DEFAULT_STATE,
 ) -> None:
     """Repair what was broken."""
     if (name is None) == (not all):
         raise InvalidField("give either a name or --all", field="--all")
-    client = reach(state)
-    names = [name] if name else [item["name"] for item in client.list("agents", "/v1/faults")]
+    names = [name] if name else [item["name"] for item in stack.client.list("agents", "/v1/faults")]
     for each in names:
-        client.call("agents", "DELETE", f"/v1/faults/{each}")
+        stack.client.call("agents", "DELETE", f"/v1/faults/{each}")
         say(f"fault {each} cleared")
     if not names:
         say("no faults")
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(apply)
-    app.add_typer(fault_app, name="fault")

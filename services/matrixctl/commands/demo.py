@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
+from services.matrixctl.commands.command import command
 from services.matrixctl.commands.options import DEFAULT_STATE, State
 
 
-class StoryName(StrEnum):
-    """Which story."""
-
-    FAILOVER = "failover"
-    AUTOSCALE = "autoscale"
-
-
+@command("demo")
 def demo(
-    story: Annotated[StoryName, typer.Argument(help="Which story to tell.")] = StoryName.FAILOVER,
+    story: Annotated[Literal["failover", "autoscale"], typer.Argument(help="Which story to tell.")] = "failover",
     state: State = DEFAULT_STATE / "demo",
     keep: Annotated[bool, typer.Option("--keep", help="Leave the stack running at the end.")] = False,
 ) -> None:
@@ -27,11 +21,6 @@ def demo(
     failover: apply, serve, lose a node, heal, cut cables, scale, delete, nothing left. autoscale: load triples and
     falls, nodes follow, no request is lost.
     """
-    from services.matrixctl.demo.run import run_demo
-    from services.matrixctl.demo.stories import STORIES
+    from services.matrixctl.demo.run import STORIES, run_demo
 
     raise typer.Exit(run_demo(STORIES[story], state, keep))
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(demo)

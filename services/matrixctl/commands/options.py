@@ -1,8 +1,10 @@
-"""Options that several commands share, each reported once."""
+"""Options that several commands share, each declared once."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +14,7 @@ from services.matrixctl.output.screen import Form, document
 
 if TYPE_CHECKING:
     from services.matrixctl.clients.api_client import ApiClient
+    from services.matrixctl.supervisor.state_folder import Folder
 
 DEFAULT_STATE = Path(os.environ.get("CLOUDMATRIX_STATE") or "~/.cloudmatrix")
 
@@ -24,12 +27,31 @@ Project = Annotated[
 ]
 
 
-def reach(state: Path, project: str | None = None) -> ApiClient:
-    """The running stack of a state folder, asked about one project's things where that is named."""
-    from services.matrixctl.clients.api_client import ApiClient
-    from services.matrixctl.supervisor.state_folder import Folder
+@dataclass
+class OnStack:
+    """Of a command about one stack: its state folder."""
 
-    return ApiClient.of(Folder(state), project)
+    state: State = DEFAULT_STATE
+
+    @cached_property
+    def folder(self) -> Folder:
+        from services.matrixctl.supervisor.state_folder import Folder
+
+        return Folder(self.state)
+
+    @cached_property
+    def client(self) -> ApiClient:
+        """The running stack. Raises NotRunning."""
+        from services.matrixctl.clients.api_client import ApiClient
+
+        return ApiClient.of(self.folder, getattr(self, "project", None))
+
+
+@dataclass
+class OfProject(OnStack):
+    """The same about one project's things."""
+
+    project: Project = None
 
 
 def printed(answer: Any, form: Form) -> bool:

@@ -6,42 +6,30 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import yaml
 
 from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField, NotFound
-from services.matrixctl.commands import allocation_options
-from services.matrixctl.commands.options import DEFAULT_STATE, Output, Project, State, printed, reach
-from services.matrixctl.output.screen import EXIT_REFUSED, Form, say, table
+from services.matrixctl.commands.allocation_options import AllocationOptions
+from services.matrixctl.commands.command import command
+from services.matrixctl.commands.options import OfProject, Output, printed
+from services.matrixctl.output.resource_kinds import listing
+from services.matrixctl.output.screen import EXIT_REFUSED, Form, say
 
 KIND = "CloudMatrixInstance"
 
 
+@command("plan")
 def plan(
-    context: typer.Context,
+    stack: OfProject,
+    wanted: AllocationOptions,
     file: Annotated[
         Path | None, typer.Option("--filename", "-f", help="Manifest with one CloudMatrixInstance or several.")
     ] = None,
-    nodes: allocation_options.Nodes = None,
-    npus: allocation_options.Npus = None,
-    npus_per_node: allocation_options.NpusPerNode = None,
-    cpus: allocation_options.Cpus = 0,
-    memory_gib: allocation_options.MemoryGib = 0,
-    spares: allocation_options.Spares = 0,
-    policy: allocation_options.Policy = "pack",
-    level: allocation_options.Level = "cabinet",
-    required: allocation_options.Required = False,
-    max_per_domain: allocation_options.MaxPerDomain = None,
-    block: allocation_options.Blocks = None,
-    affinity: allocation_options.AffinityOption = None,
-    anti_affinity: allocation_options.AntiAffinityOption = None,
-    priority: allocation_options.Priority = 0,
-    preempt: allocation_options.Preempt = False,
-    lease_s: allocation_options.LeaseS = None,
-    exclude: allocation_options.Exclude = None,
+    preempt: Annotated[bool, typer.Option("--preempt", help="It may preempt those of lower priority.")] = False,
+    lease_s: Annotated[float | None, typer.Option("--lease", help="Given back after so many emulated seconds.")] = None,
     topology_version: Annotated[str, typer.Option(help="Answer on this topology version, or be refused.")] = "",
-    project: Project = None,
     output: Output = Form.TABLE,
-    state: State = DEFAULT_STATE,
 ) -> None:
     """Say where a manifest's instances, or so many nodes, would lie, without asking for it.
 
@@ -55,14 +43,14 @@ def plan(
         --nodes 4 --affinity db --anti-affinity web      where db lies, not web
         --nodes 40 --priority 9 --preempt    whoever that preempts
     """
-    if (file is None) != allocation_options.sized(nodes, npus, cpus, memory_gib):
+    if (file is None) != wanted.sized:
         flags = "--filename, --nodes, --npus, --cpus, --memory-gib"
         raise InvalidField("give either a manifest or a number of nodes or NPUs", field=flags)
     requests = _requests(file) if file is not None else []
-    client = reach(state, project)
+    client = stack.client
     if file is None:
-        body = allocation_options.request(context.params)
-        body |= {"topologyVersion": topology_version} if topology_version else {}
+        preemption = "LowerPriority" if preempt else ""
+        body = wanted.request(preemption=preemption, leaseS=lease_s, topologyVersion=topology_version)
         answer = client.call("resource", "POST", "/v1/plans", body=body)
         if not printed(answer, output):
             _tell(answer)
@@ -77,15 +65,10 @@ def plan(
         say(f"{each['name']}: {len(each['places'])} nodes in {cabinets} cabinets, {each['moves']} of them move")
         if each["preempts"]:
             say(f"[red]preempts[/] {', '.join(each['preempts'])}")
-        table(
-            ["rank", "role", "node", "cabinet", "now"],
-            [[place[key] for key in ("rank", "role", "node", "cabinet", "now")] for place in each["places"]],
-        )
+        listing("rank, role, node, cabinet, now", each["places"])
 
 
 def _requests(file: Path) -> list[dict[str, Any]]:
-    import yaml
-
     if not file.exists():
         raise InvalidField(f"there is no file {file}", field="--filename")
     requests = [each for each in yaml.safe_load_all(file.read_text()) if each and each.get("kind") == KIND]
@@ -105,17 +88,12 @@ def _tell(answer: dict[str, Any]) -> None:
         part = answer["npus"] / answer["nodes"] if answer["nodes"] else 0
         each = "" if part in (0, 8) else f" ({part:g} NPUs of each)"
         say(f"[green]fits[/]: {len(places)} nodes{each} in {', '.join(cabinets)}{spares}")
-        table(
-            ("loss of one", "members lost", "UB bandwidth lost"),
-            [(loss["over"], loss["members"], f"{loss['ubShare']:.1%}") for loss in answer["blastRadius"]],
-        )
+        losses = [loss | {"ubShare": f"{loss['ubShare']:.1%}"} for loss in answer["blastRadius"]]
+        listing("loss of one:over, members lost:members, UB bandwidth lost:ubShare", losses)
         return
     say(f"[red]does not fit[/]: {answer['message']}")
-    rows = [
-        (one["domain"], one["room"], one["short"], ", ".join(f"{n} {why}" for why, n in one["reasons"].items()))
-        for one in answer["blocking"]
-    ]
-    table(("domain", "room", "short", "in the way"), rows)
+    reasons = [one | {"reasons": [f"{n} {why}" for why, n in one["reasons"].items()]} for one in answer["blocking"]]
+    listing("domain, room, short, in the way:reasons", reasons)
     for change in answer["changes"]:
         say(f"- {change['message']}")
     if not answer["changes"]:
@@ -145,7 +123,3 @@ def _planned(client: Any, name: str, spec: dict[str, Any]) -> dict[str, Any]:
     ]
     moves = sum(bool(place["now"]) and place["now"] != place["node"] for place in places)
     return {"name": name, "places": places, "moves": moves, "preempts": there.get("preempts", [])}
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(plan)

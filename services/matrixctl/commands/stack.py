@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from matrixcommon.model.errors import InvalidField, MatrixError
+from matrixcommon.model.errors import Conflict, InvalidField, MatrixError
+from matrixcommon.model.hardware_names import RESOURCE_NAME
 from matrixcommon.model.quantities import timestamp
 from matrixresource.topology.loading import load_spec
-from services.matrixctl.commands.options import DEFAULT_STATE, Output, State
-from services.matrixctl.output.screen import EXIT_REFUSED, EXIT_UNREACHABLE, Form, NotRunning, document, mib, say, table
+from services.matrixctl.commands.command import command, group
+from services.matrixctl.commands.options import DEFAULT_STATE, OnStack, Output, printed
+from services.matrixctl.output.resource_kinds import listing
+from services.matrixctl.output.screen import EXIT_REFUSED, EXIT_UNREACHABLE, Form, NotRunning, mib, say
+from services.matrixctl.supervisor.state_folder import Unreadable
+from services.matrixctl.supervisor.up import (
+    choose,
+    halt,
+    look,
+    show_progress,
+    start,
+    supervisor_command,
+    supervisor_environment,
+)
 
-token_app = typer.Typer(help="Bearer tokens of this stack.", no_args_is_help=True)
+PROCESS_COLUMNS = "name, pid, state, url, restarts, memory (pss):memory.pss, rss:memory.rss"
+PROCESS_COLUMNS_WIDE = ", waiting for:waitingFor, last exit:lastExit, log"
+
+group("token", "Bearer tokens of this stack.")
 
 
+@command("up")
 def up(
-    state: State = DEFAULT_STATE,
+    stack: OnStack,
     time_scale: Annotated[
         float | None,
         typer.Option(help="Emulated seconds that pass in one second (default: as this state last ran; at first 1)."),
@@ -41,10 +60,7 @@ def up(
 
     Asked twice, it shows the stack that runs. After its supervisor was killed, it takes over what that one left.
     """
-    from services.matrixctl.supervisor.progress import show_progress
-    from services.matrixctl.supervisor.state_folder import Folder
     from services.matrixctl.supervisor.supervisor import Request
-    from services.matrixctl.supervisor.up import choose, start, supervisor_command, supervisor_environment
 
     if time_scale is not None and not 0 < time_scale <= 100_000:
         raise InvalidField("must be over 0 and at most 100000", field="--time-scale")
@@ -53,7 +69,7 @@ def up(
     if topology is not None:
         _check_drawing(topology)
         topology = topology.absolute()
-    folder = Folder(state)
+    folder = stack.folder
     request = Request(choose(only), time_scale, seed, database, topology=str(topology or "")).to_json()
     if folder.supervisor() is not None:
         say(f"already running in {folder.path}; `matrixctl down` stops it")
@@ -78,9 +94,6 @@ def _check_drawing(file: Path) -> None:
 
 def _refuse_other_settings(folder: Any, time_scale: float | None, only: str | None) -> None:
     """A running stack is not changed behind its users' backs."""
-    from matrixcommon.model.errors import Conflict
-    from services.matrixctl.supervisor.up import choose
-
     stack = folder.read()
     if stack is None:
         return
@@ -101,37 +114,32 @@ def show_where(folder: Any) -> None:
     say(f"  matrixctl down{flag}")
 
 
-def down(state: State = DEFAULT_STATE) -> None:
+@command("down")
+def down(stack: OnStack) -> None:
     """Stop everything of this stack and leave nothing running. What it knows stays in the state folder."""
-    from services.matrixctl.supervisor.state_folder import Folder, Unreadable
-    from services.matrixctl.supervisor.up import halt
-
-    folder = Folder(state)
+    folder = stack.folder
     with suppress(Unreadable):
-        stack = folder.read()
-        if stack is not None and stack.contained:
+        current = folder.read()
+        if current is not None and current.contained:
             raise NotRunning(f"the stack in {folder.path} is made of containers; `docker compose down` stops them")
     ended = halt(folder)
     say(f"stopped {', '.join(ended)}" if ended else f"nothing runs in {folder.path}")
 
 
-def status(state: State = DEFAULT_STATE, output: Output = Form.TABLE) -> None:
+@command("status")
+def status(stack: OnStack, output: Output = Form.TABLE) -> None:
     """Each process with pid, address, readiness, restarts and memory.
 
     Exit code 0 when all are ready, 1 when something is not, 3 when nothing runs.
     """
-    from services.matrixctl.supervisor.state_folder import Folder
-
-    raise typer.Exit(show_status(Folder(state), output))
+    raise typer.Exit(show_status(stack.folder, output))
 
 
 def show_status(folder: Any, form: Form) -> int:
-    from services.matrixctl.supervisor.up import look
-
     report = look(folder)
     current = report.document()
-    if form in (Form.JSON, Form.YAML):
-        document(current, form)
+    if printed(current, form):
+        pass
     elif report.stack is not None and report.stack.contained:
         raise NotRunning(f"the stack in {folder.path} is made of containers; `docker compose ps` shows them")
     elif not report.running:
@@ -139,25 +147,12 @@ def show_status(folder: Any, form: Form) -> int:
     elif report.stack is None:
         say("the supervisor is just starting; ask again")
     else:
-        wide = ("waiting for", "last exit", "log") if form is Form.WIDE else ()
-        rows = [
-            [
-                row["name"],
-                row["pid"] or "-",
-                row["state"],
-                row["url"],
-                row["restarts"],
-                mib(row["memory"]["pss"]),
-                mib(row["memory"]["rss"]),
-                *((row["waitingFor"] or "-", row["lastExit"] or "-", row["log"]) if wide else ()),
-            ]
-            for row in current["processes"]
-        ]
-        supervisor = current["supervisor"]
-        state = "Ready" if supervisor["pid"] else "Stopped"
-        sizes = [mib(supervisor["memory"]["pss"]), mib(supervisor["memory"]["rss"])]
-        rows.append(["supervisor", supervisor["pid"] or "-", state, "-", 0, *sizes, *(("-",) * len(wide))])
-        table(["name", "pid", "state", "url", "restarts", "memory (pss)", "rss", *wide], rows)
+        state = {"name": "supervisor", "state": "Ready" if report.supervisor else "Stopped", "restarts": 0}
+        rows = [*current["processes"], current["supervisor"] | state]
+        listing(
+            PROCESS_COLUMNS + (PROCESS_COLUMNS_WIDE if form is Form.WIDE else ""),
+            [row | {"memory": {kind: mib(size) for kind, size in row["memory"].items()}} for row in rows],
+        )
         say(
             f"\ntime scale {current['timeScale']:g}, emulated time {current['emulatedTime']}, "
             f"memory {mib(current['memory']['pss'])} with shared pages counted once "
@@ -171,43 +166,39 @@ def show_status(folder: Any, form: Form) -> int:
     return EXIT_UNREACHABLE if not report.running else 0 if report.ready else EXIT_REFUSED
 
 
-def kubeconfig(state: State = DEFAULT_STATE) -> None:
+@command("kubeconfig")
+def kubeconfig(stack: OnStack) -> None:
     """Print the path of the kubeconfig: export KUBECONFIG=$(matrixctl kubeconfig)."""
-    from services.matrixctl.supervisor.state_folder import Folder
-
-    folder = Folder(state)
+    folder = stack.folder
     if not folder.kubeconfig.exists():
         raise NotRunning(f"{folder.kubeconfig} is not there; the `kube` process writes it (`matrixctl up`)")
     print(folder.kubeconfig)
 
 
-@token_app.command("create")
+@command("token create")
 def token_create(
+    stack: OnStack,
     name: Annotated[str, typer.Argument(help="Whose token it is.")],
     role: Annotated[str, typer.Option(help="viewer, editor, admin, agent, or user (of the model endpoint)")] = "viewer",
-    project: Annotated[str, typer.Option(help="The project it belongs to.")] = "default",
+    project: Annotated[str, typer.Option(help="The project it belongs to; * for all of them.")] = "default",
     node: Annotated[
         str, typer.Option(help="For an agent: the node it speaks for, or a pattern such as 'sn0-c03-*'.")
     ] = "",
     expires: Annotated[str, typer.Option(help="After how long it ends, such as 12h or 30d; never by default.")] = "",
-    state: State = DEFAULT_STATE,
 ) -> None:
     """Make a bearer token and print it, once. The services know it at once."""
-    from matrixcommon.model.hardware_names import RESOURCE_NAME
-    from services.chassis.access import ROLES, create_token
-    from services.matrixctl.supervisor.state_folder import Folder
+    from services.chassis.access import EVERY_PROJECT, ROLES, create_token
 
     if role not in ROLES:
         raise InvalidField(f"there is no role {role!r}; use one of {', '.join(ROLES)}", field="--role")
     for field, text in (("name", name), ("--project", project)):
-        if not RESOURCE_NAME.fullmatch(text):
+        if not RESOURCE_NAME.fullmatch(text) and (field, text) != ("--project", EVERY_PROJECT):
             raise InvalidField(f"{text!r} is no name: small letters, digits and dashes, at most 63", field=field)
     if (role == "agent") != bool(node):
         raise InvalidField("an agent's token names its node, and no other does", field="--node")
     expires_at = time.time() + _seconds(expires) if expires else None
-    folder = Folder(state)
-    folder.prepare()
-    print(create_token(folder.tokens, name, project, role, node, expires_at))
+    stack.folder.prepare()
+    print(create_token(stack.folder.tokens, name, project, role, node, expires_at))
 
 
 def _seconds(text: str) -> float:
@@ -218,54 +209,34 @@ def _seconds(text: str) -> float:
     return float(int(text[:-1]) * units[text[-1]])
 
 
-@token_app.command("revoke")
+@command("token revoke")
 def token_revoke(
+    stack: OnStack,
     which: Annotated[str, typer.Argument(help="Its name, or the beginning of its digest as `token list` shows it.")],
-    state: State = DEFAULT_STATE,
 ) -> None:
     """Have a token, or all of a name, known no more. It ends at once."""
     from services.chassis.access import revoke_token
-    from services.matrixctl.supervisor.state_folder import Folder
 
-    gone = revoke_token(Folder(state).tokens, which)
+    gone = revoke_token(stack.folder.tokens, which)
     say(f"{len(gone)} tokens of {which} are revoked")
 
 
-@token_app.command("list")
-def token_list(state: State = DEFAULT_STATE, output: Output = Form.TABLE) -> None:
+@command("token list")
+def token_list(stack: OnStack, output: Output = Form.TABLE) -> None:
     """Who holds tokens (their digests are kept, never the tokens)."""
-    import json
-
-    from services.matrixctl.supervisor.state_folder import Folder
-
-    folder = Folder(state)
-    current = json.loads(folder.tokens.read_text()) if folder.tokens.exists() else {}
+    file = stack.folder.tokens
+    current = json.loads(file.read_text()) if file.exists() else {}
     items = [value | {"digest": key[:12]} for key, value in current.items()]
-    if output in (Form.JSON, Form.YAML):
-        document({"items": items}, output)
-    else:
-        columns = ["name", "project", "role", "nodes", "expires", "digest"]
-        table(columns, [[_shown(item, column) for column in columns] for item in items])
+    if not printed({"items": items}, output):
+        ends = [timestamp(item["expires_at"]) if item.get("expires_at") else "never" for item in items]
+        rows = [item | {"expires": end} for item, end in zip(items, ends, strict=True)]
+        listing("name, project, role, nodes, expires, digest", rows)
 
 
-def _shown(token: dict[str, Any], column: str) -> str:
-    if column == "expires":
-        return timestamp(token["expires_at"]) if token.get("expires_at") else "never"
-    return str(token.get(column, ""))
-
-
+@command("version")
 def version() -> None:
     """The version of this package."""
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed
-
     try:
-        print(f"cloudmatrix {installed('cloudmatrix')}")
-    except PackageNotFoundError:
+        print(f"cloudmatrix {metadata.version('cloudmatrix')}")
+    except metadata.PackageNotFoundError:
         raise MatrixError("cloudmatrix runs from a folder and is not installed; there is no version to show") from None
-
-
-def register(app: typer.Typer) -> None:
-    for command in (up, down, status, kubeconfig, version):
-        app.command()(command)
-    app.add_typer(token_app, name="token")

@@ -6,6 +6,7 @@ import sys
 
 import typer
 
+from services.matrixctl.commands.command import command
 from services.matrixctl.output.screen import EXIT_USAGE
 
 NOT_YET = {
@@ -16,15 +17,14 @@ NOT_YET = {
 }
 
 
-def register(app: typer.Typer) -> None:
-    for name, purpose in NOT_YET.items():
-        _register(app, name, purpose)
-
-
-def _register(app: typer.Typer, name: str, purpose: str) -> None:
+def _refusing(name: str, purpose: str) -> None:
     settings = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
-    @app.command(name, help=f"Not yet: {purpose}.", context_settings=settings, hidden=True)
+    @command(name, help=f"Not yet: {purpose}.", context_settings=settings, hidden=True)
     def refuse(context: typer.Context) -> None:
         print(f"NotYetSupported: `matrixctl {name}` will {purpose}; it is not in this version", file=sys.stderr)
         raise typer.Exit(EXIT_USAGE)
+
+
+for _name, _purpose in NOT_YET.items():
+    _refusing(_name, _purpose)

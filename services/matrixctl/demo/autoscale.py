@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from services.matrixctl.demo import telling
-from services.matrixctl.demo.gauge import Gauge, changes_of_direction
+from services.matrixctl.demo.gauge import changes_of_direction
 from services.matrixctl.demo.picture import Picture, picture
 from services.matrixctl.demo.story import Step, check, until
 from services.matrixctl.demo.telling import PATIENCE_WALL_S, Story, Telling
@@ -23,7 +23,6 @@ NAME = "autoscaled"
 TIME_SCALE = 15.0
 """Slower than the other story: sixty emulated seconds, in which the autoscaler has to act, are four of the wall."""
 CALM_PER_S, RUSH_PER_S = 9.0, 27.0
-INPUT_TOKENS_MAX = 8192
 TTFT_S_MAX, TPOT_S_MAX = 1.0, 0.050
 """The objective, of nine requests in ten over a minute: TPOT as the CloudMatrix384 paper sets it (arXiv 2506.12708,
 50 ms), TTFT ours."""
@@ -50,12 +49,12 @@ class Autoscaling(Telling):
     before_shrink: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.gauge = Gauge(self.reach, self.cluster, self.name)
+        super().__post_init__()
         self.picture = Picture(self.gauge)
 
     def end(self) -> None:
         self.picture.hide()
-        self.gauge.end()
+        super().end()
 
     def until(self, what: str, holds: Any, patience_s: float) -> Any:
         """Wait, drawing; `patience_s` is emulated."""
@@ -64,12 +63,6 @@ class Autoscaling(Telling):
 
     def autoscaler(self) -> dict[str, Any]:
         return self.cluster.read(HPA) or {}
-
-    def put_load(self, requests_per_second: float) -> float:
-        """Offer this load from now on, whatever becomes of it."""
-        body = {"requestsPerSecond": requests_per_second, "seed": 7, "inputTokensMax": INPUT_TOKENS_MAX}
-        self.reach.call("infer", "PUT", f"/v1/deployments/{self.name}/load", body=body)
-        return self.gauge.mark("l", f"load {requests_per_second:g} requests a second")
 
     def counts(self) -> dict[str, Any]:
         """What became of the requests, all of one moment."""
@@ -145,7 +138,7 @@ def shrink(story: Autoscaling) -> None:
     story.before_shrink = story.counts()
     fell_at = story.put_load(CALM_PER_S)
     late_s = RATES_WINDOW_S + 3 * SEEN_LATE_S
-    shrinks = partial(_smaller, story, story.grown_to)
+    shrinks = lambda: 0 < story.gauge.last.desired < story.grown_to  # noqa: E731
     story.until("the autoscaler waits its window", shrinks, window_s + 2 * late_s)
     waited_s = next(at for at, size in story.gauge.sizes() if at > fell_at and size < story.grown_to) - fell_at
     check(
@@ -160,10 +153,6 @@ def shrink(story: Autoscaling) -> None:
     story.until(f"back to {least} nodes, drained first", shrunk, 900.0)
     story.until("the objective holds on them", story.objective_holds, 300.0)
     story.picture.update("")
-
-
-def _smaller(story: Autoscaling, than: int) -> bool:
-    return 0 < story.gauge.last.desired < than
 
 
 def count(story: Autoscaling) -> None:

@@ -19,8 +19,7 @@ from pathlib import Path
 
 from matrixcommon.model.errors import MatrixError
 from services.catalogue import PROCESSES
-from services.matrixctl.demo.run import conclude, tell_on
-from services.matrixctl.demo.stories import STORIES
+from services.matrixctl.demo.run import STORIES, conclude, tell_on
 from services.matrixctl.demo.story import Outcome, StepFailed, until
 from services.matrixctl.demo.telling import Story
 from services.matrixctl.output.screen import EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_USAGE, one_line, say

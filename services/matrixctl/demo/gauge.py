@@ -1,4 +1,4 @@
-"""What the autoscaling story sees: load, nodes and latencies as they go, and what happened when.
+"""What a story sees meanwhile: load, nodes, throughput and latencies as they go, and what happened when.
 
 A thread of its own looks four times a second of the wall, at each service by itself, so that one that is away leaves a
 gap and no more. Times are emulated seconds since the epoch.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from matrixcommon.model.errors import MatrixError
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.clients.kubernetes import Cluster
+from services.matrixctl.demo.throughput import Throughput
 from services.matrixctl.output.resource_kinds import dig
 
 LOOK_PERIOD_WALL_S = 0.25
@@ -61,7 +62,6 @@ class Gauge:
     def __init__(self, reach: ApiClient, cluster: Cluster, name: str) -> None:
         self._reach, self._cluster = replace(reach, patience_wall_s=0.0), replace(cluster, patience_wall_s=0.0)
         self._name = name
-        self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="gauge", daemon=True)
         self._samples: list[Sample] = []
@@ -69,6 +69,7 @@ class Gauge:
         self._events: set[str] | None = None
         self._seen = Sample(0.0)
         self.statistics: dict[str, Any] = {}
+        self.throughput = Throughput()
         self.restarts = 0
         self.drained_requests = 0
         """Requests that ran on nodes when they began to drain."""
@@ -86,24 +87,19 @@ class Gauge:
             self._thread.join(timeout=15.0)
 
     def mark(self, letter: str, text: str) -> float:
-        at = self.now()
-        with self._lock:
-            self._marks.append(Mark(at, letter, text))
-        return at
+        self._marks.append(Mark(self.now(), letter, text))
+        return self._marks[-1].at
 
     def samples(self) -> list[Sample]:
-        with self._lock:
-            return list(self._samples)
+        return list(self._samples)
 
     def marks(self) -> list[Mark]:
-        with self._lock:
-            return list(self._marks)
+        return list(self._marks)
 
     @property
     def last(self) -> Sample:
         """The last sample; zeros before there is one."""
-        samples = self.samples()
-        return samples[-1] if samples else Sample(0.0)
+        return self._samples[-1] if self._samples else Sample(0.0)
 
     def sizes(self) -> list[tuple[float, int]]:
         """Each size that was asked for and when that was first seen, in order."""
@@ -119,17 +115,11 @@ class Gauge:
         looks = (self._look_at_instance, self._look_at_allocation, self._look_at_workload, self._look_at_events)
         while not self._ended.wait(LOOK_PERIOD_WALL_S):
             for look in looks:
-                self._ask(look)
+                with suppress(MatrixError):  # being started again, or not there yet; what was seen last stands
+                    look()
             sample = replace(self._seen, at=self.now())
             self._note_changes(self.last, sample)
-            with self._lock:
-                self._samples.append(sample)
-
-    def _ask(self, look: Callable[[], None]) -> None:
-        try:
-            look()
-        except MatrixError:
-            return  # it is being started again, or not there yet; what was seen last stands
+            self._samples.append(sample)
 
     def _look_at_instance(self) -> None:
         view = self._cluster.instance(self._name) or {}
@@ -148,6 +138,7 @@ class Gauge:
             self.restarts += 1
             self.mark("i", "CloudMatrix-Infer has started again; its counts begin anew")
         self.statistics = view
+        self.throughput.add(view)
         self._seen = replace(
             self._seen,
             load_per_s=dig(view, "load.requestsPerSecond") or 0.0,

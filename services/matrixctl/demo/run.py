@@ -8,13 +8,16 @@ from pathlib import Path
 from matrixcommon.model.errors import MatrixError
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.clients.kubernetes import cluster_of
+from services.matrixctl.demo.autoscale import AUTOSCALE
+from services.matrixctl.demo.steps import FAILOVER
 from services.matrixctl.demo.story import Outcome, tell
 from services.matrixctl.demo.telling import Story
 from services.matrixctl.output.screen import EXIT_REFUSED, one_line, say
-from services.matrixctl.supervisor.progress import show_progress
 from services.matrixctl.supervisor.state_folder import Folder
 from services.matrixctl.supervisor.supervisor import Request
-from services.matrixctl.supervisor.up import halt, start
+from services.matrixctl.supervisor.up import halt, show_progress, start
+
+STORIES: dict[str, Story] = {story.name: story for story in (FAILOVER, AUTOSCALE)}
 
 READY_PATIENCE_WALL_S = 60.0
 PATIENCE_WALL_S = 20.0

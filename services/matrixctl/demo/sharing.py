@@ -5,21 +5,16 @@ Reported beside the serving instance, on what it leaves free; everything is revo
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from contextlib import suppress
+from typing import Any
 
 from matrixcommon.model.errors import NotFound
-from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.demo.story import check, until
+from services.matrixctl.demo.telling import Telling
 from services.matrixctl.output.screen import say
 
 GUEST, URGENT = "guest", "urgent"
 PATIENCE_WALL_S = 60.0
-
-
-class Telling(Protocol):
-    """What these steps need of the demo."""
-
-    reach: ApiClient
 
 
 def condition(view: dict[str, Any], type: str) -> dict[str, Any]:
@@ -103,8 +98,6 @@ def members(demo: Telling) -> list[str]:
 
 
 def give_back(demo: Telling, name: str) -> None:
-    try:
+    with suppress(NotFound):
         demo.reach.call("compute", "DELETE", f"/v1/instances/{name}")
-    except NotFound:
-        return
     until(f"{name} being given back", lambda: not find(demo, name), PATIENCE_WALL_S)

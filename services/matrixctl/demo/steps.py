@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,6 @@ from matrixcommon.model.quantities import duration_text
 from services.matrixctl.demo import sharing, telling
 from services.matrixctl.demo.chart import chart
 from services.matrixctl.demo.cut_cables import cut_cables
-from services.matrixctl.demo.load import Load
 from services.matrixctl.demo.story import Step, StepFailed, check, until
 from services.matrixctl.demo.telling import PATIENCE_WALL_S, Story, Telling
 from services.matrixctl.output.resource_kinds import dig
@@ -25,6 +24,7 @@ from services.matrixctl.output.screen import say
 
 NAME = "deepseek-r1"
 SCALED_TO = 20
+REQUESTS_PER_S = 20.0
 PROMPTS = (
     "In one sentence: what is a supernode?",
     "Why does a mixture of experts want a fast all-to-all?",
@@ -42,21 +42,12 @@ class Demo(Telling):
 
     lost: str = ""
     steady_tokens_per_s: float = 0.0
-    marks: list[tuple[float, str]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.load = Load(self.reach, self.name)
-
-    def mark(self, letter_and_text: str) -> None:
-        self.marks.append((self.load.now(), letter_and_text))
+    lost_at: float = 0.0
 
     def stop_load(self) -> None:
-        self.load.stop()
+        super().stop_load()
         with suppress(NotFound):
             self.reach.call("agents", "DELETE", f"/v1/faults/{FAULT}")
-
-    def end(self) -> None:
-        self.load.end()
 
 
 # --- the steps
@@ -101,21 +92,20 @@ def _ask(client: Any, prompt: str) -> bool:
 
 
 def put_under_load(demo: Demo) -> None:
-    demo.load.start()
-
-    def steady() -> float | None:
-        return demo.load.steady()
-
-    demo.steady_tokens_per_s = until("throughput settles", steady, 30.0, progress=demo.load.text)
+    demo.put_load(REQUESTS_PER_S)
+    demo.gauge.start()
+    seen = demo.gauge.throughput
+    demo.steady_tokens_per_s = until("throughput settles", seen.steady, 30.0, progress=seen.text)
     say(f"   {demo.steady_tokens_per_s:,.0f} tokens per emulated second on {dig(demo.instance(), 'spec.nodes')} nodes")
 
 
 def lose_a_node(demo: Demo) -> None:
     roles = demo.reach.call("infer", "GET", f"/v1/deployments/{NAME}")["roles"]
-    demo.lost = demo.load.node_to_lose(roles)
+    decoding = sorted(node for node, role in roles.items() if role == "decode")
+    demo.lost = decoding[len(decoding) // 2]  # what it carried is felt at once
     body = {"kind": "node-down", "target": demo.lost, "parameters": {}}
     demo.reach.call("agents", "PUT", f"/v1/faults/{FAULT}", body=body)
-    demo.mark("x: power lost")
+    demo.lost_at = demo.gauge.mark("x", "power lost")
     say(f"   power off for {demo.lost}; nobody tells the control plane")
 
     def noticed() -> str | None:
@@ -137,28 +127,33 @@ def heal(demo: Demo) -> None:
         if not seen_states or seen_states[-1] != state:
             seen_states.append(state)
             if state == "Repairing":
-                demo.mark("r: repair began")
+                demo.gauge.mark("r", "repair began")
         names = [member["node"] for member in demo.members()]
         return bool(names) and demo.lost not in names and demo.active(desired)
 
     until("repairing from the spare", replaced, PATIENCE_WALL_S, progress=demo.progress)
-    demo.mark("a: active again")
     say(f"   states seen: {' > '.join(seen_states)}; {demo.lost} is no member any more")
 
+    seen = demo.gauge.throughput
+
     def recovered() -> float | None:
-        now = demo.load.steady()
+        now = seen.steady()
         return now if now is not None and now >= STEADY_SHARE * demo.steady_tokens_per_s else None
 
-    now = until("throughput recovers", recovered, 30.0, progress=demo.load.text)
-    least = demo.load.least_since(demo.marks[0][0])
+    now = until("throughput recovers", recovered, 30.0, progress=seen.text)
+    least = seen.least_since(demo.lost_at)
     check(
         least < DIPPED_SHARE * demo.steady_tokens_per_s,
         f"a node was lost and throughput never fell below {least:,.0f} tokens/s; is it measured?",
     )
-    samples = demo.load.samples()
-    for line in chart(samples, demo.marks, unit=f"{duration_text(samples[-1][0] - samples[0][0])} of emulated time"):
+    samples, marks = seen.samples(), [mark for mark in demo.gauge.marks() if mark.at >= demo.lost_at]
+    for line in chart(
+        samples,
+        [(mark.at, mark.letter) for mark in marks],
+        unit=f"{duration_text(samples[-1][0] - samples[0][0])} of emulated time",
+    ):
         say("   " + line)
-    say("   tokens per emulated second;  " + ",  ".join(label for _, label in demo.marks))
+    say("   tokens per emulated second;  " + ",  ".join(f"{mark.letter}: {mark.text}" for mark in marks))
     say(f"   {demo.steady_tokens_per_s:,.0f} before, {least:,.0f} at the worst, {now:,.0f} now")
 
 

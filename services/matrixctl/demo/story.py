@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from matrixcommon.model.errors import MatrixError, Unavailable
 from services.matrixctl.output.screen import console, one_line, say
@@ -65,12 +65,6 @@ def tell(steps: Sequence[Step], telling: Any) -> Outcome:
     return outcome
 
 
-class Screen(Protocol):
-    """What shows how a wait goes."""
-
-    def update(self, status: str) -> None: ...
-
-
 def until(
     what: str,
     question: Callable[[], T | None],
@@ -78,12 +72,12 @@ def until(
     *,
     progress: Callable[[], str] = lambda: "",
     away: tuple[type[MatrixError], ...] = (Unavailable,),
-    shown_by: Screen | None = None,
+    shown_by: Any = None,
 ) -> T:
     """The first answer that is not None or False. Raises StepFailed with the last progress when none comes in time.
 
     A service that is away for a moment (it may be starting again) is asked again. Meanwhile `shown_by` or, on a
-    terminal, a spinner shows the progress.
+    terminal, a spinner is updated with the progress.
     """
     end = time.monotonic() + patience_wall_s
     with nullcontext(shown_by) if shown_by or not console().is_terminal else console().status(what) as screen:

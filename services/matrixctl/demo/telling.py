@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from matrixcommon.model.errors import NotFound
+from matrixcontainer.client.client import INFER, INSTANCE
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.clients.kubernetes import Cluster
+from services.matrixctl.demo.gauge import Gauge
 from services.matrixctl.demo.story import Step, check, until
 from services.matrixctl.output.resource_kinds import dig
-from services.matrixctl.output.screen import say
+from services.matrixctl.output.screen import say, table
 
 PATIENCE_WALL_S = 60.0
+INPUT_TOKENS_MAX = 8192
 PASSING = ("NodesReady", "LinksReady", "QosSatisfied", "Ready")
 
 
@@ -30,6 +33,9 @@ class Telling:
     cluster: Cluster
     manifest: Path
     name: str
+
+    def __post_init__(self) -> None:
+        self.gauge = Gauge(self.reach, self.cluster, self.name)
 
     def instance(self) -> dict[str, Any]:
         """The instance as Kubernetes shows it; {} where there is none."""
@@ -70,6 +76,12 @@ class Telling:
         for line in lines:
             say(f"   {line}")
 
+    def put_load(self, requests_per_second: float) -> float:
+        """Offer this load from now on, whatever becomes of it."""
+        body = {"requestsPerSecond": requests_per_second, "seed": 7, "inputTokensMax": INPUT_TOKENS_MAX}
+        self.reach.call("infer", "PUT", f"/v1/deployments/{self.name}/load", body=body)
+        return self.gauge.mark("l", f"load {requests_per_second:g} requests a second")
+
     def stop_load(self) -> None:
         """No more requests; what runs is finished."""
         with suppress(NotFound):
@@ -77,6 +89,7 @@ class Telling:
 
     def end(self) -> None:
         """Let go of what the telling holds, however it ended."""
+        self.gauge.end()
 
 
 def conditions(view: dict[str, Any]) -> dict[str, str]:
@@ -100,7 +113,8 @@ def become_active(telling: Telling) -> None:
     until("becoming Active", lambda: telling.active(desired), PATIENCE_WALL_S, progress=telling.progress)
     view = conditions(telling.instance())
     check(all(view.get(kind) == "True" for kind in PASSING), f"Active, but its conditions are {view}")
-    telling.run_and_say(telling.cluster.show("cmi,cminf"))
+    for kind in (INSTANCE, INFER):
+        table(*telling.cluster.table(kind))
     say("   true as agents report it: " + ", ".join(kind for kind, status in view.items() if status == "True"))
     planes = {view["plane"]: view["state"] for view in telling.slices()}
     check(sorted(planes) == ["rdma", "ub", "vpc"], f"expected a slice on each of three planes, found {planes}")

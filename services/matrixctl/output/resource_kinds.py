@@ -1,16 +1,17 @@
 """The nouns of `get` and `describe`: which service tells them, and what a table shows of each.
 
-A column is a path into the view (`members.length` counts a list), and a title where that is not the path; what a view
-does not have shows as `-`.
+Columns are written as kubectl's `-o custom-columns` wants them: `TITLE:path`, the title left out where it is the path.
+A path goes into the view (`members.length` counts a list); what a view does not have shows as `-`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from matrixcommon.model.errors import InvalidField
+from services.matrixctl.output.screen import table
 
 
 @dataclass(frozen=True)
@@ -19,9 +20,9 @@ class Noun:
 
     name: str
     service: str
-    columns: Sequence[str | tuple[str, str]]
-    wide: Sequence[str | tuple[str, str]] = ()
-    aliases: tuple[str, ...] = ()
+    columns: str
+    wide: str
+    aliases: str
     order: str = "name"
     whole: bool = False
     collection: str = ""
@@ -31,223 +32,171 @@ class Noun:
     def path(self) -> str:
         return f"/v1/{self.collection or self.name}"
 
-    def titles(self, wide: bool) -> list[str]:
-        return [title for title, _ in self._shown(wide)]
+    def shown(self, wide: bool) -> str:
+        return f"{self.columns}, {self.wide}" if wide and self.wide else self.columns
 
-    def row(self, view: dict[str, Any], wide: bool) -> list[str]:
-        return [shown(dig(view, path)) for _, path in self._shown(wide)]
-
-    def _shown(self, wide: bool) -> list[tuple[str, str]]:
-        columns = [*self.columns, *(self.wide if wide else ())]
-        return [(each, each) if isinstance(each, str) else each for each in columns]
-
-
-MADE = ("created", "createdAt")
 
 NOUNS: tuple[Noun, ...] = (
     Noun(
         "supernodes",
         "resource",
-        ("name", "nodes", ("available", "availableNodes"), ("allocated", "allocatedNodes"), ("lost", "lostNodes")),
-        ("npus", "cpus", "cabinets", ("topology", "topologyVersion")),
-        ("sn", "supernode"),
+        "name, nodes, available:availableNodes, allocated:allocatedNodes, lost:lostNodes",
+        "npus, cpus, cabinets, topology:topologyVersion",
+        "sn, supernode",
     ),
     Noun(
         "nodes",
         "resource",
-        ("name", "state", "agent", "health", "allocation", "role"),
-        ("stage", "schedulable", "power", ("desired", "desiredRole"), "epoch"),
-        ("no", "node"),
+        "name, state, agent, health, allocation, role",
+        "stage, schedulable, power, desired:desiredRole, epoch",
+        "no, node",
     ),
-    Noun(
-        "npus",
-        "resource",
-        ("name", "node", "health", "allocation"),
-        ("cabinet", ("faults", "faults.length")),
-        ("npu",),
-        whole=True,
-    ),
+    Noun("npus", "resource", "name, node, health, allocation", "cabinet, faults:faults.length", "npu", whole=True),
     Noun(
         "allocations",
         "resource",
-        ("name", "state", "nodes", "npus", "spares", "project"),
-        ("bound", "priority", ("lease ends", "expiresAt"), ("preempted", "preempts"), "generation", MADE),
-        ("alloc", "allocation"),
+        "name, state, nodes, npus, spares, project",
+        "bound, priority, lease ends:expiresAt, preempted:preempts, generation, created:createdAt",
+        "alloc, allocation",
     ),
     Noun(
         "reservations",
         "resource",
-        ("name", "state", ("from", "startsAt"), ("to", "endsAt"), ("nodes", "nodes.length"), "project"),
-        (("where", "nodes"), MADE),
-        ("reservation", "res"),
+        "name, state, from:startsAt, to:endsAt, nodes:nodes.length, project",
+        "where:nodes, created:createdAt",
+        "reservation, res",
     ),
     Noun(
         "quotas",
         "resource",
-        (
-            ("project", "name"),
-            "npus",
-            ("allocated", "usedNpus"),
-            "cpus",
-            ("allocated", "usedCpus"),
-            ("gib", "memoryGib"),
-            ("allocated", "usedMemoryGib"),
-        ),
-        (MADE,),
-        ("quota",),
+        "project:name, npus, allocated:usedNpus, cpus, allocated:usedCpus, gib:memoryGib, allocated:usedMemoryGib",
+        "created:createdAt",
+        "quota",
     ),
     Noun(
         "domains",
         "resource",
-        ("name", "state", "level", ("allocations", "allocations.length"), "reason"),
-        ("by", ("who lies there", "allocations"), ("changed", "updatedAt")),
-        ("domain", "dom"),
+        "name, state, level, allocations:allocations.length, reason",
+        "by, who lies there:allocations, changed:updatedAt",
+        "domain, dom",
     ),
     Noun(
         "topology-versions",
         "resource",
-        ("name", "state", ("what changed", "summary"), "by", MADE),
-        (("closed", "topology.closed"), ("deviations", "topology.deviations.length")),
-        ("topology-version", "tv"),
-        "number",
+        "name, state, what changed:summary, by, created:createdAt",
+        "closed:topology.closed, deviations:topology.deviations.length",
+        "topology-version, tv",
+        order="number",
     ),
     Noun(
         "defragmentations",
         "resource",
-        ("name", "state", ("moved", "movesDone"), ("moves", "moves.length"), "npus", ("block", "blockAfter")),
-        (("before", "blockBefore"), "level", "room", "message"),
-        ("defragmentation", "defrag"),
+        "name, state, moved:movesDone, moves:moves.length, npus, block:blockAfter",
+        "before:blockBefore, level, room, message",
+        "defragmentation, defrag",
     ),
     Noun(
         "slices",
         "link",
-        ("name", "state", "plane", ("qos", "qosClass"), "instance", "programmed"),
-        (
-            ("floor gb/s per npu", "floorGbpsPerNpu"),
-            ("kept", "floorKeptGbpsPerNpu"),
-            ("survives", "protection"),
-            "protected",
-            ("members", "members.length"),
-            MADE,
-        ),
-        ("nsl", "slice"),
+        "name, state, plane, qos:qosClass, instance, programmed",
+        "floor gb/s per npu:floorGbpsPerNpu, kept:floorKeptGbpsPerNpu, survives:protection, protected, "
+        "members:members.length, created:createdAt",
+        "nsl, slice",
     ),
     Noun(
         "communicators",
         "link",
-        (
-            "name",
-            "state",
-            "slice",
-            "pattern",
-            "routing",
-            ("mean gb/s", "traffic.meanGbps"),
-            ("slowest", "traffic.slowestGbps"),
-        ),
-        (
-            ("ranks", "traffic.ranks"),
-            ("flows", "traffic.flows"),
-            ("cut", "traffic.cut"),
-            ("offered", "offeredGbps"),
-            ("moved last", "traffic.lastChange.repathed"),
-            MADE,
-        ),
-        ("communicator", "comm"),
+        "name, state, slice, pattern, routing, mean gb/s:traffic.meanGbps, slowest:traffic.slowestGbps",
+        "ranks:traffic.ranks, flows:traffic.flows, cut:traffic.cut, offered:offeredGbps, "
+        "moved last:traffic.lastChange.repathed, created:createdAt",
+        "communicator, comm",
     ),
     Noun(
         "forwarding-tables",
         "link",
-        ("name", "state", "entries", "aside", "nowhere"),
-        ("kind", ("sub-plane", "subPlane"), "node", "version"),
-        ("forwarding-table", "ft"),
+        "name, state, entries, aside, nowhere",
+        "kind, sub-plane:subPlane, node, version",
+        "forwarding-table, ft",
     ),
     Noun(
         "planes",
         "link",
-        ("name", "state", "links", ("down", "linksDown"), ("degraded", "linksDegraded"), "slices"),
-        (("sub-planes", "subPlanes"), ("gb/s per npu", "npuGbps"), ("latency us", "latencyUs")),
-        ("plane",),
+        "name, state, links, down:linksDown, degraded:linksDegraded, slices",
+        "sub-planes:subPlanes, gb/s per npu:npuGbps, latency us:latencyUs",
+        "plane",
     ),
     Noun(
         "switches",
         "link",
-        ("name", "state", "plane", "kind", "ports", ("down", "portsDown")),
-        ("cabinet", "node", ("sub-plane", "subPlane")),
-        ("switch", "sw"),
+        "name, state, plane, kind, ports, down:portsDown",
+        "cabinet, node, sub-plane:subPlane",
+        "switch, sw",
     ),
     Noun(
         "links",
         "link",
-        ("name", "state", "plane", "kind", ("gb/s", "gbps"), ("floors", "floorsGbps"), "reason"),
-        (("built", "builtGbps"), "lanes", ("damped until", "dampedUntil"), "ends"),
-        ("link",),
+        "name, state, plane, kind, gb/s:gbps, floors:floorsGbps, reason",
+        "built:builtGbps, lanes, damped until:dampedUntil, ends",
+        "link",
     ),
     Noun(
         "drains",
         "link",
-        ("name", "state", "elements", "ports", ("waiting for", "waitingFor"), ("why", "reason")),
-        ("message", "generation", MADE),
-        ("drain",),
+        "name, state, elements, ports, waiting for:waitingFor, why:reason",
+        "message, generation, created:createdAt",
+        "drain",
     ),
     Noun(
         "peerings",
         "link",
-        ("name", "state", "plane", "slices", ("accepted by", "acceptedBy"), ("key", "isolationKey")),
-        (("rules", "securityRules.length"), "message", MADE),
-        ("peering",),
+        "name, state, plane, slices, accepted by:acceptedBy, key:isolationKey",
+        "rules:securityRules.length, message, created:createdAt",
+        "peering",
     ),
     Noun(
         "backup-paths",
         "link",
-        ("name", "plane", ("survives", "protection"), "protected", ("paths", "now.paths")),
-        (("states", "alternatives.length"), "message"),
-        ("backup-path",),
+        "name, plane, survives:protection, protected, paths:now.paths",
+        "states:alternatives.length, message",
+        "backup-path",
     ),
     Noun(
         "link-events",
         "link",
-        ("at", "type", "about", "reason", "message"),
-        ("name",),
-        ("link-event", "lev"),
-        "at",
+        "at, type, about, reason, message",
+        "name",
+        "link-event, lev",
+        order="at",
         whole=True,
         collection="events",
     ),
     Noun(
         "instances",
         "compute",
-        ("name", "state", "nodes", ("ready", "readyNodes"), "spares", "operation"),
-        ("npus", "priority", ("lease ends", "expiresAt"), "repairs", "generation", "project", MADE),
-        ("cmi", "instance"),
+        "name, state, nodes, ready:readyNodes, spares, operation",
+        "npus, priority, lease ends:expiresAt, repairs, generation, project, created:createdAt",
+        "cmi, instance",
     ),
-    Noun("faults", "compute", ("instance", "node", "reason", "action"), ("name",), whole=True),
+    Noun("faults", "compute", "instance, node, reason, action", "name", "", whole=True),
     Noun(
         "operations",
         "compute",
-        ("name", "target", "verb", "done", "step", "progress"),
-        (("error", "error.reason"), ("started", "startedAt"), ("finished", "finishedAt")),
-        ("op", "operation"),
-        "startedAt",
+        "name, target, verb, done, step, progress",
+        "error:error.reason, started:startedAt, finished:finishedAt",
+        "op, operation",
+        order="startedAt",
     ),
-    Noun(
-        "events",
-        "compute",
-        ("at", "type", "instance", "reason", "message"),
-        ("name",),
-        ("ev", "event"),
-        "at",
-        whole=True,
-    ),
+    Noun("events", "compute", "at, type, instance, reason, message", "name", "ev, event", order="at", whole=True),
     Noun(
         "deployments",
         "infer",
-        ("name", "state", "instance", "model", "endpoint"),
-        ("generation", MADE),
-        ("deploy", "deployment"),
+        "name, state, instance, model, endpoint",
+        "generation, created:createdAt",
+        "deploy, deployment",
     ),
 )
 
-_BY_WORD = {word: noun for noun in NOUNS for word in (noun.name, *noun.aliases)}
+_BY_WORD = {word: noun for noun in NOUNS for word in (noun.name, *noun.aliases.split(", "))}
 
 
 def noun_of(word: str) -> Noun:
@@ -258,6 +207,20 @@ def noun_of(word: str) -> Noun:
             f"there is no {word!r}; there are {', '.join(sorted(each.name for each in NOUNS))}", field="--noun"
         )
     return noun
+
+
+def titles(columns: str) -> list[str]:
+    return [column.partition(":")[0] for column in columns.split(", ")]
+
+
+def cells(columns: str, view: dict[str, Any]) -> list[str]:
+    paths = (column.partition(":") for column in columns.split(", "))
+    return [shown(dig(view, path or title)) for title, _, path in paths]
+
+
+def listing(columns: str, views: Iterable[dict[str, Any]]) -> None:
+    """Print a table of these columns."""
+    table(titles(columns), [cells(columns, view) for view in views])
 
 
 def dig(view: Any, path: str) -> Any:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -61,6 +62,20 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     for row in rows:
         shown.add_row(*(coloured(escape(str(cell))) for cell in row))
     console().print(shown)
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[int, int, str], None] | None]:
+    """A bar on a terminal, moved by (done, of how many, what is going on); None elsewhere."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console(), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)
 
 
 _GOOD = {"Ready", "Active", "Available", "Bound", "Programmed", "True", "Connected", "Up", "Healthy", "Serving"}

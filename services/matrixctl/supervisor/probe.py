@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import socket
-import ssl
 import subprocess
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import httpx
 
 
 @dataclass(frozen=True)
@@ -24,44 +24,34 @@ class Readiness:
 
 def readiness(url: str, timeout_wall_s: float, pid: int = 0) -> Readiness:
     """Ask `/readyz` of the process at `url`. With `pid`, another process that answers there does not count as ours."""
-    parts = urlsplit(url)
-    host, port = parts.hostname or "127.0.0.1", parts.port or 0
-    connection: http.client.HTTPConnection
-    if parts.scheme == "https":
-        connection = http.client.HTTPSConnection(host, port, timeout=timeout_wall_s, context=_any_certificate())
-    else:
-        connection = http.client.HTTPConnection(host, port, timeout=timeout_wall_s)
+    import httpx
+
     try:
-        connection.request("GET", "/readyz")
-        answer = connection.getresponse()
-        body = answer.read(4096)
-        answered_by = answer.headers.get("X-Process-Id", "")
-    except ConnectionRefusedError:
+        answer = _client().get(f"{url}/readyz", timeout=timeout_wall_s)
+    except httpx.ConnectError:
         return Readiness(False, False, "not listening yet")
-    except (OSError, http.client.HTTPException) as wrong:
+    except httpx.HTTPError as wrong:
         return Readiness(False, False, f"no answer: {wrong or type(wrong).__name__}")
-    finally:
-        connection.close()
+    answered_by = answer.headers.get("X-Process-Id", "")
     if pid and answered_by and answered_by != str(pid):
         return Readiness(False, False, f"another process ({answered_by}) answers at {url}")
-    return Readiness(True, answer.status == 200, "" if answer.status == 200 else _waiting_for(body))
+    return Readiness(True, answer.is_success, "" if answer.is_success else _waiting_for(answer))
 
 
 @cache
-def _any_certificate() -> ssl.SSLContext:
-    """A readiness question on loopback carries no secret, and the certificate may not be written yet."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
+def _client() -> httpx.Client:
+    """A readiness question on loopback carries no secret, and the certificate may not be written yet. Connections are
+    not kept: the next question may be to another process."""
+    import httpx
+
+    return httpx.Client(verify=False, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
 
 
-def _waiting_for(body: bytes) -> str:
+def _waiting_for(answer: httpx.Response) -> str:
     try:
-        document = json.loads(body)
-        return str(document.get("waitingFor") or "not ready")
+        return str(answer.json().get("waitingFor") or "not ready")
     except (ValueError, AttributeError):
-        return body.decode(errors="replace").strip()[:200] or "not ready"
+        return answer.text.strip()[:200] or "not ready"
 
 
 def port_is_free(host: str, port: int) -> bool:

@@ -21,9 +21,6 @@ from pathlib import Path
 
 from services.matrixctl.supervisor.process_lock import ProcessLock, SeatTaken
 
-MIGRATION_MODULES = ("alembic.command", "alembic.config", "alembic.ddl.sqlite")
-"""What every service with a database needs once, when its database is new."""
-
 SHARED_MODULES = (
     "asyncio",
     "httptools",

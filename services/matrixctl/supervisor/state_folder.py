@@ -17,17 +17,19 @@ import json
 import os
 import secrets
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING
 
 from matrixcommon.model.errors import MatrixError
 from services.catalogue import Process
 from services.matrixctl.supervisor.process_lock import Holder, ProcessLock, SeatTaken
 
-SUPERVISOR = "supervisor"
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
-T = TypeVar("T")
+SUPERVISOR = "supervisor"
 
 
 class Unreadable(MatrixError):
@@ -159,26 +161,21 @@ class Folder:
         What another version wrote is read as far as it is known here. Raises Unreadable where it makes no sense.
         """
         try:
-            current: dict[str, Any] = json.loads(self.stack_file.read_text())
-            processes = tuple(_known(Process, item | {"calls": tuple(item["calls"])}) for item in current["processes"])
-            children = {name: _known(Child, child) for name, child in current["children"].items()}
-            parts = {"processes": processes, "time": _known(StackTime, current["time"]), "children": children}
-            return _known(Stack, current | parts)
+            return _stacks().validate_json(self.stack_file.read_bytes())
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError, AttributeError) as wrong:
-            raise Unreadable(
-                f"{self.stack_file} cannot be read ({wrong!r}); move it away, its stack is lost"
-            ) from wrong
+        except ValueError as wrong:
+            raise Unreadable(f"{self.stack_file} cannot be read ({wrong}); move it away, its stack is lost") from wrong
 
     def write(self, stack: Stack) -> None:
-        write(self.stack_file, json.dumps(asdict(stack), indent=1))
+        write(self.stack_file, _stacks().dump_json(stack, indent=1).decode())
 
 
-def _known(kind: type[T], current: dict[str, Any]) -> T:
-    """A dataclass from the entries it knows."""
-    names = {each.name for each in fields(kind)}  # type: ignore[arg-type]
-    return kind(**{name: value for name, value in current.items() if name in names})
+@cache
+def _stacks() -> TypeAdapter[Stack]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Stack)
 
 
 def write(file: Path, text: str) -> None:

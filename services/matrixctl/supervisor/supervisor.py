@@ -25,13 +25,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from services.catalogue import PROCESSES, Process
 from services.chassis.logging import configure
 from services.matrixctl.supervisor.probe import free_port, port_is_free, readiness
 from services.matrixctl.supervisor.process_lock import Holder, SeatTaken, started_at, stop
 from services.matrixctl.supervisor.process_spawn import (
     EXIT_SEAT_TAKEN,
-    MIGRATION_MODULES,
     SHARED_MODULES,
     can_fork,
     preload,
@@ -66,15 +67,11 @@ class Request:
     """The file in which the supernodes of a new state are drawn."""
 
     def to_json(self) -> str:
-        return json.dumps(
-            vars(self) | {"processes": [vars(process) for process in self.processes], "shared": list(self.shared)}
-        )
+        return TypeAdapter(Request).dump_json(self).decode()
 
     @classmethod
     def from_json(cls, text: str) -> Request:
-        current = json.loads(text)
-        processes = tuple(Process(**item | {"calls": tuple(item["calls"])}) for item in current.pop("processes"))
-        return cls(processes, shared=tuple(current.pop("shared")), **current)
+        return TypeAdapter(cls).validate_json(text)
 
 
 @dataclass
@@ -349,13 +346,6 @@ def _exit_text(status: int) -> str:
     return f"exit {os.waitstatus_to_exitcode(status)}"
 
 
-def _for_new_databases(folder: Folder, request: Request) -> tuple[str, ...]:
-    """Modules that only a first start needs; without sharing, each service would import and keep them for itself."""
-    services = [process.name for process in request.processes if process.has_database]
-    new = [name for name in services if request.database or not (folder.path / f"{name}.db").exists()]
-    return MIGRATION_MODULES if new and request.shared else ()
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="supervise", description="Keep the processes of one stack running.")
     parser.add_argument("--state", type=Path, required=True, help="folder of the stack")
@@ -372,7 +362,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = os.environ.pop("CLOUDMATRIX_STACK_REQUEST", "")
     request = Request.from_json(asked) if asked else Request()
     if can_fork():
-        preload([*request.shared, *_for_new_databases(folder, request)])
+        preload(request.shared)
     Supervisor(folder, request).run()
     seat.leave()
     return 0

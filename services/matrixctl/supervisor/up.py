@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 from matrixcommon.model.errors import InternalError, InvalidField
 from matrixcommon.model.quantities import timestamp
 from services.catalogue import PROCESSES, Process
+from services.matrixctl.output.screen import console, say
 from services.matrixctl.supervisor.probe import Memory, memory
 from services.matrixctl.supervisor.process_lock import Holder, SeatTaken, stop
 from services.matrixctl.supervisor.state_folder import SUPERVISOR, Folder, Stack, Unreadable
@@ -99,6 +101,20 @@ def until_ready(folder: Folder, supervisor: Holder, patience_wall_s: float) -> I
         if time.monotonic() > until:
             raise InternalError(f"not ready after {patience_wall_s:g} s: {laggards(folder, shown)}")
         time.sleep(LOOK_PERIOD_WALL_S)
+
+
+def show_progress(folder: Folder, supervisor: Holder, patience_wall_s: float) -> None:
+    """One line per process as it becomes ready; on a terminal with a spinner for what is still awaited."""
+    began = time.monotonic()
+    done: set[str] = set()
+    with console().status("starting") if sys.stdout.isatty() else nullcontext() as spinner:
+        for stack in until_ready(folder, supervisor, patience_wall_s):
+            for child in stack.children.values():
+                if child.ready and child.name not in done:
+                    done.add(child.name)
+                    say(f"  [green]ready[/] {child.name:<9} {time.monotonic() - began:4.1f} s  {child.url}")
+            if spinner is not None:
+                spinner.update("waiting for " + ", ".join(name for name in stack.children if name not in done))
 
 
 def laggards(folder: Folder, stack: Stack | None) -> str:
@@ -196,7 +212,7 @@ class Report:
                     "restarts": child.restarts,
                     "startedAt": timestamp(child.started_wall) if child.started_wall else None,
                     "lastExit": child.last_exit or None,
-                    "memory": {"pss": current.pss, "rss": current.rss},
+                    "memory": vars(current),
                     "log": str(self.folder.logs / f"{name}.log"),
                 }
             )
@@ -205,10 +221,7 @@ class Report:
             "state": str(self.folder.path),
             "running": self.running,
             "ready": self.running and self.ready,
-            "supervisor": {
-                "pid": self.supervisor.pid if self.supervisor else None,
-                "memory": {"pss": supervisor.pss, "rss": supervisor.rss},
-            },
+            "supervisor": {"pid": self.supervisor and self.supervisor.pid, "memory": vars(supervisor)},
             "timeScale": self.stack.time.scale if self.stack else None,
             "emulatedTime": timestamp(self.stack.time.emulated(time.time())) if self.stack and self.running else None,
             "kubeconfig": str(self.folder.kubeconfig) if self.folder.kubeconfig.exists() else None,

@@ -6,6 +6,7 @@ This is not part of the control plane: it never tells the services anything.
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from fastapi import APIRouter
@@ -95,37 +96,9 @@ def routes(fleet: Fleet) -> APIRouter:
             return
         if fault.target not in fleet.nodes:
             raise NotFound(f"this fleet has no node {fault.target!r}", field="target")
-        given = fault.parameters
-        if fault.kind in PORT_KINDS:
-            known = port_names(fleet.spec)
-            one = fault.kind == "cable-moved"
-            if given.get("port") not in known and (one or not fnmatch.filter(known, str(given.get("port")))):
-                raise InvalidField(
-                    f"{given.get('port')!r} is no port; use one like {', '.join(known[:2])}, {known[-1]}"
-                    + ("" if one else ", or a pattern like ub-p*-k0?"),
-                    field="parameters.port",
-                )
-        if fault.kind == "cable-moved" and not (isinstance(given.get("peer"), str) and 0 < len(given["peer"]) <= 80):
-            raise InvalidField("give the name of who answers there now", field="parameters.peer")
-        if fault.kind in ("link-degraded", "link-slow"):
-            share = given.get("share")
-            if not isinstance(share, int | float) or not 0 <= share < 1:
-                raise InvalidField(
-                    "give the share of the rate that is left, at least 0 and below 1", field="parameters.share"
-                )
-        if not isinstance(given.get("slice", ""), str):
-            raise InvalidField("give the name of a slice, or nothing for all of them", field="parameters.slice")
-        if fault.kind == "npu-fault" and given.get("npu", 0) not in range(8):
-            raise InvalidField("give the number of an NPU, 0 to 7", field="parameters.npu")
-        if fault.kind == "npu-fault" and given.get("die", 0) not in (0, 1):
-            raise InvalidField("give the number of a die, 0 or 1", field="parameters.die")
-        if given.get("severity", "hint") not in SEVERITIES:
-            raise InvalidField(f"one of {', '.join(SEVERITIES)}", field="parameters.severity")
-        if fault.kind == "missing-part" and lacking(fault) not in part_names(fleet.spec):
-            raise InvalidField(
-                f"a node has no {lacking(fault)!r}; parts are npu5, npu5-die1, cpu3, dimm7 and the ports",
-                field="parameters.part",
-            )
+        for field, satisfied, wanted in _conditions(fault, port_names(fleet.spec), part_names(fleet.spec)):
+            if not satisfied:
+                raise InvalidField(wanted, field=f"parameters.{field}")
 
     @faults.change("DELETE")
     def clear(name: str, validate_only: bool = False) -> None:
@@ -165,3 +138,26 @@ def routes(fleet: Fleet) -> APIRouter:
         }
 
     return api.router
+
+
+def _conditions(fault: InjectedFault, ports: Sequence[str], parts: Collection[str]) -> Iterator[tuple[str, bool, str]]:
+    """What a fault of its kind needs of its parameters: the field, whether it is as needed, and what is."""
+    given, kind = fault.parameters, fault.kind
+    port, peer, share = given.get("port"), given.get("peer"), given.get("share")
+    if kind == "cable-moved":
+        yield "port", port in ports, f"{port!r} is no port; use one like {', '.join(ports[:2])}, {ports[-1]}"
+        yield "peer", isinstance(peer, str) and 0 < len(peer) <= 80, "give the name of who answers there now"
+    elif kind in PORT_KINDS:
+        known = port in ports or bool(fnmatch.filter(ports, str(port)))
+        yield "port", known, f"{port!r} is no port; use one like {', '.join(ports[:2])}, or a pattern like ub-p*-k0?"
+    if kind in ("link-degraded", "link-slow"):
+        fits = isinstance(share, int | float) and 0 <= share < 1
+        yield "share", fits, "give the share of the rate that is left, at least 0 and below 1"
+    yield "slice", isinstance(given.get("slice", ""), str), "give the name of a slice, or nothing for all of them"
+    if kind == "npu-fault":
+        yield "npu", given.get("npu", 0) in range(8), "give the number of an NPU, 0 to 7"
+        yield "die", given.get("die", 0) in (0, 1), "give the number of a die, 0 or 1"
+    yield "severity", given.get("severity", "hint") in SEVERITIES, f"one of {', '.join(SEVERITIES)}"
+    if kind == "missing-part":
+        wanted = f"a node has no {lacking(fault)!r}; parts are npu5, npu5-die1, cpu3, dimm7 and the ports"
+        yield "part", lacking(fault) in parts, wanted

@@ -8,50 +8,59 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from matrixcommon.api.client import WatchEvent
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.errors import Gone, MatrixError
+from matrixcommon.model.errors import MatrixError
+from matrixcommon.model.resource_model import ApiModel
+from services.chassis.periodic import RETRY_WALL_S, follow, pause
 
 log = logging.getLogger(__name__)
 
 GATHER_S, GATHER_FLOOR_WALL_S = 1.0, 0.02
 """News is held back this long, so that nodes that change together report together."""
-RETRY_WALL_S = 0.5
 
 
-class Channel(Protocol):
-    """What an uplink needs to know of one kind of agent and its service."""
+REPORTS_A_CALL = 48
+"""A report that tells an inventory and all ports takes 14 KB; a body may have 1 MiB."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One kind of agent and its service, by the service's client: the collection of its specs and their class, the
+    field in which a spec names its node, and what an agent does with the answer to its report."""
 
     name: str
-
-    async def send(self, nodes: list[str]) -> None:
-        """Report these nodes and take up the specs in the answer. Raises MatrixError."""
-
-    def watch(self, since: int | None) -> AsyncIterator[WatchEvent]:
-        """The service's specs as they change."""
-
-    async def take_up(self, event: WatchEvent) -> None:
-        """Hand one want to the agent it is for."""
+    client: Any
+    collection: str
+    spec: type[ApiModel]
+    field: str
+    reply: Callable[[Any, Any, Any], None]
 
 
 class Uplink:
-    """Runs one line: `news(node)` marks a node whose report would say something new."""
+    """Runs one line: `news(node)` marks a node whose report would say something new. `agent_of` finds a node's agent,
+    None where it does not answer."""
 
     def __init__(
         self,
-        line: Channel,
+        line: Line,
         clock: Clock,
         period_s: float,
         reachable: Callable[[], Iterable[str]],
+        agent_of: Callable[[str], Any],
         remember: Callable[[], None],
     ) -> None:
         self._line = line
         self._clock = clock
         self._period_s = period_s
         self._reachable = reachable
+        self._agent_of = agent_of
         self._remember = remember
         self._news: set[str] = set()
         self._wake = asyncio.Event()
@@ -73,7 +82,7 @@ class Uplink:
                 self._wake.clear()
                 self._remember()
                 if batch:
-                    await self._line.send(batch)
+                    await self._send(batch)
                 if everybody:
                     due_at = now + self._period_s
             except MatrixError as refused:
@@ -84,26 +93,42 @@ class Uplink:
             await self._pause(due_at - self._clock.now())
 
     async def _pause(self, seconds: float) -> None:
-        sleep = asyncio.ensure_future(self._clock.sleep(max(0.0, seconds)))
-        wake = asyncio.ensure_future(self._wake.wait())
-        try:
-            await asyncio.wait({sleep, wake}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            sleep.cancel()
-            wake.cancel()
+        await pause(self._clock, max(0.0, seconds), self._wake)
         await self._clock.sleep(self._clock.at_least_wall(GATHER_S, GATHER_FLOOR_WALL_S))
+
+    async def _send(self, nodes: list[str]) -> None:
+        """Report these nodes and take up the specs in the answers. Raises MatrixError."""
+        for start in range(0, len(nodes), REPORTS_A_CALL):
+            found = ((node, self._agent_of(node)) for node in nodes[start : start + REPORTS_A_CALL])
+            agents = {node: agent for node, agent in found if agent is not None}
+            reports = [agent.report() for agent in agents.values()]
+            answers = await self._line.client.report(reports)
+            for (node, agent), report, answer in zip(agents.items(), reports, answers, strict=True):
+                if not answer.accepted:
+                    log.warning("report refused", extra={"node": node, "reason": answer.reason, "why": answer.message})
+                elif self._agent_of(node) is agent:
+                    with self._refusals(node):
+                        self._line.reply(agent, report, answer)
 
     async def listen(self) -> None:
         """For ever: take up specs as they are made; after a break from where it was, or from the present."""
-        since: int | None = None
-        while True:
-            try:
-                async for event in self._line.watch(since):
-                    since = event.rv
-                    if event.type in ("ADDED", "MODIFIED", "DELETED"):
-                        await self._line.take_up(event)
-            except Gone:
-                since = None
-            except MatrixError as refused:
-                log.info("watch ended", extra={"line": self._line.name, "why": refused.message})
-            await asyncio.sleep(RETRY_WALL_S)
+
+        async def heard(event: WatchEvent | None) -> None:
+            if event is None or event.type == "DELETED":
+                return  # the answer to the next report says what is no longer requested
+            spec = self._line.spec.model_validate(event.view)
+            node = getattr(spec, self._line.field)
+            agent = self._agent_of(node)
+            if agent is not None:
+                with self._refusals(node):
+                    agent.ensure(spec)
+
+        await follow(partial(self._line.client.watch, self._line.collection), heard)
+
+    @contextmanager
+    def _refusals(self, node: str) -> Iterator[None]:
+        """What an agent refuses is for the log alone."""
+        try:
+            yield
+        except MatrixError as refused:
+            log.warning("spec refused", extra={"node": node, "why": refused.message})

@@ -19,7 +19,7 @@ from matrixresource.agent.hardware import SWITCH_KINDS, EmulatedNode, InjectedFa
 from matrixresource.topology.loading import load_spec
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.topology.supernode import Supernode
-from services.node_agent.channels.agent_gateway import Channel, Uplink
+from services.node_agent.channels.agent_gateway import Line, Uplink
 from services.node_agent.fleet.store import FleetStore
 from services.node_agent.network.traffic import EmulatedTraffic
 from services.node_agent.network.traffic_patterns import Load
@@ -94,10 +94,17 @@ class Fleet:
         self._agents[kind][name] = agent
         self._dirty[kind].add(name)
 
-    def connect(self, kind: str, line: Channel) -> None:
+    def connect(self, line: Line) -> None:
         """Join one kind of agent to its service."""
-        period_s = self.clock.at_least_wall(HEARTBEAT_S, HEARTBEAT_FLOOR_WALL_S)
-        self._uplinks[kind] = Uplink(line, self.clock, period_s, self.responsive, lambda: self.remember(kind))
+        period_s, kind = self.clock.at_least_wall(HEARTBEAT_S, HEARTBEAT_FLOOR_WALL_S), line.name
+
+        def answering(node: str) -> Any:
+            there = self.nodes.get(NodeName(node))
+            return self.agent(kind, node) if there is not None and there.responsive else None
+
+        self._uplinks[kind] = Uplink(
+            line, self.clock, period_s, self.responsive, answering, lambda: self.remember(kind)
+        )
 
     def agent(self, kind: str, node: str) -> Any:
         return self._agents[kind].get(NodeName(node))
@@ -130,30 +137,7 @@ class Fleet:
         if supernode in self.supernodes():
             return
         self._memory.put("supernode", {supernode: {}})
-        added = {name: self._node(name) for name in self._nodes_of(supernode)}
-        self.nodes |= added
-        self.traffic.change_nodes(self.nodes)
-        for name, node in added.items():
-            self._put_up(name, node)
-
-    def _node(self, name: NodeName) -> EmulatedNode:
-        return EmulatedNode(name, spec=self.spec, racked=self._racked.get(name.supernode))
-
-    def _put_up(self, name: NodeName, node: EmulatedNode) -> None:
-        node.apply_faults(list(self.faults.values()))
-        for kind in self._agents:
-            self._add_agent(kind, name, self._memory.named(kind, name))
-            self._changed(kind, name)
-        if self._running and node.responsive:
-            self._begin(name)
-
-    def _take_away(self, name: NodeName) -> None:
-        self._end(name)
-        for kind, agents in self._agents.items():
-            del agents[name]
-            self._dirty[kind].discard(name)
-            self._memory.remove(kind, name)
-        del self.nodes[name]
+        self._have(supernode, self._nodes_of(supernode))
 
     def rack(self, supernode: Supernode) -> None:
         """Wire a supernode's nodes as its graph says: those that it lacks are taken away, others put up."""
@@ -162,17 +146,10 @@ class Fleet:
             return
         self._racked[supernode.name] = supernode
         drawn = [NodeName(name) for name in supernode.nodes()]
-        current = [name for name in self.nodes if name.supernode == supernode.name]
-        for name in set(current) - set(drawn):
-            self._take_away(name)
         for name in drawn:
             if name in self.nodes:
                 self.nodes[name].rack(supernode)
-        added = {name: self._node(name) for name in drawn if name not in self.nodes}
-        self.nodes |= added
-        self.traffic.change_nodes(self.nodes)
-        for name, node in added.items():
-            self._put_up(name, node)
+        self._have(supernode.name, drawn)
         for name in drawn:
             for kind in self._agents:
                 self._changed(kind, name)
@@ -188,10 +165,29 @@ class Fleet:
         for fault in [each.name for each in self.faults.values() if each.target.partition("-")[0] == supernode]:
             del self.faults[fault]
             self._memory.remove("fault", fault)
-        for name in [name for name in self.nodes if name.supernode == supernode]:
-            self._take_away(name)
         self._racked.pop(supernode, None)
+        self._have(supernode, [])
+
+    def _have(self, supernode: str, names: Sequence[NodeName]) -> None:
+        """A supernode's nodes are these: others are taken away, and those that lack put up and switched on."""
+        for name in {each for each in self.nodes if each.supernode == supernode}.difference(names):
+            self._end(name)
+            for kind, agents in self._agents.items():
+                del agents[name]
+                self._dirty[kind].discard(name)
+                self._memory.remove(kind, name)
+            del self.nodes[name]
+        racked = self._racked.get(supernode)
+        added = {name: EmulatedNode(name, spec=self.spec, racked=racked) for name in names if name not in self.nodes}
+        self.nodes |= added
         self.traffic.change_nodes(self.nodes)
+        for name, node in added.items():
+            node.apply_faults(list(self.faults.values()))
+            for kind in self._agents:
+                self._add_agent(kind, name, self._memory.named(kind, name))
+                self._changed(kind, name)
+            if self._running and node.responsive:
+                self._begin(name)
 
     # -- running -------------------------------------------------------------------------------------------------
 

@@ -5,40 +5,22 @@ What stands in the racks is what was drawn; what agents find to be otherwise is 
 
 from __future__ import annotations
 
-import logging
-
-from matrixcommon.model.errors import MatrixError
 from matrixresource.client import ResourceClient
 from matrixresource.topology.compiled import compiled_document
 from matrixresource.topology.supernode import Supernode
 from services.node_agent.fleet.fleet import Fleet
 
-log = logging.getLogger(__name__)
-
-PERIOD_S, PERIOD_FLOOR_WALL_S = 10.0, 0.5
-
 
 class RackWiring:
-    """Run beside the fleet."""
+    """Run beside the fleet, again and again: `look`."""
 
     def __init__(self, fleet: Fleet, client: ResourceClient) -> None:
         self._fleet = fleet
         self._client = client
         self._known: dict[str, str] = {}
 
-    async def run(self) -> None:
-        """For ever: look whether the topology has another version, and wire what it wires otherwise."""
-        period_s = self._fleet.clock.at_least_wall(PERIOD_S, PERIOD_FLOOR_WALL_S)
-        while True:
-            try:
-                await self.look()
-            except MatrixError as refused:
-                log.warning("wiring is not known", extra={"why": refused.message})
-            except Exception:
-                log.exception("wiring failed")
-            await self._fleet.clock.sleep(period_s)
-
     async def look(self) -> None:
+        """Whether the topology has another version; what that wires otherwise is wired."""
         version = await self._client.topology_version()
         here = self._fleet.supernodes()
         self._known = {name: seen for name, seen in self._known.items() if name in here}

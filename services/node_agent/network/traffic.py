@@ -205,7 +205,7 @@ class EmulatedTraffic:
         found = Rates(np.zeros(shape), np.zeros(shape), np.zeros(shape))
         if not pieces:
             return found
-        got = _shared(pieces, groups, self._terms())
+        got = _shared(pieces, groups, self._terms)
         moved = np.zeros((3, len(self._nodes), len(groups.groups)))
         for piece, gbps in zip(pieces, got.tolist(), strict=True):
             self._put_down(found.slices, moved, piece, gbps, groups)
@@ -230,16 +230,12 @@ class EmulatedTraffic:
                 for group, part in ways:
                     yield Piece(slice, a, b, group, group, gbps * part, gbps * part / offered)
 
-    def _terms(self) -> Callable[[Piece], tuple[float, float, float]]:
+    def _terms(self, piece: Piece) -> tuple[float, float, float]:
         """Weight, floor and ceiling of a piece, by its source's table: its part of the node's."""
-
-        def terms(piece: Piece) -> tuple[float, float, float]:
-            table = self._nodes[piece.source].tables[piece.slice]
-            ceiling = table.get("ceiling_gbps")
-            most = piece.gbps if ceiling is None else min(piece.gbps, ceiling * piece.part)
-            return table["weight"] * piece.part, min(most, table["floor_gbps"] * piece.part), most
-
-        return terms
+        table = self._nodes[piece.source].tables[piece.slice]
+        ceiling = table.get("ceiling_gbps")
+        most = piece.gbps if ceiling is None else min(piece.gbps, ceiling * piece.part)
+        return table["weight"] * piece.part, min(most, table["floor_gbps"] * piece.part), most
 
     @staticmethod
     def _put_down(

@@ -24,7 +24,7 @@ class Load(ApiModel):
     instance: str | None = Field(None, max_length=253)
     plane: Plane = Plane.UB
     pattern: Pattern = "all-to-all"
-    gbps_per_npu: float = Field(gt=0, le=1e4, allow_inf_nan=False)
+    gbps_per_npu: float = Field(gt=0, le=1e4)
     target: NodeName | None = None
     members: list[NodeName] | None = Field(None, max_length=4096)
 

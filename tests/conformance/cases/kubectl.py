@@ -47,7 +47,7 @@ ROWS: list[tuple[Any, ...]] = [
     ("create a service", "create service clusterip s --tcp=80:8080 --clusterip=None", "get service s -o jsonpath={.spec.ports}"),
     ("create roles", "create role r --verb=get --resource=pods", "create rolebinding b --role=r --user=u", "get role r -o yaml", "get rolebinding b -o wide", "describe role r"),
     ("create service account and token", "create serviceaccount a", "get sa a -o yaml"),
-    ("create the rest", "create quota q --hard=pods=3", "create pdb p --selector=a=b --min-available=1", "create~ingress~i~--rule=a.test/x=s:80", "get ingress i", "create priorityclass conformance-kubectl --value=5"),
+    ("create the rest", "create pdb p --selector=a=b --min-available=1", "create~ingress~i~--rule=a.test/x=s:80", "get ingress i", "create priorityclass conformance-kubectl --value=5"),
     ("create a namespace", "create namespace conformance-kubectl", "get ns conformance-kubectl", "delete ns conformance-kubectl --wait=false", ("create namespace Bad_", None, "fails")),
     ("create dry runs", "create configmap c --from-literal=a=b --dry-run=server", ("create --dry-run=server -f -", A), "get cm c --ignore-not-found"),
     ("auth", "auth can-i create pods", "auth can-i delete widgets.conformance.test", ("auth can-i get pods --as=nobody", None, "fails")),
@@ -59,7 +59,7 @@ ROWS: list[tuple[Any, ...]] = [
     ("subresources", MADE, "get widget one --subresource=status -o name", "get widget one --subresource=scale"),
     ("raw", f"get --raw /apis/{GROUP}", ("get --raw /nothing", None, "fails")),
     ("crd", f"get crd widgets.{GROUP} -o jsonpath={{.spec.names}}", "get crd looses.conformance.test -o name"),
-    ("api resources", f"api-resources --api-group={GROUP}", "api-resources --api-group=apps", "api-resources --api-group=batch", "api-resources --api-group=rbac.authorization.k8s.io -o wide"),
+    ("api resources", f"api-resources --api-group={GROUP}", "api-resources --api-group=autoscaling", "api-resources --api-group=batch", "api-resources --api-group=rbac.authorization.k8s.io -o wide"),
     ("delete in the foreground", ("create -f -", config_map("one")), "delete cm one --cascade=foreground"),
 ]  # fmt: skip
 rows("P1", "kubectl", "kubectl", ROWS, say)

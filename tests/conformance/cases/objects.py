@@ -437,10 +437,8 @@ REFUSED_KINDS: list[tuple[Any, ...]] = [
     ("role rule without resources", "~rbac.authorization.k8s.io/v1/roles", {"metadata": {"name": "x"}, "rules": [{"verbs": ["get"]}]}, 422),
     ("role binding without role", "~rbac.authorization.k8s.io/v1/rolebindings", {"metadata": {"name": "x"}, "roleRef": {"kind": "Role", "name": ""}}, 422),
     ("role binding subject kind", "~rbac.authorization.k8s.io/v1/rolebindings", {"metadata": {"name": "x"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"}, "subjects": [{"kind": "Thing", "name": "a"}]}, 422),
-    ("quota bad quantity", "~resourcequotas", {"metadata": {"name": "x"}, "spec": {"hard": {"pods": "-1"}}}, 422),
     ("hpa without target", "~autoscaling/v2/horizontalpodautoscalers", {"metadata": {"name": "x"}, "spec": {"maxReplicas": 1}}, 422),
     ("hpa max below min", "~autoscaling/v2/horizontalpodautoscalers", {"metadata": {"name": "x"}, "spec": {"minReplicas": 3, "maxReplicas": 1, "scaleTargetRef": {"kind": "Deployment", "name": "d"}}}, 422),
-    ("claim without access modes", "~persistentvolumeclaims", {"metadata": {"name": "x"}, "spec": {"resources": {"requests": {"storage": "1Gi"}}}}, 422),
     ("stateful set without service name", "~apps/v1/statefulsets", {"metadata": {"name": "x"}, "spec": {"selector": {"matchLabels": {"a": "z"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}}, 422),
 ]  # fmt: skip
 rows("P1", "objects", "invalid", REFUSED_KINDS, refused_create)
@@ -473,11 +471,8 @@ SOUND: list[tuple[Any, ...]] = [
     ("network policy", "~networking.k8s.io/v1/networkpolicies", {"metadata": {"name": "x"}, "spec": {"podSelector": {}}}),
     ("autoscaler", "~autoscaling/v2/horizontalpodautoscalers", {"metadata": {"name": "x"}, "spec": {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}}),
     ("storage class", "/apis/storage.k8s.io/v1/storageclasses", {"metadata": {"name": "conformance-sound"}, "provisioner": "x.test/y"}),
-    ("quota", "~resourcequotas", {"metadata": {"name": "x"}, "spec": {"hard": {"pods": "10", "requests.cpu": "1500m"}}}),
-    ("limit range", "~limitranges", {"metadata": {"name": "x"}, "spec": {"limits": [{"type": "Container", "default": {"cpu": "1"}}]}}),
     ("claim", "~persistentvolumeclaims", {"metadata": {"name": "x"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "none"}}),
     ("node", "/api/v1/nodes", {"metadata": {"name": "conformance-sound", "labels": {"a": "b"}}, "spec": {"unschedulable": True}}),
-    ("runtime class", "/apis/node.k8s.io/v1/runtimeclasses", {"metadata": {"name": "conformance-sound"}, "handler": "x"}),
     ("endpoint slice", "~discovery.k8s.io/v1/endpointslices", {"metadata": {"name": "x"}, "addressType": "IPv4", "endpoints": [{"addresses": ["10.1.2.3"]}], "ports": [{"port": 80}]}),
     ("webhook configuration", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", {"metadata": {"name": "conformance-sound"}, "webhooks": [{"name": "a.b.test", "sideEffects": "None", "admissionReviewVersions": ["v1"], "clientConfig": {"url": "https://127.0.0.1:1/x"}, "rules": [{"apiGroups": ["none.test"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["nones"]}]}]}),
 ]  # fmt: skip

@@ -65,6 +65,12 @@ def unknown_forms(talk: Talk) -> None:
     assert "kind: WidgetList" in talk.get(W, accept="application/yaml", note=False).body
 
 
+@case("P2")
+def an_answer_in_protobuf_alone(talk: Talk) -> None:
+    reported = talk.get("~configmaps", accept="application/vnd.kubernetes.protobuf", want=None, note=False)
+    talk.note("code", reported.code)
+
+
 @case("P1")
 def partial_forms(talk: Talk) -> None:
     talk.post(W, widget(metadata={"labels": {"a": "b"}}), note=False)
@@ -84,8 +90,6 @@ def table_of_a_write(talk: Talk) -> None:
 def built_in(talk: Talk, path: str, bodies: list[dict[str, Any]]) -> None:
     if "pods" in path:
         talk.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
-    if path == "~resourcequotas":
-        talk.until("~configmaps/kube-root-ca.crt", lambda reported: reported.code == 200, note=False)
     selector = f"case={talk.case}"
     for body in bodies:
         if "involvedObject" in body:
@@ -94,8 +98,6 @@ def built_in(talk: Talk, path: str, bodies: list[dict[str, Any]]) -> None:
         talk.post(path, body, note=False)
     if path.endswith("/jobs"):  # the job controller says that it is suspended
         talk.until(f"{path}/one", lambda reported: (reported.body.get("status") or {}).get("conditions"), note=False)
-    if path == "~resourcequotas":  # and the quota controller what is used
-        talk.until(f"{path}/one", lambda reported: (reported.body.get("status") or {}).get("used"), note=False)
     reported = talk.get(path, accept=TABLE, labelSelector=selector, note=False)
     columns = [[c["name"], c["type"], c["format"], c["priority"]] for c in reported["columnDefinitions"]]
     talk.note("columns", columns)
@@ -134,9 +136,6 @@ rows(
         ("claims", "~persistentvolumeclaims", [META | {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "none"}}]),
         ("events", "~events", [META | {"involvedObject": {"kind": "Pod", "name": "p"}, "reason": "Why", "message": "m", "type": "Normal", "count": 3, "firstTimestamp": "2020-01-01T00:00:00Z", "lastTimestamp": "2020-01-01T00:00:00Z", "source": {"component": "c"}}]),
         ("endpoint slices", "~discovery.k8s.io/v1/endpointslices", [META | {"addressType": "IPv4", "endpoints": [{"addresses": ["10.1.2.3"]}], "ports": [{"port": 80}]}]),
-        ("quotas", "~resourcequotas", [META | {"spec": {"hard": {"configmaps": "10"}}}]),
-        ("limit ranges", "~limitranges", [META | {"spec": {"limits": []}}]),
-        ("runtime classes", "/apis/node.k8s.io/v1/runtimeclasses", [{"metadata": {"name": "conformance-table"}, "handler": "x"}]),
     ],
     built_in,
 )  # fmt: skip

@@ -15,6 +15,7 @@ from matrixcontainer.kubeapi.auth.authentication import User
 from matrixcontainer.kubeapi.server import KubeApi
 from matrixcontainer.kubeapi.storage.opening import open_database
 from tests.matrixcontainer.kubeapi.asgi import build_api
+from tests.matrixcontainer.kubeapi.tables import create_tables
 
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -72,7 +73,7 @@ class Talk:
         raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         sent: list[dict[str, Any]] = []
         scope = self._scope(method, path, query, content_type, accept, agent)
-        await self.api(scope, _Receiver(raw), _collect(sent))
+        await self.api.asgi(scope, _Receiver(raw), _collect(sent))
         headers = [(name.decode(), value.decode("latin-1")) for name, value in sent[0]["headers"]]
         text = b"".join(message.get("body", b"") for message in sent[1:])
         shown = dict(headers)
@@ -93,7 +94,8 @@ class Talk:
         text = urlencode(
             {key: str(value).lower() if isinstance(value, bool) else value for key, value in query.items()}
         )
-        return {"type": "http", "method": method, "path": path, "query_string": text.encode(), "headers": headers}
+        found = {"type": "http", "method": method, "raw_path": path.encode(), "query_string": text.encode()}
+        return found | {"headers": headers}
 
     async def get(self, path: str, **query: Any) -> Answer:
         return await self.ask("GET", path, **query)
@@ -117,7 +119,7 @@ class Talk:
     async def watch(self, path: str, accept: str = "application/json", **query: Any) -> AsyncIterator[Stream]:
         scope = self._scope("GET", path, {"watch": "true"} | query, "", accept, "tests/1.0")
         stream = Stream()
-        task = asyncio.create_task(self.api(scope, stream.receive, stream.send))
+        task = asyncio.create_task(self.api.asgi(scope, stream.receive, stream.send))
         stream.task = task
         try:
             yield stream
@@ -207,8 +209,10 @@ async def a_server(url: str = "sqlite://", seed: int = 1) -> AsyncIterator[Talk]
     """A running API over an empty store, or over what the URL holds."""
     clock = HandClock()
     database = open_database(url)
-    database.create_tables()
-    api = build_api(database, clock, random.Random(seed), {"admin": User("admin")})
+    create_tables(database)
+    api = build_api(
+        database, clock, random.Random(seed), {"admin": User("admin", ("system:masters", "system:authenticated"))}
+    )
     await api.start()
     try:
         yield Talk(api, clock)

@@ -11,6 +11,7 @@ from matrixcontainer.kubeapi.storage.objects import Conflict, Record, StorageErr
 from matrixcontainer.kubeapi.storage.opening import open_database
 from matrixcontainer.kubeapi.storage.store import Store
 from tests.matrixcontainer.kubeapi.postgres import a_postgres, needs_postgres
+from tests.matrixcontainer.kubeapi.tables import create_tables
 
 KEY = ("things", "ns", "a")
 
@@ -21,7 +22,7 @@ def obj(name: str = "a", **more: object) -> dict:
 
 def a_store(url: str = "sqlite://") -> Store:
     database = open_database(url)
-    database.create_tables()
+    create_tables(database)
     return Store(database, lambda: 1000.0)
 
 
@@ -102,7 +103,7 @@ async def test_compaction_forgets_the_old_and_remembers_how_far(tmp_path: Path) 
     now = [1000.0]
     url = f"sqlite:///{tmp_path}/k.db"
     database = open_database(url)
-    database.create_tables()
+    create_tables(database)
     store = Store(database, lambda: now[0])
     record: Record | None = None
     for number in range(5):
@@ -126,7 +127,7 @@ class Shared:
 
     def __init__(self, url: str) -> None:
         first = open_database(url)
-        first.create_tables()
+        create_tables(first)
         self.one, self.two = Store(first, lambda: 1000.0), Store(open_database(url), lambda: 1000.0)
 
     def close(self) -> None:

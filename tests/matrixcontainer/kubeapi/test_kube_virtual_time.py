@@ -9,6 +9,7 @@ import looptime
 from matrixcontainer.kubeapi.auth.authentication import User
 from matrixcontainer.kubeapi.storage.opening import open_database
 from tests.matrixcontainer.kubeapi.asgi import build_api
+from tests.matrixcontainer.kubeapi.tables import create_tables
 from tests.matrixcontainer.kubeapi.talk import HandClock, Talk
 
 NS = "/api/v1/namespaces"
@@ -25,12 +26,14 @@ def test_an_hour_of_watching() -> None:
 async def _watch_for_an_hour() -> None:
     loop = asyncio.get_running_loop()
     database = open_database("sqlite://")
-    database.create_tables()
+    create_tables(database)
 
     def now() -> float:
         return 1_790_000_000.0 + loop.time()
 
-    api = build_api(database, now, random.Random(7), {"admin": User("admin")})
+    api = build_api(
+        database, now, random.Random(7), {"admin": User("admin", ("system:masters", "system:authenticated"))}
+    )
     await api.start()
     talk = Talk(api, HandClock())
     event = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}}

@@ -14,6 +14,7 @@ import looptime
 from matrixcontainer.kubeapi.auth.authentication import User
 from matrixcontainer.kubeapi.storage.opening import open_database
 from tests.matrixcontainer.kubeapi.asgi import build_api
+from tests.matrixcontainer.kubeapi.tables import create_tables
 from tests.matrixcontainer.kubeapi.talk import Answer, HandClock, Talk
 
 NS = "/api/v1/namespaces/default"
@@ -80,13 +81,18 @@ class Cluster(Talk):
 
 def _api(database: Any, chance: random.Random) -> Any:
     loop = asyncio.get_running_loop()
-    return build_api(database, lambda: 1_790_000_000.0 + loop.time(), chance, {"admin": User("admin")})
+    return build_api(
+        database,
+        lambda: 1_790_000_000.0 + loop.time(),
+        chance,
+        {"admin": User("admin", ("system:masters", "system:authenticated"))},
+    )
 
 
 @asynccontextmanager
 async def a_cluster() -> AsyncIterator[Cluster]:
     database = open_database("sqlite://")
-    database.create_tables()
+    create_tables(database)
     cluster = Cluster(_api(database, random.Random(7)))
     await cluster.api.start()
     try:

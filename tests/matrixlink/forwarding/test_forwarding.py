@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.fabric_traffic.element_events import back, drain, lost, undrain
 from matrixcommon.model.errors import InvalidField
 from matrixlink.forwarding.clos_shape import NONE, ClosShape
-from matrixlink.forwarding.element_state import ElementEvent, ElementState, back, drain, lost, undrain
+from matrixlink.forwarding.element_state import ElementEvent, ElementState
 from matrixlink.forwarding.forwarding_tables import ForwardingTables
 from matrixresource.topology.loading import load_spec
 from tests.matrixlink.forwarding.plain import Plain, walk

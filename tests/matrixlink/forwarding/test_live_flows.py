@@ -5,12 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.fabric_traffic.element_events import back, drain, lost
 from benchmarks.fabric_traffic.table_quality import all_dies, permutations
 from matrixcommon.model.errors import InvalidField
 from matrixlink.fabric.sharing.flow import Flow
 from matrixlink.fabric.sharing.max_min import share
 from matrixlink.forwarding.clos_shape import NONE, ClosShape
-from matrixlink.forwarding.element_state import ElementEvent, back, drain, lost
+from matrixlink.forwarding.element_state import ElementEvent
 from matrixlink.forwarding.forwarding_tables import ForwardingTables
 from matrixlink.forwarding.live_flows import LiveFlows
 from matrixlink.forwarding.path_policies import ECMP, PLANNED, POLICIES, SPRAY, STATIC, Transfers

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.fabric_traffic.element_events import lost
 from benchmarks.fabric_traffic.table_quality import (
     all_dies,
     all_to_all_factor,
@@ -15,12 +16,11 @@ from benchmarks.fabric_traffic.table_quality import (
     shifts,
 )
 from matrixlink.forwarding.clos_shape import ClosShape
-from matrixlink.forwarding.element_state import lost
 from matrixlink.forwarding.forwarding_tables import ForwardingTables
 from matrixlink.forwarding.live_flows import LiveFlows
 from matrixlink.forwarding.path_policies import ECMP, PLANNED, SPRAY, STATIC, Transfers
 
-ORACLE = Path(__file__).parents[1] / "oracle"
+ORACLE = Path(__file__).parents[1] / "fabric" / "oracle"
 FACTS = [
     case
     for case in map(json.loads, (p.read_text() for p in sorted(ORACLE.glob("D*.json"))))

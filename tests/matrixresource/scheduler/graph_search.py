@@ -9,7 +9,7 @@ from typing import Any
 
 import networkx as nx
 
-from benchmarks.capacity_graph import nodes_of, shape_of, used_of
+from benchmarks.allocator.capacity_graph import nodes_of, shape_of, used_of
 from matrixresource.scheduler.model.request import PlacementRequest
 
 

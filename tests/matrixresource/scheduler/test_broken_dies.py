@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.allocator.ledger_verbs import activate_due, claim, grow, hold, rebuilt, reserve, shrink
 from benchmarks.node_repair import repair
 from matrixresource.scheduler.defragment import defragmentation
 from matrixresource.scheduler.ledger import Ledger
@@ -16,7 +17,7 @@ from matrixresource.scheduler.model.request import Placement, PlacementRequest
 def one_die_broken(place: Placement, nodes: int = 4) -> Ledger:
     """A machine whose first node is held by "it", with a die broken of every node held."""
     ledger = Ledger(ClusterShape(1, 2, nodes))
-    ledger.hold("it", PlacementRequest(len(members_of(ledger.index, place)), 8 if place.whole else 2), place, 0.0)
+    hold(ledger, "it", PlacementRequest(len(members_of(ledger.index, place)), 8 if place.whole else 2), place, 0.0)
     for node in members_of(ledger.index, place) | nodes_in(ledger.index, place.spares):
         ledger.index.block(node, 0b1)
     return ledger
@@ -26,47 +27,47 @@ def one_die_broken(place: Placement, nodes: int = 4) -> Ledger:
 def test_who_holds_them_grows_shrinks_and_hands_them_over(place: Placement) -> None:
     ledger = one_die_broken(place)
     per = ledger.allocations["it"].request.npus_per_node
-    grown = ledger.grow("it", PlacementRequest(3, per))
+    grown = grow(ledger, "it", PlacementRequest(3, per))
     assert grown is not None
     assert {0, 1} < members_of(ledger.index, grown)
-    assert members_of(ledger.index, ledger.shrink("it", PlacementRequest(2, per), [1, 0, 2])) == {0, 1}
-    smaller = ledger.shrink("it", PlacementRequest(2, 1), [0, 1])
+    assert members_of(ledger.index, shrink(ledger, "it", PlacementRequest(2, per), [1, 0, 2])) == {0, 1}
+    smaller = shrink(ledger, "it", PlacementRequest(2, 1), [0, 1])
     assert smaller.parts == [(0, 0b1100), (1, 0b1100)]  # what is sound stays
-    assert ledger.index.state() == ledger.rebuilt().state()
+    assert ledger.index.state() == rebuilt(ledger).state()
 
 
 def test_a_reservation_hands_them_over_whole_and_never_bit_by_bit() -> None:
     ledger = Ledger(ClusterShape(1, 1, 2))
-    assert ledger.reserve("later", PlacementRequest(2, lease_end=90.0), 10.0, 90.0) is not None
-    ledger.activate_due(10.0)
+    assert reserve(ledger, "later", PlacementRequest(2, lease_end=90.0), 10.0, 90.0) is not None
+    activate_due(ledger, 10.0)
     ledger.index.block(0, 0b1)
-    assert ledger.claim("later", "two", PlacementRequest(2), 11.0) is None
-    part = ledger.claim("later", "part", PlacementRequest(1, 8), 11.0)
+    assert claim(ledger, "later", "two", PlacementRequest(2), 11.0) is None
+    part = claim(ledger, "later", "part", PlacementRequest(1, 8), 11.0)
     assert part is not None
     assert part.whole == [(0, 0b10)]
-    rest = ledger.claim("later", "rest", None, 12.0)
+    rest = claim(ledger, "later", "rest", None, 12.0)
     assert rest is not None
     assert rest.whole == [(0, 0b01)]
-    assert ledger.index.state() == ledger.rebuilt().state()
+    assert ledger.index.state() == rebuilt(ledger).state()
 
 
 def test_what_broke_before_its_time_is_promised_anew() -> None:
     ledger = Ledger(ClusterShape(1, 1, 3))
-    place = ledger.reserve("later", PlacementRequest(2), 10.0, 90.0)
+    place = reserve(ledger, "later", PlacementRequest(2), 10.0, 90.0)
     assert place is not None
     ledger.index.block(0, 0b1)
-    assert ledger.activate_due(10.0)[0]["later"].whole == [(0, 0b110)]
+    assert activate_due(ledger, 10.0)[0]["later"].whole == [(0, 0b110)]
 
 
 def test_a_spare_with_a_broken_die_steps_in_only_where_it_has_room() -> None:
     place = Placement(whole=[(0, 0b001)], spares=[(0, 0b010)])
     for lose in (lambda ledger: repair(ledger, 0)[0]["it"], lambda ledger: ledger.replace("it", 0)):
         ledger = Ledger(ClusterShape(1, 1, 3))
-        ledger.hold("it", PlacementRequest(1, spares=1), place, 0.0)
+        hold(ledger, "it", PlacementRequest(1, spares=1), place, 0.0)
         ledger.index.block(1, 0b1)
         assert lose(ledger).whole == [(0, 0b100)]
         parts = Ledger(ClusterShape(1, 1, 2))
-        parts.hold("it", PlacementRequest(1, 7, spares=1), Placement(parts=[(0, 0x3FFF)], spares=[(0, 0b10)]), 0.0)
+        hold(parts, "it", PlacementRequest(1, 7, spares=1), Placement(parts=[(0, 0x3FFF)], spares=[(0, 0b10)]), 0.0)
         parts.index.block(1, 0b1)
         assert lose(parts).parts == [(1, 0xFFFC)]
 
@@ -74,7 +75,7 @@ def test_a_spare_with_a_broken_die_steps_in_only_where_it_has_room() -> None:
 def test_no_move_makes_room_on_a_broken_die() -> None:
     ledger = Ledger(ClusterShape(1, 1, 3))
     for node, npus in ((0, 4), (1, 6), (2, 3)):
-        ledger.hold(f"t{node}", PlacementRequest(1, npus), Placement(parts=[(node, (1 << 2 * npus) - 1)]), 0.0)
+        hold(ledger, f"t{node}", PlacementRequest(1, npus), Placement(parts=[(node, (1 << 2 * npus) - 1)]), 0.0)
     assert [(s.source, s.target) for s in defragmentation.plan_defragmentation(ledger, PlacementRequest(1)).steps] == [
         (2, 0)
     ]  # type: ignore[union-attr]
@@ -94,8 +95,12 @@ def test_nobody_makes_room_with_dies_that_are_broken() -> None:
         ledger = Ledger(ClusterShape(1, 1, 3))
         for name, node, npus in (("six", 0, 6), ("three", 1, 3), ("four", 2, 4), ("two", 2, 2)):
             first = 4 if name == "two" else 0
-            ledger.hold(
-                name, PlacementRequest(1, npus), Placement(parts=[(node, ((1 << 2 * npus) - 1) << 2 * first)]), 0.0
+            hold(
+                ledger,
+                name,
+                PlacementRequest(1, npus),
+                Placement(parts=[(node, ((1 << 2 * npus) - 1) << 2 * first)]),
+                0.0,
             )
         ledger.index.block(2, 0b11 << 14)
         ledger.index.block(1, broken)
@@ -107,4 +112,4 @@ def test_a_broken_die_that_nobody_holds_belongs_to_no_total() -> None:
     ledger = one_die_broken(Placement(parts=[(0, 0b1111)]))
     ledger.index.block(5, 0xFF)
     seen = capacity_metrics.views(ledger)
-    assert (seen.dies_up, seen.dies_free, seen.nodes_up) == (8 * 16 - 8, 8 * 16 - 8 - 4, 8)
+    assert (seen.npus_free, seen.nodes_up) == (4 * 16 - 4 - 2, 8)

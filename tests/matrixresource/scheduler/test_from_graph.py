@@ -12,7 +12,7 @@ from hypothesis import event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from benchmarks.capacity_graph import (
+from benchmarks.allocator.capacity_graph import (
     DoubleAllocation,
     Share,
     annotate,
@@ -24,6 +24,7 @@ from benchmarks.capacity_graph import (
     nodes_of,
     shape_of,
 )
+from benchmarks.allocator.ledger_verbs import rebuilt
 from benchmarks.node_repair import repair
 from matrixresource.scheduler.changes import minimal_move_layout
 from matrixresource.scheduler.explain import explain
@@ -153,7 +154,7 @@ def test_spares_may_need_a_second_supernode(spec: PlacementRequest) -> None:
     assert place is not None
     assert minimal_move_layout.satisfies(ledger, spec, place)
     assert len(nodes_in(ledger.index, place.spares)) == spec.spares
-    assert ledger.index.state() == ledger.rebuilt().state()
+    assert ledger.index.state() == rebuilt(ledger).state()
 
 
 TestFollowed = Followed.TestCase

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.allocator.ledger_verbs import hold, rebuilt, touched
 from benchmarks.node_repair import repair
 from benchmarks.placement import request_of
 from matrixresource.scheduler.ledger import Ledger
@@ -76,14 +77,14 @@ def test_a_cabinet_of_many_nodes() -> None:
     place, _ = ledger.allocate("a", PlacementRequest(13), 0.0)
     assert place is not None
     assert place.whole == [(0, (1 << 13) - 1)]
-    assert ledger.index.state() == ledger.rebuilt().state()
-    assert isinstance(ledger.rebuilt(), FreeCapacityIndex)
+    assert ledger.index.state() == rebuilt(ledger).state()
+    assert isinstance(rebuilt(ledger), FreeCapacityIndex)
 
 
 def test_a_lost_node_takes_its_cell_along_only_when_its_cabinet_is_full() -> None:
     ledger = Ledger(ClusterShape(1, 4, 4))
-    ledger.hold("gang", PlacementRequest(4, cabinet_block=2), Placement(whole=[(0, 0b0011), (1, 0b0011)]), 0.0)
-    ledger.hold("beside", PlacementRequest(1), Placement(whole=[(1, 0b1000)]), 0.0)
+    hold(ledger, "gang", PlacementRequest(4, cabinet_block=2), Placement(whole=[(0, 0b0011), (1, 0b0011)]), 0.0)
+    hold(ledger, "beside", PlacementRequest(1), Placement(whole=[(1, 0b1000)]), 0.0)
     moved, _ = repair(ledger, 4)
     assert moved["gang"].whole == [(0, 0b0011), (1, 0b0110)]
     moved, _ = repair(ledger, 5)
@@ -95,8 +96,12 @@ def test_a_lost_node_takes_its_cell_along_only_when_its_cabinet_is_full() -> Non
 
 def test_a_spare_in_another_cabinet_cuts_no_cell() -> None:
     ledger = Ledger(ClusterShape(1, 2, 2))
-    ledger.hold(
-        "gang", PlacementRequest(2, cabinet_block=2, spares=1), Placement(whole=[(0, 0b11)], spares=[(1, 0b01)]), 0.0
+    hold(
+        ledger,
+        "gang",
+        PlacementRequest(2, cabinet_block=2, spares=1),
+        Placement(whole=[(0, 0b11)], spares=[(1, 0b01)]),
+        0.0,
     )
     moved, lost = repair(ledger, 0)
     assert (moved["gang"].whole, moved["gang"].spares, lost) == ([(1, 0b11)], [(0, 0b10)], [])
@@ -110,16 +115,16 @@ def test_a_shape_goes_to_another_process_and_back() -> None:
 def test_a_lost_member_is_replaced_under_its_rules_else_with_them_as_preferences() -> None:
     ledger = Ledger(ClusterShape(1, 2, 2))
     ledger.allocate("gang", PlacementRequest(2, required_domain="cabinet"), 0.0)
-    lost = next(node for node in range(4) if "gang" in ledger.touched(node))
+    lost = next(node for node in range(4) if "gang" in touched(ledger, node))
     ledger.set_up(lost, False)
-    assert ledger.touched(lost) == ["gang"]
+    assert touched(ledger, lost) == ["gang"]
     place = ledger.fail_over("gang", lost)
     assert place is not None, "the cabinet has no other node: the next best is another cabinet"
     assert ledger.allocations["gang"].request.preferred_domain == "cabinet"
-    assert ledger.touched(lost) == []
+    assert touched(ledger, lost) == []
     for node in range(4):
         ledger.set_up(node, False)
     before = ledger.allocations["gang"].request
-    lost = next(node for node in range(4) if "gang" in ledger.touched(node))
+    lost = next(node for node in range(4) if "gang" in touched(ledger, node))
     assert ledger.fail_over("gang", lost) is None
     assert ledger.allocations["gang"].request == before

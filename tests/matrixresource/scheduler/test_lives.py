@@ -11,6 +11,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from benchmarks.allocator.ledger_verbs import (
+    activate_due,
+    cancel,
+    claim,
+    expire,
+    extend,
+    grow,
+    move,
+    rebuilt,
+    reserve,
+    shrink,
+)
 from benchmarks.placement import Replay, request_of
 from matrixresource.scheduler.model.request import Placement
 from tests.matrixresource.scheduler.checker import Accountant, Promise, Tenant
@@ -142,7 +154,7 @@ class Machine(RuleBasedStateMachine):
         elif asked.get("npus", 0) >= 1:
             asked["npus"] = min(8, asked["npus"] + more)
         asked["cpus"] = asked.get("cpus", 0) + cpus
-        reported = self.change(name, asked, self.replay.ledger.grow(name, request_of(asked, self.now)))
+        reported = self.change(name, asked, grow(self.replay.ledger, name, request_of(asked, self.now)))
         if reported is not None:
             assert set(self.accountant.dies_of(before)) <= set(self.accountant.dies_of(reported))
             assert all(reported["cpu"][node] >= amount for node, amount in before.get("cpu", {}).items())
@@ -165,7 +177,7 @@ class Machine(RuleBasedStateMachine):
         if request.nodes % request.supernode_block:
             return
         try:
-            reported = self.change(name, asked, self.replay.ledger.shrink(name, request, ranks))
+            reported = self.change(name, asked, shrink(self.replay.ledger, name, request, ranks))
         except ValueError:
             # ranks out of order cut a block or a cell, or the lease begins anew and reaches into a reservation
             assert (
@@ -197,7 +209,7 @@ class Machine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 50), asked=requests())
     def move(self, which: int, asked: dict[str, Any]) -> None:
         name, _, _ = self.one(which)
-        self.change(name, asked, self.replay.ledger.move(name, request_of(asked, self.now)))
+        self.change(name, asked, move(self.replay.ledger, name, request_of(asked, self.now)))
 
     @precondition(lambda self: self.changeable())
     @rule(which=st.integers(0, 50))
@@ -214,7 +226,7 @@ class Machine(RuleBasedStateMachine):
         self.count += 1
         name, start = f"r{self.count}", self.now + ahead
         event = {"op": "alloc", "t": self.now} | asked | {"lease_s": start + stay - self.now}
-        place = self.replay.ledger.reserve(name, request_of(event, self.now), start, start + stay)
+        place = reserve(self.replay.ledger, name, request_of(event, self.now), start, start + stay)
         if place is not None:
             reported = self.replay.written(place)
             self.accountant.promise(name, Promise(event, reported, self.now, start, start + stay))
@@ -224,12 +236,12 @@ class Machine(RuleBasedStateMachine):
         """Reservations past their end go, then those whose start has come are held."""
         self.now += seconds
         ledger, accountant = self.replay.ledger, self.accountant
-        ended, left = ledger.expire(self.now)
+        ended, left = expire(ledger, self.now)
         for name in ended:
             gone = accountant.promised.pop(name, None) or accountant.live.pop(name)
             assert gone.until <= self.now
         assert left == sorted(name for name, tenant in accountant.live.items() if tenant.until <= self.now)
-        current, failed = ledger.activate_due(self.now)
+        current, failed = activate_due(ledger, self.now)
         waiting = {name for name, promise in accountant.promised.items() if promise.start <= self.now}
         assert {*current, *failed} == waiting
         for name, place in current.items():
@@ -250,7 +262,7 @@ class Machine(RuleBasedStateMachine):
         tenant = accountant.live[name]
         self.count += 1
         event = {"op": "alloc", "t": self.now} | asked
-        place = ledger.claim(name, f"j{self.count}", None if whole else request_of(event, self.now), self.now)
+        place = claim(ledger, name, f"j{self.count}", None if whole else request_of(event, self.now), self.now)
         if place is None:
             assert not whole
             return
@@ -273,7 +285,7 @@ class Machine(RuleBasedStateMachine):
     def cancel(self, which: int) -> None:
         names = sorted(self.replay.ledger.reservations)
         name = names[which % len(names)]
-        self.replay.ledger.cancel(name)
+        cancel(self.replay.ledger, name)
         if self.accountant.promised.pop(name, None) is None:
             del self.accountant.live[name]
 
@@ -281,7 +293,7 @@ class Machine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 50), seconds=st.integers(0, 60))
     def extend(self, which: int, seconds: int) -> None:
         name, event, _ = self.one(which)
-        if self.replay.ledger.extend(name, self.now + seconds):
+        if extend(self.replay.ledger, name, self.now + seconds):
             self.accountant.live[name].event = event | {"t": self.now, "lease_s": seconds}
 
     @invariant()
@@ -299,7 +311,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def the_index_is_what_it_would_be_anew(self) -> None:
-        index, anew = self.replay.ledger.index, self.replay.ledger.rebuilt()
+        index, anew = self.replay.ledger.index, rebuilt(self.replay.ledger)
         assert index.state() == anew.state()
         assert (index.dies, index.cpus, index.mem) == (anew.dies, anew.cpus, anew.mem)
         assert (index.faulty_dies, index.idle_faulty) == (anew.faulty_dies, anew.idle_faulty)

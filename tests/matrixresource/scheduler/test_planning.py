@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.allocator.ledger_verbs import hold, rebuilt
 from benchmarks.node_repair import repair
 from benchmarks.placement import request_of
 from matrixresource.scheduler.changes.trial import trial
@@ -105,7 +106,7 @@ def test_no_cheaper_moves_would_do(tenants: list[tuple[int, int]], nodes: int, w
         free = ledger.index.free[node]
         if npus <= free:
             mask = ((1 << 2 * npus) - 1) << 2 * (8 - free)
-            ledger.hold(f"t{number}", PlacementRequest(1, npus), Placement(parts=[(node, mask)]), 0.0)
+            hold(ledger, f"t{number}", PlacementRequest(1, npus), Placement(parts=[(node, mask)]), 0.0)
     request = PlacementRequest(nodes, required_domain=within, cabinet_block=cell)
     reported = explain.answer(ledger, request, 0.0, explain.THOROUGH)
     if reported.place is None:
@@ -137,7 +138,7 @@ def test_in_little_time_it_is_still_true_and_none_named_could_stay(seed: int, sh
     spread = DomainConstraint("cabinet", 1) if seed % 4 == 0 else None
     request = PlacementRequest(2 + seed % 9, required_domain=("cabinet", "supernode", "")[seed % 3], spread=spread)
     reported = explain.answer(ledger, request, 5.0)
-    assert ledger.index.state() == ledger.rebuilt().state()
+    assert ledger.index.state() == rebuilt(ledger).state()
     for change in reported.changes:
         with trial(ledger) as released:
             assert change.kind != "release" or released.fits_without(change.names, request)
@@ -192,7 +193,7 @@ def test_a_place_comes_with_what_a_loss_would_take() -> None:
 def test_a_cell_waits_for_nodes_of_one_cabinet() -> None:
     ledger = Ledger(ClusterShape(1, 3, 2))
     for number, end in enumerate((30.0, 10.0, 20.0)):
-        ledger.hold(f"t{number}", PlacementRequest(1, lease_end=end), Placement(whole=[(number, 0b01)]), 0.0)
+        hold(ledger, f"t{number}", PlacementRequest(1, lease_end=end), Placement(whole=[(number, 0b01)]), 0.0)
     reported = explain.answer(ledger, PlacementRequest(2, cabinet_block=2), 1.0)
     assert (reported.earliest, reported.why[0].short, reported.why[0].obstacles) == (
         10.0,

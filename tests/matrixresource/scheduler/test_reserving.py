@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from benchmarks.allocator.ledger_verbs import activate_due, claim, expire, extend, rebuilt, reserve
 from matrixresource.scheduler.changes import advance_reservation, preemption
 from matrixresource.scheduler.explain import earliest_start
 from matrixresource.scheduler.ledger import Ledger
@@ -21,34 +22,34 @@ def nodes(ledger: Ledger, name: str) -> set[int]:
 def test_who_leaves_before_may_use_it_and_nobody_else() -> None:
     ledger = Ledger(ClusterShape(1, 2, 4))
     ledger.allocate("tenant", PlacementRequest(8, lease_end=50.0), 0.0)
-    assert ledger.reserve("soon", PlacementRequest(1), 40.0, 60.0) is None
-    assert ledger.reserve("later", PlacementRequest(6), 50.0, 90.0) is not None
-    assert ledger.reserve("beside", PlacementRequest(3), 60.0, 70.0) is None
-    assert ledger.reserve("after", PlacementRequest(8), 90.0, 95.0) is not None
+    assert reserve(ledger, "soon", PlacementRequest(1), 40.0, 60.0) is None
+    assert reserve(ledger, "later", PlacementRequest(6), 50.0, 90.0) is not None
+    assert reserve(ledger, "beside", PlacementRequest(3), 60.0, 70.0) is None
+    assert reserve(ledger, "after", PlacementRequest(8), 90.0, 95.0) is not None
     ledger.release("tenant")
     assert ledger.choose(PlacementRequest(3)) is None
     assert ledger.choose(PlacementRequest(2, lease_end=90.0)) is not None
     assert ledger.choose(PlacementRequest(2, lease_end=91.0)) is None
     assert ledger.allocate("quick", PlacementRequest(8, lease_end=50.0), 0.0)[0] is not None
-    assert ledger.extend("quick", 51.0) is False
-    assert ledger.index.state() == ledger.rebuilt().state()
+    assert extend(ledger, "quick", 51.0) is False
+    assert ledger.index.state() == rebuilt(ledger).state()
 
 
 def test_it_is_held_when_its_time_comes_and_handed_over_bit_by_bit() -> None:
     ledger = Ledger(ClusterShape(1, 2, 4))
-    ledger.reserve("mine", PlacementRequest(3, required_domain="cabinet", cpus=4), 10.0, 100.0)
+    reserve(ledger, "mine", PlacementRequest(3, required_domain="cabinet", cpus=4), 10.0, 100.0)
     with pytest.raises(ValueError, match="not held yet"):
-        ledger.claim("mine", "early", None, 5.0)
-    assert ledger.activate_due(9.0) == ({}, [])
-    current, failed = ledger.activate_due(10.0)
+        claim(ledger, "mine", "early", None, 5.0)
+    assert activate_due(ledger, 9.0) == ({}, [])
+    current, failed = activate_due(ledger, 10.0)
     assert (list(current), failed) == (["mine"], [])
     promised = nodes(ledger, "mine")
-    assert ledger.claim("mine", "first", PlacementRequest(2, cpus=1), 11.0) is not None
-    assert ledger.claim("mine", "part", PlacementRequest(1, 2), 12.0) is not None
+    assert claim(ledger, "mine", "first", PlacementRequest(2, cpus=1), 11.0) is not None
+    assert claim(ledger, "mine", "part", PlacementRequest(1, 2), 12.0) is not None
     assert nodes(ledger, "first") | nodes(ledger, "part") == promised
-    assert ledger.claim("mine", "large", PlacementRequest(1, 8), 12.0) is None
+    assert claim(ledger, "mine", "large", PlacementRequest(1, 8), 12.0) is None
     assert ledger.choose(PlacementRequest(6)) is None
-    rest = ledger.claim("mine", "rest", None, 13.0)
+    rest = claim(ledger, "mine", "rest", None, 13.0)
     assert rest is not None
     assert sum(dies.bit_count() for _, dies in rest.parts) == 12
     assert sum(n for _, n in rest.cpus) == 3
@@ -60,18 +61,18 @@ def test_what_is_down_is_chosen_anew_and_what_cannot_be_is_reported() -> None:
     ledger.allocate("one", PlacementRequest(2, required_domain="cabinet", lease_end=10.0), 0.0)
     ledger.allocate("two", PlacementRequest(2, required_domain="cabinet", lease_end=10.0), 0.0)
     ledger.allocate("stays", PlacementRequest(1), 0.0)
-    place = ledger.reserve("gang", PlacementRequest(2, required_domain="cabinet"), 10.0, 20.0)
+    place = reserve(ledger, "gang", PlacementRequest(2, required_domain="cabinet"), 10.0, 20.0)
     assert place is not None
-    assert ledger.reserve("pool", PlacementRequest(1, 4), 10.0, 20.0) is not None
+    assert reserve(ledger, "pool", PlacementRequest(1, 4), 10.0, 20.0) is not None
     ledger.set_up(min(members_of(ledger.index, place)), False)
-    current, failed = ledger.activate_due(10.0)
+    current, failed = activate_due(ledger, 10.0)
     assert (list(current), failed) == (["pool"], ["gang"])
     ledger.release("two")
     ledger.release("one")
-    current, failed = ledger.activate_due(11.0)
+    current, failed = activate_due(ledger, 11.0)
     assert (list(current), failed) == (["gang"], [])
     assert all(ledger.index.up[node] for node in nodes(ledger, "gang"))
-    assert ledger.expire(20.0) == (["gang", "pool"], [])
+    assert expire(ledger, 20.0) == (["gang", "pool"], [])
     assert list(ledger.allocations) == ["stays"]
 
 
@@ -79,8 +80,8 @@ def test_leases_past_their_end_are_listed_and_stay() -> None:
     ledger = Ledger(ClusterShape(1, 1, 4))
     ledger.allocate("short", PlacementRequest(1, lease_end=5.0), 0.0)
     ledger.allocate("long", PlacementRequest(1), 0.0)
-    assert ledger.expire(4.9) == ([], [])
-    assert ledger.expire(5.0) == ([], ["short"])
+    assert expire(ledger, 4.9) == ([], [])
+    assert expire(ledger, 5.0) == ([], ["short"])
     assert set(ledger.allocations) == {"short", "long"}
 
 
@@ -92,7 +93,7 @@ def test_the_earliest_start_is_the_first_at_which_it_fits(seed: int) -> None:
         ledger.allocate(f"t{number}", PlacementRequest(chance.randint(1, 2), lease_end=chance.randint(2, 20)), 0.0)
     for number in range(4):
         start = chance.randint(1, 25)
-        ledger.reserve(f"r{number}", PlacementRequest(chance.randint(1, 5)), start, start + chance.randint(1, 15))
+        reserve(ledger, f"r{number}", PlacementRequest(chance.randint(1, 5)), start, start + chance.randint(1, 15))
     request = PlacementRequest(
         chance.randint(2, 8),
         spread=DomainConstraint("cabinet", 2) if seed % 3 == 0 else None,
@@ -113,7 +114,7 @@ def test_nobody_is_preempted_for_what_is_promised() -> None:
     ledger = Ledger(ClusterShape(1, 2, 2))
     ledger.allocate("low", PlacementRequest(2, required_domain="cabinet", lease_end=10.0), 0.0)
     ledger.allocate("other", PlacementRequest(1, required_domain="cabinet"), 5.0)
-    place = ledger.reserve("promised", PlacementRequest(2, required_domain="cabinet"), 10.0, 20.0)
+    place = reserve(ledger, "promised", PlacementRequest(2, required_domain="cabinet"), 10.0, 20.0)
     assert place is not None
     request = PlacementRequest(2, required_domain="cabinet", priority=5, preempts=True)
     before = ledger.index.state(), list(ledger.chooser.cabinet_ends)

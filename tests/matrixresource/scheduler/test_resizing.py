@@ -8,6 +8,7 @@ from itertools import combinations
 
 import pytest
 
+from benchmarks.allocator.ledger_verbs import grow, move, rebuilt, resized, shrink
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.scheduler.model.placement_arithmetic import members_of, nodes_in
@@ -73,9 +74,9 @@ def test_a_move_keeps_as_many_nodes_as_any_could(seed: int) -> None:
         ),
         default=None,
     )
-    place = ledger.move("it", request)
+    place = move(ledger, "it", request)
     assert (len(own & members_of(ledger.index, place)) if place else None) == most
-    assert ledger.index.state() == ledger.rebuilt().state()
+    assert ledger.index.state() == rebuilt(ledger).state()
 
 
 @pytest.mark.parametrize("seed", range(150))
@@ -86,7 +87,7 @@ def test_it_grows_when_that_can_be(seed: int) -> None:
     others = [node for node in range(18) if node not in own]
     can = any(may_have(ledger, request, own, (*own, *more)) for more in combinations(others, request.nodes - len(own)))
     before = ledger.index.state(), ledger.allocations["it"].request
-    place = ledger.grow("it", request)
+    place = grow(ledger, "it", request)
     assert (place is not None) == can
     if place is None:
         assert (ledger.index.state(), ledger.allocations["it"].request) == before
@@ -98,7 +99,7 @@ def test_added_members_come_from_where_it_lies() -> None:
     ledger = Ledger(ClusterShape(2, 3, 4))
     ledger.allocate("it", PlacementRequest(3), 0.0)
     ledger.allocate("there", PlacementRequest(4, required_domain="cabinet"), 0.0)
-    place = ledger.grow("it", PlacementRequest(5, spares=1))
+    place = grow(ledger, "it", PlacementRequest(5, spares=1))
     assert place is not None
     assert place.whole == [(0, 0b1111), (2, 0b0001)]
     assert place.spares == [(2, 0b0010)]
@@ -108,12 +109,12 @@ def test_a_part_grows_on_its_node_and_to_all_of_it() -> None:
     ledger = Ledger(ClusterShape(1, 1, 2))
     ledger.allocate("it", PlacementRequest(1, 0.5), 0.0)
     ledger.allocate("beside", PlacementRequest(1, 2), 0.0)
-    place = ledger.grow("it", PlacementRequest(1, 3))
+    place = grow(ledger, "it", PlacementRequest(1, 3))
     assert place is not None
     assert [(node, dies.bit_count()) for node, dies in place.parts] == [(0, 6)]
-    assert ledger.grow("it", PlacementRequest(1, 8)) is None
+    assert grow(ledger, "it", PlacementRequest(1, 8)) is None
     ledger.release("beside")
-    whole = ledger.grow("it", PlacementRequest(1, 8))
+    whole = grow(ledger, "it", PlacementRequest(1, 8))
     assert whole is not None
     assert whole.whole == [(0, 1)]
 
@@ -121,27 +122,27 @@ def test_a_part_grows_on_its_node_and_to_all_of_it() -> None:
 def test_the_last_ranks_go_and_what_stays_does_not_move() -> None:
     ledger = Ledger(ClusterShape(1, 2, 4))
     ledger.allocate("it", PlacementRequest(5, spares=2, cpus=6, mem=100), 0.0)
-    place = ledger.shrink("it", PlacementRequest(2, spares=1, cpus=5), [4, 2, 0, 1, 3])
+    place = shrink(ledger, "it", PlacementRequest(2, spares=1, cpus=5), [4, 2, 0, 1, 3])
     assert members_of(ledger.index, place) == {2, 4}
     assert len(nodes_in(ledger.index, place.spares)) == 1
     assert (sum(n for _, n in place.cpus), place.mem) == (5, [])
     with pytest.raises(ValueError, match="are named"):
-        ledger.shrink("it", PlacementRequest(2, spares=1, cpus=5), [4])
+        shrink(ledger, "it", PlacementRequest(2, spares=1, cpus=5), [4])
     with pytest.raises(ValueError, match="are named"):
-        ledger.shrink("it", PlacementRequest(1, spares=1, cpus=5), [7])
+        shrink(ledger, "it", PlacementRequest(1, spares=1, cpus=5), [7])
     with pytest.raises(ValueError, match="not shrinking"):
-        ledger.shrink("it", PlacementRequest(1, spares=1, cpus=6), [2])
+        shrink(ledger, "it", PlacementRequest(1, spares=1, cpus=6), [2])
     assert ledger.allocations["it"].place is place
 
 
 def test_more_of_one_thing_and_less_of_another() -> None:
     ledger = Ledger(ClusterShape(1, 2, 4))
     ledger.allocate("it", PlacementRequest(4, spares=2), 0.0)
-    place = ledger.resize("it", PlacementRequest(2, spares=1, cpus=8), [3, 2, 1, 0])
+    place = resized(ledger, "it", PlacementRequest(2, spares=1, cpus=8), [3, 2, 1, 0])
     assert place is not None
     assert members_of(ledger.index, place) == {2, 3}
     assert sum(n for _, n in place.cpus) == 8
-    wider = ledger.resize("it", PlacementRequest(6, cpus=2), [3, 2])
+    wider = resized(ledger, "it", PlacementRequest(6, cpus=2), [3, 2])
     assert wider is not None
     assert {2, 3} < members_of(ledger.index, wider)
     assert (wider.spares, sum(n for _, n in wider.cpus)) == ([], 2)

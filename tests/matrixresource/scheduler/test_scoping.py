@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from benchmarks.allocator.ledger_verbs import has_room
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.best_fit import CANDIDATES
 from matrixresource.scheduler.model.bitmasks import low_bits
@@ -14,7 +15,7 @@ from matrixresource.scheduler.model.free_capacity_index import WORD_BITS
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.scheduler.placement import candidate_domains
 from matrixresource.scheduler.placement.affinity import AffinityFilter
-from matrixresource.scheduler.placement.constrained import has_room, in_scope
+from matrixresource.scheduler.placement.constrained import in_scope
 
 
 def used(seed: int, shape: ClusterShape) -> Ledger:

@@ -12,7 +12,7 @@ from services.matrixctl.demo.autoscale import STEPS, Autoscaling, count, grow, m
 from services.matrixctl.demo.compose import LEFT_OUT
 from services.matrixctl.demo.gauge import Mark, Sample, changes_of_direction
 from services.matrixctl.demo.picture import Picture, clock_text, picture
-from services.matrixctl.demo.stories import STORIES
+from services.matrixctl.demo.run import STORIES
 from services.matrixctl.demo.story import StepFailed, until
 
 

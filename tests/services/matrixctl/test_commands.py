@@ -14,7 +14,7 @@ import yaml
 
 from services.matrixctl.commands.apply import fault_target
 from services.matrixctl.commands.unsupported import NOT_YET
-from services.matrixctl.output.resource_kinds import NOUNS, noun_of
+from services.matrixctl.output.resource_kinds import NOUNS, cells, noun_of, titles
 from services.matrixctl.supervisor.up import halt
 from tests.services.matrixctl.conftest import Bench, eventually
 from tests.services.matrixctl.inprocess import ran
@@ -151,8 +151,9 @@ def test_a_fault_target_is_a_node_an_npu_or_a_port(text: str, node: str, paramet
 def test_nouns_are_found_by_plural_singular_and_short_name() -> None:
     assert noun_of("nodes") is noun_of("node") is noun_of("NO")
     noun = noun_of("allocations")
-    row = noun.row({"name": "a", "nodes": 3, "bound": True}, wide=True)
-    assert dict(zip(noun.titles(wide=True), row, strict=True))["bound"] == "yes"
+    columns = noun.shown(wide=True)
+    row = cells(columns, {"name": "a", "nodes": 3, "bound": True})
+    assert dict(zip(titles(columns), row, strict=True))["bound"] == "yes"
     assert "-" in row
     assert len({noun.name for noun in NOUNS}) == len(NOUNS)
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 from starlette.testclient import TestClient
 
+from matrixcommon.model.errors import Unavailable
+from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.commands import defrag
+from services.matrixctl.supervisor.state_folder import Folder
 from services.resource.main import ResourceSettings, build
 from tests.matrixresource.test_defragmentations import Scattered
 from tests.services.matrixctl.inprocess import reached, say
@@ -78,3 +83,22 @@ def test_what_does_not_go_as_requested_has_another_exit_code(desk: Desk) -> None
     assert (code, text.startswith("InvalidField")) == (1, True)
     code, _, text = desk.say("defrag get --wait")
     assert (code, "[field --wait]" in text) == (2, True)
+
+
+def test_a_plan_whose_answer_was_lost_is_asked_for_again_and_made_once(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask, lost = desk.client.request, []
+
+    def losing(method: str, *path: str, **more: Any) -> httpx.Response:
+        answer = ask(method, *path, **more)
+        if method == "POST" and not lost:
+            lost.append(answer.json()["name"])
+            raise Unavailable("the connection has gone")
+        return answer
+
+    monkeypatch.setattr(desk.client, "request", losing)
+    client = ApiClient.of(Folder(Path("nowhere")))
+    client.patience_wall_s = 5.0
+    made = client.call("resource", "POST", "/v1/defragmentations", body={"nodes": 4, "level": "cabinet"})
+    assert [each["name"] for each in client.list("resource", "/v1/defragmentations")] == lost == [made["name"]]

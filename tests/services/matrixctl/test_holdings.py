@@ -7,26 +7,20 @@ import json
 import pytest
 
 from matrixcommon.model.errors import InvalidField
-from services.matrixctl.commands import allocation_options
+from services.matrixctl.commands.allocation_options import AllocationOptions
 from tests.services.matrixctl.inprocess import ctl
 from tests.services.matrixctl.test_machine import here
 
 __all__ = ["here"]
-
-NOTHING = {
-    "nodes": None, "npus": None, "npus_per_node": None, "cpus": 0, "memory_gib": 0, "spares": 0, "policy": "pack",
-    "level": "cabinet", "required": False, "max_per_domain": None, "block": None, "affinity": None, "anti_affinity": None,
-    "priority": 0, "exclude": None,
-}  # fmt: skip
 
 
 def test_every_option_reaches_the_request():
     reported = {
         "nodes": 24, "npus_per_node": 4.0, "spares": 2, "policy": "spread", "level": "supernode", "required": True,
         "max_per_domain": 12, "block": ["8", "2@cabinet"], "affinity": ["db@supernode"], "anti_affinity": ["web", "api@node"],
-        "priority": 9, "preempt": True, "lease_s": 60.0, "exclude": ["sn0-c00-n0"],
+        "priority": 9, "exclude": ["sn0-c00-n0"],
     }  # fmt: skip
-    assert allocation_options.request(NOTHING | reported) == {
+    assert AllocationOptions(**reported).request(preemption="LowerPriority", leaseS=60.0, topologyVersion="") == {
         "nodes": 24,
         "npusPerNode": 4.0,
         "spares": 2,
@@ -51,7 +45,7 @@ def test_every_option_reaches_the_request():
 )
 def test_what_cannot_be_read_is_refused_by_its_flag(declared, flag):
     with pytest.raises(InvalidField) as refused:
-        allocation_options.request(NOTHING | declared)
+        AllocationOptions(**declared).request()
     assert refused.value.field == flag
 
 

@@ -76,7 +76,7 @@ def test_a_load_is_put_listed_kept_and_removed(desk: Desk) -> None:
     code, out, _ = desk.say("traffic put busy --slice a-vpc --pattern ring --gbps 10")
     assert (code, out) == (0, "4 members offer 320 GB/s; 200 get through")
     _, out, _ = desk.say("traffic list")
-    assert "busy ring a-vpc 4 320.0 200.0 0.0" in out
+    assert "busy ring a-vpc 4 320 200 0" in out
     again = Fleet([NodeName(name) for name in NODES], desk.memory, desk.stack.clock, 1)
     assert again.traffic.loads == desk.fleet.traffic.loads, "it outlives the process"
     assert desk.say("traffic remove busy")[0] == 0

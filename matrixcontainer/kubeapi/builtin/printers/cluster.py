@@ -65,14 +65,6 @@ def config_map(obj: Obj, now: float) -> list[Any]:
     return [len(obj.get("data") or {}) + len(obj.get("binaryData") or {})]
 
 
-def quota(obj: Obj, now: float) -> list[Any]:
-    hard, used = dig(obj, "status", "hard", default={}), dig(obj, "status", "used", default={})
-    reported = {key: f"{key}: {used.get(key, '0')}/{hard[key]}" for key in sorted(hard)}
-    limits = [text for key, text in reported.items() if key.startswith("limits.")]
-    others = [text for key, text in reported.items() if not key.startswith("limits.")]
-    return [", ".join(others), ", ".join(limits)]
-
-
 # ---- services and networking
 
 
@@ -109,29 +101,8 @@ def ingress(obj: Obj, now: float) -> list[Any]:
     return [text, _balancers(obj), "80, 443" if spec.get("tls") else "80"]
 
 
-def ingress_class(obj: Obj, now: float) -> list[Any]:
-    spec = obj.get("spec") or {}
-    current = spec.get("parameters")
-    text = NONE
-    if current:
-        group = f".{current['apiGroup']}" if current.get("apiGroup") else ""
-        text = f"{current.get('kind', '')}{group}/{current.get('name', '')}"
-    return [text]
-
-
 def network_policy(obj: Obj, now: float) -> list[Any]:
     return [label_selector(dig(obj, "spec", "podSelector"))]
-
-
-def endpoints(obj: Obj, now: float) -> list[Any]:
-    found = []
-    for subset in obj.get("subsets") or []:
-        ports = [f":{port.get('port')}" for port in subset.get("ports") or []] or [""]
-        for port in ports:
-            for one in subset.get("addresses") or []:
-                address = f"[{one['ip']}]" if port and ":" in one["ip"] else one["ip"]
-                found.append(f"{address}{port}")
-    return [shortened(found, NONE if not obj.get("subsets") else "")]
 
 
 def endpoint_slice(obj: Obj, now: float) -> list[Any]:
@@ -185,13 +156,6 @@ def volume(obj: Obj, now: float) -> list[Any]:
     current = dig(obj, "spec", "claimRef")
     bound = f"{current.get('namespace', '')}/{current.get('name', '')}" if current else ""
     return [_modes(dig(obj, "spec", "accessModes")), bound]
-
-
-def csi_driver(obj: Obj, now: float) -> list[Any]:
-    spec = obj.get("spec") or {}
-    tokens = spec.get("tokenRequests")
-    audiences = UNSET if tokens is None else ",".join(one.get("audience", "") for one in tokens)
-    return [audiences, ",".join(spec.get("volumeLifecycleModes") or []) or NONE]
 
 
 # ---- access

@@ -87,7 +87,6 @@ _TABLES = {
         "~Nominated_Node=status.nominatedNodeName|<none> ~Readiness_Gates",
         workloads.pod,
     ),
-    "podtemplates": _table("Name Containers Images Pod_Labels", workloads.pod_template),
     "replicationcontrollers": _table(f"Name {COUNTS} Age {PODS} ~Selector", workloads.replication_controller),
     "deployments.apps": _table(
         f"Name Ready Up-to-date=status.updatedReplicas|0 Available=status.availableReplicas|0 Age {PODS} ~Selector",
@@ -101,7 +100,6 @@ _TABLES = {
         f"{PODS} ~Selector=@selector",
         workloads.daemon_set,
     ),
-    "controllerrevisions.apps": _table("Name Controller Revision=revision|0 Age", workloads.controller_revision),
     "jobs.batch": _table(f"Name Status Completions Duration Age {PODS} ~Selector=@selector", workloads.job),
     "cronjobs.batch": _table(
         "Name Schedule=spec.schedule Timezone=spec.timeZone|<none> ?Suspend +Active=#status.active Last_Schedule Age "
@@ -129,21 +127,16 @@ _TABLES = {
     "secrets": _table("Name Type=type Data=#data Age"),
     "serviceaccounts": _table("Name Secrets=#secrets Age"),
     "leases.coordination.k8s.io": _table("Name Holder=spec.holderIdentity Age"),
-    "resourcequotas": _table("Name Request Limit Age", cluster.quota),
-    "limitranges": _table(PLAIN),
     "priorityclasses.scheduling.k8s.io": _table(
         "Name +Value=value ?Global-Default=globalDefault Age PreemptionPolicy=preemptionPolicy"
     ),
-    "runtimeclasses.node.k8s.io": _table("Name Handler=handler Age"),
     "services": _table("Name Type=spec.type Cluster-IP External-IP Port(s) Age ~Selector", cluster.service),
-    "endpoints": _table("Name Endpoints Age", cluster.endpoints),
     "endpointslices.discovery.k8s.io": _table(
         "Name AddressType=addressType Ports Endpoints Age", cluster.endpoint_slice
     ),
     "ingresses.networking.k8s.io": _table(
         "Name Class=spec.ingressClassName|<none> Hosts Address Ports Age", cluster.ingress
     ),
-    "ingressclasses.networking.k8s.io": _table("Name Controller=spec.controller Parameters Age", cluster.ingress_class),
     "networkpolicies.networking.k8s.io": _table("Name Pod-Selector Age", cluster.network_policy),
     "persistentvolumes": _table(
         'Name Capacity=spec.capacity.storage|"0" Access_Modes Reclaim_Policy=spec.persistentVolumeReclaimPolicy '
@@ -158,17 +151,6 @@ _TABLES = {
         "Name=@marked Provisioner=provisioner ReclaimPolicy=reclaimPolicy|Delete "
         "VolumeBindingMode=volumeBindingMode|Immediate AllowVolumeExpansion=allowVolumeExpansion|false Age"
     ),
-    "volumeattachments.storage.k8s.io": _table(
-        "Name #Attacher=spec.attacher PV=spec.source.persistentVolumeName Node=spec.nodeName ?Attached=status.attached "
-        "Age"
-    ),
-    "csinodes.storage.k8s.io": _table("Name +Drivers=#spec.drivers Age"),
-    "csidrivers.storage.k8s.io": _table(
-        "Name ?AttachRequired=spec.attachRequired|true ?PodInfoOnMount=spec.podInfoOnMount "
-        "?StorageCapacity=spec.storageCapacity TokenRequests ?RequiresRepublish=spec.requiresRepublish Modes Age",
-        cluster.csi_driver,
-    ),
-    "csistoragecapacities.storage.k8s.io": _table(PLAIN),
     "customresourcedefinitions.apiextensions.k8s.io": _table(PLAIN),
     f"roles.{RBAC}": _table(PLAIN),
     f"clusterroles.{RBAC}": _table(PLAIN),

@@ -121,11 +121,6 @@ def _restarts(states: list[Obj], now: float) -> str:
 # ---- what makes pods
 
 
-def pod_template(obj: Obj, now: float) -> list[Any]:
-    current = obj.get("template") or {}
-    return [*containers(current.get("spec") or {}), labels(dig(current, "metadata", "labels"))]
-
-
 def ready_of_wanted(obj: Obj, now: float) -> list[Any]:
     return [f"{dig(obj, 'status', 'readyReplicas', default=0)}/{dig(obj, 'spec', 'replicas', default=1)}"]
 
@@ -140,15 +135,6 @@ def replication_controller(obj: Obj, now: float) -> list[Any]:
 
 def daemon_set(obj: Obj, now: float) -> list[Any]:
     return [labels(dig(obj, "spec", "template", "spec", "nodeSelector"))]
-
-
-def controller_revision(obj: Obj, now: float) -> list[Any]:
-    owner = next((one for one in obj["metadata"].get("ownerReferences") or [] if one.get("controller")), None)
-    text = NONE
-    if owner is not None:
-        group = owner["apiVersion"].rpartition("/")[0]
-        text = f"{owner['kind']}{'.' if group else ''}{group}".lower() + f"/{owner['name']}"
-    return [text]
 
 
 def job(obj: Obj, now: float) -> list[Any]:

@@ -1,10 +1,13 @@
 """Indexes over the store that controllers share: pods, ReplicaSets and nodes in brief, and whom a change concerns.
 
+An object that cannot be read is left out, and `unreadable` hears of it; everybody else's are looked after all the same.
+
 Kept from committed changes, so a controller sees its own writes before its next reconcile; rebuilt from the store at
 every start.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from matrixcontainer.kubeapi.controllers.runtime.replica_set_index import SetFacts, SetIndex
 from matrixcontainer.kubeapi.kubelet.node_info import NodeFacts, NodeIndex
@@ -26,29 +29,39 @@ class Informers:
         self.on_pod: list[PodHandler] = []
         self.on_set: list[SetHandler] = []
         self.on_node: list[NodeHandler] = []
+        self._by_storage = {"nodes": self.nodes, "replicasets.apps": self.sets, "pods": self.pods}
         self.pod_resource = core.builtin("", "pods")
         self.set_resource = core.builtin("apps", "replicasets")
 
+        self.unreadable: Callable[[Record, Exception], None] = lambda record, failure: None
+        self._report = core.record_failure
+
     def load(self) -> None:
-        for storage, index in (("nodes", self.nodes), ("replicasets.apps", self.sets), ("pods", self.pods)):
+        for storage, index in self._by_storage.items():
             for record in self._store.objects_of(storage):
-                index.put(record)
+                self._known(index, record, gone=False)
 
     def on_change(self, change: Change) -> None:
-        storage, key = change.record.key[0], change.record.key[1:]
-        gone = change.type == "DELETED"
-        if storage == "pods":
-            pod_before, pod = (self.pods.drop(key), None) if gone else self.pods.put(change.record)
-            for on_pod in self.on_pod:
-                on_pod(pod_before, pod)
-        elif storage == "replicasets.apps":
-            set_before, rs = (self.sets.drop(key), None) if gone else self.sets.put(change.record)
-            for on_set in self.on_set:
-                on_set(set_before, rs)
-        elif storage == "nodes":
-            node_before, node = (self.nodes.drop(key[1]), None) if gone else self.nodes.put(change.record)
-            for on_node in self.on_node:
-                on_node(node_before, node)
+        index = self._by_storage.get(change.record.key[0])
+        if index is None:
+            return
+        before, now = self._known(index, change.record, change.type == "DELETED")
+        concerned: dict[str, list[Any]] = {"nodes": self.on_node, "replicasets.apps": self.on_set, "pods": self.on_pod}
+        for handler in concerned[change.record.key[0]]:
+            try:
+                handler(before, now)
+            except Exception as failure:  # the others hear of it all the same
+                self._report(failure, f"{handler.__qualname__} {'/'.join(change.record.key)}")
+
+    def _known(self, index: Any, record: Record, gone: bool) -> tuple[Any, Any]:
+        """What was known of an object and what is known now. One that cannot be read is as if it were not there."""
+        if not gone:
+            try:
+                return index.put(record)
+            except Exception as failure:
+                self._report(failure, f"reading {'/'.join(record.key)}")
+                self.unreadable(record, failure)
+        return index.drop(record.key[1:]), None
 
     def sets_of(self, namespace: str, deployment_uid: str) -> list[Record]:
         """The ReplicaSets a Deployment controls."""

@@ -12,6 +12,7 @@ from typing import Any
 from matrixcontainer.kubeapi.controllers.workloads.replica_sets import deletion_order
 from matrixcontainer.kubeapi.kubelet.pod_info import PodFacts
 from matrixcontainer.kubeapi.meta.conditions import set_condition
+from matrixcontainer.kubeapi.meta.quantities import whole_number
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp, timestamp
 from matrixcontainer.kubeapi.schema.structural import copy_json
 
@@ -19,6 +20,8 @@ Obj = dict[str, Any]
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 BACK_OFF_S, BACK_OFF_S_MAX = 10.0, 600.0
+INDEXES_MAX = 100_000
+"""As many completions as the API takes of an indexed Job."""
 
 
 @dataclass
@@ -54,13 +57,13 @@ def read_indexes(text: str) -> set[int]:
     found: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
+        found |= set(range(whole_number(first, 0), min(whole_number(last or first, -1), INDEXES_MAX) + 1))
     return found
 
 
 def index_of(pod: PodFacts) -> int | None:
-    text = (pod.labels or {}).get(INDEX, "")
-    return int(text) if text.isdigit() else None
+    found = whole_number((pod.labels or {}).get(INDEX, ""), -1)
+    return found if found >= 0 else None
 
 
 def plan(job: Obj, pods: list[PodFacts], now: float) -> Plan:

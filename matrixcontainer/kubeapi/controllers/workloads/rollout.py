@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from matrixcontainer.kubeapi.builtin.pods import default_pod_spec
+from matrixcontainer.kubeapi.meta.quantities import whole_number
 from matrixcontainer.kubeapi.schema.structural import copy_json
 
 Obj = dict[str, Any]
@@ -111,7 +112,7 @@ def _by_age(rs: Obj) -> tuple[str, str]:
 
 def revision_of(obj: Obj) -> int:
     text = (obj["metadata"].get("annotations") or {}).get(REVISION, "0")
-    return int(text) if text.isdigit() else 0
+    return whole_number(text)
 
 
 def split(deployment: Obj, replica_sets: list[Obj]) -> Sets:
@@ -199,9 +200,7 @@ def _proportion(deployment: Obj, rs: Obj, to_add: int, added: int) -> int:
         fraction = -current
     else:
         text = (rs["metadata"].get("annotations") or {}).get(MAXIMUM, "")
-        before = (
-            int(text) if text.isdigit() and int(text) else (deployment.get("status") or {}).get("replicas") or wanted
-        )
+        before = whole_number(text) or (deployment.get("status") or {}).get("replicas") or wanted
         fraction = math.floor(current * (wanted + bounds(deployment)[0]) / before + 0.5) - current
     allowed = to_add - added
     return min(fraction, allowed) if to_add > 0 else max(fraction, allowed)

@@ -1,0 +1,1 @@
+"""What several benchmarks of the allocator, and its tests, share."""

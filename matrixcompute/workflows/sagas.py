@@ -1,0 +1,126 @@
+"""The sagas over an instance, each a list of steps before it is code."""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.errors import MatrixError, StaleGeneration
+from matrixcompute.operations.saga import MOVE, RELOCATE, REPAIR, YIELD_CAPACITY, Saga, Step
+from matrixcompute.store.store import InstanceRow
+from matrixcompute.workflows import moving_steps, steps
+
+RETRY_S = 30.0
+"""A refused spec is tried again this much later, or as soon as nodes come free."""
+
+# ---- when one is refused for good -----------------------------------------------------------------------------------
+
+
+def _waits_for_room(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
+    instance.move("Pending")
+    instance.retry_at = now + RETRY_S
+    if instance.expires_at is not None and instance.expires_at > now:
+        instance.expires_at = None  # what it held is given back, and with it the lease
+    instance.set_condition("Scheduled", False, refused.reason, refused.message, now)
+
+
+def _kept_as_it_was(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
+    instance.move("Active")
+    instance.retry_at = now if isinstance(refused, StaleGeneration) else now + RETRY_S
+    instance.set_condition("Progressing", False, refused.reason, refused.message, now)
+
+
+def _taken_up_again(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
+    """The watcher opens it again. Of who yields, what is left is revoked when it is created anew, or as an orphan."""
+    instance.retry_at = now
+
+
+# ---- the sagas ------------------------------------------------------------------------------------------------------
+
+TO_ACTIVE = (Step(steps.program_routes), Step(steps.await_ready), Step(steps.mark_active))
+"""How every saga that brings an instance to a shape ends."""
+
+CREATE_INSTANCE = Saga(
+    "create-instance",
+    (
+        Step(steps.reserve_nodes, undo=steps.release_nodes),
+        Step(steps.admit_slices, undo=steps.withdraw_slices),
+        Step(steps.bind_nodes),
+        *TO_ACTIVE,
+    ),
+    refused=_waits_for_room,
+)
+"""Refused anywhere, everything before it is given back."""
+
+SCALE_INSTANCE = Saga(
+    "scale-instance",
+    (
+        Step(steps.reserve_nodes, undo=steps.restore_shape),
+        Step(steps.admit_slices),
+        Step(steps.bind_nodes),
+        *TO_ACTIVE,
+    ),
+    refused=_kept_as_it_was,
+)
+"""A changed shape; the rest works on."""
+
+MOVE_INSTANCE = Saga(
+    MOVE,
+    (
+        Step(moving_steps.take_successors, undo=moving_steps.give_up_move),
+        Step(steps.bind_nodes),
+        Step(moving_steps.await_successors),
+        Step(moving_steps.reach_both, undo=moving_steps.reach_members),
+        Step(moving_steps.await_routes),
+        Step(moving_steps.cut_over),
+        Step(steps.reserve_nodes),
+        Step(steps.admit_slices),
+        *TO_ACTIVE,
+    ),
+    refused=_kept_as_it_was,
+)
+"""Make before break: until `cut_over` a refusal leaves everything where it was. A move leaves the lease as it is;
+another one is requested in place after it."""
+
+RELOCATE_MEMBER = Saga(
+    RELOCATE,
+    (
+        Step(moving_steps.take_successor, undo=moving_steps.give_up_move),
+        Step(steps.bind_nodes),
+        Step(moving_steps.await_successor),
+        Step(moving_steps.reach_both, undo=moving_steps.reach_members),
+        Step(moving_steps.await_routes),
+        Step(moving_steps.cut_over),
+        Step(steps.admit_slices),
+        *TO_ACTIVE,
+    ),
+    refused=_kept_as_it_was,
+)
+"""A move of one member to a node that a defragmentation names; what breaks on the way is repaired first."""
+
+REPLACE_NODE = Saga(
+    REPAIR,
+    (Step(steps.replace_members), Step(steps.bind_nodes), Step(steps.admit_slices), *TO_ACTIVE),
+    refused=_kept_as_it_was,
+)
+
+DELETE_INSTANCE = Saga(
+    "delete-instance",
+    (Step(steps.withdraw_slices), Step(steps.release_nodes), Step(steps.mark_deleted)),
+    refused=_taken_up_again,
+)
+"""Clear the routes, clean and release the nodes, forget the instance. Deletion is never given up."""
+
+YIELD_TO_OTHERS = Saga(
+    YIELD_CAPACITY,
+    (Step(steps.withdraw_slices), Step(steps.release_nodes), Step(steps.mark_pending)),
+    refused=_taken_up_again,
+)
+"""An instance whose nodes were revoked gives up what is left of it, and waits until there is room for it again. Slices
+first: until their floors are free, who took the nodes may not get its own."""
+
+SAGAS = {
+    saga.verb: saga
+    for saga in (
+        CREATE_INSTANCE, SCALE_INSTANCE, MOVE_INSTANCE, RELOCATE_MEMBER, REPLACE_NODE, DELETE_INSTANCE, YIELD_TO_OTHERS,
+    )
+}  # fmt: skip

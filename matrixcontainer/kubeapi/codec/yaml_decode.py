@@ -1,0 +1,103 @@
+"""YAML bodies, read from the events of LibYAML's parser: no recursion, no aliases, numbers as Kubernetes reads them.
+
+PyYAML's own constructors take a base of sixty for `12:30` and follow aliases, by which a few lines become gigabytes;
+its composer recurses in C. What plain words mean: sigs.k8s.io/yaml, the library of kubectl and the API server.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+DEPTH_MAX = 500
+STR, ANY = "tag:yaml.org,2002:str", ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float", "tag:yaml.org,2002:bool")
+NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9]*)?([eE][-+]?[0-9]+)?|0o[0-7_]+|0x[0-9a-fA-F_]+|0b[01_]+)")
+WORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"), True),
+    **dict.fromkeys(("false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"), False),
+}
+
+
+class Builder:
+    """Puts values together as events come; `duplicates` collects keys that a mapping repeats."""
+
+    def __init__(self, duplicates: list[str]) -> None:
+        self.value: Any = None
+        self.documents = 0
+        self._duplicates = duplicates
+        self._open: list[tuple[Any, str | None]] = []  # what is being filled, and in a mapping the key that waits
+
+    def take(self, event: Any) -> None:
+        kind = type(event)
+        if kind is yaml.ScalarEvent:
+            self._put(event, None)
+        elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+            self._open.append(({} if kind is yaml.MappingStartEvent else [], None))
+            if len(self._open) > DEPTH_MAX:
+                raise ValueError(f"nested more than {DEPTH_MAX} deep")
+        elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+            self._put(None, self._open.pop()[0])
+        elif kind is yaml.AliasEvent:
+            raise ValueError("aliases are not accepted")
+        elif kind is yaml.DocumentStartEvent:
+            self.documents += 1
+            if self.documents > 1:
+                raise ValueError("a body is one document")
+
+    def _put(self, scalar: Any, made: Any) -> None:
+        """A scalar, or a collection that is complete, into what holds it."""
+        if not self._open:
+            self.value = made if scalar is None else value_of(scalar)
+            return
+        holder, key = self._open[-1]
+        if isinstance(holder, list):
+            holder.append(made if scalar is None else value_of(scalar))
+        elif key is None:
+            if scalar is None:
+                raise ValueError("a key is text")
+            if scalar.value in holder:
+                self._duplicates.append(scalar.value)
+            self._open[-1] = (holder, scalar.value)
+        else:
+            holder[key] = made if scalar is None else value_of(scalar)
+            self._open[-1] = (holder, None)
+
+
+def value_of(scalar: Any) -> Any:
+    """What a scalar stands for; only plain ones are anything but text."""
+    text: str = scalar.value
+    if scalar.tag not in (None, "!", STR, *ANY):
+        raise ValueError(f"tag {scalar.tag[:80]} is not accepted")
+    if scalar.tag in ("!", STR) or (scalar.tag is None and not scalar.implicit[0]):
+        return text
+    if text in WORDS:
+        return WORDS[text]
+    return _number(text) if NUMBER.fullmatch(text) else text
+
+
+def _number(text: str) -> int | float:
+    plain = text.replace("_", "")
+    digits = plain.lstrip("+-")
+    if digits.isdecimal() and digits.startswith("0") and not set(digits) & {"8", "9"}:
+        return int(plain, 8)
+    if len(digits) < 40 and (digits.isdecimal() or digits[:2] in ("0x", "0o", "0b")):
+        whole = int(plain) if digits.isdecimal() else int(plain, 0)
+        return whole if -(2**63) <= whole < 2**64 else float(whole)
+    value = float(plain)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"number {text[:40]} is out of range")
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+def read_yaml(body: bytes, duplicates: list[str]) -> Any:
+    """The one value of a document; ValueError where it cannot be read."""
+    builder = Builder(duplicates)
+    try:
+        for event in yaml.parse(body, Loader=yaml.CSafeLoader):
+            builder.take(event)
+    except yaml.YAMLError as failure:
+        raise ValueError(str(failure)) from failure
+    return builder.value

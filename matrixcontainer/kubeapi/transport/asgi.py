@@ -1,0 +1,227 @@
+"""The embedded API as an ASGI application: a server that others keep carries the bytes, this carries the messages.
+
+A request is authenticated and authorised by its head alone; its body is read when a verb asks for it, so that nobody
+keeps what a stranger sends. Watches and followed logs are sent at the pace of their reader: while the server has not
+taken the last chunk no other is made, and who falls behind the history is refused as the store says. A watch may be
+asked for as a websocket (RFC 6455) too: each event is one text message, and what the client says is read and dropped.
+"""
+
+import asyncio
+import base64
+import contextlib
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from matrixcontainer.kubeapi.endpoints.app import App
+from matrixcontainer.kubeapi.endpoints.request import BODY_BYTES_MAX, Request, headers_of, query_of
+from matrixcontainer.kubeapi.endpoints.response import Response
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.registry.watch import Watch
+
+Scope = dict[str, Any]
+Message = dict[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+DISCARDED_BYTES_MAX = 256 * 1024  # of a body nobody wanted; as much as Go's server reads to keep a connection
+PIECE_BYTES = 64 * 1024  # of a stream; the server takes a few before it looks whether they are read
+TOKEN_PROTOCOL = "base64url.bearer.authorization.k8s.io."
+NORMAL_CLOSURE = 1000  # RFC 6455, section 7.4.1
+
+
+class Asgi:
+    """Without a lifespan: whoever serves it starts and stops the API."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = headers_of(scope["headers"])
+        path = scope["raw_path"].decode("latin-1")
+        request = Request(scope.get("method", "GET"), path, query_of(scope["query_string"]), headers)
+        if scope["type"] == "websocket":
+            await self._websocket(request, receive, send)
+        else:
+            await self._http(request, receive, send)
+
+    async def _http(self, request: Request, receive: Receive, send: Send) -> None:
+        body = Body(request.headers, receive)
+        request.read = body.read
+        response = await self._app.respond(request)
+        await body.discard()
+        await send({"type": "http.response.start", "status": response.code, "headers": _headers(request, response)})
+        if isinstance(response.body, bytes):
+            shown = b"" if request.method == "HEAD" else response.body
+            await send({"type": "http.response.body", "body": shown})
+            return
+
+        async def say(chunk: bytes) -> None:
+            for at in range(0, len(chunk), PIECE_BYTES):
+                piece = chunk[at : at + PIECE_BYTES]
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+        await send({"type": "http.response.body", "body": b"", "more_body": True})
+        if await self._stream(request, response.body, say, receive, "http.disconnect"):
+            await send({"type": "http.response.body", "body": b""})
+
+    async def _websocket(self, request: Request, receive: Receive, send: Send) -> None:
+        await receive()  # that it wants to connect
+        _take_token(request)
+        response = await self._app.respond(request)
+        if isinstance(response.body, Watch) and (refused := _refusal(request)) is not None:
+            response = refused
+        if not isinstance(response.body, Watch):
+            text = response.body if isinstance(response.body, bytes) else b""
+            head = {"status": response.code, "headers": _headers(request, response)}
+            await send({"type": "websocket.http.response.start"} | head)
+            await send({"type": "websocket.http.response.body", "body": text})
+            return
+        await send({"type": "websocket.accept", "subprotocol": next(iter(_protocols(request)), None)})
+
+        async def say(chunk: bytes) -> None:
+            for line in chunk.decode().splitlines(keepends=True):
+                await send({"type": "websocket.send", "text": line})
+
+        if await self._stream(request, response.body, say, receive, "websocket.disconnect"):
+            await send({"type": "websocket.close", "code": NORMAL_CLOSURE})
+
+    async def _stream(
+        self,
+        request: Request,
+        body: Watch | AsyncIterator[bytes],
+        say: Callable[[bytes], Awaitable[None]],
+        receive: Receive,
+        gone: str,
+    ) -> bool:
+        """Until it ends or its client has gone; whether it has come to its end. Nothing is received any more then."""
+        chunks = lines(body) if isinstance(body, Watch) else body
+
+        async def pump() -> None:
+            async for chunk in chunks:
+                await say(chunk)
+
+        sending, leaving = asyncio.ensure_future(pump()), asyncio.ensure_future(_until(gone, receive))
+        try:
+            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            ended = sending.done()
+            if ended and (failure := sending.exception()) is not None:
+                self._app.failed(request, failure)
+                raise failure  # nothing sensible can be sent in mid-stream: the client sees it break off
+        finally:
+            for task in (sending, leaving):
+                task.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
+            await chunks.aclose()  # type: ignore[attr-defined]
+        return ended
+
+
+class Body:
+    """What follows the head of a request, while there is more of it."""
+
+    def __init__(self, headers: dict[str, str], receive: Receive) -> None:
+        self._receive = receive
+        self._stated = headers.get("content-length", "0")
+        # A client that asks first sends nothing unless it is read; on HTTP/2 nobody has to take in what is not wanted.
+        self._comes = (self._stated != "0" or "transfer-encoding" in headers) and "expect" not in headers
+        self._more, self._broken = True, False
+
+    async def read(self) -> bytes:
+        """All of it; refused as soon as it is known to be too much."""
+        if self._stated.isdigit() and int(self._stated) > BODY_BYTES_MAX:
+            raise errors.too_large(BODY_BYTES_MAX)
+        parts: list[bytes] = []
+        size = 0
+        while chunk := await self._next():
+            parts.append(chunk)
+            size += len(chunk)
+            if size > BODY_BYTES_MAX:
+                raise errors.too_large(BODY_BYTES_MAX)
+        if self._broken:
+            raise errors.bad_request("unexpected EOF")
+        return b"".join(parts)
+
+    async def discard(self) -> None:
+        """Take in what is left of a small one, or the connection could not be used again."""
+        size = 0
+        while self._comes and size < DISCARDED_BYTES_MAX and (chunk := await self._next()):
+            size += len(chunk)
+
+    async def _next(self) -> bytes:
+        """The next chunk; b"" at the end."""
+        while self._more:
+            message = await self._receive()
+            self._broken = message["type"] == "http.disconnect"
+            self._more = message.get("more_body", False)
+            if chunk := message.get("body", b""):
+                return bytes(chunk)
+        return b""
+
+
+async def lines(watch: Watch) -> AsyncIterator[bytes]:
+    """A watch as chunks of whole lines."""
+    wake = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    watch.open(wake.set)
+    try:
+        while not watch.ended:
+            wake.clear()
+            if chunk := watch.take():
+                yield chunk
+            elif not watch.ended:
+                timer = loop.call_at(watch.due, wake.set)
+                await wake.wait()
+                timer.cancel()
+    finally:
+        watch.close()
+
+
+async def _until(kind: str, receive: Receive) -> None:
+    while (await receive())["type"] != kind:
+        pass
+
+
+def _headers(request: Request, response: Response) -> list[tuple[bytes, bytes]]:
+    found = [("content-type", response.media), ("cache-control", "no-cache, private"), *response.headers.items()]
+    found += [("warning", f"299 - {_quoted(text)}") for text in dict.fromkeys(request.warnings)]
+    if isinstance(response.body, bytes):
+        found.append(("content-length", str(len(response.body))))
+    return [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in found]
+
+
+def _quoted(text: str) -> str:
+    """ASCII without control characters, which no header may hold."""
+    return json.dumps(text).replace("\x7f", "\\u007f")
+
+
+# ---- what a client asks of a websocket
+
+
+def _protocols(request: Request) -> list[str]:
+    words = request.headers.get("sec-websocket-protocol", "").split(",")
+    return [word.strip() for word in words if word.strip()]
+
+
+def _take_token(request: Request) -> None:
+    """Browsers cannot set headers: they may name a token among the protocols, with another protocol beside it."""
+    offered = _protocols(request)
+    tokens = [word.removeprefix(TOKEN_PROTOCOL) for word in offered if word.startswith(TOKEN_PROTOCOL)]
+    if not tokens or "authorization" in request.headers:
+        return
+    others = [word for word in offered if not word.startswith(TOKEN_PROTOCOL)]
+    token = ""
+    if len(tokens) == 1 and others:
+        with contextlib.suppress(ValueError):
+            token = base64.urlsafe_b64decode(tokens[0] + "=" * (-len(tokens[0]) % 4)).decode()
+    request.headers["authorization"] = f"Bearer {token}"
+    request.headers["sec-websocket-protocol"] = ", ".join(others)
+
+
+def _refusal(request: Request) -> Response | None:
+    """Why there can be no websocket; the server has looked at the key and the version."""
+    if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", request.headers.get("origin", "")):
+        return Response(b"Origin is missing or no URL", 403, "text/plain; charset=utf-8")
+    if len(_protocols(request)) > 1:
+        return Response(b"one protocol at most can be chosen", 400, "text/plain; charset=utf-8")
+    return None

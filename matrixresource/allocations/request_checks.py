@@ -1,0 +1,54 @@
+"""What can be refused of a request before anything is chosen for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.errors import InvalidField
+from matrixresource.contract.allocations import AllocationRequest
+from matrixresource.store.tables import AllocationRow
+from matrixresource.store.topology_versions import checked_version
+
+
+def check_request(session: Session, name: str, request: AllocationRequest) -> None:
+    """Raises StaleTopology, and InvalidField for what it says of others that no placement could follow."""
+    checked_version(session, request.topology_version)
+    near = request.affinity.allocations if request.affinity else []
+    apart = request.anti_affinity.allocations if request.anti_affinity else []
+    for field, others in (("affinity", near), ("antiAffinity", apart)):
+        if name in others:
+            raise InvalidField(f"{field} of {name} names {name} itself", field=f"{field}.allocations")
+    missing = [other for other in near if session.get(AllocationRow, other) is None]
+    if missing and request.affinity and request.affinity.required:
+        raise InvalidField(f"there is no allocation {missing[0]!r} for the affinity", field="affinity.allocations")
+    levels = {rule.level for rule in (request.affinity, request.anti_affinity) if rule is not None}
+    if both := sorted(set(near) & set(apart)) if len(levels) == 1 else []:
+        raise InvalidField(
+            f"affinity and antiAffinity both name {both[0]} at the same level", field="antiAffinity.allocations"
+        )
+    if way := affinity_cycle(name, near, lambda other: _near(session, other)):
+        text = f"{' is near '.join(way)}: affinity that goes round in a circle"
+        raise InvalidField(text, field="affinity.allocations")
+
+
+def _near(session: Session, name: str) -> list[str]:
+    row = session.get(AllocationRow, name)
+    near = row.spec().affinity if row is not None else None
+    return near.allocations if near else []
+
+
+def affinity_cycle(name: str, near: Iterable[str], known: Callable[[str], Iterable[str]]) -> list[str]:
+    """The way round by which `name` would have to be near itself, through those it wants to be near; [] when there is
+    none."""
+    waiting = [[name, other] for other in near]
+    seen: set[str] = set()
+    while waiting:
+        way = waiting.pop()
+        if way[-1] == name:
+            return way
+        if way[-1] not in seen:
+            seen.add(way[-1])
+            waiting += [[*way, other] for other in known(way[-1])]
+    return []

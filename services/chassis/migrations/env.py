@@ -1,0 +1,5 @@
+from alembic import context
+
+from services.chassis.migrating import run
+
+run(context.config.attributes["tables"])

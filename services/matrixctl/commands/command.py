@@ -1,0 +1,74 @@
+"""How a command is declared: by its words, and a function whose parameters are its arguments and options.
+
+    @command("traffic remove")
+    def remove(stack: OfProject, name: Annotated[str, typer.Argument(help="Which one.")]) -> None: ...
+
+A parameter whose type is a dataclass stands for options that several commands share: its fields are the options, and
+the function gets them together.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass
+from types import ModuleType
+from typing import Any, TypeVar, get_type_hints
+
+import typer
+
+F = TypeVar("F", bound=Callable[..., None])
+
+_declared: list[tuple[str, Callable[..., None], dict[str, Any]]] = []
+_groups: dict[str, str] = {}
+
+
+def group(word: str, help: str) -> None:
+    """Commands of two words that begin with this one, and what they have in common."""
+    _groups[word] = help
+
+
+def command(words: str, **settings: Any) -> Callable[[F], F]:
+    """Declare a command of one word, or of two: a group's and its own. `settings` are Typer's."""
+
+    def declare(function: F) -> F:
+        _declared.append((words, function, settings))
+        return function
+
+    return declare
+
+
+def declared_in(modules: Iterable[ModuleType], app: typer.Typer) -> typer.Typer:
+    """`app` with the commands of these modules, in their order."""
+    places = [module.__name__ for module in modules]
+    groups: dict[str, typer.Typer] = {}
+    for words, function, settings in sorted(_declared, key=lambda each: places.index(each[1].__module__)):
+        first, _, second = words.partition(" ")
+        if second and first not in groups:
+            groups[first] = typer.Typer(help=_groups[first], no_args_is_help=True)
+            app.add_typer(groups[first], name=first)
+        (groups[first] if second else app).command(second or first, **settings)(_expanded(function))
+    return app
+
+
+def _expanded(function: Callable[..., None]) -> Callable[..., None]:
+    """The function as Typer takes it: every parameter by itself, the shared ones behind its own."""
+    types = get_type_hints(function, include_extras=True)
+    shared: dict[str, Any] = {name: kind for name, kind in types.items() if is_dataclass(kind)}
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    own = [each for name, each in inspect.signature(function).parameters.items() if name not in shared]
+    parameters = [each.replace(kind=keyword, annotation=types[each.name]) for each in own]
+    for kind in shared.values():
+        for name, annotation in get_type_hints(kind, include_extras=True).items():
+            parameters.append(inspect.Parameter(name, keyword, default=getattr(kind, name), annotation=annotation))
+
+    @functools.wraps(function)
+    def run(**given: Any) -> None:
+        for name, kind in shared.items():
+            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+        function(**given)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run

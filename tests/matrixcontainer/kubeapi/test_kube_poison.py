@@ -1,0 +1,255 @@
+"""What one client sends or stores never holds up the others: it is refused where it enters, or left out and named."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any
+
+import pytest
+
+from matrixcontainer.kubeapi.cel.environment import evaluate
+from matrixcontainer.kubeapi.cel.meter import OutOfBudget, charge, metered
+from matrixcontainer.kubeapi.codec.serializer import parse_yaml
+from matrixcontainer.kubeapi.controllers.workloads.job_decision import INDEXES_MAX, read_indexes
+from matrixcontainer.kubeapi.kubelet.pod_info import DELETION_COST, PodIndex
+from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.meta.quantities import amount, canonical, whole_number
+from matrixcontainer.kubeapi.storage.objects import Record
+from tests.matrixcontainer.kubeapi.talk import WIDGETS, Talk, a_crd, a_widget
+
+NS = "/api/v1/namespaces/default"
+A_POD = {"containers": [{"name": "c", "image": "i"}]}
+
+
+@pytest.mark.parametrize("cost", ["--5", "+-5", "5.0", "²", "", "2147483648", "9" * 5000])
+async def test_a_deletion_cost_that_is_no_number_is_refused(talk: Talk, cost: str) -> None:
+    template = {"metadata": {"labels": {"a": "b"}, "annotations": {DELETION_COST: cost}}, "spec": A_POD}
+    pod = await talk.post(
+        f"{NS}/pods", {"metadata": {"name": "p", "annotations": {DELETION_COST: cost}}, "spec": A_POD}
+    )
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    deployment = await talk.post(
+        "/apis/apps/v1/namespaces/default/deployments", {"metadata": {"name": "d"}, "spec": spec}
+    )
+    for answer in (pod, deployment):
+        assert answer.code == 422, answer.body
+        assert "must be a 32bit integer" in answer.body["message"]
+
+
+async def test_an_object_no_controller_can_read_is_left_out_and_named(talk: Talk, monkeypatch: Any) -> None:
+    index = talk.api._informers.pods
+    read = index._read
+
+    def some(record: Record) -> Any:
+        if record.key[2] == "poison":
+            raise ValueError("what it says cannot be read")
+        return read(record)
+
+    monkeypatch.setattr(index, "_read", some)
+    for name in ("poison", "well"):
+        assert (await talk.post(f"{NS}/pods", {"metadata": {"name": name}, "spec": A_POD})).code == 201
+    assert index.get(("default", "poison")) is None
+    assert index.get(("default", "well")) is not None
+
+    await talk.until(f"{NS}/events", lambda got: any(map(_is_about_poison, got.body["items"])))
+    talk.api._informers.load()  # as after a restart
+    assert index.get(("default", "well")) is not None
+    assert all("poison" in line for line in talk.api.core.failures)
+    talk.api.core.failures.clear()
+
+
+def _is_about_poison(event: dict[str, Any]) -> bool:
+    return (event["reason"], event["involvedObject"]["name"]) == ("Unreadable", "poison")
+
+
+def test_an_index_keeps_what_it_knew_until_the_new_is_read() -> None:
+    index = PodIndex()
+    pod = {"metadata": {"namespace": "a", "name": "b", "uid": "u"}, "spec": {"nodeName": "n"}, "status": {}}
+    index.put(Record(("pods", "a", "b"), "u", 1, json.dumps(pod).encode()))
+    assert [facts.key for facts in index.on_node("n")] == [("a", "b")]
+    with pytest.raises(KeyError):
+        index.put(Record(("pods", "a", "b"), "u", 2, b'{"spec": {}}'))
+    assert [facts.key for facts in index.on_node("n")] == [("a", "b")]
+
+
+# ---- CEL: time and size are bounded whatever a rule does
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "self.replace('', self).replace('', self).size() > 0",
+        "self.split('').all(a, self.split('').all(b, self.split('').all(c, a + b + c != '')))",
+        "[self].map(x, x.replace('a', self)).map(x, x.replace('a', self)).all(x, x.size() > 0)",
+        "'%s'.format([" + "[1]" + ".map(x, [x, x])" * 60 + "]) == ''",
+        "[1]" + ".map(x, [x, x])" * 40 + " == [1]" + ".map(x, [x, x])" * 40,
+        "self.split('').map(x, self).join(self).size() > 0",
+        "sets.contains(self.split(''), self.split('').map(x, x + 'b'))",
+    ],
+)
+def test_an_expression_that_grows_is_cut_off(expression: str) -> None:
+    began = time.thread_time()
+    with pytest.raises(ValueError, match="cost limit"):
+        evaluate(expression, {"self": "a" * 20_000})
+    assert time.thread_time() - began < 60  # without a limit: hours, or no memory left
+
+
+def test_patterns_take_time_linear_in_the_text() -> None:
+    text = "a" * 5_000
+    assert evaluate("self.findAll('(a+)+b').size() == 0", {"self": text})
+    assert evaluate("!self.matches('^(a+)+$b')", {"self": text})
+    assert evaluate("self.find('(a*)*c') == ''", {"self": text})
+
+
+@pytest.mark.parametrize("expression", [" && ".join(["true"] * 3_000), "(" * 3_000 + "1" + ")" * 3_000, "1" * 200_000])
+def test_an_expression_beyond_all_limits_is_refused(expression: str) -> None:
+    with pytest.raises(ValueError, match=r"limit exceeded|exceeds limit|Syntax error"):
+        evaluate(expression, {})
+
+
+def test_a_precision_is_a_small_number() -> None:
+    with pytest.raises(ValueError, match="precision"):
+        evaluate("'%.2000000000f'.format([1.0]) == ''", {})
+
+
+def test_nobody_forgets_that_the_budget_is_spent() -> None:
+    rule = "self.split('').all(a, self.split('').all(b, a + b != '')) || true"
+    with pytest.raises(ValueError, match="cost limit"):
+        evaluate(rule, {"self": "a" * 20_000})
+    with pytest.raises(OutOfBudget), metered(1):
+        charge(2)
+
+
+async def test_a_rule_that_grows_refuses_the_object_and_nothing_else(talk: Talk) -> None:
+    spec = {"type": "object", "properties": {"text": {"type": "string", "maxLength": 100_000}}}
+    crd = a_crd(spec=spec, rules=[{"rule": "self.text.replace('', self.text).size() >= 0", "message": "grows"}])
+    await talk.define(crd)
+    assert (await talk.post(WIDGETS, a_widget("small", spec={"text": "abc"}))).code == 201
+    large = await talk.post(WIDGETS, a_widget("large", spec={"text": "a" * 90_000}))
+    assert large.code == 422
+    assert "call cost exceeds limit" in large.body["message"]
+
+
+# ---- numbers and YAML
+
+
+def test_numbers_have_bounds() -> None:
+    assert [whole_number(text) for text in ("5", "-5", "--5", "²", "2147483648", "9" * 9_999)] == [5, -5, 0, 0, 0, 0]
+    assert amount("1e999999999") == amount("1e64")
+    assert canonical("1e-999999999") == "1e-3"
+    with pytest.raises(ValueError, match="at most"):
+        amount("9" * 5_000)
+    assert len(read_indexes(f"0-{10**12}")) == 0
+    assert len(read_indexes("0-2147483647")) == INDEXES_MAX + 1
+
+
+def test_yaml_means_what_it_means_to_kubectl() -> None:
+    text = b"a: 12:30\nb: 017\nc: 0x1f\nd: 1e3\ne: 1.5\nf: 2020-01-01\ng: yes\nh: 1_000\ni: 089\n1: x\nj: ~\nk: '1'\n"
+    assert parse_yaml(text, []) == {
+        "a": "12:30", "b": 15, "c": 31, "d": 1000, "e": 1.5, "f": "2020-01-01", "g": True, "h": 1000, "i": 89,
+        "1": "x", "j": None, "k": "1",
+    }  # fmt: skip
+    repeated: list[str] = []
+    assert parse_yaml(b"a: 1\na: 2\n", repeated) == {"a": 2}
+    assert repeated == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"a: &x [1]\nb: *x\n", "aliases"),
+        (b"a: " + b"[" * 100_000, "nested"),
+        (b"a: !!python/object:os.system x\n", "tag"),
+        (b"a: 1\n---\nb: 2\n", "one document"),
+        (b"? [1]\n: 2\n", "a key is text"),
+        (b"a: 1e999", "out of range"),
+        (b"\xff\xfe\x00", "YAML"),
+    ],
+)
+def test_yaml_that_is_not_taken(body: bytes, why: str) -> None:
+    with pytest.raises(ApiError, match=why):
+        parse_yaml(body, [])
+
+
+async def test_others_are_answered_while_a_large_yaml_body_is_read(talk: Talk) -> None:
+    body = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: large}\ndata:\n" + b"".join(
+        b"  k%d: x\n" % n for n in range(60_000)
+    )
+    answered = 0
+    writing = asyncio.ensure_future(talk.ask("POST", f"{NS}/configmaps", body, content_type="application/yaml"))
+    while not writing.done():
+        assert (await talk.get(f"{NS}/configmaps/none")).code == 404
+        answered += 1
+        await asyncio.sleep(0)
+    assert (await writing).code in (201, 422)
+    assert answered > 3, "the loop was held while the body was read"
+
+
+# ---- who asks
+
+
+async def test_a_token_dies_with_its_account(talk: Talk) -> None:
+    reviews = "/apis/authentication.k8s.io/v1/tokenreviews"
+    assert (await talk.post(f"{NS}/serviceaccounts", {"metadata": {"name": "robot"}})).code == 201
+    token = (await talk.post(f"{NS}/serviceaccounts/robot/token", {})).body["status"]["token"]
+    robot = Talk(talk.api, talk.clock, token)
+    assert (await robot.get(f"{NS}/pods")).code == 403
+    await talk.delete(f"{NS}/serviceaccounts/robot")
+    assert (await robot.get(f"{NS}/pods")).code == 401
+    await talk.post(f"{NS}/serviceaccounts", {"metadata": {"name": "robot"}})
+    assert (await robot.get(f"{NS}/pods")).code == 401, "another account of that name"
+    assert (await talk.post(reviews, {"spec": {"token": token}})).body["status"]["authenticated"] is False
+
+
+async def test_a_token_is_for_its_audience_and_a_day_at_most(talk: Talk) -> None:
+    reviews, own = "/apis/authentication.k8s.io/v1/tokenreviews", f"{NS}/serviceaccounts/default/token"
+    other = (await talk.post(own, {"spec": {"audiences": ["vault"]}})).body["status"]["token"]
+    assert (await Talk(talk.api, talk.clock, other).get(f"{NS}/pods")).code == 401
+    assert (await talk.post(reviews, {"spec": {"token": other}})).body["status"]["authenticated"] is False
+    known = (await talk.post(reviews, {"spec": {"token": other, "audiences": ["a", "vault"]}})).body["status"]
+    assert (known["authenticated"], known["audiences"]) == (True, ["vault"])
+    long = (await talk.post(own, {"spec": {"expirationSeconds": 10**8}})).body["status"]["token"]
+    talk.clock.moment += 24 * 3600 + 1
+    assert (await Talk(talk.api, talk.clock, long).get(f"{NS}/pods")).code == 401
+
+
+@pytest.mark.parametrize(
+    ("spec", "code"),
+    [
+        ({"expirationSeconds": "x"}, 400),
+        ({"expirationSeconds": True}, 400),
+        ({"expirationSeconds": 2**33}, 422),
+        ({"expirationSeconds": 1}, 422),
+        ({"audiences": "a"}, 400),
+        ({"audiences": [1]}, 400),
+    ],
+)
+async def test_token_requests_that_make_no_sense(talk: Talk, spec: dict[str, Any], code: int) -> None:
+    assert (await talk.post(f"{NS}/serviceaccounts/default/token", {"spec": spec})).code == code
+
+
+async def test_who_may_get_one_may_not_watch_it_by_that(talk: Talk) -> None:
+    await talk.post(f"{NS}/configmaps", {"metadata": {"name": "c"}})
+    answer = await talk.get(f"{NS}/configmaps/c", watch=True)
+    assert (answer.code, answer.body["kind"]) == (200, "ConfigMap")
+
+
+# ---- addresses
+
+
+async def test_no_two_services_share_an_address_or_a_node_port(talk: Talk) -> None:
+    spec = {"type": "NodePort", "ports": [{"port": 80}]}
+    for at in range(400):  # by the birthday paradox some of 64,516 addresses would be drawn twice
+        assert (await talk.post(f"{NS}/services", {"metadata": {"name": f"s{at}"}, "spec": spec})).code == 201
+    found = [item["spec"] for item in (await talk.get(f"{NS}/services")).body["items"]]
+    assert len({each["clusterIP"] for each in found}) == len(found)
+    ports = [port["nodePort"] for each in found for port in each["ports"] if "nodePort" in port]
+    assert len(ports) == len(set(ports)) == 400
+    taken = {"metadata": {"name": "t"}, "spec": {"clusterIP": found[0]["clusterIP"], "ports": [{"port": 80}]}}
+    refused = await talk.post(f"{NS}/services", taken)
+    assert (refused.code, "already allocated" in refused.body["message"]) == (422, True)
+    taken["spec"] = {"type": "NodePort", "ports": [{"port": 80, "nodePort": ports[0]}]}
+    refused = await talk.post(f"{NS}/services", taken)
+    assert (refused.code, refused.body["details"]["causes"][0]["field"]) == (422, "spec.ports[0].nodePort")

@@ -1,0 +1,83 @@
+"""A client that minds its own business while somebody attacks: asks in turn on a connection it keeps and on a new one.
+
+`python -m tests.matrixcontainer.kubeapi.transport.neighbour PORT CA TOKEN` asks until its input ends, then prints how it fared. A
+process of its own, so that what it measures is the server and not the attacker beside it.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import select
+import ssl
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from subprocess import PIPE, Popen
+
+PATIENCE_WALL_S = 30.0
+PAUSE_WALL_S = 0.01
+
+
+@dataclass
+class Fared:
+    answers: int
+    errors: list[str]
+    worst_kept_ms: float
+    worst_new_ms: float
+
+
+class Neighbour:
+    """A running one; `leave` says how it fared."""
+
+    def __init__(self, port: int, ca: Path, token: str) -> None:
+        command = [sys.executable, "-m", __name__, str(port), str(ca), token]
+        self._process = Popen(command, stdin=PIPE, stdout=PIPE, text=True)
+        assert self._process.stdout is not None
+        self._process.stdout.readline()  # its first answer
+
+    def leave(self) -> Fared:
+        output, _ = self._process.communicate("")
+        return Fared(**json.loads(output))
+
+
+def _ask(connection: http.client.HTTPSConnection, token: str) -> None:
+    connection.request("GET", "/api/v1/namespaces", headers={"authorization": f"Bearer {token}"})
+    answer = connection.getresponse()
+    answer.read()
+    if answer.status != 200:
+        raise OSError(f"answered {answer.status}")
+
+
+def main(port: int, ca: str, token: str) -> None:
+    trust = ssl.create_default_context(cafile=ca)
+
+    def connect() -> http.client.HTTPSConnection:
+        return http.client.HTTPSConnection("127.0.0.1", port, timeout=PATIENCE_WALL_S, context=trust)
+
+    fared = Fared(0, [], 0.0, 0.0)
+    kept = connect()
+    while not select.select([sys.stdin], [], [], PAUSE_WALL_S)[0]:
+        for connection in (kept, connect()):
+            began = time.monotonic()
+            try:
+                _ask(connection, token)
+                fared.answers += 1
+            except OSError as failure:
+                fared.errors.append(repr(failure))
+                kept.close()
+            took_ms = 1000 * (time.monotonic() - began)
+            if connection is kept:
+                fared.worst_kept_ms = max(fared.worst_kept_ms, took_ms)
+            else:
+                fared.worst_new_ms = max(fared.worst_new_ms, took_ms)
+                connection.close()
+        if fared.answers == 2:
+            print("answered", flush=True)
+            fared.worst_kept_ms = fared.worst_new_ms = 0.0
+    print(json.dumps(asdict(fared)))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3])

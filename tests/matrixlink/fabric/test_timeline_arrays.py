@@ -1,0 +1,91 @@
+"""Runs over arrays end when the exact timeline says, with and without the kernel in C; windows keep to their error."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.fabric_oracles.floor_level import from_flows
+from benchmarks.fabric_oracles.timeline import Timeline
+from benchmarks.fabric_traffic import completion
+from benchmarks.fabric_traffic.completion import EXACT, TOGETHER, WINDOWS, run
+from matrixcommon.model.errors import InvalidField
+from matrixlink.fabric.sharing import native_kernel, rates
+from matrixlink.fabric.sharing.flow import Flow
+from matrixlink.fabric.sharing.max_min import Overcommitted
+from matrixlink.fabric.sharing.max_min_arrays import fair_rates
+from matrixlink.fabric.sharing.rates import rates_now
+from matrixlink.fabric.sharing.traffic import traffic
+from tests.matrixlink.fabric.test_sharing import problems
+
+
+@pytest.fixture(params=["kernel", "arrays"])
+def way(request, monkeypatch):
+    if request.param == "arrays":
+        for module in (completion, rates):
+            monkeypatch.setattr(module, "kernel", lambda: None)
+    elif native_kernel.kernel() is None:
+        pytest.skip("no C compiler here")
+    return request.param
+
+
+sizes = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), min_size=10, max_size=10)
+
+
+def both_ways():
+    return [native_kernel.kernel, lambda: None] if native_kernel.kernel() else [lambda: None]
+
+
+@settings(max_examples=150, deadline=None)
+@given(problems(), sizes)
+def test_runs_end_when_the_exact_timeline_says(problem, timing):
+    shared, links = problem
+    flows = [Flow(f.links, f.weight, f.floor, f.ceiling, *each) for f, each in zip(shared, timing, strict=False)]
+    made, _ = from_flows(flows, links)
+    if any(sum(f.floor for f in flows if key in f.links) > links[key] for key in links):
+        with pytest.raises(Overcommitted):
+            run(made)
+        return
+    exact = [float(end) for end in Timeline(flows, links).run().at]
+    kept = completion.kernel
+    try:
+        for completion.kernel in both_ways():
+            rates.kernel = completion.kernel
+            assert run(made).at.tolist() == pytest.approx(exact, rel=1e-9)
+            assert rates_now(made).tolist() == pytest.approx(fair_rates(made).tolist(), rel=1e-9, abs=1e-12)
+    finally:
+        completion.kernel = rates.kernel = kept
+
+
+def hashed(flows, seed=1):
+    chance = np.random.default_rng(seed)
+    paths = np.stack([chance.integers(20 * c, 20 * c + 20, flows) for c in range(4)], 1)
+    return traffic(np.full(80, 28.0), paths, size=chance.uniform(1e3, 2e4, flows))
+
+
+def test_flows_of_one_size_end_after_one_solve(way):
+    together = traffic([28.0, 14.0], [[0, 1], [0, -1]], size=280.0, start=5.0)
+    done = run(together)
+    assert (done.method, done.rate_solves) == (TOGETHER, 1)
+    assert done.at.tolist() == [25, 25]
+
+
+def test_windows_save_solves_and_err_little(way):
+    made = hashed(600)
+    exact = run(made)
+    rough = run(made, window_ns=exact.makespan * 0.006)
+    assert (exact.method, rough.method) == (EXACT, WINDOWS)
+    assert rough.rate_solves < exact.rate_solves * 0.4
+    assert np.abs(rough.at / exact.at - 1).mean() < 0.002
+    busiest = np.bincount(made.links, np.repeat(made.size, made.lengths)).max() / 28
+    assert exact.makespan >= busiest * (1 - 1e-9)
+
+
+def test_a_dead_link_an_empty_flow_and_bad_windows(way):
+    assert run(traffic([0.0, 1.0], [[0], [1]], size=[1, 0], start=[0, 3])).at.tolist() == [math.inf, 3]
+    assert run(traffic([1.0], np.empty((0, 1)))).makespan == 0
+    for window in (-1.0, math.nan):
+        with pytest.raises(InvalidField):
+            run(hashed(2), window)

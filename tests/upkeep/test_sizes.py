@@ -1,0 +1,40 @@
+"""A file can be held in the head and a folder read at a glance: at most 400 lines, at most 20 modules."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+from tests.golden import ROOT
+
+LINES = 400
+MODULES = 20
+LONGER = {
+    "tests/conformance/cases/definitions.py": "a list of cases, read one at a time",
+    "tests/conformance/cases/deletion.py": "a list of cases, read one at a time",
+    "tests/conformance/cases/objects.py": "a list of cases, read one at a time",
+    "tests/conformance/cases/patches.py": "a list of cases, read one at a time",
+    "tests/simulation/test_allocator_lives.py": "the rules of one hypothesis state machine share its state",
+}
+"""Files that may be longer, each with its reason."""
+ENTRIES = {"__init__.py", "__main__.py"}
+
+
+def python_files() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return [ROOT / name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+def test_files_are_short_or_say_why_not() -> None:
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in python_files()}
+    long = {name for name, lines in lengths.items() if lines > LINES}
+    assert long == set(LONGER), "split it, or name it here with its reason; a name that is short by now goes"
+
+
+def test_folders_hold_few_modules() -> None:
+    folders = Counter(str(path.parent.relative_to(ROOT)) for path in python_files() if path.name not in ENTRIES)
+    assert {name: modules for name, modules in folders.items() if modules > MODULES} == {}
