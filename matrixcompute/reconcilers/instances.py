@@ -9,13 +9,12 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.planes import Plane
-from matrixcommon.model.quantities import from_timestamp
 from matrixcompute.clients.control_plane import ControlPlane
+from matrixcompute.model.observation import Observed
 from matrixcompute.operations.saga import REPAIR, SagaRunner
 from matrixcompute.operations.saga_starter import SagaStarter, change_verb
-from matrixcompute.reconcilers.decision import Findings, Observed, conditions_of
+from matrixcompute.reconcilers.findings import Findings
 from matrixcompute.reconcilers.preemption import PreemptionReconciler
-from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.recovery.policy import SILENT, Recovery, RecoveryPolicy, plan_recovery
 from matrixcompute.store.store import ComputeStore, InstanceRow
 from matrixresource.contract.allocations import AllocationView
@@ -46,8 +45,9 @@ class InstanceReconciler:
     async def reconcile(self) -> str:
         """Look at everything once: write down what is seen, and open the sagas that it calls for."""
         with self._store.reading() as session:
-            if not self._store.instances(session):
-                return "no instances"
+            versions = {each.name: each.version for each in self._store.instances(session)}
+        if not versions:
+            return "no instances"
         allocations = {each.key: each for each in await self._neighbours.allocations()}
         slices = await self._neighbours.slices()
         draining = await self._neighbours.draining()
@@ -56,10 +56,13 @@ class InstanceReconciler:
         with self._store.transaction() as session:
             busy = {saga.target for saga in self._store.open_sagas(session)}
             for instance in self._store.instances(session):
+                if instance.version != versions.get(instance.name):
+                    findings.changed.append(instance.name)  # what was seen may be older than what was written since
+                    continue
                 observed = Observed(allocations.get(instance.name), tuple(slices.get(instance.name, ())))
                 members = observed.allocation.members if observed.allocation is not None else ()
                 recovery = plan_recovery(members, silent, self._policy)
-                self._write(instance, observed, recovery)
+                instance.observe(observed, recovery, self._clock.now())
                 if session.is_modified(instance):
                     findings.changed.append(instance.name)
                 if loss := self._preemption.loss(instance, observed.allocation, allocations.values()):
@@ -83,23 +86,6 @@ class InstanceReconciler:
         for name in findings.changed:
             self._runner.nudge(name)
         return opened
-
-    def _write(self, instance: InstanceRow, observed: Observed, recovery: Recovery) -> None:
-        instance.ready_nodes = observed.ready_nodes
-        allocation = active_or_none(observed.allocation)
-        if allocation is not None:
-            instance.expires_at = from_timestamp(allocation.expires_at) if allocation.expires_at else None
-        instance.members = [m.wire() for m in observed.allocation.members] if observed.allocation is not None else []
-        instance.slices = [each.wire() for each in observed.slices]
-        instance.conditions = conditions_of(
-            instance.conditions or [],
-            observed,
-            recovery,
-            state=instance.state,
-            nodes=instance.shape.nodes,
-            generation=instance.generation,
-            now=self._clock.now(),
-        )
 
     def _decide(
         self,

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 from matrixcommon.model.clock import Clock
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.model.composition import compose
+from matrixcompute.model.observation import Observed
 from matrixcompute.operations.saga import MOVE, YIELD_CAPACITY
 from matrixcompute.operations.saga_starter import SagaStarter
-from matrixcompute.reconcilers.decision import Findings, Observed
+from matrixcompute.reconcilers.findings import Findings
 from matrixcompute.recovery.loss import AllocationLoss, diagnose_loss
 from matrixcompute.store.store import ComputeStore, InstanceRow
 from matrixcompute.workflows.draining import lying_in, who_can_leave

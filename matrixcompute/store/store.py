@@ -7,13 +7,16 @@ from typing import Any, Literal
 from sqlalchemy import JSON, Float, Integer, String, Text, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from matrixcommon.model.quantities import timestamp
+from matrixcommon.model.quantities import from_timestamp, timestamp
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of, project_of
 from matrixcommon.model.resource_model import OperationView, ResourceView
 from matrixcommon.persistence.database_session import ResourceRow, Store, find, journal_tables
 from matrixcommon.persistence.resource_row import EventColumns
 from matrixcompute.contract import EventView, InstanceRequest, InstanceShape, InstanceView
+from matrixcompute.model.observation import Observed, conditions_of
 from matrixcompute.model.states import INSTANCE_STATES
+from matrixcompute.recovery.loss import active_or_none
+from matrixcompute.recovery.policy import Recovery
 
 OPEN = ("Running", "Undoing")
 """Saga statuses that a crash must not leave behind."""
@@ -50,6 +53,24 @@ class InstanceRow(ResourceRow, Base):
     @property
     def shape(self) -> InstanceRequest:
         return InstanceRequest.model_validate(self.spec)
+
+    def observe(self, observed: Observed, recovery: Recovery, now: float) -> None:
+        """Write down what the neighbours showed, and what the conditions say of it."""
+        allocation = observed.allocation
+        self.ready_nodes = observed.ready_nodes
+        self.members = [m.wire() for m in allocation.members] if allocation is not None else []
+        self.slices = [each.wire() for each in observed.slices]
+        if (held := active_or_none(allocation)) is not None:
+            self.expires_at = from_timestamp(held.expires_at) if held.expires_at else None
+        self.conditions = conditions_of(
+            self.conditions or [],
+            observed,
+            recovery,
+            state=self.state,
+            nodes=self.shape.nodes,
+            generation=self.generation,
+            now=now,
+        )
 
     def view(self) -> InstanceView:
         shape = self.shape

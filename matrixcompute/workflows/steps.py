@@ -7,6 +7,7 @@ from matrixcommon.model.resource_key import named, project_of
 from matrixcommon.model.resource_model import is_true
 from matrixcompute.contract import InstanceRequest, SliceSummary
 from matrixcompute.model.composition import compose
+from matrixcompute.model.observation import Observed
 from matrixcompute.operations.saga import StepContext, StepPending
 from matrixcompute.recovery.loss import active_or_none, diagnose_loss
 from matrixcompute.recovery.policy import SILENT, Recovery, broken_members, plan_recovery
@@ -146,7 +147,10 @@ async def await_ready(work: StepContext) -> None:
 
 
 async def mark_active(work: StepContext) -> None:
-    """The spec that this saga carried is fulfilled."""
+    """The spec that this saga carried is fulfilled: said together with the members and slices that fulfil it."""
+    allocation = await current_allocation(work)
+    plan = await recovery(work, allocation)
+    observed = Observed(allocation, tuple(await work.neighbours.slices_of(work.instance)))
     done, now = work.spec_generation, work.clock.now()
     with work.store.transaction() as session:
         instance = work.store.instance(session, work.instance)
@@ -155,6 +159,7 @@ async def mark_active(work: StepContext) -> None:
         instance.applied = work.shape.wire()
         if is_true(instance.conditions or [], "Preempted"):
             instance.set_condition("Preempted", False, "Returned", "it has its place again", now, done)
+        instance.observe(observed, plan, now)
         message = f"generation {done} is active on {work.shape.nodes} nodes"
         work.store.record_event(session, work.instance, "Active", message, now)
 

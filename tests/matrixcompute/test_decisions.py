@@ -7,7 +7,7 @@ import pytest
 from matrixcommon.model.planes import Plane
 from matrixcompute.contract import InstanceRequest, SliceSummary
 from matrixcompute.model.composition import OWNER_LABEL, compose
-from matrixcompute.reconcilers.decision import Observed, conditions_of
+from matrixcompute.model.observation import Observed, conditions_of
 from matrixcompute.recovery.policy import Recovery, RecoveryPolicy, plan_recovery
 from matrixresource.contract.allocations import AllocationView, MemberView, PlacementPolicy
 

@@ -1,15 +1,15 @@
-"""What an instance's conditions say, read off what its neighbours show. A pure function of what was observed."""
+"""What the neighbours showed of one instance, and what its conditions say of it. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.resource_model import condition
 from matrixcompute.contract import SliceSummary
-from matrixcompute.recovery.loss import AllocationLoss, active_or_none
+from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.recovery.policy import Recovery
 from matrixresource.contract.allocations import AllocationView
 
@@ -34,18 +34,6 @@ class Observed:
     @property
     def links_ready(self) -> bool:
         return len(self.slices) == len(Plane) and all(each.programmed for each in self.slices)
-
-
-@dataclass
-class Findings:
-    """What one look at all instances calls for beside what it wrote down: sagas that were opened, losses, members and
-    spares that are to go elsewhere, and instances of which something is new."""
-
-    opened: int = 0
-    losses: dict[str, AllocationLoss] = field(default_factory=dict)
-    to_leave: dict[str, list[str]] = field(default_factory=dict)
-    gone_spares: list[tuple[str, str]] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)
 
 
 def conditions_of(

@@ -1,0 +1,19 @@
+"""What one look at all instances calls for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from matrixcompute.recovery.loss import AllocationLoss
+
+
+@dataclass
+class Findings:
+    """What one look at all instances calls for beside what it wrote down: sagas that were opened, losses, members and
+    spares that are to go elsewhere, and instances of which something is new."""
+
+    opened: int = 0
+    losses: dict[str, AllocationLoss] = field(default_factory=dict)
+    to_leave: dict[str, list[str]] = field(default_factory=dict)
+    gone_spares: list[tuple[str, str]] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
