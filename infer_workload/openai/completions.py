@@ -22,7 +22,7 @@ from infer_workload.openai.prompts import Chat, Shape, Text
 from infer_workload.openai.synthetic_tokens import Answer, prefix_blocks
 from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.service import Serving
-from matrixcommon.api.authorization import Caller, CallerOf
+from matrixcommon.api.authorization import GUARDED, Caller, CallerOf
 from matrixcommon.model.errors import InvalidField, Malformed, MatrixError, Unavailable
 from matrixcommon.model.resource_key import name_of, project_of, reference
 
@@ -33,7 +33,7 @@ TYPES = {400: "invalid_request_error", 404: "invalid_request_error", 422: "inval
 
 def routes(serving: Serving) -> APIRouter:
     """The routes over one `Serving`."""
-    api = APIRouter()
+    api = APIRouter(dependencies=GUARDED)
 
     @api.get("/v1/models")
     async def models(caller: CallerOf) -> dict[str, Any]:

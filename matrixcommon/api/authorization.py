@@ -305,6 +305,8 @@ class AccessRules:
                 rule = self.find(method, route.path)
                 if rule is None:
                     raise LookupError(f"{self.service}: nobody has decided who may {method} {route.path}")
+                if _authorize not in {each.call for each in route.dependant.dependencies}:
+                    raise LookupError(f"{self.service}: {method} {route.path} is not GUARDED")
                 seen.add((rule.method, rule.path))
                 if rule.mutates and "validateOnly" not in {each.alias for each in route.dependant.query_params}:
                     raise LookupError(f"{self.service}: {method} {route.path} does not take validateOnly")
@@ -312,23 +314,23 @@ class AccessRules:
             raise LookupError(f"{self.service}: there is no route {sorted(missing)}")
 
 
-def guard(rules: AccessRules) -> Callable[[Request], Any]:
-    """The dependency that runs before every route's handler."""
+async def _authorize(request: Request) -> None:
+    rules: AccessRules = request.app.state.access
+    rule = rules.find(request.method, request.scope["route"].path)
+    if rule is None:
+        raise LookupError(f"{rules.service}: nobody has decided who may {request.method} {request.scope['route'].path}")
+    caller = rule.admit(principal_of(request), request.query_params.get("project"))
+    request.state.caller = caller
+    parameters = request.scope["path_params"]
+    if rule.scope in (Scope.PROJECT, Scope.SHARED):
+        request.scope["path_params"] = {name: caller.key(value) for name, value in parameters.items()}
+    elif rule.scope is Scope.ITSELF:
+        for project in parameters.values():
+            caller.check(key_of(project, ""), project)
 
-    async def authorize(request: Request) -> None:
-        rule = rules.find(request.method, request.scope["route"].path)
-        if rule is None:
-            return  # health and metrics, which create_app itself adds
-        caller = rule.admit(principal_of(request), request.query_params.get("project"))
-        request.state.caller = caller
-        parameters = request.scope["path_params"]
-        if rule.scope in (Scope.PROJECT, Scope.SHARED):
-            request.scope["path_params"] = {name: caller.key(value) for name, value in parameters.items()}
-        elif rule.scope is Scope.ITSELF:
-            for project in parameters.values():
-                caller.check(key_of(project, ""), project)
 
-    return authorize
+GUARDED = (Depends(_authorize),)
+"""What every router of a service depends on: the rules of the application (`create_app`) decide before its handlers."""
 
 
 def principal_of(request: Request) -> Principal:

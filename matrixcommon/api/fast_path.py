@@ -18,7 +18,7 @@ import orjson
 from fastapi import APIRouter, Response
 from pydantic import ValidationError
 
-from matrixcommon.api.authorization import AccessRules, Caller, Principal, Rule
+from matrixcommon.api.authorization import GUARDED, AccessRules, Caller, Principal, Rule
 from matrixcommon.model.resource_model import ApiModel
 
 PROJECT_ALONE = re.compile(rb"project=[-a-z0-9]{1,63}")
@@ -41,7 +41,7 @@ class FastRouter(APIRouter):
     """A router that also lists which of its routes are hot."""
 
     def __init__(self, prefix: str) -> None:
-        super().__init__(prefix=prefix)
+        super().__init__(prefix=prefix, dependencies=GUARDED)
         self.hot_routes: list[FastRoute] = []
 
 

@@ -109,7 +109,7 @@ class EmulatedNode:
         """Wire it as that supernode's graph says. Ports that no cable leads from answer nobody and carry nothing."""
         self.supernode = self.racked = supernode
         self._links = supernode.links(self.name)
-        self._built: dict[str, str | None] = dict(as_built(supernode, self.name))
+        self._built: dict[str, str | None] = dict(as_built(self._links))
         self.towards = supernode.rewired.get(self.name, {})
 
     @property

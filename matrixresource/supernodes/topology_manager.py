@@ -214,7 +214,7 @@ class TopologyManager:
             session.add(row)
         built = supernode_at(session, known.supernode)
         row.digest = digest
-        row.write(record_report(row.read(), ports, as_built(built, node), self._clock.now()))
+        row.write(record_report(row.read(), ports, as_built(built.links(node)), self._clock.now()))
 
     def reconcile(self) -> str | None:
         """Take up what has stayed the same for long enough; the new version's name, or None. Run on a period."""

@@ -53,10 +53,10 @@ def _inside(supernode: str, peer: str) -> str:
     return peer if re.match(r"sn\d+-", peer) else f"{supernode}-{peer}"
 
 
-def as_built(supernode: Wiring, node: str) -> dict[str, str]:
-    """Who answers at each port of a node that is wired as its graph says. The far end is the second of a link's
-    `ends`."""
-    return {link.port: link.ends[1] for link in supernode.links(node)}
+def as_built(links: Iterable[Link]) -> dict[str, str]:
+    """Who answers at each port of a node that has these links, wired as its graph says. The far end is the second of a
+    link's `ends`."""
+    return {link.port: link.ends[1] for link in links}
 
 
 def deviations(

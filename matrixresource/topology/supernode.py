@@ -193,7 +193,7 @@ class Supernode:
         return {self._named(node): self._named(self.topology.cabinet_of[node]) for node in self.topology.nodes}
 
     def _named(self, local: str) -> str:
-        return local if FOREIGN.match(local) else f"{self.name}-{local}"
+        return local if local.startswith("sn") and FOREIGN.match(local) else f"{self.name}-{local}"
 
     def _local(self, name: str) -> str:
         return name.removeprefix(f"{self.name}-")

@@ -95,7 +95,7 @@ def test_one_node_alone_convicts_no_switch():
 @given(
     switches=st.sets(st.sampled_from(SN.l2_switches()), max_size=3),
     l1=st.sets(st.sampled_from(SN.l1_switches()), max_size=2),
-    cables=st.sets(st.tuples(st.sampled_from(NODES), st.sampled_from(sorted(as_built(SN, HERE)))), max_size=4),
+    cables=st.sets(st.tuples(st.sampled_from(NODES), st.sampled_from(sorted(as_built(SN.links(HERE))))), max_size=4),
 )
 def test_what_is_broken_is_what_is_found(switches, l1, cables):
     """Break switches and cables in the graph; what each node then sees of it leads back to them."""
@@ -105,7 +105,7 @@ def test_what_is_broken_is_what_is_found(switches, l1, cables):
     reports: dict[str, dict[str, str | None]] = {node: {} for node in NODES}
     intact = {data["name"] for _, _, data in graph.edges(data=True)} - unplugged
     for node in NODES:
-        for port in as_built(SN, node):
+        for port in as_built(SN.links(node)):
             if f"{node}.{port}" not in intact:
                 reports[node][port] = None
     found = deviations(SN, reports, NODES)
