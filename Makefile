@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 LOCKED := $(shell cat requirements.lock pyproject.toml | cksum | tr ' ' '-')
 READY := $(VENV)/.ready-$(LOCKED)
 STATE ?= .state/demo
-TEST_WORKERS ?= 2
+TEST_WORKERS ?= 3
 
 # So that neither a caller's environment nor an index of bytecode elsewhere changes what runs.
 export PYTHONDONTWRITEBYTECODE :=

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import gc
+import os
+import shutil
 from collections.abc import AsyncIterator
 
 import pytest
 
 from tests.stack import Stack
+
+MEMORY, MEMORY_LEAST_BYTES = "/dev/shm", 2 << 30  # a whole run writes some 300 MB
+
+if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_LEAST_BYTES:
+    # Every commit of every database is synced; what is tested is the end of a process, and never of the machine.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
 
 LONG_FIRST = ("simulation", "stories", "e2e")
 """Folders of few and long tests: begun last, one of their files would keep one worker busy while the others are idle."""

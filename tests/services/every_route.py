@@ -10,7 +10,6 @@ from typing import Any
 import httpx
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
-from sqlalchemy import MetaData, select
 
 from infer_workload.serving import access as infer_access
 from matrixcommon.api.authorization import AccessRules, Rule
@@ -213,11 +212,11 @@ def remembered(stack: Stack) -> dict[str, Any]:
     for name, seat in stack.seats.items():
         if seat.database is None:
             continue
-        tables = MetaData()
-        tables.reflect(seat.database.engine)
         with seat.database.engine.connect() as connection:
-            for table in tables.sorted_tables:
-                found[f"{name}.{table.name}"] = sorted(map(repr, connection.execute(select(table))))
+            tables = connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'table'").scalars().all()
+            for table in tables:
+                rows = connection.exec_driver_sql(f'SELECT * FROM "{table}"').all()
+                found[f"{name}.{table}"] = sorted(map(repr, rows))
     assert stack.fleet is not None
     found["fleet"] = (dict(stack.fleet.faults), dict(stack.fleet.traffic.loads), list(stack.fleet.nodes))
     return found

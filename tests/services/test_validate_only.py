@@ -17,20 +17,20 @@ async def test_nothing_is_changed_by_what_is_only_validated(tmp_path):
         await stack.kill_quietly("agents")
         admin = stack.token("admin", "default")
         answered, refused = 0, []
+        before = remembered(stack)
         for request in every_request(stack, names):
             if not request.rule.mutates:
                 continue
             for project in (MARK, None):
-                before = remembered(stack)
                 named = {"project": project} if project else {}
                 answer = await ask(stack, request, admin, validateOnly="true", **named)
                 assert answer.status_code < 500, f"{request}: {answer.text}"
-                assert not differences(before, remembered(stack)), (
-                    f"{request} changed {differences(before, remembered(stack))}"
-                )
+                after = remembered(stack)
+                assert not differences(before, after), f"{request} changed {differences(before, after)}"
+                before = after
                 if project:
                     answered += answer.is_success
                     refused += [] if answer.is_success else [f"{request}: {answer.status_code} {answer.text[:160]}"]
         assert answered >= 30, "\n".join(refused)
-        after = await stack.apply("really", 1)
-        assert after.state in ("Pending", "Provisioning"), "and the services go on"
+        really = await stack.apply("really", 1)
+        assert really.state in ("Pending", "Provisioning"), "and the services go on"

@@ -405,7 +405,7 @@ class Lives(RuleBasedStateMachine):
 def test_nothing_is_ever_held_twice() -> None:
     # The same lives every time, reported as they are: new ones, made small, are what the soak is for.
     few = settings(
-        max_examples=15,
+        max_examples=8,
         stateful_step_count=40,
         deadline=None,
         derandomize=True,
