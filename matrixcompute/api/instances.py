@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
@@ -95,14 +96,15 @@ def routes(
         name: str, timeout_s: Annotated[float, Query(alias="timeoutSeconds", gt=0, le=60)] = 30
     ) -> JSONResponse:
         """The operation once it is done, or as it is after that many seconds of the wall."""
-        left_s = timeout_s
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + timeout_s
         while True:
             with store.reading() as session:
                 row = find(session, SagaRow, name)
+                left_s = ends_at - loop.time()
                 if row.status not in OPEN or left_s <= 0:
                     return JSONResponse(row.view().wire())
             await store.records.changed(within_wall_s=min(1.0, left_s))
-            left_s -= 1.0 if left_s > 1.0 else left_s
 
     @operations.ask("POST :cancel")
     async def cancel(name: str) -> JSONResponse:
