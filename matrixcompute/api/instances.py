@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.errors import Conflict, NotYetSupported
+from matrixcommon.model.errors import NotYetSupported
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.persistence.database_session import find
@@ -19,7 +19,7 @@ from matrixcompute import access
 from matrixcompute.contract import DetectedFault, InstanceRequest, InstanceView, StuckView
 from matrixcompute.instances.service import Conductor
 from matrixcompute.model.states import INSTANCE_STATES
-from matrixcompute.operations.saga import SagaRunner
+from matrixcompute.operations.saga_runner import SagaRunner
 from matrixcompute.recovery.policy import broken_members
 from matrixcompute.store.store import OPEN, ComputeStore, SagaRow
 from matrixresource.contract.allocations import MemberView, PlacementPolicy, RenewRequest
@@ -102,18 +102,11 @@ def routes(
             with store.reading() as session:
                 row = find(session, SagaRow, name)
                 left_s = ends_at - loop.time()
-                if row.status not in OPEN or left_s <= 0:
+                if row.state not in OPEN or left_s <= 0:
                     return JSONResponse(row.view().wire())
             await store.records.changed(within_wall_s=min(1.0, left_s))
 
-    @operations.ask("POST :cancel")
-    async def cancel(name: str) -> JSONResponse:
-        """Operations converge on the spec, so what ends one is another spec: this says which."""
-        with store.reading() as session:
-            row = find(session, SagaRow, name)
-            raise Conflict(
-                f"{row.verb} is {row.status} and cannot be cancelled; delete the instance or give it another shape"
-            )
+    operations.change("POST :cancel", status_code=202)(conductor.cancel)
 
     # -- what happened -------------------------------------------------------------------------------------------
 
