@@ -32,7 +32,7 @@ OPERATIONS = ResourceKind(
     {**READ, "POST :wait": VIEWERS, "POST :cancel": EDITORS},
     view=OperationRecord,
     row=SagaRow,
-    queries=("POST :wait", "POST :cancel"),
+    queries=("POST :wait",),
 )
 EVENTS = ResourceKind("events", Scope.PROJECT, {"LIST": VIEWERS}, view=EventView, row=EventRow)
 FAULTS = ResourceKind("faults", Scope.PROJECT, {"LIST": VIEWERS}, view=DetectedFault)

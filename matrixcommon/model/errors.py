@@ -13,6 +13,7 @@ it becomes an RFC 9457 problem document once, at the edge, and an error of the s
     │   ├── InsufficientBandwidth   a link would carry more floors than it has
     │   ├── Preempted               somebody of higher priority took the place
     │   ├── QuotaExceeded           the project may not hold so much
+    │   ├── Cancelled               somebody cancelled the operation
     │   ├── StaleTopology           made on a topology that has changed since
     │   └── StaleGeneration         an older spec than the one we hold
     ├── PreconditionFailed      If-Match names another version                      412
@@ -101,6 +102,10 @@ class Preempted(Conflict):
 
 
 class QuotaExceeded(Conflict):
+    pass
+
+
+class Cancelled(Conflict):
     pass
 
 

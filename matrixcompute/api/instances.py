@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
@@ -10,7 +11,7 @@ from fastapi.responses import JSONResponse
 
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.errors import Conflict, NotYetSupported
+from matrixcommon.model.errors import NotYetSupported
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.persistence.database_session import find
@@ -18,7 +19,7 @@ from matrixcompute import access
 from matrixcompute.contract import DetectedFault, InstanceRequest, InstanceView, StuckView
 from matrixcompute.instances.service import Conductor
 from matrixcompute.model.states import INSTANCE_STATES
-from matrixcompute.operations.saga import SagaRunner
+from matrixcompute.operations.saga_runner import SagaRunner
 from matrixcompute.recovery.policy import broken_members
 from matrixcompute.store.store import OPEN, ComputeStore, SagaRow
 from matrixresource.contract.allocations import MemberView, PlacementPolicy, RenewRequest
@@ -95,23 +96,17 @@ def routes(
         name: str, timeout_s: Annotated[float, Query(alias="timeoutSeconds", gt=0, le=60)] = 30
     ) -> JSONResponse:
         """The operation once it is done, or as it is after that many seconds of the wall."""
-        left_s = timeout_s
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + timeout_s
         while True:
             with store.reading() as session:
                 row = find(session, SagaRow, name)
-                if row.status not in OPEN or left_s <= 0:
+                left_s = ends_at - loop.time()
+                if row.state not in OPEN or left_s <= 0:
                     return JSONResponse(row.view().wire())
             await store.records.changed(within_wall_s=min(1.0, left_s))
-            left_s -= 1.0 if left_s > 1.0 else left_s
 
-    @operations.ask("POST :cancel")
-    async def cancel(name: str) -> JSONResponse:
-        """Operations converge on the spec, so what ends one is another spec: this says which."""
-        with store.reading() as session:
-            row = find(session, SagaRow, name)
-            raise Conflict(
-                f"{row.verb} is {row.status} and cannot be cancelled; delete the instance or give it another shape"
-            )
+    operations.change("POST :cancel", status_code=202)(conductor.cancel)
 
     # -- what happened -------------------------------------------------------------------------------------------
 

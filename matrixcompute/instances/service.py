@@ -1,4 +1,4 @@
-"""Conductor: ensure, renew, retry, delete. What is requested of an instance is taken up here.
+"""Conductor: ensure, renew, retry, cancel, delete. What is requested of an instance is taken up here.
 
 A verb writes the spec and opens the saga in one transaction, so a crash finds both or neither. What the world does to
 an instance meanwhile is seen to by `reconcilers`.
@@ -15,14 +15,15 @@ from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.model.resource_key import name_of, resolve
-from matrixcommon.persistence.database_session import check_etag
+from matrixcommon.persistence.database_session import check_etag, find
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixcompute.model.composition import PLACEMENT_FIELDS, compose
-from matrixcompute.operations.saga import RELOCATE, SagaRunner
+from matrixcompute.operations.saga import RELOCATE
+from matrixcompute.operations.saga_runner import SagaRunner
 from matrixcompute.operations.saga_starter import SagaStarter
 from matrixcompute.recovery.loss import active_or_none
-from matrixcompute.store.store import ComputeStore, InstanceRow
+from matrixcompute.store.store import ComputeStore, InstanceRow, OperationRecord, SagaRow
 from matrixcompute.workflows.draining import without
 from matrixresource.contract.allocations import AllocationView
 
@@ -46,6 +47,7 @@ class Conductor:
         self._neighbours = neighbours
         self._clock = clock
         self._wake = wake
+        self._runner = runner
         self._sagas = SagaStarter(store, runner, clock)
 
     # -- verbs ---------------------------------------------------------------------------------------------------
@@ -172,6 +174,22 @@ class Conductor:
             instance.retry_at = 0.0
         self._wake()
         return instance.view()
+
+    def cancel(self, name: str) -> OperationRecord:
+        """Roll an operation back: what it did is undone, and the instance goes back to the shape that last was active;
+        one that never was waits, without nodes, for `:retry` or another shape. Raises Conflict where it cannot be
+        cancelled (any more)."""
+        with self._store.transaction() as session:
+            row = find(session, SagaRow, name)
+            self._runner.cancel(row)
+            instance = self._store.instance(session, row.target)
+            abandoned = row.spec_generation == instance.generation != instance.observed_generation
+            if abandoned and instance.state == "Updating" and instance.applied is not None:
+                instance.spec = {**instance.applied, "labels": instance.labels}
+                instance.generation += 1
+                instance.leaving = None
+        self._runner.nudge(row.target)
+        return row.view()
 
     def relocate(self, name: str, about: dict[str, str]) -> bool:
         """Move one member to a node that is named, as a defragmentation asks: `about` is a `RelocateRequest`.

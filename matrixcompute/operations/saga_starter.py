@@ -8,7 +8,8 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.resource_key import name_of
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.model.composition import placement_changed
-from matrixcompute.operations.saga import MOVE, SagaRunner
+from matrixcompute.operations.saga import MOVE
+from matrixcompute.operations.saga_runner import SagaRunner
 from matrixcompute.store.store import ComputeStore, InstanceRow
 
 

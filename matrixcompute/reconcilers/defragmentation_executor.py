@@ -47,7 +47,7 @@ class DefragmentationExecutor:
         with self._store.reading() as session:
             wanted = select(SagaRow).where(SagaRow.target == move.allocation, SagaRow.verb == RELOCATE)
             tried = [row for row in session.scalars(wanted.order_by(SagaRow.version)) if row.parameters == about]
-            failed = [row.error or {} for row in tried if row.status == "Failed"]
+            failed = [row.error for row in tried if row.state in ("Failed", "Cancelled") and row.error]
             gone = session.get(InstanceRow, move.allocation) is None
         if gone:
             error = {"reason": "NotFound", "detail": f"there is no instance {move.allocation}"}

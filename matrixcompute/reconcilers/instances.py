@@ -9,9 +9,11 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.planes import Plane
+from matrixcommon.model.resource_key import name_of
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.model.observation import Observed
-from matrixcompute.operations.saga import REPAIR, SagaRunner
+from matrixcompute.operations.saga import REPAIR
+from matrixcompute.operations.saga_runner import SagaRunner
 from matrixcompute.operations.saga_starter import SagaStarter, change_verb
 from matrixcompute.reconcilers.findings import Findings
 from matrixcompute.reconcilers.preemption import PreemptionReconciler
@@ -113,7 +115,7 @@ class InstanceReconciler:
         if recovery.action == "hold":
             self._store.record_event(session, instance.name, recovery.reason, recovery.message, now, "Warning")
             return False
-        repair_refused = (instance.operation or "").startswith(REPAIR)
+        repair_refused = name_of(instance.operation or "").startswith(REPAIR)
         if now < instance.retry_at and (recovery.action != "replace" or repair_refused):
             return False  # a refused change of shape does not keep a lost member from being replaced
         if instance.state in ("Pending", "Provisioning"):

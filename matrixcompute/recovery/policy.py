@@ -1,8 +1,9 @@
 """plan_recovery: what to do about members that are lost or faulty. A pure decision on what agents reported.
 
 A lost or unhealthy member is replaced, one after the other, by a spare or a free node. When more nodes of a cabinet or
-of the supernode went silent at once than the policy allows, nothing is replaced: that many at once is far likelier a
-cut management network than dead hardware, and tearing a healthy instance down would make it worse (the safety stop).
+of a supernode went silent at once than the policy allows, nothing that stands in it is replaced (the safety stop): that
+many at once is far likelier a cut management network than dead hardware, and tearing a healthy instance down would make
+it worse. What stands in other cabinets and supernodes is replaced as ever.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from matrixcommon.model.hardware_names import NodeName
 from matrixresource.contract.allocations import MemberView
 
 
@@ -54,17 +56,30 @@ def plan_recovery(members: Sequence[MemberView], silent: Sequence[str], policy: 
     broken = broken_members(members)
     if not broken:
         return Recovery("keep")
-    per_cabinet = Counter(node.rsplit("-", 1)[0] for node in silent)
-    per_supernode = Counter(node.split("-")[0] for node in silent)
-    for domains, most in ((per_cabinet, policy.lost_per_cabinet_max), (per_supernode, policy.lost_per_supernode_max)):
-        for domain, count in domains.items():
-            if count > most:
-                return Recovery(
-                    "hold",
-                    reason="SafetyStop",
-                    message=f"{count} nodes of {domain} are silent at once, more than {most}: "
-                    "nothing is replaced until fewer are",
-                )
-    reasons = sorted({reason for _, reason in broken})
-    names = tuple(member.node for member, _ in sorted(broken, key=lambda each: each[0].role != "member"))
+    stopped = _stopped_domains(silent, policy)
+    repairable = [each for each in broken if not stopped.keys() & set(_domains(each[0].node))]
+    if not repairable:
+        message = next(text for domain, text in stopped.items() for each, _ in broken if domain in _domains(each.node))
+        return Recovery("hold", reason="SafetyStop", message=message)
+    reasons = sorted({reason for _, reason in repairable})
+    names = tuple(member.node for member, _ in sorted(repairable, key=lambda each: each[0].role != "member"))
     return Recovery("replace", names, reasons[0], f"{', '.join(names)}: {', '.join(reasons)}")
+
+
+def _domains(node: str) -> tuple[str, str]:
+    """The failure domains a node stands in: its cabinet and its supernode."""
+    name = NodeName(node)
+    return name.cabinet, name.supernode
+
+
+def _stopped_domains(silent: Sequence[str], policy: RecoveryPolicy) -> dict[str, str]:
+    """Each failure domain with more silent nodes than the policy allows, and the sentence that says so."""
+    limits = (policy.lost_per_cabinet_max, policy.lost_per_supernode_max)
+    counts = [Counter(domains) for domains in zip(*map(_domains, silent), strict=True)]
+    return {
+        domain: f"{count} nodes of {domain} are silent at once, more than {most}: "
+        "nothing of it is replaced until fewer are"
+        for count_by, most in zip(counts, limits, strict=False)
+        for domain, count in count_by.items()
+        if count > most
+    }

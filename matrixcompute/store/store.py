@@ -19,7 +19,7 @@ from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.recovery.policy import Recovery
 
 OPEN = ("Running", "Undoing")
-"""Saga statuses that a crash must not leave behind."""
+"""States of an operation under way, which a crash must not leave behind; it ends Done, Failed or Cancelled."""
 
 
 class Base(DeclarativeBase):
@@ -60,8 +60,8 @@ class InstanceRow(ResourceRow, Base):
         self.ready_nodes = observed.ready_nodes
         self.members = [m.wire() for m in allocation.members] if allocation is not None else []
         self.slices = [each.wire() for each in observed.slices]
-        if (held := active_or_none(allocation)) is not None:
-            self.expires_at = from_timestamp(held.expires_at) if held.expires_at else None
+        if (current := active_or_none(allocation)) is not None:
+            self.expires_at = from_timestamp(current.expires_at) if current.expires_at else None
         self.conditions = conditions_of(
             self.conditions or [],
             observed,
@@ -86,7 +86,7 @@ class InstanceRow(ResourceRow, Base):
 
 
 class SagaRow(ResourceRow, Base):
-    """One run of a saga; shown outside as an operation. `step` is the number of steps done (or still to undo).
+    """One run of a saga; shown outside as an operation. `step` is the number of `steps` done (or still to undo).
 
     It carries one spec to its end: `shape`, as it was when the saga was opened, and its generation `spec`. A newer spec
     is the next saga's.
@@ -97,7 +97,7 @@ class SagaRow(ResourceRow, Base):
 
     verb: Mapped[str] = mapped_column(String(40))
     target: Mapped[str] = mapped_column(String(127), index=True)
-    status: Mapped[str] = mapped_column(String(12), index=True)
+    state: Mapped[str] = mapped_column(String(40), default="", index=True)
     step: Mapped[int] = mapped_column(Integer, default=0)
     steps: Mapped[list[str]] = mapped_column(JSON, default=list)
     message: Mapped[str] = mapped_column(Text, default="")
@@ -108,15 +108,19 @@ class SagaRow(ResourceRow, Base):
     """What besides the shape the saga is about: of a member that moves, where from and to, and for which plan."""
     finished_at: Mapped[float | None] = mapped_column(Float)
 
-    def view(self) -> ResourceView:
-        done = self.status not in OPEN
-        at = min(self.step, len(self.steps) - 1)
+    @property
+    def reached(self) -> str:
+        """The name of the step it stands at."""
+        return self.steps[min(self.step, len(self.steps) - 1)]
+
+    def view(self) -> OperationRecord:
+        done = self.state not in OPEN
         return self.view_as(
             OperationRecord,
             target=name_of(self.target),
             done=done,
-            step="" if done else self.steps[at],
-            progress=1.0 if self.status == "Done" else round(self.step / max(1, len(self.steps)), 3),
+            step="" if done else self.reached,
+            progress=round(self.step / max(1, len(self.steps)), 3),
             started_at=timestamp(self.created_at or 0.0),
             finished_at=timestamp(self.finished_at) if self.finished_at else None,
         )
@@ -156,7 +160,7 @@ class ComputeStore(Store):
         return list(session.scalars(select(InstanceRow).order_by(InstanceRow.name)))
 
     def open_sagas(self, session: Session, target: str | None = None) -> list[SagaRow]:
-        wanted = select(SagaRow).where(SagaRow.status.in_(OPEN)).order_by(SagaRow.version)
+        wanted = select(SagaRow).where(SagaRow.state.in_(OPEN)).order_by(SagaRow.version)
         return list(session.scalars(wanted if target is None else wanted.where(SagaRow.target == target)))
 
     def events(self, session: Session) -> list[EventRow]:

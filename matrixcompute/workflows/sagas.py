@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from sqlalchemy.orm import Session
 
-from matrixcommon.model.errors import MatrixError, StaleGeneration
+from matrixcommon.model.errors import Cancelled, MatrixError, StaleGeneration
 from matrixcompute.operations.saga import MOVE, RELOCATE, REPAIR, YIELD_CAPACITY, Saga, Step
 from matrixcompute.store.store import InstanceRow
 from matrixcompute.workflows import moving_steps, steps
@@ -17,7 +19,8 @@ RETRY_S = 30.0
 
 def _waits_for_room(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
     instance.move("Pending")
-    instance.retry_at = now + RETRY_S
+    # Who cancelled it does not want it tried again: it waits for `:retry` or another shape.
+    instance.retry_at = math.inf if isinstance(refused, Cancelled) else now + RETRY_S
     if instance.expires_at is not None and instance.expires_at > now:
         instance.expires_at = None  # what it held is given back, and with it the lease
     instance.set_condition("Scheduled", False, refused.reason, refused.message, now)
@@ -25,7 +28,7 @@ def _waits_for_room(session: Session, instance: InstanceRow, refused: MatrixErro
 
 def _kept_as_it_was(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
     instance.move("Active")
-    instance.retry_at = now if isinstance(refused, StaleGeneration) else now + RETRY_S
+    instance.retry_at = now if isinstance(refused, (Cancelled, StaleGeneration)) else now + RETRY_S
     instance.set_condition("Progressing", False, refused.reason, refused.message, now)
 
 
@@ -48,6 +51,7 @@ CREATE_INSTANCE = Saga(
         *TO_ACTIVE,
     ),
     refused=_waits_for_room,
+    committed_at="mark_active",
 )
 """Refused anywhere, everything before it is given back."""
 
@@ -60,6 +64,7 @@ SCALE_INSTANCE = Saga(
         *TO_ACTIVE,
     ),
     refused=_kept_as_it_was,
+    committed_at="mark_active",
 )
 """A changed shape; the rest works on."""
 
@@ -77,6 +82,7 @@ MOVE_INSTANCE = Saga(
         *TO_ACTIVE,
     ),
     refused=_kept_as_it_was,
+    committed_at="cut_over",
 )
 """Make before break: until `cut_over` a refusal leaves everything where it was. A move leaves the lease as it is;
 another one is requested in place after it."""
@@ -94,6 +100,7 @@ RELOCATE_MEMBER = Saga(
         *TO_ACTIVE,
     ),
     refused=_kept_as_it_was,
+    committed_at="cut_over",
 )
 """A move of one member to a node that a defragmentation names; what breaks on the way is repaired first."""
 

@@ -18,7 +18,7 @@ from matrixcompute.access import ACCESS
 from matrixcompute.api.instances import routes
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.instances.service import Conductor
-from matrixcompute.operations.saga import SagaRunner
+from matrixcompute.operations.saga_runner import SagaRunner
 from matrixcompute.reconcilers.defragmentation_executor import DefragmentationExecutor
 from matrixcompute.reconcilers.instances import InstanceReconciler
 from matrixcompute.reconcilers.orphan_collector import OrphanCollector

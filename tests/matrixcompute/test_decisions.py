@@ -43,6 +43,13 @@ def silent(count: int, cabinet: int | None = None) -> list[str]:
         ("a whole cabinet is repaired", [member("sn0-c00-n0", agent="Lost")], silent(4), "replace", ("sn0-c00-n0",), "NodeLost"),
         ("two cabinets still are", [member("sn0-c00-n0", agent="Lost")], silent(8), "replace", ("sn0-c00-n0",), "NodeLost"),
         ("more at once is no node fault", [member("sn0-c00-n0", agent="Lost")], silent(9), "hold", (), "SafetyStop"),
+        ("nine silent in another supernode are not its", [member("sn1-c00-n0", agent="Lost")], [*silent(9), "sn1-c00-n0"], "replace", ("sn1-c00-n0",), "NodeLost"),
+        (
+            "of two supernodes only the one that fell silent waits",
+            [member("sn0-c00-n0", agent="Lost"), member("sn1-c00-n0", agent="Lost")],
+            [*silent(9), "sn1-c00-n0"], "replace", ("sn1-c00-n0",), "NodeLost",
+        ),
+        ("five silent in another cabinet are not its", [member("sn0-c05-n0", agent="Lost")], [*silent(5, 0), "sn0-c05-n0"], "replace", ("sn0-c05-n0",), "NodeLost"),
         ("silence elsewhere does not matter to the whole", [member("sn0-c05-n0")], silent(9), "keep", (), ""),
     ],
 )  # fmt: skip

@@ -5,157 +5,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import tempfile
-from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import looptime
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
-from sqlalchemy.orm import Session
 
-from matrixcommon.model.errors import Conflict, InsufficientCapacity, MatrixError, Unavailable
-from matrixcommon.persistence.database_session import Database
-from matrixcompute.contract import InstanceRequest
-from matrixcompute.operations.saga import WAIT_S, Saga, SagaRunner, Step, StepContext, StepFunction, StepPending
-from matrixcompute.recovery.policy import RecoveryPolicy
-from matrixcompute.store.store import Base, ComputeStore, EventRow, InstanceRow, SagaRow
-from services.chassis.database import DatabaseEngine
-from tests.clocks import LoopClock
-
-DO, UNDO = "do", "undo"
-Call = tuple[str, int]
-"""A step done or undone, by its place in the saga."""
-
-
-class Killed(BaseException):
-    """The process ends here."""
-
-
-class World:
-    """What the steps act on. It outlives every process: which effects there are, and every call that reached it."""
-
-    def __init__(self, steps: int, undoable: set[int] | None = None, refused: int | None = None) -> None:
-        """`refused`: the step that is refused for good, however often it is asked."""
-        self.refused = refused
-        self.effects: set[int] = set()
-        self.calls: list[Call] = []
-        self.raises: dict[Call, list[Exception]] = defaultdict(list)
-        """What a call answers with before it succeeds, in this order."""
-        undoable = set(range(steps)) if undoable is None else undoable
-        self.saga = Saga(
-            "test",
-            tuple(Step(self._step(DO, at), self._step(UNDO, at) if at in undoable else None) for at in range(steps)),
-            refused=_refused,
-        )
-        self.undoable = undoable
-
-    def _step(self, kind: str, at: int) -> StepFunction:
-        async def step(context: StepContext) -> None:
-            self.calls.append((kind, at))
-            await asyncio.sleep(1)
-            if self.raises[kind, at]:
-                raise self.raises[kind, at].pop(0)
-            if (kind, at) == (DO, self.refused):
-                raise InsufficientCapacity("no room")
-            (self.effects.add if kind == DO else self.effects.discard)(at)
-
-        step.__name__ = f"{kind}_{at}"
-        return step
-
-    def order(self) -> list[Call]:
-        """The calls without those that only say again what the one before said."""
-        return [call for at, call in enumerate(self.calls) if at == 0 or call != self.calls[at - 1]]
-
-
-def _refused(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
-    instance.move("Pending")
-
-
-class KillingStore(ComputeStore):
-    """Ends the process at its `at`-th transaction, right before or right after that is committed."""
-
-    at: int | None = None
-    before: bool = False
-    transactions = 0
-    killed = False
-
-    @contextlib.contextmanager
-    def transaction(self, dry: bool = False) -> Iterator[Any]:
-        self.transactions += 1
-        self.killed |= (kills := self.transactions == self.at)
-        with super().transaction(dry) as session:
-            yield session
-            if kills and self.before:
-                raise Killed
-        if kills:
-            raise Killed
-
-
-class Process:
-    """One life of the runner on a database that outlives it."""
-
-    def __init__(self, folder: Path, *sagas: Saga) -> None:
-        self.database = DatabaseEngine(f"sqlite:///{folder / 'compute.db'}")
-        Base.metadata.create_all(self.database.engine)
-        self.clock = LoopClock()
-        self.store = KillingStore(Database(self.database.sessions, Base.metadata, self.clock))
-        # No step of these sagas asks a neighbour anything.
-        self.runner = SagaRunner(
-            {saga.verb: saga for saga in sagas},
-            self.store,
-            None,
-            self.clock,
-            RecoveryPolicy(),  # type: ignore[arg-type]
-        )
-
-    def open(self, verb: str = "test", instance: str = "one") -> str:
-        """Write a saga down for an instance, which is made where there is none."""
-        with self.store.transaction() as session:
-            row = session.get(InstanceRow, instance)
-            if row is None:
-                request = InstanceRequest(nodes=1)
-                row = InstanceRow(
-                    name=instance, project="default", labels={}, spec=request.wire(), state="Provisioning",
-                    generation=1, conditions=[], members=[], slices=[],
-                )  # fmt: skip
-                session.add(row)
-            return self.runner.open(session, verb, row).name
-
-    def saga(self, name: str) -> SagaRow:
-        with self.store.reading() as session:
-            row = session.get(SagaRow, name)
-            assert row is not None
-            session.expunge(row)
-            return row
-
-    async def ended(self, name: str, within_s: float = 3600) -> SagaRow:
-        """The saga once it has ended; every task of the runner that was killed raises here."""
-        started = self.clock.now()
-        while self.saga(name).status in ("Running", "Undoing"):
-            for task in self.runner._tasks.values():
-                if task.done() and not task.cancelled():
-                    task.result()
-            assert self.clock.now() - started < within_s, f"{name} never ends"
-            await asyncio.sleep(0.5)
-        return self.saga(name)
-
-    async def stop(self) -> None:
-        await self.runner.stop()
-        self.database.close()
-
-
-@contextlib.asynccontextmanager
-async def a_process(folder: Path, *sagas: Saga) -> AsyncIterator[Process]:
-    process = Process(folder, *sagas)
-    try:
-        yield process
-    finally:
-        await process.stop()
+from matrixcommon.model.errors import Conflict, Unavailable
+from matrixcompute.operations.saga import Saga, Step, StepContext, StepPending
+from matrixcompute.operations.saga_runner import WAIT_S
+from matrixcompute.store.store import EventRow, InstanceRow, SagaRow
+from tests.matrixcompute.saga_world import DO, UNDO, Killed, World, a_process, refused_to_pending
 
 
 async def run_to_the_end(folder: Path, world: World) -> SagaRow:
@@ -169,7 +34,7 @@ async def run_to_the_end(folder: Path, world: World) -> SagaRow:
 async def test_steps_are_done_in_order_and_each_once(tmp_path):
     world = World(4)
     row = await run_to_the_end(tmp_path, world)
-    assert (row.status, row.state, row.step) == ("Done", "Done", 4)
+    assert (row.state, row.step) == ("Done", 4)
     assert world.calls == [(DO, 0), (DO, 1), (DO, 2), (DO, 3)]
     assert row.steps == ["do_0", "do_1", "do_2", "do_3"]
     assert row.finished_at is not None
@@ -182,7 +47,7 @@ async def test_a_refused_step_undoes_itself_and_what_was_done_before_last_first(
         name = process.open()
         process.runner.resume()
         row = await process.ended(name)
-        assert (row.status, row.error["reason"]) == ("Failed", "InsufficientCapacity")
+        assert (row.state, row.error["reason"]) == ("Failed", "InsufficientCapacity")
         assert world.calls[4:] == [(UNDO, 3), (UNDO, 1), (UNDO, 0)]
         assert world.effects == {2}, "only what nothing undoes is left"
         with process.store.reading() as session:
@@ -196,7 +61,7 @@ async def test_what_cannot_be_undone_yet_is_undone_later_and_never_given_up(tmp_
     world = World(2, refused=1)
     world.raises[UNDO, 1] = [Conflict("refused"), StepPending("the agents have yet to clear"), ValueError("a defect")]
     row = await run_to_the_end(tmp_path, world)
-    assert row.status == "Failed"
+    assert row.state == "Failed"
     assert world.calls == [(DO, 0), (DO, 1), *[(UNDO, 1)] * 4, (UNDO, 0)]
     assert world.effects == set()
 
@@ -217,7 +82,7 @@ async def test_a_step_that_cannot_go_on_says_why_and_is_asked_again_on_the_clock
         assert (type(answer).__name__ if isinstance(answer, ValueError) else str(answer)) in message
         row = await process.ended(name)
         assert row.finished_at - started == pytest.approx(2 * WAIT_S + 3, abs=1), "three calls, two rests"
-        assert (row.status, row.message) == ("Done", ""), "what it waited for is no longer said"
+        assert (row.state, row.message) == ("Done", ""), "what it waited for is no longer said"
 
 
 @pytest.mark.looptime
@@ -241,16 +106,16 @@ async def test_a_nudge_ends_the_wait_of_that_instance_alone(tmp_path):
 @pytest.mark.looptime
 async def test_the_verb_that_overtakes_ends_the_one_before_in_the_middle_of_its_step(tmp_path):
     first, second = World(3), World(1)
-    later = Saga("later", second.saga.steps, refused=_refused)
+    later = Saga("later", second.saga.steps, refused=refused_to_pending)
     async with a_process(tmp_path, first.saga, later) as process:
         overtaken = process.open()
         process.runner.resume()
         await asyncio.sleep(1.5)
         name = process.open("later")
         process.runner.resume()
-        assert (await process.ended(name)).status == "Done"
+        assert (await process.ended(name)).state == "Done"
         row = process.saga(overtaken)
-        assert (row.status, row.message) == ("Cancelled", "overtaken by later")
+        assert (row.state, row.message) == ("Cancelled", "overtaken by later")
         await asyncio.sleep(60)
         assert first.calls == [(DO, 0), (DO, 1)], "nothing more of it happens, and nothing of it is undone"
         assert process.saga(overtaken).step == 1
@@ -267,10 +132,190 @@ async def test_two_instances_go_on_beside_each_other_and_a_second_resume_starts_
         assert process.runner.resume() == 2
         started = process.clock.now()
         ended = [await process.ended(name) for name in names]
-        assert {row.status for row in ended} == {"Done"}
+        assert {row.state for row in ended} == {"Done"}
         assert max(row.finished_at for row in ended) - started < 4, "neither waited for the other"
         assert sorted(world.calls) == sorted([(DO, 0), (DO, 1), (DO, 2)] * 2)
         assert process.runner.resume() == 0, "what has ended has no task any more"
+
+
+# -- a release with other verbs and steps ------------------------------------------------------------------------------
+
+
+def with_steps(world: World, *steps: int) -> Saga:
+    """The same verb as a list of these of the world's steps."""
+    return Saga("test", tuple(world.saga.steps[at] for at in steps), refused=refused_to_pending)
+
+
+async def interrupted(folder: Path, world: World, steps: list[int], call: tuple[str, int]) -> str:
+    """A saga of these steps that a process left while `call` waited."""
+    world.raises[call] = [StepPending("waits")]
+    async with a_process(folder, with_steps(world, *steps)) as process:
+        name = process.open()
+        process.runner.resume()
+        while call not in world.calls or process.saga(name).message != "waits":
+            await asyncio.sleep(0.5)
+    world.calls.clear()
+    return name
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("sentence", "now", "calls", "names"),
+    [
+        ("one inserted ahead is done", [0, 1, 3, 2], [(DO, 1), (DO, 3), (DO, 2)], ["do_0", "do_1", "do_3", "do_2"]),
+        ("one inserted behind is not", [3, 0, 1, 2], [(DO, 1), (DO, 2)], ["do_0", "do_1", "do_2"]),
+        ("one removed ahead is left out", [0, 1], [(DO, 1)], ["do_0", "do_1"]),
+        ("one removed behind stays done", [1, 2], [(DO, 1), (DO, 2)], ["do_0", "do_1", "do_2"]),
+    ],
+)
+async def test_a_saga_resumes_at_the_step_of_that_name(tmp_path, sentence, now, calls, names):
+    world = World(4)
+    name = await interrupted(tmp_path, world, [0, 1, 2], (DO, 1))
+    async with a_process(tmp_path, with_steps(world, *now)) as process:
+        process.runner.resume()
+        row = await process.ended(name)
+    assert (world.calls, row.steps, row.state) == (calls, names, "Done"), sentence
+
+
+@pytest.mark.looptime
+async def test_a_refusal_undoes_what_was_done_and_not_what_a_later_release_has_inserted(tmp_path):
+    world = World(4, refused=2)
+    name = await interrupted(tmp_path, world, [0, 1, 2], (DO, 1))
+    async with a_process(tmp_path, with_steps(world, 3, 0, 1, 2)) as process:
+        process.runner.resume()
+        row = await process.ended(name)
+    assert (world.calls, row.state) == ([(DO, 1), (DO, 2), (UNDO, 2), (UNDO, 1), (UNDO, 0)], "Failed")
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("reason", "call", "now"),
+    [
+        ("UnknownVerb", (DO, 1), None),
+        ("UnknownStep", (DO, 1), [0, 2]),
+        ("UnknownStep", (UNDO, 1), [1, 2]),
+    ],
+)
+async def test_what_a_release_does_not_know_is_stuck_says_why_and_resumes_in_one_that_does(
+    tmp_path, caplog, reason, call, now
+):
+    world = World(3, refused=2 if call[0] == UNDO else None)
+    name = await interrupted(tmp_path, world, [0, 1, 2], call)
+    other = World(1)
+    known = [Saga("other", other.saga.steps, refused=refused_to_pending)]
+    known += [with_steps(world, *now)] if now is not None else []
+    caplog.set_level(logging.ERROR)
+    async with a_process(tmp_path, *known) as process:
+        beside = process.open("other", instance="beside")
+        for _ in range(3):
+            process.runner.resume()
+            assert (await process.ended(beside)).state == "Done", "everything else goes on"
+        row = process.saga(name)
+        while call[0] == UNDO and not row.conditions:  # it undoes what it knows before
+            await asyncio.sleep(0.5)
+            row = process.saga(name)
+        stuck = row.conditions[0]
+        assert (stuck["type"], stuck["status"], stuck["reason"]) == ("Stuck", "True", reason)
+        assert row.message == stuck["message"]
+        assert not row.view().done
+        with process.store.reading() as session:
+            events = [event for event in session.scalars(select(EventRow)) if event.instance == "one"]
+        assert [event.reason for event in events] == [reason]
+        assert sum("saga is stuck" in record.message for record in caplog.records) == 1, "logged, and once"
+    async with a_process(tmp_path, world.saga) as process:
+        process.runner.resume()
+        row = await process.ended(name)
+        assert row.state == ("Failed" if call[0] == UNDO else "Done")
+        assert row.conditions[0]["status"] == "False"
+    assert world.effects == (set() if call[0] == UNDO else {0, 1, 2})
+
+
+@pytest.mark.looptime
+async def test_a_saga_whose_spec_this_release_cannot_read_is_stuck_and_deletion_overtakes_it(tmp_path):
+    world = World(1)
+    later = Saga("later", World(1).saga.steps, refused=refused_to_pending)
+    async with a_process(tmp_path, world.saga, later) as process:
+        name = process.open()
+        with process.store.transaction() as session:
+            session.get(SagaRow, name).shape = {"nodes": 1, "colour": "red"}
+        process.runner.resume()
+        await asyncio.sleep(5)
+        assert process.saga(name).conditions[0]["reason"] == "UnreadableSpec"
+        overtaking = process.open("later")
+        process.runner.resume()
+        assert (await process.ended(overtaking)).state == "Done"
+        assert process.saga(name).state == "Cancelled"
+
+
+# -- cancelled and overtaken -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.looptime
+async def test_a_cancelled_saga_lets_its_call_end_and_undoes_what_was_done_last_first(tmp_path):
+    world = World(3, committed_at="do_2")
+    async with a_process(tmp_path, world.saga) as process:
+        name = process.open()
+        process.runner.resume()
+        await asyncio.sleep(1.5)  # in the middle of the second call
+        with process.store.transaction() as session:
+            process.runner.cancel(session.get(SagaRow, name))
+        row = await process.ended(name)
+        assert world.calls == [(DO, 0), (DO, 1), (UNDO, 1), (UNDO, 0)]
+        assert (row.state, row.error["reason"], row.view().done) == ("Cancelled", "Cancelled", True)
+        with process.store.transaction() as session:
+            assert process.runner.cancel(session.get(SagaRow, name)) is None, "asked again, it changes nothing"
+            assert session.get(InstanceRow, "one").state == "Pending"
+
+
+@pytest.mark.looptime
+async def test_what_cannot_be_cancelled_says_what_can(tmp_path):
+    world = World(2, committed_at="do_1")
+    never = Saga("never", World(1).saga.steps, refused=refused_to_pending)
+    async with a_process(tmp_path, world.saga, never) as process:
+        name = process.open()
+        process.runner.resume()
+        await asyncio.sleep(1.5)  # in the call that commits it
+        with pytest.raises(Conflict, match="test at do_1 cannot be cancelled; these can: test before do_1"):
+            process.runner.cancel(process.saga(name))
+        await process.ended(name)
+        with pytest.raises(Conflict, match="test has ended: it is Done"):
+            process.runner.cancel(process.saga(name))
+        with pytest.raises(Conflict, match="never at do_0 cannot be cancelled"):
+            process.runner.cancel(process.saga(process.open("never")))
+        assert {process.saga(name).state} == {"Done"}
+
+
+@pytest.mark.looptime
+async def test_an_undo_under_way_ends_before_the_verb_that_overtakes_begins(tmp_path):
+    world = World(1, refused=0)
+    order = world.calls
+    undone = asyncio.Event()
+    undo = world.saga.steps[0].undo
+
+    async def slow_undo(context: StepContext) -> None:
+        await undo(context)
+        await asyncio.sleep(30)
+        undone.set()
+
+    async def later_step(context: StepContext) -> None:
+        assert undone.is_set(), "what is being undone was not awaited"
+        order.append((DO, 9))
+
+    slow = Saga("test", (Step(world.saga.steps[0].do, undo=slow_undo),), refused=refused_to_pending)
+    later = Saga("later", (Step(later_step),), refused=refused_to_pending)
+    async with a_process(tmp_path, slow, later) as process:
+        overtaken = process.open()
+        process.runner.resume()
+        while (UNDO, 0) not in order:
+            await asyncio.sleep(0.5)
+        name = process.open("later")
+        process.runner.resume()
+        assert (await process.ended(name)).state == "Done"
+        row = process.saga(overtaken)
+        assert (row.state, row.message, row.view().done) == ("Cancelled", "overtaken by later", True)
+        with process.store.reading() as session:
+            assert session.get(InstanceRow, "one").state == "Provisioning", "its end is not the overtaken one's to say"
+    assert order == [(DO, 0), (UNDO, 0), (DO, 9)]
 
 
 # -- any saga, any answers, a kill at any durable write ---------------------------------------------------------------
@@ -334,7 +379,7 @@ async def _with_kill(folder: Path, make: Callable[[], World], at: int | None, be
         [] if refused is None else [(UNDO, step) for step in reversed(range(refused + 1)) if step in world.undoable]
     )
     assert world.order() == forwards + backwards
-    assert row.status == ("Done" if refused is None else "Failed")
+    assert row.state == ("Done" if refused is None else "Failed")
     left = set(range(steps)) if refused is None else set(range(refused)) - world.undoable
     assert world.effects == left
     return writes

@@ -22,6 +22,7 @@ BAD = [
     ("no JSON at all", "resource", "PUT", "/v1/allocations/a", b"nodes=3", 400, "Malformed", "body"),
     ("an unknown field", "compute", "PUT", "/v1/instances/a", {"nodes": 1, "speed": 1}, 422, "InvalidField", "speed"),
     ("a nested unknown field", "compute", "PUT", "/v1/instances/a", {"nodes": 1, "network": {"ub": {"x": 1}}}, 422, "InvalidField", "network.ub.x"),
+    ("a floor for BestEffort", "compute", "PUT", "/v1/instances/a", {"nodes": 1, "network": {"vpc": {"qosClass": "BestEffort", "floorGbpsPerNpu": 1}}}, 422, "InvalidField", "network.vpc"),
     ("no nodes", "compute", "PUT", "/v1/instances/a", {"nodes": 0}, 422, "InvalidField", "nodes"),
     ("a thousand million nodes", "compute", "PUT", "/v1/instances/a", {"nodes": 10**9}, 422, "InvalidField", "nodes"),
     ("0 NPUs", "resource", "PUT", "/v1/allocations/a", {"npus": 0}, 422, "InvalidField", "npus"),

@@ -181,8 +181,8 @@ NOUNS: tuple[Noun, ...] = (
     Noun(
         "operations",
         "compute",
-        "name, target, verb, done, step, progress",
-        "error:error.reason, started:startedAt, finished:finishedAt",
+        "name, target, verb, state, step, progress",
+        "message, error:error.reason, started:startedAt, finished:finishedAt",
         "op, operation",
         order="startedAt",
     ),

@@ -1,0 +1,155 @@
+"""What the runner's tests run: sagas of steps that only count, on a database that outlives each process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.errors import InsufficientCapacity, MatrixError
+from matrixcommon.persistence.database_session import Database
+from matrixcompute.contract import InstanceRequest
+from matrixcompute.operations.saga import Saga, Step, StepContext, StepFunction
+from matrixcompute.operations.saga_runner import SagaRunner
+from matrixcompute.recovery.policy import RecoveryPolicy
+from matrixcompute.store.store import OPEN, Base, ComputeStore, InstanceRow, SagaRow
+from services.chassis.database import DatabaseEngine
+from tests.clocks import LoopClock
+
+DO, UNDO = "do", "undo"
+Call = tuple[str, int]
+"""A step done or undone, by its place in the saga."""
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class World:
+    """What the steps act on. It outlives every process: which effects there are, and every call that reached it."""
+
+    def __init__(
+        self, steps: int, undoable: set[int] | None = None, refused: int | None = None, committed_at: str = ""
+    ) -> None:
+        """`refused`: the step that is refused for good, however often it is asked."""
+        self.refused = refused
+        self.effects: set[int] = set()
+        self.calls: list[Call] = []
+        self.raises: dict[Call, list[Exception]] = defaultdict(list)
+        """What a call answers with before it succeeds, in this order."""
+        undoable = set(range(steps)) if undoable is None else undoable
+        self.saga = Saga(
+            "test",
+            tuple(Step(self._step(DO, at), self._step(UNDO, at) if at in undoable else None) for at in range(steps)),
+            refused=refused_to_pending,
+            committed_at=committed_at,
+        )
+        self.undoable = undoable
+
+    def _step(self, kind: str, at: int) -> StepFunction:
+        async def step(context: StepContext) -> None:
+            self.calls.append((kind, at))
+            await asyncio.sleep(1)
+            if self.raises[kind, at]:
+                raise self.raises[kind, at].pop(0)
+            if (kind, at) == (DO, self.refused):
+                raise InsufficientCapacity("no room")
+            (self.effects.add if kind == DO else self.effects.discard)(at)
+
+        step.__name__ = f"{kind}_{at}"
+        return step
+
+    def order(self) -> list[Call]:
+        """The calls without those that only say again what the one before said."""
+        return [call for at, call in enumerate(self.calls) if at == 0 or call != self.calls[at - 1]]
+
+
+def refused_to_pending(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
+    instance.move("Pending")
+
+
+class KillingStore(ComputeStore):
+    """Ends the process at its `at`-th transaction, right before or right after that is committed."""
+
+    at: int | None = None
+    before: bool = False
+    transactions = 0
+    killed = False
+
+    @contextlib.contextmanager
+    def transaction(self, dry: bool = False) -> Iterator[Any]:
+        self.transactions += 1
+        self.killed |= (kills := self.transactions == self.at)
+        with super().transaction(dry) as session:
+            yield session
+            if kills and self.before:
+                raise Killed
+        if kills:
+            raise Killed
+
+
+class Process:
+    """One life of the runner on a database that outlives it."""
+
+    def __init__(self, folder: Path, *sagas: Saga) -> None:
+        self.database = DatabaseEngine(f"sqlite:///{folder / 'compute.db'}")
+        Base.metadata.create_all(self.database.engine)
+        self.clock = LoopClock()
+        self.store = KillingStore(Database(self.database.sessions, Base.metadata, self.clock))
+        # No step of these sagas asks a neighbour anything.
+        self.runner = SagaRunner(
+            {saga.verb: saga for saga in sagas},
+            self.store,
+            None,
+            self.clock,
+            RecoveryPolicy(),  # type: ignore[arg-type]
+        )
+
+    def open(self, verb: str = "test", instance: str = "one") -> str:
+        """Write a saga down for an instance, which is made where there is none."""
+        with self.store.transaction() as session:
+            row = session.get(InstanceRow, instance)
+            if row is None:
+                request = InstanceRequest(nodes=1)
+                row = InstanceRow(
+                    name=instance, project="default", labels={}, spec=request.wire(), state="Provisioning",
+                    generation=1, conditions=[], members=[], slices=[],
+                )  # fmt: skip
+                session.add(row)
+            return self.runner.open(session, verb, row).name
+
+    def saga(self, name: str) -> SagaRow:
+        with self.store.reading() as session:
+            row = session.get(SagaRow, name)
+            assert row is not None
+            session.expunge(row)
+            return row
+
+    async def ended(self, name: str, within_s: float = 3600) -> SagaRow:
+        """The saga once it has ended; every task of the runner that was killed raises here."""
+        started = self.clock.now()
+        while self.saga(name).state in OPEN:
+            for task in [run.task for run in self.runner._runs.values()]:
+                if task.done() and not task.cancelled():
+                    task.result()
+            assert self.clock.now() - started < within_s, f"{name} never ends"
+            await asyncio.sleep(0.5)
+        return self.saga(name)
+
+    async def stop(self) -> None:
+        await self.runner.stop()
+        self.database.close()
+
+
+@contextlib.asynccontextmanager
+async def a_process(folder: Path, *sagas: Saga) -> AsyncIterator[Process]:
+    process = Process(folder, *sagas)
+    try:
+        yield process
+    finally:
+        await process.stop()
