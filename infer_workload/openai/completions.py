@@ -1,9 +1,9 @@
 """The OpenAI-shaped endpoint over the engines: chat and text completions, whole or streamed, and the list of models.
 
-Unknown fields are ignored, as other servers do; what changes the meaning and is not emulated (several choices, tools
-that must be called) is refused in OpenAI's error form. Words are emulated, timing is the engine's: a token is sent when
-the engine has it, at the pace of the scaled clock. With MTP a step yields one or two tokens; each has its own chunk.
-`stop`, `temperature` and their kin are accepted and change nothing.
+Unknown fields are ignored, as other servers do; what is out of OpenAI's bounds (`parameters`), or changes the meaning
+and is not emulated (several choices, tools that must be called), is refused in its error form. Words are emulated,
+timing is the engine's: a token is sent when the engine has it, at the pace of the scaled clock. With MTP a step yields
+one or two tokens; each has its own chunk. `stop`, `temperature` and their kin change nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from infer_workload.engine.engine import ContextTooLong
 from infer_workload.engine.request import InferenceRequest
+from infer_workload.openai.parameters import Parameters, StreamOptions
 from infer_workload.openai.prompts import Chat, Shape, Text
 from infer_workload.openai.synthetic_tokens import Answer, prefix_blocks
 from infer_workload.serving.live_deployment import LiveDeployment
@@ -126,8 +127,9 @@ class Completion:
 async def _complete(serving: Serving, request: Request, shape: Shape, caller: Caller) -> Response:
     try:
         body = await _body(request)
-        completion = _accepted(serving, caller, body, shape)
-        if body.get("stream"):
+        parameters = shape.parameters.read(body)
+        completion = _accepted(serving, caller, body, parameters, shape)
+        if parameters.stream:
             return StreamingResponse(
                 _stream(completion),
                 media_type="text/event-stream",
@@ -148,22 +150,20 @@ async def _body(request: Request) -> dict[str, Any]:
     return body
 
 
-def _accepted(serving: Serving, caller: Caller, body: dict[str, Any], shape: Shape) -> Completion:
-    """Check what was asked and hand it to the engine."""
-    model = body.get("model")
-    if not isinstance(model, str) or not model:
-        raise InvalidField("say which model", field="model")
-    if body.get("n") not in (None, 1):
-        raise InvalidField("one choice a request is what is emulated", field="n")
+def _accepted(
+    serving: Serving, caller: Caller, body: dict[str, Any], parameters: Parameters, shape: Shape
+) -> Completion:
+    """Hand what was asked to the engine."""
+    model = parameters.model
     live = serving.serving_model(model, caller.project, caller.sees)
     prompt = shape.prompt(body) or [""]
     answer = Answer(" ".join(prompt))
-    wanted, finish = _length(body, answer, shape)
+    wanted, finish = _length(parameters, answer, shape)
     if not live.serves:
         raise Unavailable(f"{live.name} is {live.state}: {live.why}", retry_after_s=RETRY_AFTER_S)
     tenant = f"{caller.principal.own_project}/{caller.principal.name}"
     blocks = prefix_blocks(prompt, live.spec.block_tokens)
-    most = max(wanted, _limit(body)[1] or 0)
+    most = max(wanted, parameters.token_limit or 0)
     try:
         if len(prompt) + most > live.pools_view().context_length:
             raise ContextTooLong(len(prompt) + most, live.pools_view().context_length)
@@ -175,8 +175,7 @@ def _accepted(serving: Serving, caller: Caller, body: dict[str, Any], shape: Sha
             field="messages" if shape is Chat else "prompt",
         )
         raise too_long from wrong
-    options = body.get("stream_options") or {}
-    options = options if isinstance(options, dict) else {}
+    options = parameters.stream_options or StreamOptions()
     return Completion(
         serving,
         live,
@@ -186,29 +185,21 @@ def _accepted(serving: Serving, caller: Caller, body: dict[str, Any], shape: Sha
         model,
         finish,
         int(serving.clock.now()),
-        usage_at_end=bool(options.get("include_usage")),
-        usage_always=bool(options.get("continuous_usage_stats")),
+        usage_at_end=bool(options.include_usage),
+        usage_always=bool(options.continuous_usage_stats),
     )
 
 
-def _length(body: dict[str, Any], answer: Answer, shape: Shape) -> tuple[int, str]:
+def _length(parameters: Parameters, answer: Answer, shape: Shape) -> tuple[int, str]:
     """How many tokens the answer has and why it ends there."""
-    field, limit = _limit(body)
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-        raise InvalidField(f"{field} must be a whole number, 1 or more", field=field)
+    limit = parameters.token_limit
     if limit is None and shape is Text:
         limit = 16
     if limit is None:
         return answer.natural_tokens, "stop"
-    if body.get("ignore_eos") or answer.natural_tokens >= limit:
+    if parameters.ignore_eos or answer.natural_tokens >= limit:
         return limit, "length"
     return answer.natural_tokens, "stop"
-
-
-def _limit(body: dict[str, Any]) -> tuple[str, Any]:
-    """The field that limits the answer, and what it says."""
-    field = "max_completion_tokens" if body.get("max_completion_tokens") is not None else "max_tokens"
-    return field, body.get(field)
 
 
 async def _whole(completion: Completion) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from infer_workload.openai.parameters import ROLES, ChatParameters, TextParameters
 from infer_workload.openai.synthetic_tokens import tokens_of
 from matrixcommon.model.errors import InvalidField
 
@@ -12,6 +13,7 @@ class Text:
     """How a text completion reads and answers."""
 
     whole, piece, prefix = "text_completion", "text_completion", "cmpl"
+    parameters = TextParameters
 
     @staticmethod
     def prompt(body: dict[str, Any]) -> list[str]:
@@ -21,7 +23,7 @@ class Text:
             given = given[0]
         if isinstance(given, str):
             return tokens_of(given)
-        if isinstance(given, list) and all(isinstance(token, int) for token in given):
+        if isinstance(given, list) and all(type(token) is int for token in given):
             return [str(token) for token in given]
         raise InvalidField("give one prompt, as text or as a list of token ids", field="prompt")
 
@@ -34,6 +36,7 @@ class Chat:
     """How a chat completion reads and answers."""
 
     whole, piece, prefix = "chat.completion", "chat.completion.chunk", "chatcmpl"
+    parameters = ChatParameters
 
     @staticmethod
     def prompt(body: dict[str, Any]) -> list[str]:
@@ -45,7 +48,9 @@ class Chat:
         for at, message in enumerate(messages):
             if not isinstance(message, dict) or not isinstance(message.get("role"), str):
                 raise InvalidField("a message is an object with a role and content", field=f"messages[{at}]")
-            tokens += [f"<{message['role'][:20]}>", *tokens_of(_content(message.get("content"), at))]
+            if message["role"] not in ROLES:
+                raise InvalidField(f"a role is one of {', '.join(ROLES)}", field=f"messages[{at}].role")
+            tokens += [f"<{message['role']}>", *tokens_of(_content(message.get("content"), at))]
         return tokens
 
     @staticmethod

@@ -8,7 +8,6 @@ from matrixcommon.api.authorization import (
     EDITORS,
     ENSURED,
     EVERYBODY,
-    READ,
     USERS,
     VIEWERS,
     AccessRules,
@@ -34,7 +33,7 @@ DEPLOYMENTS = ResourceKind(
     row=DeploymentRow,
 )
 USAGE = ResourceKind("usage", Scope.PROJECT, {"LIST": VIEWERS}, view=UsageView)
-MODELS = ResourceKind("models", Scope.SERVICE, READ)
+MODELS = ResourceKind("models", Scope.SERVICE, {"LIST": VIEWERS | USERS, "GET": VIEWERS | USERS})
 
 ACCESS = AccessRules(
     "CloudMatrix-Infer",

@@ -293,6 +293,7 @@ async def _events(
     loop = asyncio.get_running_loop()
     silent_since = loop.time()
     while not await request.is_disconnected():
+        newest = records.latest()
         try:
             changes = records.changes_since(kind, rv)
         except Gone as gone:
@@ -308,10 +309,11 @@ async def _events(
                 continue
             silent_since = loop.time()
         if not changes:
+            rv = max(rv, newest)  # of this kind there was nothing up to there
             if loop.time() - silent_since >= BOOKMARK_PERIOD_WALL_S:
                 yield event("BOOKMARK", rv, "{}")
                 silent_since = loop.time()
-            await records.changed(within_wall_s=BOOKMARK_PERIOD_WALL_S)
+            await records.changed(within_wall_s=BOOKMARK_PERIOD_WALL_S, since=newest)
 
 
 async def _differences(
@@ -332,7 +334,7 @@ async def _differences(
         yield event("BOOKMARK", rv, "{}")
     while not await request.is_disconnected():
         if rv == records.latest():
-            await records.changed(within_wall_s=BOOKMARK_PERIOD_WALL_S)
+            await records.changed(within_wall_s=BOOKMARK_PERIOD_WALL_S, since=rv)
         if rv != records.latest():
             rv, now = records.latest(), found()
             for name in sorted(shown.keys() | now.keys()):

@@ -96,11 +96,14 @@ class ChangeLog:
         return int(session.execute(self._newest).scalar_one_or_none() or 0)
 
     def since(self, kind: str, rv: int, limit: int) -> list[Change]:
-        """Changes of a kind after `rv`, oldest first. Raises Gone where the journal no longer reaches back that far."""
+        """Changes of a kind after `rv`, oldest first. Raises Gone where the journal no longer reaches back that far, or
+        has not come so far, as after a database was restored."""
         with self._sessions() as session:
-            floor = int(session.execute(select(self.head.c.floor)).scalar_one_or_none() or 0)
+            newest, floor = session.execute(select(self.head.c.rv, self.head.c.floor)).one_or_none() or (0, 0)
             if rv < floor:
                 raise Gone(f"the journal starts after {floor}; {rv} is too old: list again and watch from there")
+            if rv > newest:
+                raise Gone(f"the journal has come to {newest}; {rv} is ahead of it: list again and watch from there")
             found = session.execute(
                 select(self.changes)
                 .where(self.changes.c.kind == kind, self.changes.c.rv > rv)

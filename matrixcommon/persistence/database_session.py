@@ -13,6 +13,7 @@ moment are decided one after the other and committed together (`groups`, docs/de
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TypeVar
@@ -29,6 +30,9 @@ from matrixcommon.persistence.transaction import Follow, GroupTransaction
 
 T = TypeVar("T")
 
+LOOK_PERIOD_WALL_S = 0.25
+"""How often it is looked, while somebody waits for changes, whether another replica committed some."""
+
 __all__ = ["Change", "CachedTable", "Database", "ResourceRow", "Store", "check_etag", "find", "journal_tables"]
 
 
@@ -44,6 +48,7 @@ class Database:
         self._journal = ChangeLog(sessions, metadata)
         self._clock = clock
         self._waiters: set[asyncio.Future[None]] = set()
+        self._look = -math.inf, 0
         self._keeps: dict[type, CachedTable] = {}
         self._warm: tuple[TableCache, int] | None = None
         """What is kept, and the newest change that it has in it."""
@@ -196,18 +201,34 @@ class Database:
         return self._journal.newest(session)
 
     def changes_since(self, kind: str, rv: int, limit: int = 500) -> list[Change]:
-        """Changes of a kind after `rv`, oldest first. Raises Gone where the journal no longer reaches back that far."""
+        """Changes of a kind after `rv`, oldest first. Raises Gone where the journal no longer reaches back that far, or
+        has not come so far."""
         return self._journal.since(kind, rv, limit)
 
-    async def changed(self, within_wall_s: float) -> None:
-        """Return at the next commit that changed anything, or after that long."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    async def changed(self, within_wall_s: float, since: int | None = None) -> None:
+        """Return at a commit that changed anything since the change of that number (the newest), or after that long: at
+        once at one of our own, within `LOOK_PERIOD_WALL_S` at another replica's."""
+        loop = asyncio.get_running_loop()
+        since, end = self.latest() if since is None else since, loop.time() + within_wall_s
+        waiter: asyncio.Future[None] = loop.create_future()
         self._waiters.add(waiter)
         try:
-            # Not wait_for: before Python 3.12 it can swallow a cancellation, and the watch would outlive its service.
-            await asyncio.wait({waiter}, timeout=within_wall_s)
+            while not waiter.done() and (left_s := end - loop.time()) > 0:
+                # Not wait_for: before Python 3.12 it can swallow a cancellation, and the watch would outlive its
+                # service.
+                await asyncio.wait({waiter}, timeout=min(left_s, LOOK_PERIOD_WALL_S))
+                if not waiter.done() and self._looked(loop.time()) > since:
+                    return
         finally:
             self._waiters.discard(waiter)
+
+    def _looked(self, now: float) -> int:
+        """The newest change as of a moment ago: however many watch, the database is asked once a period. `now` is the
+        loop's."""
+        at, newest = self._look
+        if not 0 <= now - at < LOOK_PERIOD_WALL_S / 2:
+            self._look = now, newest = now, self.latest()
+        return newest
 
     def _wake(self) -> None:
         for waiter in self._waiters:

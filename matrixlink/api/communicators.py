@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from matrixcommon.api.listing import ListParams, Params, page, refuse_watch, window
+from matrixcommon.api.listing import ListParams, Params, list_or_watch, page, refuse_watch, window
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.errors import NotFound
 from matrixlink.api import access
@@ -17,8 +17,8 @@ from matrixlink.communicators.views import TableViews, change_item, change_items
 from matrixlink.contract.communicators import ForwardingTableView
 
 
-def communicator_routes(communicators: Communicators, supernodes: Collection[str]) -> APIRouter:
-    """The routes over one Communicators, for a fabric of these supernodes."""
+def communicator_routes(communicators: Communicators) -> APIRouter:
+    """The routes over one Communicators, for the supernodes that its fabric has at the moment."""
     api = ResourceRoutes(communicators.store.records)
     shown: dict[str, TableViews] = {}
 
@@ -54,22 +54,30 @@ def communicator_routes(communicators: Communicators, supernodes: Collection[str
 
     tables_of = api.of(access.FORWARDING_TABLES)
 
+    def all_tables() -> list[ForwardingTableView]:
+        communicators.synchronise()
+        known = communicators.fabric.supernodes
+        for gone in shown.keys() - known.keys():
+            del shown[gone]
+        return [
+            tables.view(chip, communicators.plane(name).tables.version)
+            for name, tables in ((name, views(name)) for name in known)
+            for chip in tables.switches
+        ]
+
     @tables_of.ask("LIST")
     async def list_tables(
+        request: Request,
         params: Params,
         switch: Annotated[str | None, Query(description="the entries of this chip; left out: a line per chip")] = None,
     ) -> Response:
-        refuse_watch(params)
-        communicators.synchronise()
+        """Watched, a line for each chip of a supernode whose tables have another version; entries are listed again."""
         if switch is not None:
+            refuse_watch(params)
+            communicators.synchronise()
             tables, version = _chip(switch, "switch")
             return JSONResponse(page(tables.entries(switch), params) | {"switch": switch, "version": version})
-        items = []
-        for name in supernodes:
-            tables = views(name)
-            version = communicators.plane(name).tables.version
-            items += [tables.view(chip, version).wire() for chip in tables.switches]
-        return JSONResponse(page(items, params))
+        return list_or_watch(request, params, communicators.store.records, None, all_tables)
 
     @tables_of.ask("GET")
     async def get_table(name: str) -> ForwardingTableView:

@@ -6,7 +6,7 @@ silence for a while. The newest life of each agent is durable, so that a report 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from matrixcommon.model.clock import Clock
@@ -49,6 +49,10 @@ class Leases:
         if current is None:
             return self._clock.now() - self._started_at < self._grace_s
         return self._clock.now() - current.heard_at <= current.lease_s
+
+    def forget_nodes(self, nodes: Collection[str]) -> None:
+        for node in nodes:
+            self._leases.pop(node, None)
 
     def silent_s(self, node: str) -> float:
         """How long ago the agent was last heard; since our own start, where it never was."""

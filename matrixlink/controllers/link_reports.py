@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -47,6 +47,16 @@ class LinkReportBatch:
     news: bool = False
 
 
+@dataclass(frozen=True)
+class KnownProgram:
+    """What is remembered of a program from one report to the next: its body, the digest of that, and how often its
+    agent found the table otherwise, where it holds one."""
+
+    body: dict[str, Any]
+    digest: str
+    drifts: int | None = None
+
+
 class LinkReportProcessor:
     """Takes reports in. `nudge` is called after a batch in which some link changed or some probe went wrong."""
 
@@ -69,8 +79,8 @@ class LinkReportProcessor:
         self._rates = rates
         self._clock = clock
         self._nudge = nudge
-        self._desired: dict[str, tuple[dict[str, Any], str]] = {}
-        self._drifts: dict[str, int] = {}
+        self._programs: dict[str, dict[str, KnownProgram]] = {}
+        """By node and slice; of what its agent is asked to hold, and of nothing else."""
 
     def take(self, reports: list[LinkReport]) -> list[LinkReportAnswer]:
         """An answer per report, in their order. What else they bring is passed on once they are durable."""
@@ -132,8 +142,9 @@ class LinkReportProcessor:
         self._store.records.on_rollback(undo)
         batch.news |= self._conditions.take(session, report)
         reported = {program.slice: program for program in report.programs}
+        before = self._remember(node, programs[node], reported)
         for row in programs[node]:
-            self._audit(session, row, reported.get(row.slice))
+            self._audit(session, row, reported.get(row.slice), before.get(row.slice))
             if self._follow(row, reported.get(row.slice)):
                 batch.touched.add(row.slice)
         for fence in fences.get(node, ()):
@@ -159,21 +170,32 @@ class LinkReportProcessor:
 
     # -- drift -------------------------------------------------------------------------------------------------------
 
-    def _audit(self, session: Session, row: ProgramRow, reported: ReportedProgram | None) -> None:
+    def _remember(
+        self, node: str, rows: list[ProgramRow], reported: Mapping[str, ReportedProgram]
+    ) -> dict[str, KnownProgram]:
+        """Know the programs that the node is asked to hold, and no others; returns what was known before."""
+        before = self._programs.get(node, {})
+        known = {row.slice: _known(row, reported.get(row.slice), before.get(row.slice)) for row in rows}
+        if known != before:
+            self._store.records.on_rollback(restore_entry(self._programs, node))
+            self._programs[node] = known
+        return before
+
+    def forget_nodes(self, nodes: Collection[str]) -> None:
+        for node in nodes:
+            self._programs.pop(node, None)
+
+    def _audit(
+        self, session: Session, row: ProgramRow, reported: ReportedProgram | None, before: KnownProgram | None
+    ) -> None:
         """Tell of tables that were otherwise than requested: those the agent found and wrote again by itself, and those
         only the digest gives away."""
         if reported is None:
-            self._drifts.pop(row.name, None)
             return
-        described = self._drifts.get(row.name)
-        known = (
-            reported.drifts if described is None else described
-        )  # what happened before our own start was reported before
-        if described != reported.drifts:
-            self._store.records.on_rollback(restore_entry(self._drifts, row.name))
-            self._drifts[row.name] = reported.drifts
+        reported_before = None if before is None else before.drifts
         strange = self._strange(row, reported)
-        if reported.drifts > known or strange:
+        # What an agent found before it was first heard, by this process, was told of before.
+        if strange or (reported_before is not None and reported.drifts > reported_before):
             self.counters["drifts"] += 1
             who = "its digest is not that of the spec" if strange else "its agent read it back"
             text = f"the table of {row.slice} on {row.node} was not what was programmed: {who}; it is written again"
@@ -186,15 +208,8 @@ class LinkReportProcessor:
         return (
             reported is not None and reported.digest is not None and row.action == "program"
             and reported.status == "Programmed" and reported.generation == row.generation
-            and reported.digest != self._digest(row)
+            and reported.digest != self._programs[row.node][row.slice].digest
         )  # fmt: skip
-
-    def _digest(self, row: ProgramRow) -> str:
-        """Of what is requested, worked out once for every body: a new spec has one of its own."""
-        known = self._desired.get(row.name)
-        if known is None or known[0] is not row.body:
-            known = self._desired[row.name] = (row.body, digest(row.view().model_dump(mode="json")))
-        return known[1]
 
     @staticmethod
     def _ahead(
@@ -259,6 +274,13 @@ class LinkReportProcessor:
             return False
         row.state, row.acknowledged, row.message = state, acknowledged, message
         return True
+
+
+def _known(row: ProgramRow, reported: ReportedProgram | None, before: KnownProgram | None) -> KnownProgram:
+    drifts = None if reported is None else reported.drifts
+    if before is not None and before.body is row.body:
+        return before if before.drifts == drifts else replace(before, drifts=drifts)
+    return KnownProgram(row.body, digest(row.view().model_dump(mode="json")), drifts)
 
 
 def _holds(row: ProgramRow, reported: ReportedProgram | None) -> bool:

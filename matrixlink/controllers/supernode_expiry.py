@@ -6,7 +6,8 @@ stay known whatever happens. Hardware that is only without power comes back and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import Protocol
 
 from matrixlink.controllers.agent_leases import Leases
 from matrixlink.slices.slice_controller import SliceController
@@ -15,12 +16,22 @@ SILENCE_S = 600.0
 """After ten minutes without a word from any of its agents, and with no slice in it, a supernode is gone."""
 
 
-class DepartedSupernodes:
-    """`kept`: the supernodes that are never forgotten."""
+class NodeMemory(Protocol):
+    """Something that keeps what it heard of nodes in memory."""
 
-    def __init__(self, switchboard: SliceController, leases: Leases, kept: Iterable[str]) -> None:
+    def forget_nodes(self, nodes: Collection[str]) -> None: ...
+
+
+class DepartedSupernodes:
+    """`kept`: the supernodes that are never forgotten. `memories`: what forgets a supernode's nodes with it, beside the
+    leases."""
+
+    def __init__(
+        self, switchboard: SliceController, leases: Leases, kept: Iterable[str], *memories: NodeMemory
+    ) -> None:
         self._switchboard = switchboard
         self._leases = leases
+        self._memories = (leases, *memories)
         self._kept = frozenset(kept)
 
     async def watch(self) -> str:
@@ -38,7 +49,10 @@ class DepartedSupernodes:
                 for name in gone:
                     store.forget_supernode(session, name)
             for name in gone:
+                nodes = fabric.supernodes[name].nodes()
                 fabric.forget_supernode(name)
+                for memory in self._memories:
+                    memory.forget_nodes(nodes)
             if gone:
                 self._switchboard.promises.load()
         return f"{len(gone)} supernodes forgotten"

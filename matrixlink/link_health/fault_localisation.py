@@ -8,6 +8,7 @@ emulated time runs so fast that a round takes longer, within 3.5 rounds.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -90,6 +91,10 @@ class FaultLocaliser:
         if reported.failed or self._conditions.accused() or self._suspicions:
             self._news = True
         return self._news
+
+    def forget_nodes(self, nodes: Collection[str]) -> None:
+        for node in nodes:
+            self.latency_us.pop(node, None)
 
     def _rounds_of(self, supernode: str) -> ProbeHistory:
         """Those of a supernode, found only now or known from the start; begun anew when its graph is another."""

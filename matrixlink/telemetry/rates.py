@@ -6,6 +6,7 @@ went back (a node began anew) starts over; a node that has not been heard for a 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -68,6 +69,10 @@ class PortRates:
             current.counters, current.at, current.slices = counters, reported.at, dict(reported.slices)
         self._nodes[node].heard_at = self._clock.now()
         self.version += 1
+
+    def forget_nodes(self, nodes: Collection[str]) -> None:
+        for node in nodes:
+            self._nodes.pop(node, None)
 
     def _as_array(self, reported: ReportedCounters) -> Floats:
         """Sent, received and dropped of each port; what a report leaves out is 0."""

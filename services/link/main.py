@@ -110,8 +110,6 @@ def build(
     diagnosis = FaultLocaliser(fabric, switchboard.promises, conditions, clock)
     watcher = LinkHealth(switchboard, conditions, diagnosis)
     health = Periodic("link-health", watcher.watch, clock, period_s=HEALTH_PERIOD_S, floor_wall_s=0.5)
-    departed = DepartedSupernodes(switchboard, leases, kept)
-
     communicators = Communicators(switchboard.store, fabric, clock)
     following = Periodic("communicators", communicators.watch, clock, period_s=HEALTH_PERIOD_S, floor_wall_s=0.5)
 
@@ -123,6 +121,7 @@ def build(
     rates = PortRates(fabric, clock)
     telemetry = Telemetry(switchboard, rates, diagnosis)
     reports = LinkReportProcessor(switchboard, leases, conditions, diagnosis, rates, clock, ports_changed)
+    departed = DepartedSupernodes(switchboard, leases, kept, reports, rates, diagnosis)
     registry = CollectorRegistry()
     registry.register(LinkMetrics(switchboard, telemetry, conditions, diagnosis, reports.counters))
 
@@ -150,7 +149,7 @@ def build(
             care_routes(switchboard, conditions, diagnosis, health.nudge),
             drain_routes(switchboard, Drains(switchboard)),
             peering_routes(switchboard, Peerings(switchboard)),
-            communicator_routes(communicators, fabric.supernodes),
+            communicator_routes(communicators),
             telemetry_routes(telemetry),
         ],
         ACCESS,

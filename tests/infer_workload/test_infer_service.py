@@ -224,6 +224,57 @@ async def test_bad_completions_are_refused_in_openais_form(serving, body, status
     assert answer.json()["error"]["param"] == param
 
 
+@pytest.mark.parametrize(
+    ("given", "param"),
+    [
+        ({"temperature": 9}, "temperature"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"temperature": True}, "temperature"),
+        ({"temperature": -0.1}, "temperature"),
+        ({"top_p": 7}, "top_p"),
+        ({"presence_penalty": 2.5}, "presence_penalty"),
+        ({"frequency_penalty": -3}, "frequency_penalty"),
+        ({"logit_bias": {"5": 101}}, "logit_bias"),
+        ({"n": 0}, "n"),
+        ({"n": "1"}, "n"),
+        ({"seed": 1.5}, "seed"),
+        ({"stop": ["a", "b", "c", "d", "e"]}, "stop"),
+        ({"user": 5}, "user"),
+        ({"max_completion_tokens": True}, "max_completion_tokens"),
+        ({"stream": "yes"}, "stream"),
+        ({"stream_options": {"include_usage": True}}, "stream_options"),
+        ({"stream": True, "stream_options": {"include_usage": "yes"}}, "stream_options.include_usage"),
+        ({"stream": True, "stream_options": 5}, "stream_options"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+        ({"top_logprobs": 2}, "top_logprobs"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role"),
+    ],
+)
+async def test_parameters_out_of_openais_bounds_are_refused_by_name(serving, given, param):
+    asked = {"model": "r1", "messages": [{"role": "user", "content": "x"}], "max_tokens": 1}
+    answer = await serving.http.post("/v1/chat/completions", json=asked | given)
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert (error["type"], error["param"]) == ("invalid_request_error", param)
+    assert param.split(".")[-1].split("[")[0] in error["message"] or "role" in error["message"]
+
+
+async def test_parameters_at_openais_bounds_and_fields_nobody_knows_are_taken(serving):
+    edge = {"temperature": 2, "top_p": 0, "presence_penalty": -2, "frequency_penalty": 2.0, "n": 1, "stop": ["a"] * 4,
+            "logit_bias": {"5": -100}, "seed": -1, "user": "u", "stream": False, "stream_options": None,
+            "tool_choice": "auto", "max_tokens": 1, "top_k": "of no concern"}  # fmt: skip
+    for path, asked in (
+        (
+            "chat/completions",
+            {"messages": [{"role": "developer", "content": "x"}], "logprobs": True, "top_logprobs": 20},
+        ),
+        ("completions", {"prompt": "x", "logprobs": 5, "best_of": 1}),
+    ):
+        answer = await serving.http.post(f"/v1/{path}", json={"model": "r1"} | edge | asked)
+        assert answer.status_code == 200, answer.text
+
+
 async def test_a_deployment_without_a_fabric_answers_503_with_retry_after(stage):
     await stage.ensure(instance="nowhere")
     answer = await stage.http.post("/v1/completions", json={"model": "r1", "prompt": "x"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -10,7 +11,13 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from matrixcommon.model.errors import Gone, PreconditionFailed
 from matrixcommon.model.resource_model import ResourceView
-from matrixcommon.persistence.database_session import Database, ResourceRow, check_etag, journal_tables
+from matrixcommon.persistence.database_session import (
+    LOOK_PERIOD_WALL_S,
+    Database,
+    ResourceRow,
+    check_etag,
+    journal_tables,
+)
 from services.chassis.database import DatabaseEngine
 from tests.clocks import FixedClock
 
@@ -113,3 +120,44 @@ def test_if_match_covers_the_version_it_names(records, if_match, accepted):
 def test_if_match_never_covers_what_does_not_exist():
     with pytest.raises(PreconditionFailed):
         check_etag(None, "*")
+
+
+@pytest.mark.looptime
+async def test_a_watch_hears_of_another_replicas_commit_within_a_moment(tmp_path, records, clock):
+    """Not only at its next bookmark: whoever waits looks at the journal, and all who wait share one look."""
+    replica = Database(DatabaseEngine(f"sqlite:///{tmp_path / 'things.db'}").sessions, Base.metadata, clock)
+    put(records, "a", "red")
+    looks = 0
+
+    def counted(newest=replica.latest) -> int:
+        nonlocal looks
+        looks += 1
+        return newest()
+
+    since, replica.latest = replica.latest(), counted
+    waiting = [asyncio.create_task(replica.changed(within_wall_s=3600.0, since=since)) for _ in range(50)]
+    loop = asyncio.get_running_loop()
+    await asyncio.sleep(2.0)
+    assert not any(task.done() for task in waiting)
+    assert 0 < looks <= 2.0 / LOOK_PERIOD_WALL_S
+    put(records, "a", "blue")
+    began = loop.time()
+    await asyncio.gather(*waiting)
+    assert loop.time() - began <= 2 * LOOK_PERIOD_WALL_S
+
+
+@pytest.mark.looptime
+async def test_a_change_between_the_look_and_the_wait_is_not_waited_for(tmp_path, records, clock):
+    replica = Database(DatabaseEngine(f"sqlite:///{tmp_path / 'things.db'}").sessions, Base.metadata, clock)
+    since = replica.latest()
+    put(records, "a", "red")
+    began = asyncio.get_running_loop().time()
+    await replica.changed(within_wall_s=3600.0, since=since)
+    assert asyncio.get_running_loop().time() - began <= 2 * LOOK_PERIOD_WALL_S
+
+
+def test_a_version_ahead_of_the_journal_is_gone(records):
+    put(records, "a", "red")
+    assert records.changes_since("thing", 1) == []
+    with pytest.raises(Gone, match="ahead"):
+        records.changes_since("thing", 2)

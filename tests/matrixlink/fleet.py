@@ -83,6 +83,10 @@ class Stack:
     def switchboard(self):
         return self.health._action.__self__._switchboard
 
+    def remembering(self):
+        """What keeps something of nodes in memory: what the watcher of departed supernodes tells."""
+        return self.app.state.watchers["departed"]._action.__self__._memories
+
     async def work(self):
         """Every agent that can works off its specs."""
         for name, agent in self.agents.items():

@@ -83,6 +83,19 @@ def _described(request: Request, answer: Any) -> str:
     return f"{request}: {answer.status_code} {answer.text[:300]}"
 
 
+async def test_a_model_user_completes_a_prompt_of_its_projects_models_and_of_no_others(tmp_path):
+    async with furnished_stack(tmp_path) as (stack, _):
+        endpoint = stack.http["infer"]
+        asked = {"model": "chat", "prompt": "Why?", "max_tokens": 4}
+        for project, status in ((MARK, 200), ("red", 404)):
+            token = {"Authorization": f"Bearer {stack.token('user', project)}"}
+            answer = await endpoint.post("/v1/completions", json=asked, headers=token)
+            assert answer.status_code == status, answer.text
+            models = (await endpoint.get("/v1/models", headers=token)).json()["data"]
+            assert [model["id"] for model in models] == (["chat"] if project == MARK else [])
+            assert (await endpoint.get("/v1/deployments", headers=token)).status_code == 403
+
+
 async def test_without_a_token_nothing_is_answered(tmp_path):
     async with furnished_stack(tmp_path) as (stack, names):
         before = remembered(stack)
@@ -113,7 +126,7 @@ async def test_what_is_declared_is_what_the_roles_are_for():
     for service, rules in RULES.items():
         for rule in rules.by_route.values():
             if "user" in rule.roles:
-                assert rule.kind in ("completions", "health"), rule
+                assert rule.kind in ("completions", "models", "health"), rule
             if "agent" in rule.roles and not rule.path.endswith("/wiring"):  # how the cables of its racks lie
                 assert rule.kind in ("node-reports", "link-reports", "assignments", "programs", "routes", "health"), (
                     rule

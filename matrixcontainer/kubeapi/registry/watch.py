@@ -117,6 +117,8 @@ class Watch:
             return self._present()
         if int(revision) < self.store.compacted_revision:
             return self._too_old(int(revision))
+        if int(revision) > self.store.revision:  # everything committed has been read: it is of a database's lost future
+            return self._expired(f"too large resource version: {revision}, current: {self.store.revision}")
         self._place = self.log.position_after(int(revision))
         return self.take()
 
@@ -189,6 +191,9 @@ class Watch:
         return line("BOOKMARK", json.dumps(obj, separators=(",", ":")).encode())
 
     def _too_old(self, revision: int) -> bytes:
+        return self._expired(f"too old resource version: {revision} ({self.store.compacted_revision})")
+
+    def _expired(self, why: str) -> bytes:
+        """The client is to list anew."""
         self.ended = True
-        failure = errors.expired(f"too old resource version: {revision} ({self.store.compacted_revision})")
-        return line("ERROR", json.dumps(failure.status(), separators=(",", ":")).encode())
+        return line("ERROR", json.dumps(errors.expired(why).status(), separators=(",", ":")).encode())

@@ -177,6 +177,15 @@ async def test_too_old_is_an_error_event(widgets: Talk) -> None:
         assert await stream.event() is None
 
 
+async def test_a_version_that_a_restored_database_has_not_reached_is_an_error_event(widgets: Talk) -> None:
+    await _make(widgets, "a")
+    ahead = widgets.api.store.revision + 1000
+    async with widgets.watch(WIDGETS, resourceVersion=str(ahead)) as stream:
+        event = await stream.event()
+        assert event is not None
+        assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
+
+
 async def test_watch_ends_at_its_time_with_a_bookmark_before(widgets: Talk) -> None:
     await _make(widgets, "a")
     revision = widgets.api.store.revision

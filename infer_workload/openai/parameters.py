@@ -1,0 +1,93 @@
+"""What a completion may be asked with: the parameters of OpenAI's API that we know, with their types and bounds there.
+
+Most change nothing here, as the words are emulated; a value that OpenAI would refuse is refused all the same, so that
+a client's mistake shows before it meets the real thing. Fields that are not named here are ignored, as other servers
+do.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from matrixcommon.model.errors import InvalidField
+
+Penalty = Annotated[float, Field(ge=-2, le=2)]
+Count = Annotated[int, Field(ge=1)]
+Stop = Annotated[list[str], Field(max_length=4)]
+ROLES = ("developer", "system", "user", "assistant", "tool", "function")
+
+
+class _Known(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
+
+
+class StreamOptions(_Known):
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+class Parameters(_Known):
+    """What both kinds of completion take."""
+
+    model: str = Field(min_length=1)
+    n: Annotated[int, Field(ge=1, le=128)] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    max_tokens: Count | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    seed: int | None = None
+    stop: str | Stop | None = None
+    user: str | None = None
+    ignore_eos: bool | None = None
+
+    @property
+    def token_limit(self) -> int | None:
+        """The most tokens that the answer may have."""
+        return self.max_tokens
+
+    @classmethod
+    def read(cls, body: dict[str, Any]) -> Self:
+        """The parameters of a request. Raises InvalidField for the first that is not as it may be."""
+        try:
+            found = cls.model_validate(body)
+        except ValidationError as wrong:
+            first = wrong.errors(include_url=False)[0]
+            field = str(first["loc"][0])
+            nested = ".".join([field, *(str(step) for step in first["loc"][1:] if step in StreamOptions.model_fields)])
+            raise InvalidField(f"{nested}: {first['msg'].lower()}", field=nested) from wrong
+        if found.n not in (None, 1):
+            raise InvalidField("one choice a request is what is emulated", field="n")
+        if found.stream_options is not None and not found.stream:
+            raise InvalidField("stream_options is allowed only where stream is true", field="stream_options")
+        return found
+
+
+class TextParameters(Parameters):
+    best_of: Annotated[int, Field(ge=1, le=20)] | None = None
+    echo: bool | None = None
+    logprobs: Annotated[int, Field(ge=0, le=5)] | None = None
+    suffix: str | None = None
+
+
+class ChatParameters(Parameters):
+    max_completion_tokens: Count | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    tool_choice: Literal["none", "auto"] | None = Field(None, description="no tool is ever called")
+
+    @property
+    def token_limit(self) -> int | None:
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+
+    @classmethod
+    def read(cls, body: dict[str, Any]) -> Self:
+        found = super().read(body)
+        if found.top_logprobs is not None and not found.logprobs:
+            raise InvalidField("top_logprobs is allowed only where logprobs is true", field="top_logprobs")
+        return found
