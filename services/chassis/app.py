@@ -76,7 +76,7 @@ def create_app(
         dependencies=[Depends(guard(access))],
     )
     app.state.watchers = {watcher.name: watcher for watcher in watchers}
-    install(app)
+    install(app, routers)
     for router in routers:
         app.include_router(router)
     watcher_metrics(registry, watchers)
