@@ -29,9 +29,10 @@ def problem_response(error: MatrixError, instance: str) -> Response:
     return Response(json.dumps(document), error.status, headers, media_type="application/problem+json")
 
 
-def field_path(location: tuple[Any, ...], body: Any = None) -> str:
+def field_path(location: tuple[Any, ...], body: Any, missing: bool) -> str:
     """`("body", "members", 2, "name")` as `members[2].name`; parameters are one step deep. Where a field may be one of
-    several types, the location goes on with the type that was tried: what stands nowhere in `body` is no field."""
+    several types, the location ends in the type that was tried: what stands nowhere in `body`, and is not `missing`
+    there, is no field."""
     place, *steps = location or ("",)
     if place != "body":
         return str(steps[0]) if steps else ""
@@ -39,7 +40,7 @@ def field_path(location: tuple[Any, ...], body: Any = None) -> str:
     for at, step in enumerate(steps):
         if isinstance(step, int) and isinstance(body, list):
             path, body = f"{path}[{step}]", body[step] if step < len(body) else None
-        elif isinstance(step, str) and isinstance(body, dict) and (step in body or at == len(steps) - 1):
+        elif isinstance(step, str) and isinstance(body, dict) and (step in body or (missing and at == len(steps) - 1)):
             path, body = f"{path}.{step}" if path else step, body.get(step)
     return path
 
@@ -54,7 +55,7 @@ def from_validation(wrong: RequestValidationError) -> MatrixError:
         return Malformed(f"the body is no JSON: {first.get('ctx', {}).get('error', first['msg'])}", field="body")
     lines = list[dict[str, Any]]()
     for error in errors:
-        path = field_path(error["loc"], wrong.body) or "body"
+        path = field_path(error["loc"], wrong.body, error["type"] == "missing") or "body"
         message = "unknown field" if error["type"] == "extra_forbidden" else error["msg"].removeprefix("Value error, ")
         if (line := {"field": path, "message": message}) not in lines:
             lines.append(line)

@@ -63,6 +63,7 @@ BAD = [
     ("a node that is none", "agents", "PUT", "/v1/faults/f", {"kind": "node-down", "target": "sn0-c77-n0"}, 404, "NotFound", "target"),
     ("a target that is neither node nor switch", "agents", "PUT", "/v1/faults/f", {"kind": "node-down", "target": "bad"}, 422, "InvalidField", "target"),
     ("a target that is no text", "agents", "PUT", "/v1/faults/f", {"kind": "node-down", "target": 5}, 422, "InvalidField", "target"),
+    ("a target that is an object", "agents", "PUT", "/v1/faults/f", {"kind": "node-down", "target": {}}, 422, "InvalidField", "target"),
     ("no target", "agents", "PUT", "/v1/faults/f", {"kind": "node-down"}, 422, "InvalidField", "target"),
     ("a number among names", "resource", "PUT", "/v1/allocations/a", {"npus": 2, "affinity": {"allocations": [1]}}, 422, "InvalidField", "affinity.allocations[0]"),
     ("a port that is none", "agents", "PUT", "/v1/faults/f", {"kind": "link-down", "target": "sn0-c00-n0", "parameters": {"port": "x"}}, 422, "InvalidField", "parameters.port"),
