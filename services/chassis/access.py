@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import logging
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from matrixcommon.api.authorization import ANYONE, EVERY_PROJECT, ROLES, Principal
-from matrixcommon.model.errors import InvalidField, NotFound, Unauthorized
+from matrixcommon.model.errors import InvalidField, MatrixError, NotFound, Unauthorized, Unavailable
 from matrixcommon.model.hardware_names import RESOURCE_NAME
 
 __all__ = [
@@ -33,6 +34,12 @@ __all__ = [
     "digest",
     "revoke_token",
 ]
+
+log = logging.getLogger(__name__)
+
+
+class DamagedTokens(MatrixError):
+    """The file of tokens makes no sense."""
 
 
 class Tokens:
@@ -66,10 +73,28 @@ class Tokens:
             return {}
         changed = (found.st_mtime_ns, found.st_ino, found.st_size)
         if changed != self._read_at:
-            current = json.loads(self._path.read_text())
-            self._known = {key: Principal(**value) for key, value in current.items()}
+            try:
+                self._known = {key: Principal(**value) for key, value in read_tokens(self._path).items()}
+            except DamagedTokens as damaged:
+                log.error(damaged.message)
+                raise Unavailable("tokens cannot be read; the log says why") from damaged
             self._read_at = changed
         return self._known
+
+
+def read_tokens(path: Path) -> dict[str, Any]:
+    """What the file holds; nothing where there is none. Raises DamagedTokens."""
+    try:
+        current: dict[str, Any] = json.loads(path.read_text())
+        for value in current.values():
+            Principal(**value)
+    except FileNotFoundError:
+        return {}
+    except (ValueError, TypeError, AttributeError) as wrong:
+        raise DamagedTokens(
+            f"{path} is damaged ({wrong}); move it away: `matrixctl up` makes it anew, without the tokens you created"
+        ) from wrong
+    return current
 
 
 def digest(token: str) -> str:
@@ -115,7 +140,7 @@ def _changing(path: Path) -> Iterator[dict[str, Any]]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        current = json.loads(path.read_text()) if path.exists() else {}
+        current = read_tokens(path)
         yield current
         draft = path.with_suffix(".new")
         draft.touch(0o600)

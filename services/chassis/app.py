@@ -76,7 +76,7 @@ def create_app(
     )
     app.state.access = access
     app.state.watchers = {watcher.name: watcher for watcher in watchers}
-    install(app)
+    install(app, routers)
     for router in routers:
         app.router.routes.extend(router.routes)  # include_router would build each of them once more
     watcher_metrics(registry, watchers)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from matrixcommon.model.errors import InternalError, InvalidField, Malformed, MatrixError, NotFound, Unavailable
 from services.chassis.logging import REQUEST_ID
@@ -27,11 +29,19 @@ def problem_response(error: MatrixError, instance: str) -> Response:
     return Response(json.dumps(document), error.status, headers, media_type="application/problem+json")
 
 
-def field_path(location: tuple[Any, ...]) -> str:
-    """`("body", "members", 2, "name")` as `members[2].name`."""
+def field_path(location: tuple[Any, ...], body: Any, missing: bool) -> str:
+    """`("body", "members", 2, "name")` as `members[2].name`; parameters are one step deep. Where a field may be one of
+    several types, the location ends in the type that was tried: what stands nowhere in `body`, and is not `missing`
+    there, is no field."""
+    place, *steps = location or ("",)
+    if place != "body":
+        return str(steps[0]) if steps else ""
     path = ""
-    for step in location[1:] if location and location[0] in ("body", "query", "path", "header") else location:
-        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else str(step)
+    for at, step in enumerate(steps):
+        if isinstance(step, int) and isinstance(body, list):
+            path, body = f"{path}[{step}]", body[step] if step < len(body) else None
+        elif isinstance(step, str) and isinstance(body, dict) and (step in body or (missing and at == len(steps) - 1)):
+            path, body = f"{path}.{step}" if path else step, body.get(step)
     return path
 
 
@@ -39,13 +49,16 @@ def from_validation(wrong: RequestValidationError) -> MatrixError:
     """The first thing wrong names the field; all of them are in `blocking`."""
     errors = wrong.errors()
     first = errors[0]
+    if isinstance(wrong.body, bytes):  # what is not said to be JSON is not read
+        return Malformed("send JSON, and the header 'Content-Type: application/json'", field="Content-Type")
     if first["type"] == "json_invalid":
         return Malformed(f"the body is no JSON: {first.get('ctx', {}).get('error', first['msg'])}", field="body")
-    lines = []
+    lines = list[dict[str, Any]]()
     for error in errors:
-        path = field_path(error["loc"]) or "body"
-        message = "unknown field" if error["type"] == "extra_forbidden" else error["msg"]
-        lines.append({"field": path, "message": message})
+        path = field_path(error["loc"], wrong.body, error["type"] == "missing") or "body"
+        message = "unknown field" if error["type"] == "extra_forbidden" else error["msg"].removeprefix("Value error, ")
+        if (line := {"field": path, "message": message}) not in lines:
+            lines.append(line)
     message = "; ".join(f"{line['field']}: {line['message']}" for line in lines[:5])
     return InvalidField(message, field=lines[0]["field"], blocking=lines)
 
@@ -69,11 +82,22 @@ def as_error(wrong: Exception, path: str) -> MatrixError:
     return InternalError("this is our fault; the log has it under requestId")
 
 
-def install(app: FastAPI) -> None:
-    """Every way a request can fail ends in a problem document."""
+def install(app: FastAPI, routers: Sequence[APIRouter] = ()) -> None:
+    """Every way a request can fail ends in a problem document. `routers`: where the methods of a path are."""
 
     async def refused(request: Request, wrong: Exception) -> Response:
-        return problem_response(as_error(wrong, request.url.path), request.url.path)
+        path = request.url.path
+        error = as_error(wrong, path)
+        if error.status != 405:
+            return problem_response(error, path)
+        found = (
+            route for router in routers for route in router.routes if route.matches(request.scope)[0] != Match.NONE
+        )
+        served = ", ".join(sorted({method for route in found for method in getattr(route, "methods", None) or ()}))
+        error.message = f"{request.method} is not served at {path}; {served} may be asked"
+        response = problem_response(error, path)
+        response.headers["Allow"] = served
+        return response
 
     for kind in (MatrixError, RequestValidationError, HTTPException, OperationalError, Exception):
         app.add_exception_handler(kind, refused)

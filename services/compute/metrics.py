@@ -41,9 +41,8 @@ class InstanceMetrics:
             stuck = sum(self._is_stuck(row) for row in current)
             open_sagas = len(self._store.open_sagas(session))
             waited = self._waited(session)
-        self._states.clear()
-        for state in states:
-            self._states.labels(state).inc()
+        for state in INSTANCE_STATES.states:
+            self._states.labels(state).set(states.count(state))
         self._degraded.set(degraded)
         self._stuck.set(stuck)
         self._open.set(open_sagas)

@@ -6,6 +6,7 @@ A refusal is one line on standard error that gives the reason, and an exit code 
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
@@ -27,7 +28,7 @@ from services.matrixctl.commands import (
     unsupported,
 )
 from services.matrixctl.commands.command import declared_in
-from services.matrixctl.output.screen import EXIT_USAGE, refuse
+from services.matrixctl.output.screen import EXIT_USAGE, NotAccessible, refuse
 
 EPILOG = """Exit codes: 0 done; 1 refused or failed; 2 wrong use, or a command of a later version; 3 the stack is not
 running or does not answer."""
@@ -39,9 +40,25 @@ app = declared_in(
         help="Run an emulated CloudMatrix384 supernode and its control plane, and ask it things.",
         epilog=EPILOG,
         no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
         pretty_exceptions_enable=False,
     ),
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        stack.version()
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Of matrixctl itself."""
 
 
 def run(arguments: list[str] | None = None) -> None:
@@ -50,8 +67,10 @@ def run(arguments: list[str] | None = None) -> None:
         app(arguments)
     except InvalidField as wrong:
         code = refuse(wrong)
-        # A flag of ours that makes no sense is wrong use; a field of a request is a refusal.
-        sys.exit(EXIT_USAGE if (wrong.field or "").startswith("--") else code)
+        # A flag (--role) or an argument (NOUN) of ours that makes no sense is wrong use; a field of a request is a
+        # refusal.
+        field = wrong.field or ""
+        sys.exit(EXIT_USAGE if field.startswith("--") or field.partition(",")[0].isupper() else code)
     except MatrixError as refused:
         sys.exit(refuse(refused))
     except KeyboardInterrupt:
@@ -59,3 +78,5 @@ def run(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
+    except OSError as wrong:
+        sys.exit(refuse(NotAccessible(f"{wrong.filename}: {wrong.strerror}" if wrong.filename else str(wrong))))

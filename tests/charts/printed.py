@@ -188,6 +188,7 @@ _COMMON: dict[str, Any] = {
                     "labels": _TEXTS,
                     "degradedFor": _DURATION,
                     "stuckFor": _DURATION,
+                    "pendingFor": _DURATION,
                     "agentsLost": {"type": "integer", "minimum": 0},
                     "agentsLostFor": _DURATION,
                     "watcherFailures": {"type": "integer", "minimum": 0},

@@ -15,23 +15,23 @@ FROM_PROMETHEUS = {"up"}
 WORDS = {"max", "sum", "rate", "delta", "by", "pod"}
 
 
-async def exported(folder: Path) -> set[str]:
-    """Names of the series of the services with alerts of their own."""
-    names = set()
+async def exported(folder: Path) -> str:
+    """What the services with alerts of their own tell Prometheus, before anything was asked of them."""
+    texts = []
     for service in ("resource", "compute"):
         (folder / service).mkdir()
         app = application(service, folder / service)
+        await app.state.watchers["count"].step()
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service") as http:
             await http.get("/healthz")
-            text = (await http.get("/metrics")).text
-        names |= set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
-    return names
+            texts.append((await http.get("/metrics")).text)
+    return "\n".join(texts)
 
 
 @pytest.mark.usefixtures("helm_here")
 async def test_every_metric_of_an_alert_is_exported(tmp_path: Path) -> None:
     (rules,) = of_kind("everything", "PrometheusRule")
-    known = await exported(tmp_path)
+    known = set(re.findall(r"^# TYPE (\S+)", await exported(tmp_path), re.MULTILINE))
     alerts = rules["spec"]["groups"][0]["rules"]
     assert {alert["alert"].removeprefix("CloudMatrix") for alert in alerts} >= {
         *("InstanceDegraded", "InstanceStuck", "AgentsLost", "WatcherFails")
@@ -43,6 +43,19 @@ async def test_every_metric_of_an_alert_is_exported(tmp_path: Path) -> None:
         assert named <= known | FROM_PROMETHEUS, alert["expr"]
         assert alert["annotations"]["summary"]
         assert alert["labels"]["severity"] in ("warning", "critical")
+
+
+@pytest.mark.usefixtures("helm_here")
+async def test_every_series_that_an_alert_selects_is_exported(tmp_path: Path) -> None:
+    (rules,) = of_kind("everything", "PrometheusRule")
+    known = await exported(tmp_path)
+    selected = set()
+    for alert in rules["spec"]["groups"][0]["rules"]:
+        for name, labels in re.findall(r"(\w+)\{([^}]*)\}", alert["expr"]):
+            selected |= {(name, *each) for each in re.findall(r"(\w+)=\"([^\"]*)\"", labels) if each[0] != "namespace"}
+    assert {("instances", "state", "Pending"), ("node_agents", "agent", "Lost")} <= selected
+    for name, label, value in selected:
+        assert re.search(rf'^{name}\{{[^}}]*{label}="{value}"[^}}]*\}} ', known, re.MULTILINE), (name, label, value)
 
 
 @pytest.mark.usefixtures("helm_here")

@@ -62,6 +62,11 @@ BAD = [
     ("a verb not there yet", "compute", "POST", "/v1/instances/there:stop", None, 501, "NotYetSupported", None),
     ("an unknown fault kind", "agents", "PUT", "/v1/faults/f", {"kind": "meteor", "target": "sn0-c00-n0"}, 422, "InvalidField", "kind"),
     ("a node that is none", "agents", "PUT", "/v1/faults/f", {"kind": "node-down", "target": "sn0-c77-n0"}, 404, "NotFound", "target"),
+    ("a target that is neither node nor switch", "agents", "PUT", "/v1/faults/f", {"kind": "node-down", "target": "bad"}, 422, "InvalidField", "target"),
+    ("a target that is no text", "agents", "PUT", "/v1/faults/f", {"kind": "node-down", "target": 5}, 422, "InvalidField", "target"),
+    ("a target that is an object", "agents", "PUT", "/v1/faults/f", {"kind": "node-down", "target": {}}, 422, "InvalidField", "target"),
+    ("no target", "agents", "PUT", "/v1/faults/f", {"kind": "node-down"}, 422, "InvalidField", "target"),
+    ("a number among names", "resource", "PUT", "/v1/allocations/a", {"npus": 2, "affinity": {"allocations": [1]}}, 422, "InvalidField", "affinity.allocations[0]"),
     ("a port that is none", "agents", "PUT", "/v1/faults/f", {"kind": "link-down", "target": "sn0-c00-n0", "parameters": {"port": "x"}}, 422, "InvalidField", "parameters.port"),
     ("a plane that is none", "link", "PUT", "/v1/slices/s", {"plane": "sea"}, 422, "InvalidField", None),
 ]  # fmt: skip
@@ -85,6 +90,32 @@ async def test_bad_input_is_refused_with_its_field_and_changes_nothing(tmp_path)
             assert problem["requestId"] == answer.headers["x-request-id"], sentence
             assert "Traceback" not in answer.text, sentence
         assert {name: await state(stack, name) for name in ("resource", "link", "compute")} == before
+
+
+@pytest.mark.parametrize("kind", [None, "application/x-www-form-urlencoded", "text/plain"])
+async def test_a_body_that_is_not_said_to_be_json_is_asked_for_as_such(tmp_path, kind):
+    async with Stack(tmp_path) as stack:
+        headers = {"Content-Type": kind} if kind else {}
+        for service, path, body in (
+            ("compute", "/v1/instances/a", b'{"nodes": 1}'),
+            ("resource", "/v1/allocations/a", b'{"nodes": 1}'),
+            ("agents", "/v1/faults/f", b'{"kind": "node-down", "target": "sn0-c00-n0"}'),
+        ):
+            answer = await stack.http[service].put(path, content=body, headers=headers)
+            assert (answer.status_code, answer.json()["field"]) == (400, "Content-Type"), answer.text
+            assert "Content-Type: application/json" in answer.json()["detail"]
+
+
+async def test_a_method_that_is_not_served_is_answered_with_those_that_are(tmp_path):
+    async with Stack(tmp_path) as stack:
+        for service, path, served in (
+            ("resource", "/v1/allocations/a", "DELETE, GET, PUT"),
+            ("resource", "/v1/nodes", "GET"),
+            ("link", "/v1/slices/a", "DELETE, GET, PUT"),
+        ):
+            answer = await stack.http[service].patch(path)
+            assert (answer.status_code, answer.headers["Allow"]) == (405, served)
+            assert answer.json()["detail"] == f"PATCH is not served at {path}; {served} may be asked"
 
 
 async def state(stack: Stack, service: str) -> list[str]:

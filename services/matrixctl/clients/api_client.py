@@ -116,11 +116,11 @@ class ApiClient:
             raise NotFound(f"there is none named {name!r} in {path}", field="name")
         return found[0]
 
-    def watch(self, service: str, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    def watch(self, service: str, path: str, params: dict[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
         """Changes as (ADDED | MODIFIED | DELETED, view), from the present state on, until the stream ends."""
         with self._client(service) as http:
             try:
-                asked = {"watch": "true", **self._project()}
+                asked = {"watch": "true", **self._project(), **params}
                 with http.stream("GET", path, params=asked, timeout=httpx.Timeout(5, read=60)) as answer:
                     if answer.status_code >= 400:
                         answer.read()

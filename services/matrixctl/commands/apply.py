@@ -1,18 +1,23 @@
-"""apply and fault: specs, and emulated misfortune."""
+"""apply, delete and fault: specs, and emulated misfortune."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NodeName, NpuName, SwitchName
 from services.matrixctl.commands.command import command, group
-from services.matrixctl.commands.options import OnStack, Output, printed
-from services.matrixctl.output.resource_kinds import listing
+from services.matrixctl.commands.get import get
+from services.matrixctl.commands.options import OfProject, OnStack, Output
+from services.matrixctl.output.resource_kinds import listing, noun_of, unknown
 from services.matrixctl.output.screen import Form, say
+
+if TYPE_CHECKING:
+    from services.matrixctl.clients.kubernetes import Cluster
 
 group("fault", "Break the emulated hardware, or repair it. The control plane has to find out by itself.")
 
@@ -23,18 +28,47 @@ def apply(
     file: Annotated[Path, typer.Option("--filename", "-f", help="Manifest, YAML or JSON; several documents are fine.")],
 ) -> None:
     """Apply Kubernetes manifests to the embedded API, as `kubectl apply --server-side` would."""
+    for line in _cluster(stack, file).apply(file):
+        say(line)
+
+
+@command("delete")
+def delete(
+    stack: OfProject,
+    noun: Annotated[str | None, typer.Argument(help="As for get; a service refuses what cannot be deleted.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Which ones.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--filename", "-f", help="Manifest: what it names in the Kubernetes API.")
+    ] = None,
+) -> None:
+    """Delete resources of a service, or what a manifest has applied. What somebody owns is made again: delete the
+    owner, as the CloudMatrixInstance of an instance."""
+    if (noun is None) == (file is None):
+        raise InvalidField("give either a noun and names, or a file", field="NOUN, --filename")
+    if file is not None:
+        for line in _cluster(stack, file).delete(file):
+            say(line)
+        return
+    kind = noun_of(noun or "")
+    if not names:
+        raise InvalidField(f"say which of the {kind.name}", field="NAMES")
+    for name in names:
+        view = stack.client.call(kind.service, "DELETE", at(kind.path.removeprefix("/v1/"), name))
+        say(f"{name} is {view['state']}" if view.get("state") else f"{name} is gone")
+
+
+def _cluster(stack: OnStack, file: Path) -> Cluster:
     from services.matrixctl.clients.kubernetes import cluster_of
 
     if not file.exists():
         raise InvalidField(f"there is no file {file}", field="--filename")
-    for line in cluster_of(stack.client.folder).apply(file):
-        say(line)
+    return cluster_of(stack.client.folder)
 
 
 @command("fault inject")
 def fault_inject(
     stack: OnStack,
-    kind: Annotated[str, typer.Argument(help="node-down, agent-hang, npu-fault, missing-part, link-down, ...")],
+    kind: Annotated[str, typer.Argument(help="As `fault kinds` lists them.")],
     target: Annotated[str, typer.Argument(help="A node, NPU (sn0-c03-n2-npu5), port (sn0-c03-n2/vpc) or switch.")],
     name: Annotated[str | None, typer.Option(help="Name of the fault (default: kind and target).")] = None,
     parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="key=value, kind by kind.")] = None,
@@ -43,8 +77,7 @@ def fault_inject(
     from matrixresource.agent.hardware import FAULT_KINDS
 
     if kind not in FAULT_KINDS:
-        known = "; ".join(f"{each}: {means}" for each, means in FAULT_KINDS.items())
-        raise InvalidField(f"there is no fault {kind!r}; there are {known}", field="--kind")
+        raise unknown(kind, "KIND", FAULT_KINDS)
     node, parameters = fault_target(target)
     for pair in parameter or []:
         key, found, value = pair.partition("=")
@@ -61,14 +94,17 @@ def fault_target(text: str) -> tuple[str, dict[str, Any]]:
     """A node or switch, and the parameters that `sn0-c03-n2-npu5` or `sn0-c03-n2/ub-p3-k11` imply. Raises
     InvalidField."""
     node, found, port = text.partition("/")
-    if found:
-        return NodeName(node), {"port": port}
+    if NodeName.pattern.fullmatch(node):
+        return NodeName(node), {"port": port} if found else {}
     if SwitchName.pattern.fullmatch(text):
         return SwitchName(text), {}
-    if "-npu" in text:
+    if NpuName.pattern.fullmatch(text):
         npu = NpuName(text)
         return npu.node, {"npu": npu.part("npu")}
-    return NodeName(text), {}
+    examples = ", ".join(each.example for each in (NodeName, NpuName, SwitchName))
+    raise InvalidField(
+        f"{text[:80]!r} is no target; name one like {examples}, or {NodeName.example}/vpc", field="TARGET"
+    )
 
 
 def _value(text: str) -> Any:
@@ -81,12 +117,18 @@ def _value(text: str) -> Any:
     return text
 
 
+@command("fault kinds")
+def fault_kinds() -> None:
+    """What can be injected, and with which parameters."""
+    from matrixresource.agent.hardware import FAULT_KINDS
+
+    listing("kind, what happens:means", ({"kind": kind, "means": means} for kind, means in FAULT_KINDS.items()))
+
+
 @command("fault list")
 def fault_list(stack: OnStack, output: Output = Form.TABLE) -> None:
-    """Faults that are injected now."""
-    items = stack.client.list("agents", "/v1/faults")
-    if not printed({"items": items}, output):
-        listing("name, kind, target", items)
+    """Faults that are injected now. What the control plane has found of them shows in `get faults`."""
+    get(OfProject(stack.state), "injected-faults", output=output)
 
 
 @command("fault clear")

@@ -26,7 +26,7 @@ def show(noun: Noun, views: list[dict[str, Any]], form: Form, single: bool) -> N
     if views:
         listing(noun.shown(form is Form.WIDE), views)
     else:
-        print(f"no {noun.name}", file=sys.stderr)
+        print(f"no {noun.name}" + (f": {noun.means}" if noun.means else ""), file=sys.stderr)
 
 
 @command("get")
@@ -38,11 +38,12 @@ def get(
     watch: Watch = False,
     output: Output = Form.TABLE,
 ) -> None:
-    """List a collection, or one of it."""
+    """List a collection, or one of it. Times are emulated ones (`status` shows what time it is); kubectl shows those
+    of the wall."""
     kind = noun_of(noun)
     client = stack.client
     if watch:
-        _follow(client, kind, name, output)
+        _follow(client, kind, name, output, filter)
         return
     if name is not None:
         show(kind, [client.one(kind.service, kind.path, name, kind.whole)], output, single=True)
@@ -51,14 +52,14 @@ def get(
     show(kind, client.list(kind.service, kind.path, params), output, single=False)
 
 
-def _follow(client: Any, kind: Any, name: str | None, form: Form) -> None:
+def _follow(client: Any, kind: Any, name: str | None, form: Form, filter: str | None) -> None:
     """A line per change, until interrupted; after a service was started again, from the present on."""
     columns = kind.shown(form is Form.WIDE)
     if form in (Form.TABLE, Form.WIDE):
         print("  ".join(title.upper().ljust(16) for title in ["change", *titles(columns)]))
     while True:
         try:
-            for change, view in client.watch(kind.service, kind.path):
+            for change, view in client.watch(kind.service, kind.path, {"filter": filter} if filter else {}):
                 if name is not None and view.get("name") != name_of(name):
                     continue
                 if form in (Form.JSON, Form.YAML):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from contextlib import suppress
@@ -111,6 +110,10 @@ def show_where(folder: Any) -> None:
     if "kube" in stack.children:
         say(f"  export KUBECONFIG={folder.kubeconfig}     then: kubectl get nodes")
     say(f"  matrixctl get nodes{flag}")
+    say(
+        f"The services and matrixctl tell emulated time, {timestamp(stack.time.emulated(time.time()))} now; "
+        "kubectl tells the wall's."
+    )
     say(f"  matrixctl down{flag}")
 
 
@@ -191,14 +194,21 @@ def token_create(
 
     if role not in ROLES:
         raise InvalidField(f"there is no role {role!r}; use one of {', '.join(ROLES)}", field="--role")
-    for field, text in (("name", name), ("--project", project)):
+    for field, text in (("NAME", name), ("--project", project)):
         if not RESOURCE_NAME.fullmatch(text) and (field, text) != ("--project", EVERY_PROJECT):
             raise InvalidField(f"{text!r} is no name: small letters, digits and dashes, at most 63", field=field)
     if (role == "agent") != bool(node):
         raise InvalidField("an agent's token names its node, and no other does", field="--node")
     expires_at = time.time() + _seconds(expires) if expires else None
-    stack.folder.prepare()
-    print(create_token(stack.folder.tokens, name, project, role, node, expires_at))
+    print(create_token(_tokens(stack), name, project, role, node, expires_at))
+
+
+def _tokens(stack: OnStack) -> Path:
+    """The file of this stack's tokens. Raises NotRunning where no stack ever was."""
+    folder = stack.folder
+    if not folder.tokens.exists():
+        raise NotRunning(f"there is no stack in {folder.path}; `matrixctl up --state {folder.path}` makes one")
+    return folder.tokens
 
 
 def _seconds(text: str) -> float:
@@ -217,15 +227,16 @@ def token_revoke(
     """Have a token, or all of a name, known no more. It ends at once."""
     from services.chassis.access import revoke_token
 
-    gone = revoke_token(stack.folder.tokens, which)
-    say(f"{len(gone)} tokens of {which} are revoked")
+    gone = revoke_token(_tokens(stack), which)
+    say(f"revoked {', '.join(each[:12] for each in gone)}")
 
 
 @command("token list")
 def token_list(stack: OnStack, output: Output = Form.TABLE) -> None:
     """Who holds tokens (their digests are kept, never the tokens)."""
-    file = stack.folder.tokens
-    current = json.loads(file.read_text()) if file.exists() else {}
+    from services.chassis.access import read_tokens
+
+    current = read_tokens(_tokens(stack))
     items = [value | {"digest": key[:12]} for key, value in current.items()]
     if not printed({"items": items}, output):
         ends = [timestamp(item["expires_at"]) if item.get("expires_at") else "never" for item in items]

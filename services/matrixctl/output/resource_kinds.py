@@ -6,8 +6,10 @@ A path goes into the view (`members.length` counts a list); what a view does not
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from matrixcommon.model.errors import InvalidField
@@ -27,6 +29,8 @@ class Noun:
     whole: bool = False
     collection: str = ""
     """What the service calls it, where that is not the noun."""
+    means: str = ""
+    """What it is, where the word may be taken for something else; shown where there is none."""
 
     @property
     def path(self) -> str:
@@ -48,9 +52,10 @@ NOUNS: tuple[Noun, ...] = (
         "nodes",
         "resource",
         "name, state, agent, health, allocation, role",
-        "stage, schedulable, power, desired:desiredRole, epoch",
+        "stage, schedulable, power, faults:faults.length, desired:desiredRole, epoch",
         "no, node",
     ),
+    Noun("spares", "resource", "name, state, agent, health, allocation", "stage, schedulable", "spare", whole=True),
     Noun("npus", "resource", "name, node, health, allocation", "cabinet, faults:faults.length", "npu", whole=True),
     Noun(
         "allocations",
@@ -95,6 +100,7 @@ NOUNS: tuple[Noun, ...] = (
         "before:blockBefore, level, room, message",
         "defragmentation, defrag",
     ),
+    Noun("qos-classes", "link", "name, weight, floor, rank, sentence", "", "qos-class"),
     Noun(
         "slices",
         "link",
@@ -177,7 +183,24 @@ NOUNS: tuple[Noun, ...] = (
         "npus, priority, lease ends:expiresAt, repairs, generation, project, created:createdAt",
         "cmi, instance",
     ),
-    Noun("faults", "compute", "instance, node, reason, action", "name", "", whole=True),
+    Noun(
+        "faults",
+        "compute",
+        "instance, node, reason, action",
+        "name",
+        "fault",
+        whole=True,
+        means="what MatrixCompute has found on members of instances; `get injected-faults` shows what was injected",
+    ),
+    Noun(
+        "injected-faults",
+        "agents",
+        "name, kind, target, parameters",
+        "",
+        "injected-fault",
+        collection="faults",
+        means="what `fault inject` broke; `get faults` shows what the control plane has found",
+    ),
     Noun(
         "operations",
         "compute",
@@ -194,6 +217,15 @@ NOUNS: tuple[Noun, ...] = (
         "generation, created:createdAt",
         "deploy, deployment",
     ),
+    Noun(
+        "usage",
+        "infer",
+        "project, key, deployment, requests, prompt tokens:promptTokens, completion tokens:completionTokens",
+        "cached tokens:cachedTokens",
+        "usages",
+        order="project",
+        whole=True,
+    ),
 )
 
 _BY_WORD = {word: noun for noun in NOUNS for word in (noun.name, *noun.aliases.split(", "))}
@@ -203,14 +235,25 @@ def noun_of(word: str) -> Noun:
     """The noun, by its plural, singular or short name. Raises InvalidField with all there are."""
     noun = _BY_WORD.get(word.lower())
     if noun is None:
-        raise InvalidField(
-            f"there is no {word!r}; there are {', '.join(sorted(each.name for each in NOUNS))}", field="--noun"
-        )
+        raise unknown(word, "NOUN", sorted(each.name for each in NOUNS), _BY_WORD)
     return noun
 
 
+def unknown(word: str, argument: str, names: Iterable[str], spellings: Iterable[str] = ()) -> InvalidField:
+    """What is said of a word that is none of `names`, with the one that was perhaps meant."""
+    names = list(names)
+    near = get_close_matches(word.lower(), [*names, *spellings], 1, cutoff=0.7)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    return InvalidField(f"there is no {word!r}{meant} There are {', '.join(names)}", field=argument)
+
+
+TIME = re.compile(r"(^|\.)at$|(At|Until)$")
+"""Fields that tell a time. The services' times are emulated; kubectl shows those of the wall."""
+
+
 def titles(columns: str) -> list[str]:
-    return [column.partition(":")[0] for column in columns.split(", ")]
+    named = (column.partition(":") for column in columns.split(", "))
+    return [f"{title} (emulated)" if TIME.search(path or title) else title for title, _, path in named]
 
 
 def cells(columns: str, view: dict[str, Any]) -> list[str]:
@@ -242,4 +285,6 @@ def shown(value: Any) -> str:
         return f"{value:g}"
     if isinstance(value, list):
         return ",".join(shown(item) for item in value) or "-"
+    if isinstance(value, dict):
+        return ",".join(f"{key}={shown(item)}" for key, item in value.items()) or "-"
     return str(value)

@@ -38,6 +38,10 @@ class NotRunning(MatrixError):
     status = 503
 
 
+class NotAccessible(MatrixError):
+    """The system does not let us read or write a file."""
+
+
 @cache
 def console() -> Console:
     from rich.console import Console

@@ -16,6 +16,7 @@ import time
 from collections.abc import MutableMapping
 from pathlib import Path
 
+from matrixcommon.model.errors import MatrixError
 from services.catalogue import BY_NAME, PROCESSES
 from services.matrixctl.supervisor.state_folder import Child, Folder, Stack, StackTime, write
 
@@ -67,7 +68,10 @@ def main(arguments: list[str]) -> None:
     name = arguments[0] if arguments else ""
     folder = Folder(Path(os.environ.get("CLOUDMATRIX_STATE", "/state")))
     if name == PREPARE:
-        stack = prepare(folder, float(os.environ.get("CLOUDMATRIX_TIME_SCALE", "1")))
+        try:
+            stack = prepare(folder, float(os.environ.get("CLOUDMATRIX_TIME_SCALE", "1")))
+        except (MatrixError, OSError) as wrong:
+            raise SystemExit(f"{type(wrong).__name__}: {wrong}") from None
         print(f"prepared {folder.path} at time scale {stack.time.scale:g}")
         return
     if name not in BY_NAME:

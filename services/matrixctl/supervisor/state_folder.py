@@ -13,7 +13,6 @@ half of it.
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 from contextlib import suppress
@@ -119,14 +118,13 @@ class Folder:
 
     def secret(self, name: str, owner: str, role: str, project: str = "default", nodes: str = "") -> str:
         """The token kept in that file, made known to the services (again, if tokens.json was lost)."""
-        from services.chassis.access import Principal, add_token, digest
+        from services.chassis.access import Principal, add_token, digest, read_tokens
 
         file = self.path / name
         if not file.exists():
             write(file, "cm_" + secrets.token_urlsafe(24) + "\n")
         token = file.read_text().strip()
-        known = json.loads(self.tokens.read_text()) if self.tokens.exists() else {}
-        if digest(token) not in known:
+        if digest(token) not in read_tokens(self.tokens):
             add_token(self.tokens, token, Principal(owner, project, role, nodes))
         return token
 

@@ -8,13 +8,18 @@ import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 import yaml
 
+from matrixcommon.model.errors import Unavailable
 from services.matrixctl.commands.apply import fault_target
 from services.matrixctl.commands.unsupported import NOT_YET
+from services.matrixctl.main import app
 from services.matrixctl.output.resource_kinds import NOUNS, cells, noun_of, titles
+from services.matrixctl.supervisor.state_folder import Folder
 from services.matrixctl.supervisor.up import halt
 from tests.services.matrixctl.conftest import Bench, eventually
 from tests.services.matrixctl.inprocess import ran
@@ -108,25 +113,115 @@ def test_what_is_not_there_yet_says_so(ctl: Ctl, name: str) -> None:
         (("up", "--only", ","), "--only"),
         (("up", "--time-scale", "-1"), "--time-scale"),
         (("up", "--database", "postgresql://one"), "--database"),
-        (("get", "unicorns"), "--noun"),
+        (("get", "unicorns"), "NOUN"),
+        (("describe", "unicorns", "x"), "NOUN"),
+        (("delete", "unicorns", "x"), "NOUN"),
+        (("delete", "nodes"), "NAMES"),
+        (("delete",), "NOUN, --filename"),
+        (("delete", "-f", "/nowhere.yaml"), "--filename"),
         (("apply", "-f", "/nowhere.yaml"), "--filename"),
-        (("token", "create", "Not A Name"), "name"),
+        (("token", "create", "Not A Name"), "NAME"),
         (("token", "create", "me", "--role", "king"), "--role"),
-        (("fault", "inject", "plague", "sn0-c00-n0"), "--kind"),
+        (("fault", "inject", "plague", "sn0-c00-n0"), "KIND"),
+        (("fault", "inject", "node-down", "bad"), "TARGET"),
         (("fault", "clear"), "--all"),
     ],
 )
 def test_wrong_use_names_the_field(ctl: Ctl, tmp_path: Path, words: tuple[str, ...], field: str) -> None:
     code, _, err = ctl(*words, "--state", str(tmp_path / "none"))
-    assert code in (1, 2)
+    assert code == 2
     assert f"[field {field}]" in err
     assert "Traceback" not in err
+    assert not (tmp_path / "none").exists()
+    line = " ".join(words)
+    taken = {each for name, command in every_command() if line.startswith(name) for each in taken_by(command)}
+    assert set(field.split(", ")) <= taken, "it names what the command takes"
+
+
+def every_command() -> list[tuple[str, Any]]:
+    def walk(name: str, command: Any) -> list[tuple[str, Any]]:
+        inner = getattr(command, "commands", None)
+        if inner is None:
+            return [(name, command)]
+        return [each for word, child in inner.items() for each in walk(f"{name} {word}".strip(), child)]
+
+    return walk("", typer.main.get_command(app))
+
+
+def taken_by(command: Any) -> set[str]:
+    return {
+        each.name.upper() if each.param_type_name == "argument" else each.opts[0]
+        for each in command.params
+        if each.name
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("get", "instnaces"), "instances"),
+        (("get", "forwarding-table-s"), "forwarding-tables"),
+        (("fault", "inject", "nod-down", "sn0-c00-n0"), "node-down"),
+        (("gt", "nodes"), "get"),
+    ],
+)
+def test_a_slip_of_the_pen_is_answered_with_what_was_meant(ctl: Ctl, words: tuple[str, ...], meant: str) -> None:
+    code, _, err = ctl(*words)
+    assert code == 2
+    assert f"did you mean '{meant}'?" in err.lower()
+
+
+def test_help_and_version_are_options_as_everywhere(ctl: Ctl) -> None:
+    assert ctl("--version") == ctl("version")
+    assert ctl("--version")[1].startswith("cloudmatrix ")
+    for words in ((), ("get",), ("token", "create")):
+        assert ctl(*words, "-h") == ctl(*words, "--help")
+        assert ctl(*words, "-h")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "words", [("up",), ("token", "create", "me"), ("token", "list"), ("token", "revoke", "me"), ("status",), ("down",)]
+)
+def test_a_state_folder_that_cannot_be_is_refused_in_a_line(ctl: Ctl, tmp_path: Path, words: tuple[str, ...]) -> None:
+    file = tmp_path / "file"
+    file.write_text("I am no folder")
+    for place in (file, file / "below", Path("/proc/nowhere")):
+        code, out, err = ctl(*words, "--state", str(place))
+        assert code in (1, 3) or words == ("down",), (place, out, err)
+        assert (out + err).count("\n") == 1
+        assert str(place) in out + err
+    assert file.read_text() == "I am no folder"
+
+
+@pytest.mark.parametrize("words", [("create", "me"), ("list",), ("revoke", "me")])
+def test_tokens_are_of_a_stack_that_is_there(ctl: Ctl, tmp_path: Path, words: tuple[str, ...]) -> None:
+    code, _, err = ctl("token", *words, "--state", str(tmp_path / "tpyo"))
+    assert code == 3
+    assert f"there is no stack in {tmp_path / 'tpyo'}" in err
+    assert not (tmp_path / "tpyo").exists()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"a": 1}', '{"a": {"name": "b"}}'])
+def test_damaged_tokens_are_told_of_in_a_line_and_let_nobody_in(ctl: Ctl, tmp_path: Path, text: str) -> None:
+    from services.chassis.access import Tokens
+
+    state = tmp_path / "state"
+    Folder(state).prepare()
+    (state / "tokens.json").write_text(text)
+    for words in (("up",), ("token", "create", "me"), ("token", "list"), ("token", "revoke", "me")):
+        code, _, err = ctl(*words, "--state", str(state))
+        assert (code, err.count("\n")) == (1, 1), err
+        assert "tokens.json is damaged" in err
+    assert (state / "tokens.json").read_text() == text
+    with pytest.raises(Unavailable):
+        Tokens(state / "tokens.json").principal(f"Bearer {Folder(state).admin_token()}")
 
 
 def test_a_token_is_shown_once_and_known_at_once(ctl: Ctl, tmp_path: Path) -> None:
     from services.chassis.access import Tokens
 
     state = tmp_path / "state"
+    Folder(state).prepare()
     code, out, _ = ctl("token", "create", "reader", "--role", "viewer", "--project", "blue", "--state", str(state))
     principal = Tokens(state / "tokens.json").principal(f"Bearer {out.strip()}")
     assert (code, principal.name, principal.project, principal.role) == (0, "reader", "blue", "viewer")

@@ -1,0 +1,96 @@
+"""The nouns of `get` beside what the services declare: none is missing, none shows a field that its views lack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from starlette.testclient import TestClient
+
+from matrixcommon.api.authorization import ResourceKind
+from matrixcommon.model.hardware_names import NodeName
+from matrixcompute.access import NOT_YET
+from services.chassis.app import create_app
+from services.matrixctl.output.resource_kinds import NOUNS, Noun, titles
+from services.node_agent.access import ACCESS
+from services.node_agent.api.faults import routes
+from services.node_agent.api.traffic import traffic_routes
+from services.node_agent.fleet.fleet import Fleet
+from tests.clocks import FixedClock
+from tests.services.every_route import RULES
+from tests.services.matrixctl.inprocess import reached, say
+from tests.services.matrixctl.test_traffic import Cards
+
+ELSEWHERE = {
+    ("link", "telemetry"): "top links",
+    ("compute", "stuck"): "stuck",
+    ("agents", "traffic"): "traffic list",
+    ("infer", "models"): "for OpenAI clients",
+    ("resource", "assignments"): "what agents are told",
+    ("link", "programs"): "what agents are told",
+    ("link", "routes"): "what agents are told",
+    ("agents", "nodes"): "the hardware itself, for tests",
+    ("agents", "supernodes"): "the hardware itself, for tests",
+}
+"""Collections that are no nouns, and which command shows them or for whom they are."""
+
+
+def listed() -> Iterator[tuple[str, ResourceKind]]:
+    for service, rules in RULES.items():
+        for kind in rules.kinds:
+            if "LIST" in kind.verbs and kind.collection not in NOT_YET:
+                yield service, kind
+
+
+def noun_for(service: str, kind: ResourceKind) -> Noun | None:
+    return next((each for each in NOUNS if (each.service, each.path) == (service, f"/v1/{kind.collection}")), None)
+
+
+def test_every_collection_is_a_noun_or_shown_by_a_command_of_its_own() -> None:
+    without = {(service, kind.collection) for service, kind in listed() if noun_for(service, kind) is None}
+    assert without == set(ELSEWHERE)
+
+
+def test_a_noun_shows_fields_that_its_views_have_and_is_got_as_it_is_served() -> None:
+    for service, kind in listed():
+        noun = noun_for(service, kind)
+        if noun is None:
+            continue
+        assert noun.whole == ("GET" not in kind.verbs), noun.name
+        known = {field.alias or name for name, field in kind.view.model_fields.items()} if kind.view else None
+        for column in noun.shown(wide=True).split(", "):
+            title, _, path = column.partition(":")
+            assert known is None or (path or title).split(".")[0] in known, (noun.name, column)
+
+
+def test_no_word_means_two_nouns() -> None:
+    words = [word for noun in NOUNS for word in {noun.name, *filter(None, noun.aliases.split(", "))}]
+    assert len(words) == len(set(words))
+    assert "" not in words
+
+
+def test_times_of_the_services_are_called_emulated() -> None:
+    assert titles("name, at, created:createdAt, damped:dampedUntil, state") == [
+        "name",
+        "at (emulated)",
+        "created (emulated)",
+        "damped (emulated)",
+        "state",
+    ]
+
+
+def test_injected_faults_are_one_list_and_found_ones_another(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = Fleet([NodeName("sn0-c03-n2")], Cards(), FixedClock(), 1)
+    agents = TestClient(create_app("agents", "Emulated nodes", [routes(fleet), traffic_routes(fleet)], ACCESS))
+    reached(monkeypatch, {"agents": agents})
+    code, _, err = say(capsys, "get injected-faults")
+    assert (code, "`get faults` shows what the control plane has found" in err) == (0, True)
+    assert say(capsys, "fault inject npu-fault sn0-c03-n2-npu5")[0] == 0
+    listed = say(capsys, "fault list")
+    assert listed == say(capsys, "get injected-faults")
+    assert "npu-fault sn0-c03-n2 npu=5" in listed[1]
+    code, _, err = say(capsys, "delete injected-faults npu-fault-sn0-c03-n2-npu5 npu-fault-none")
+    assert (code, "npu-fault-none" in err) == (1, True)
+    assert not fleet.faults
