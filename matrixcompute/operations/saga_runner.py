@@ -289,7 +289,7 @@ class SagaRunner:
                 _roll_back(row, refused)
 
     def _say_stuck(self, name: str, reason: str, message: str) -> None:
-        """This release cannot resume it: it stays as it is, and everything else goes on."""
+        """This release cannot resume it: it stays as it is, and everything else continues."""
         log.error("saga is stuck", extra={"saga": name, "reason": reason, "why": message})
         self._stuck.add(name)
         self._say(name, True, reason, f"stuck: {message}; it resumes in a release that does")

@@ -78,7 +78,7 @@ def create_app(
     app.state.watchers = {watcher.name: watcher for watcher in watchers}
     install(app, routers)
     for router in routers:
-        app.router.routes.extend(router.routes)  # include_router would build each of them once more
+        app.router.routes.extend(router.routes)  # include_router builds each of them a second time
     watcher_metrics(registry, watchers)
 
     @app.get("/healthz", include_in_schema=False)

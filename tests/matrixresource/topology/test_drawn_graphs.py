@@ -234,7 +234,7 @@ def tables(topology):
     )  # fmt: skip
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(changes(), changes())
 def test_a_graph_changed_step_by_step_compiles_as_the_graph_drawn_at_once(first, second):
     second = frozenset(each for each in second if each.part not in {other.part for other in first})
@@ -245,7 +245,7 @@ def test_a_graph_changed_step_by_step_compiles_as_the_graph_drawn_at_once(first,
     assert tables(compile_graph(renamed(graph, "sn9"), SN.spec)) == tables(stepped.topology)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(changes())
 def test_the_index_and_the_blast_radius_are_what_the_graph_says(found):
     supernode = Supernode("sn0", topology=compiled_deviating(SN.spec, found))
