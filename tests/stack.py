@@ -188,9 +188,11 @@ class Stack:
     # -- what stories say ----------------------------------------------------------------------------------------
 
     async def until(
-        self, holds: Callable[[], Awaitable[bool]], sentence: str, within_s: float = 3600, every_s: float = 1
+        self, holds: Callable[[], Awaitable[bool]], sentence: str, within_s: float = 3600, every_s: float = 0
     ) -> float:
-        """Wait until it holds; returns how long that took (seconds of the loop). Fails past the limit."""
+        """Wait until it holds; returns how long that took (seconds of the loop). Fails past the limit.
+
+        Looks every `every_s`; without it each second at first, and a third as often at what takes long."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         while True:
@@ -201,7 +203,7 @@ class Stack:
                 if loop.time() - started > within_s:
                     raise AssertionError(f"not within {within_s} s: {sentence}") from wrong
             assert loop.time() - started <= within_s, f"not within {within_s} s: {sentence}"
-            await asyncio.sleep(every_s)
+            await asyncio.sleep(every_s or (1 if loop.time() - started < 10 else 3))
 
     async def apply(self, name: str, nodes: int, spares: int = 0, **more: Any) -> InstanceView:
         request = InstanceRequest.model_validate({"nodes": nodes, "spares": spares, **more})

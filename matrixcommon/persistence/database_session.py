@@ -39,11 +39,15 @@ __all__ = ["Change", "CachedTable", "Database", "ResourceRow", "Store", "check_e
 class Database:
     """A service's transactions and its journal. One per database and process.
 
-    `sessions` makes the sessions. `together()` is the one place that commits.
+    `sessions` makes the sessions. `together()` is the one place that commits. `shared`: other replicas of the service
+    write into it too.
     """
 
-    def __init__(self, sessions: Callable[[], CachingSession], metadata: MetaData, clock: Clock) -> None:
+    def __init__(
+        self, sessions: Callable[[], CachingSession], metadata: MetaData, clock: Clock, shared: bool = False
+    ) -> None:
         self._sessions = sessions
+        self._look_period_wall_s = LOOK_PERIOD_WALL_S if shared else math.inf
         self._metadata = metadata
         self._journal = ChangeLog(sessions, metadata)
         self._clock = clock
@@ -213,10 +217,10 @@ class Database:
         waiter: asyncio.Future[None] = loop.create_future()
         self._waiters.add(waiter)
         try:
-            while not waiter.done() and (left_s := end - loop.time()) > 0:
+            while not waiter.done() and (left_s := end - loop.time()) > 1e-3:  # what is less, a loop may round away
                 # Not wait_for: before Python 3.12 it can swallow a cancellation, and the watch would outlive its
                 # service.
-                await asyncio.wait({waiter}, timeout=min(left_s, LOOK_PERIOD_WALL_S))
+                await asyncio.wait({waiter}, timeout=min(left_s, self._look_period_wall_s))
                 if not waiter.done() and self._looked(loop.time()) > since:
                     return
         finally:

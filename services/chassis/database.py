@@ -96,6 +96,8 @@ class DatabaseEngine:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self.shared = not url.startswith("sqlite")
+        """Whether replicas of the service may write into it; a file is one process's."""
         self.engine: Engine = _sqlite(url) if url.startswith("sqlite") else _server(url)
         self.sessions: sessionmaker[CachingSession] = sessionmaker(
             self.engine, class_=CachingSession, expire_on_commit=False

@@ -63,7 +63,7 @@ def build(
     if neighbours is None:
         link = LinkClient(http_client(settings.link_url, settings.token))
         neighbours = ControlPlane(http_client(settings.resource_url, settings.token), link)
-    records = Database(database.sessions, Base.metadata, clock)
+    records = Database(database.sessions, Base.metadata, clock, database.shared)
     store = ComputeStore(records)
     policy = RecoveryPolicy(settings.lost_per_cabinet, settings.lost_per_supernode)
     runner = SagaRunner(SAGAS, store, neighbours, clock, policy)

@@ -80,7 +80,7 @@ def build(
     hardware: Hardware | None = None,
 ) -> FastAPI:
     """The application over a migrated database. `views` and `hardware` stand for the other processes in tests."""
-    records = Database(database.sessions, Base.metadata, clock)
+    records = Database(database.sessions, Base.metadata, clock, database.shared)
     link = views or LinkClient(http_client(settings.link_url, settings.token))
     rng = Random(SystemRandom().randrange(1 << 32) if settings.seed is None else settings.seed)
     endpoint = (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/") + "/v1"

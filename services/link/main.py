@@ -95,7 +95,7 @@ def build(
     if resource is None and settings.resource_url:
         resource = ResourceClient(http_client(settings.resource_url, settings.token))
     spec = load_spec(settings.spec)
-    records = Database(database.sessions, Base.metadata, clock)
+    records = Database(database.sessions, Base.metadata, clock, database.shared)
     kept = [f"sn{index}" for index in range(settings.supernodes)]
     fabric = Fabric(Supernode(name, spec) for name in kept)
     store = LinkStore(records)

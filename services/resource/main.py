@@ -71,7 +71,7 @@ def build(settings: ResourceSettings, clock: Clock, database: DatabaseEngine) ->
     """The application over a migrated database."""
     log.info("allocator", extra={"form": str(FORM)})
     spec = load_spec(settings.spec)
-    records = Database(database.sessions, Base.metadata, clock)
+    records = Database(database.sessions, Base.metadata, clock, database.shared)
     store = ResourceStore(records)
     drawn = compiled_drawing(read_file(settings.topology), spec) if settings.topology else None
     surveyor = TopologyManager(store, clock, spec, drawn)

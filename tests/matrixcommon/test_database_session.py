@@ -125,7 +125,9 @@ def test_if_match_never_covers_what_does_not_exist():
 @pytest.mark.looptime
 async def test_a_watch_hears_of_another_replicas_commit_within_a_moment(tmp_path, records, clock):
     """Not only at its next bookmark: whoever waits looks at the journal, and all who wait share one look."""
-    replica = Database(DatabaseEngine(f"sqlite:///{tmp_path / 'things.db'}").sessions, Base.metadata, clock)
+    replica = Database(
+        DatabaseEngine(f"sqlite:///{tmp_path / 'things.db'}").sessions, Base.metadata, clock, shared=True
+    )
     put(records, "a", "red")
     looks = 0
 
@@ -148,7 +150,9 @@ async def test_a_watch_hears_of_another_replicas_commit_within_a_moment(tmp_path
 
 @pytest.mark.looptime
 async def test_a_change_between_the_look_and_the_wait_is_not_waited_for(tmp_path, records, clock):
-    replica = Database(DatabaseEngine(f"sqlite:///{tmp_path / 'things.db'}").sessions, Base.metadata, clock)
+    replica = Database(
+        DatabaseEngine(f"sqlite:///{tmp_path / 'things.db'}").sessions, Base.metadata, clock, shared=True
+    )
     since = replica.latest()
     put(records, "a", "red")
     began = asyncio.get_running_loop().time()
