@@ -17,7 +17,7 @@ NODE = "sn0-c00-n0"
 
 def of_four_npus() -> SupernodeSpec:
     """Nodes of four NPUs, and half the L2 chips in each sub-plane."""
-    numbers = load_spec().model_dump()
+    numbers = load_spec().model_dump(exclude={"figures"})
     numbers["node"] |= {"npus": 4, "dies": 8}
     numbers["ub"] |= {"l2_per_sub_plane": 8}
     return SupernodeSpec(**numbers)

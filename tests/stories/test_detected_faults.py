@@ -24,11 +24,11 @@ async def test_faults_are_listed_with_level_and_action_whoever_holds_the_node_an
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 3, spares=1)
         member = (await stack.active("one", 3)).members[0].node
-        held = (await stack.resource.reserve("mine", AllocationRequest(nodes=1))).members[0].node
+        reserved = (await stack.resource.reserve("mine", AllocationRequest(nodes=1))).members[0].node
         free = next(node.name for node in await stack.resource.nodes() if node.allocation is None)
         assert await faults(stack) == {}
         stack.impair("free", "node-down", free)
-        stack.impair("hand", "node-down", held)
+        stack.impair("hand", "node-down", reserved)
 
         async def listed_are(*nodes: str) -> None:
             async def listed() -> bool:
@@ -36,11 +36,11 @@ async def test_faults_are_listed_with_level_and_action_whoever_holds_the_node_an
 
             await stack.until(listed, f"{nodes} are listed", within_s=900)
 
-        await listed_are(free, held)
+        await listed_are(free, reserved)
         stack.impair("npu", "npu-fault", member)
-        await listed_are(free, held, member)
+        await listed_are(free, reserved, member)
         listed = await faults(stack)
-        for node in (free, held):
+        for node in (free, reserved):
             of = listed[node]
             assert (of["code"], of["component"], of["level"], of["action"]) == (
                 "NodeLost", "node", "Separate", "NoNewWork",
@@ -59,7 +59,7 @@ async def test_faults_are_listed_with_level_and_action_whoever_holds_the_node_an
         left = (await faults(stack))[member]
         assert (left["action"], left.get("instance")) == ("NoNewWork", None), "it stands on, and is nobody's"
         await stack.restart("compute")
-        await listed_are(free, held, member)
+        await listed_are(free, reserved, member)
         for name in ("free", "hand", "npu"):
             stack.repair(name)
         await listed_are()
