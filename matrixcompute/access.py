@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from matrixcommon.api.authorization import EDITORS, ENSURED, READ, VIEWERS, AccessRules, ResourceKind, Scope
 from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceView, StuckView
-from matrixcompute.store.store import EventRow, InstanceRow, OperationRecord, SagaRow
+from matrixcompute.store.store import EventRow, FaultRow, InstanceRow, OperationRecord, SagaRow
 
 NOT_YET = ("scaling-policies", "recovery-policies", "maintenances")
 VERBS_NOT_YET = ("start", "stop", "restart")
@@ -35,7 +35,7 @@ OPERATIONS = ResourceKind(
     queries=("POST :wait",),
 )
 EVENTS = ResourceKind("events", Scope.PROJECT, {"LIST": VIEWERS}, view=EventView, row=EventRow)
-FAULTS = ResourceKind("faults", Scope.PROJECT, {"LIST": VIEWERS}, view=DetectedFault)
+FAULTS = ResourceKind("faults", Scope.PHYSICAL, READ, view=DetectedFault, row=FaultRow, holders=("instance",))
 STUCK = ResourceKind("stuck", Scope.PROJECT, {"LIST": VIEWERS}, view=StuckView)
 
 REFUSED = tuple(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -155,16 +155,23 @@ class EventView(ApiModel):
     etag: str = ""
 
 
-class DetectedFault(ApiModel):
-    """A fault the control plane has found on a member, with the action it calls for."""
+class DetectedFault(ResourceView):
+    """A fault the control plane knows of, on a node that an instance holds or anybody or nobody.
 
-    name: str
-    project: str = DEFAULT_PROJECT
-    instance: str
+    `level` is what MatrixResource judges it to be; `action` what follows: None, NoNewWork (nothing is placed there), or
+    Replace (the instance's member gives its place to another node, unless the safety stop holds). Inactive is what is
+    gone and still counts, by the rule that `raisedBy` names.
+    """
+
     node: str
-    reason: str
-    action: str
-    detail: dict[str, Any] = Field(default_factory=dict)
+    component: str
+    code: str
+    level: str
+    action: Literal["None", "NoNewWork", "Replace"]
+    since: str
+    message: str = ""
+    raised_by: str | None = None
+    instance: str | None = None
 
 
 class StuckView(ApiModel):

@@ -15,6 +15,10 @@ def timestamp(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+LATEST_S = 253_402_300_799.0
+"""9999-12-31T23:59:59Z, the last second that a timestamp can name."""
+
+
 def from_timestamp(text: str) -> float:
     """The inverse of `timestamp`."""
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()

@@ -16,13 +16,12 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.persistence.database_session import find
 from matrixcompute import access
-from matrixcompute.contract import DetectedFault, InstanceRequest, InstanceView, StuckView
+from matrixcompute.contract import InstanceRequest, InstanceView, StuckView
 from matrixcompute.instances.service import Conductor
 from matrixcompute.model.states import INSTANCE_STATES
 from matrixcompute.operations.saga_runner import SagaRunner
-from matrixcompute.recovery.policy import broken_members
 from matrixcompute.store.store import OPEN, ComputeStore, SagaRow
-from matrixresource.contract.allocations import MemberView, PlacementPolicy, RenewRequest
+from matrixresource.contract.allocations import PlacementPolicy, RenewRequest
 
 Leaving = Annotated[
     Sequence[NodeName], Query(max_length=1024, description="where it shrinks: the members that go, drained before")
@@ -116,22 +115,9 @@ def routes(
         with store.reading() as session:
             return [row.view() for row in store.instances(session)]
 
-    def faults() -> list[DetectedFault]:
-        return [
-            DetectedFault(
-                name=f"{instance.name}.{member.node}",
-                project=instance.project,
-                instance=instance.name,
-                node=member.node,
-                reason=reason,
-                action="replace" if instance.state == "Repairing" else "pending",
-                detail={"agent": member.agent, "health": member.health, "role": member.role},
-            )
-            for instance in views()
-            for member, reason in broken_members([MemberView.model_validate(m) for m in instance.members])
-        ]
-
-    api.of(access.FAULTS).list(faults)
+    faults = api.of(access.FAULTS)
+    faults.list()
+    faults.get()
 
     def stuck() -> list[StuckView]:
         found = []

@@ -105,5 +105,5 @@ class ControlPlane(ResourceClient):
         return found
 
     def watch(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
-        """Changes of `allocations`, `defragmentations` or `slices`."""
+        """Changes of `allocations`, `defragmentations`, `nodes` or `slices`."""
         return self._link.watch(collection, since) if collection == "slices" else super().watch(collection, since)

@@ -12,7 +12,7 @@ from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of, project_of
 from matrixcommon.model.resource_model import OperationView, ResourceView
 from matrixcommon.persistence.database_session import ResourceRow, Store, find, journal_tables
 from matrixcommon.persistence.resource_row import EventColumns
-from matrixcompute.contract import EventView, InstanceRequest, InstanceShape, InstanceView
+from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceShape, InstanceView
 from matrixcompute.model.observation import Observed, conditions_of
 from matrixcompute.model.states import INSTANCE_STATES
 from matrixcompute.recovery.loss import active_or_none
@@ -130,6 +130,26 @@ class OperationRecord(ResourceView, OperationView):
     """An operation as it is listed: everything a resource has, and where the work is."""
 
     message: str = ""
+
+
+class FaultRow(ResourceRow, Base):
+    """A fault on a node, as MatrixResource showed it last. `instance` is the key of the one that holds the node."""
+
+    __tablename__ = "faults"
+    kind = "fault"
+
+    node: Mapped[str] = mapped_column(String(63), index=True)
+    component: Mapped[str] = mapped_column(String(40))
+    code: Mapped[str] = mapped_column(String(40))
+    level: Mapped[str] = mapped_column(String(20))
+    action: Mapped[str] = mapped_column(String(12))
+    since: Mapped[str] = mapped_column(String(40))
+    message: Mapped[str] = mapped_column(Text, default="")
+    raised_by: Mapped[str | None] = mapped_column(String(20))
+    instance: Mapped[str | None] = mapped_column(String(127))
+
+    def view(self) -> DetectedFault:
+        return self.view_as(DetectedFault)
 
 
 class EventRow(EventColumns, ResourceRow, Base):

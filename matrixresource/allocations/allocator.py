@@ -19,7 +19,7 @@ from matrixcommon.model.quantities import timestamp
 from matrixcommon.persistence.decision_metrics import VerbOutcome, decision
 from matrixcommon.persistence.table_cache import CachedTable
 from matrixresource.allocations import quotas
-from matrixresource.allocations.apply_placement import apply_placement, new_allocation
+from matrixresource.allocations.apply_placement import apply_placement, new_allocation, yield_place
 from matrixresource.allocations.failover import Failover
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.migration import Migrations
@@ -27,10 +27,9 @@ from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.allocations.refusals import refusal
 from matrixresource.allocations.relocation import Relocations
 from matrixresource.allocations.request_checks import check_request
-from matrixresource.allocations.request_mapping import member_size
 from matrixresource.allocations.reservations import ReservationService
 from matrixresource.allocations.status import AllocationStatus
-from matrixresource.contract.allocations import AllocationRequest, AllocationView
+from matrixresource.contract.allocations import REPLACEMENT_LABEL, AllocationRequest, AllocationView, system_labels
 from matrixresource.contract.defragmentations import RelocateRequest
 from matrixresource.contract.nodes import NodeView
 from matrixresource.scheduler.changes import advance_reservation, preemption
@@ -158,9 +157,8 @@ class Allocator:
             self.ledger.open(session)
             allocation = self._store.allocation(session, name)
             request = self._elsewhere(session, allocation, request)
-            self._cut_over(
-                session, allocation, request, self._moves.ready(session, allocation, member_size(request)[0])
-            )
+            members = self.ledger.placement_request(request).nodes
+            self._cut_over(session, allocation, request, self._moves.ready(session, allocation, members))
             self._reconcile(session, allocation)
         return allocation.shown()
 
@@ -186,7 +184,7 @@ class Allocator:
             if self._steps_in.for_node(session, allocation, node):
                 allocation.generation += 1
                 self._bind_again(allocation)
-                allocation.labels = {**allocation.labels, "cloudmatrix.io/last-replacement": f"{node}.{reason}"[:63]}
+                allocation.labels = {**allocation.labels, REPLACEMENT_LABEL: f"{node}.{reason}"[:63]}
                 self._steps_in.refill(session, allocation)
                 self._reconcile(session, allocation)
         return allocation.shown()
@@ -270,24 +268,15 @@ class Allocator:
         apply_placement(session, self._store, self._assignments, self.ledger, allocation, place)
         return allocation
 
-    def _preempted(self, session: Session, victim: AllocationRow, by: AllocationRow, place: Placement) -> bool:
-        """What the newcomer takes changes hands at once, its agents clean before they deploy; the rest is cleaned.
-        True when there is no rest."""
-        taken = {*self.ledger.nodes(place), *self.ledger.spares(place)}
-        parts = self.ledger.parts(place)
+    def _preempted(self, session: Session, victim: AllocationRow, by: AllocationRow, place: Placement) -> None:
+        """What the newcomer takes changes hands at once, its agents clean before they deploy; the rest is the victim's
+        until it has been cleaned."""
         message = f"{by.name} of higher priority took its place"
         victim.set_condition("Preempted", True, "Preempted", message, self._clock.now())
         self._release(session, victim)
-        for node in self._store.allocated_to(session, victim.name):
-            if node.node_name in taken or node.node_name in parts:  # the rest takes nobody until it has been cleaned
-                node.holder = node.role = node.rank = None
-        for part in self._store.parts(session, victim.name):
-            if part.node in taken:
-                part.dies = 0
-            elif (new := parts.get(NodeName(part.node))) is not None:
-                part.dies &= ~new.dies
-                part.cpus, part.memory_gib = (0, 0) if new.cpus or new.memory_gib else (part.cpus, part.memory_gib)
-        return self._reconcile(session, victim)
+        yield_place(session, self._store, self.ledger, victim, place)
+        if not self._reconcile(session, victim):
+            self.ledger.refresh(session, victim)
 
     def _resized(self, session: Session, allocation: AllocationRow, request: AllocationRequest) -> None:
         if allocation.state == "Releasing":
@@ -297,10 +286,11 @@ class Allocator:
             if getattr(request, field) != getattr(before, field):
                 name = "npusPerNode" if field == "npus_per_node" else field
                 raise Conflict(f"{name} does not change in place; an allocation moves by PUT .../move", field=name)
-        allocation.labels = {**allocation.labels, **request.labels}
-        if allocation.moving_to is not None:
-            self._moves.give_up(session, allocation)
-        if request.spec_dict() == allocation.request:
+        allocation.labels = {**request.labels, **system_labels(allocation.labels)}
+        same = request.spec_dict() == allocation.request
+        if allocation.moving_to is not None and not (same and allocation.moving_to == allocation.request):
+            self._moves.give_up(session, allocation)  # a relocation leaves the spec as it is
+        if same:
             return
         allocation_request = self.ledger.placement_request(request, self._clock.now())
         allocation_request = changed_to(
@@ -313,8 +303,8 @@ class Allocator:
         place, preempted = self._resized_place(session, allocation, allocation_request, request.exclude_nodes)
         if place is None:
             raise refusal(self._store.nodes(session), self.ledger, self._missing(allocation, allocation_request))
-        victims = [self._store.allocation(session, victim) for victim in preempted]
-        leaving = [victim for victim in victims if not self._preempted(session, victim, allocation, place)]
+        for victim in preempted:
+            self._preempted(session, self._store.allocation(session, victim), allocation, place)
         allocation.preempts = [*allocation.preempts, *preempted]
         if request.lease_s != before.lease_s:  # another lease than before starts now
             allocation.expires_at = None if request.lease_s is None else self._clock.now() + request.lease_s
@@ -327,8 +317,7 @@ class Allocator:
         if apply_placement(session, self._store, self._assignments, self.ledger, allocation, place):
             allocation.generation += 1
             self._bind_again(allocation)
-        for each in (allocation, *leaving):  # what a victim still has is not free until it is cleaned
-            self.ledger.refresh(session, each)
+        self.ledger.refresh(session, allocation)
         self._steps_in.refill(session, allocation)
 
     def _resized_place(
@@ -365,7 +354,7 @@ class Allocator:
     def _cut_over(
         self, session: Session, allocation: AllocationRow, request: AllocationRequest, ranks: Mapping[NodeName, int]
     ) -> None:
-        allocation.labels = {**allocation.labels, **request.labels}
+        allocation.labels = {**request.labels, **system_labels(allocation.labels)}
         if self._moves.cut_over(session, allocation, request, ranks):
             allocation.generation += 1
             self._bind_again(allocation)

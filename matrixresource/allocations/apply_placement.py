@@ -56,6 +56,25 @@ def apply_placement(
     return changed
 
 
+def yield_place(
+    session: Session, store: ResourceStore, ledger: LedgerSync, victim: AllocationRow, place: Placement
+) -> None:
+    """What somebody who preempts an allocation takes of it is no longer its own; the rest is, until it was cleaned."""
+    taken, parts = {*ledger.nodes(place), *ledger.spares(place)}, ledger.parts(place)
+    for node in store.allocated_to(session, victim.name):
+        if node.node_name in taken or node.node_name in parts:  # what is left of it takes nobody before
+            node.holder = node.role = node.rank = None
+    index = ledger.ledger.index
+    for part in store.parts(session, victim.name):
+        if part.node in taken:
+            part.dies = 0
+        elif (new := parts.get(NodeName(part.node))) is not None:
+            part.dies &= ~new.dies
+        number = ledger.numbers.get(part.node)
+        if number is not None:  # which sockets and GiB are whose nobody counts: all that the newcomer leaves over
+            part.cpus, part.memory_gib = min(part.cpus, index.cpus[number]), min(part.memory_gib, index.mem[number])
+
+
 def new_allocation(
     session: Session, name: str, request: AllocationRequest, asked: PlacementRequest, expires_at: float | None
 ) -> AllocationRow:

@@ -8,27 +8,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sqlalchemy.orm import Session
+
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
+from matrixresource.store.topology_versions import supernodes
 from matrixresource.topology.compiled import frame_of
 from matrixresource.topology.supernode import Supernode
 
 
-def cluster_shape(supernodes: Mapping[str, Supernode]) -> ClusterShape:
+def cluster_shape(built: Mapping[str, Supernode]) -> ClusterShape:
     """The largest of what each has: supernodes of one machine are alike but for what is not drawn."""
-    specs = {each.spec.fingerprint: each.spec for each in supernodes.values()}.values()
+    specs = {each.spec.fingerprint: each.spec for each in built.values()}.values()
     slots = [at for spec in specs for at in frame_of(spec).node_slots.values()]
     return ClusterShape(
-        max(1, len(supernodes)),
+        max(1, len(built)),
         max((cabinet + 1 for cabinet, _ in slots), default=1),
         max((node + 1 for _, node in slots), default=1),
         *max(((spec.node.npus, spec.node.cpus, spec.node.dram_gib) for spec in specs), default=(8, 4, 0)),
     )
 
 
-def node_numbers(supernodes: Mapping[str, Supernode], shape: ClusterShape) -> dict[str, int]:
+def npus_of_node(session: Session) -> int:
+    """How many NPUs a whole node has, as requests count."""
+    return cluster_shape(supernodes(session)).npus
+
+
+def node_numbers(built: Mapping[str, Supernode], shape: ClusterShape) -> dict[str, int]:
     """Every node that is drawn, with its number in the shape."""
     found = {}
-    for order, (name, supernode) in enumerate(supernodes.items()):
+    for order, (name, supernode) in enumerate(built.items()):
         first = order * shape.of_supernode
         for node, (cabinet, place) in supernode.topology.nodes.items():
             found[f"{name}-{node}"] = first + cabinet * shape.nodes + place

@@ -256,7 +256,8 @@ class LedgerSync:
         """Whether newcomers may come to a node, and to which of its dies."""
         number = self.numbers.get(row.name)
         if number is not None:
-            self.ledger.index.block(number, unusable_dies(row))
+            there = (1 << 2 * row.npus) - 1
+            self.ledger.index.block(number, unusable_dies(row) | self.ledger.shape.dies & ~there)
             self.ledger.set_up(number, row.open)
 
     def _follow(self, session: Session, rows: Sequence[ResourceRow], newest: int) -> None:

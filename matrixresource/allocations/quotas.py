@@ -15,6 +15,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from matrixcommon.model.errors import InvalidField, QuotaExceeded
 from matrixcommon.persistence.database_session import ResourceRow, find
 from matrixcommon.persistence.table_cache import all_rows
+from matrixresource.allocations.cluster_index import npus_of_node
 from matrixresource.allocations.request_mapping import member_size
 from matrixresource.contract.allocations import AllocationRequest, QuotaRequest, QuotaView
 from matrixresource.store.reservations import active_reservations
@@ -39,7 +40,7 @@ class QuotaRow(ResourceRow, Base):
 
 
 Amounts = dict[str, float]
-"""By each of `COUNTED`: NPUs (a spare is eight, it is kept from others), sockets, GiB."""
+"""By each of `COUNTED`: NPUs (a spare is a whole node's, it is kept from others), sockets, GiB."""
 
 
 def used_by(session: Session, project: str) -> Amounts:
@@ -47,19 +48,21 @@ def used_by(session: Session, project: str) -> Amounts:
     total = dict.fromkeys(COUNTED, 0.0)
     current = (row for row in all_rows(session, AllocationRow) if row.project == project)
     promised = [row for row in active_reservations(session) if row.promised and row.project == project]
-    for mine in (*map(_allocated, current), *(requested_usage(row.spec()) for row in promised)):
+    of_node = npus_of_node(session)
+    usage = [_allocated(row, of_node) for row in current] + [requested_usage(row.spec(), of_node) for row in promised]
+    for mine in usage:
         for counted in COUNTED:
             total[counted] += mine[counted]
     return total
 
 
-def requested_usage(request: AllocationRequest) -> Amounts:
-    """What a request counts for."""
-    nodes, per = member_size(request)
-    return {"npus": nodes * per + request.spares * 8, "cpus": request.cpus, "memory_gib": request.memory_gib}
+def requested_usage(request: AllocationRequest, of_node: int) -> Amounts:
+    """What a request counts for where a node has `of_node` NPUs."""
+    nodes, per = member_size(request, of_node)
+    return {"npus": nodes * per + request.spares * of_node, "cpus": request.cpus, "memory_gib": request.memory_gib}
 
 
-def _allocated(row: AllocationRow) -> Amounts:
+def _allocated(row: AllocationRow, of_node: int) -> Amounts:
     """What an allocation counts for; while it moves, the larger of what it was and will be.
 
     Its members may differ in size, where others have taken from it.
@@ -67,8 +70,10 @@ def _allocated(row: AllocationRow) -> Amounts:
     if row.state == "Releasing":
         return dict.fromkeys(COUNTED, 0.0)
     request = row.spec()
-    mine = {"npus": row.npus + row.spares * 8, "cpus": request.cpus, "memory_gib": request.memory_gib}
-    coming = mine if row.moving_to is None else requested_usage(AllocationRequest.model_validate(row.moving_to))
+    mine = {"npus": row.npus + row.spares * of_node, "cpus": request.cpus, "memory_gib": request.memory_gib}
+    coming = (
+        mine if row.moving_to is None else requested_usage(AllocationRequest.model_validate(row.moving_to), of_node)
+    )
     return {counted: max(mine[counted], coming[counted]) for counted in COUNTED}
 
 
@@ -81,10 +86,11 @@ def check(session: Session, request: AllocationRequest, allocation: AllocationRo
     if row is None:
         return
     limits, used = QuotaRequest.model_validate(row.limits), used_by(session, request.project)
-    before = dict.fromkeys(COUNTED, 0.0) if allocation is None else _allocated(allocation)
-    moved = _of_its_reservation(session, request)
+    of_node = npus_of_node(session)
+    before = dict.fromkeys(COUNTED, 0.0) if allocation is None else _allocated(allocation, of_node)
+    moved = _of_its_reservation(session, request, of_node)
     blocking = []
-    for counted, amount in requested_usage(request).items():
+    for counted, amount in requested_usage(request, of_node).items():
         others = used[counted] - before[counted] - min(moved[counted], amount)
         limit = getattr(limits, counted)
         if limit is not None and amount > before[counted] and others + amount > limit:
@@ -101,11 +107,11 @@ def check(session: Session, request: AllocationRequest, allocation: AllocationRo
         )
 
 
-def _of_its_reservation(session: Session, request: AllocationRequest) -> Amounts:
+def _of_its_reservation(session: Session, request: AllocationRequest, of_node: int) -> Amounts:
     """What the project holds already under the reservation that the request takes from; the rest is new."""
     allocation = session.get(AllocationRow, request.reservation) if request.reservation is not None else None
     own = allocation is not None and allocation.project == request.project
-    return _allocated(allocation) if allocation is not None and own else dict.fromkeys(COUNTED, 0.0)
+    return _allocated(allocation, of_node) if allocation is not None and own else dict.fromkeys(COUNTED, 0.0)
 
 
 class Quotas:

@@ -17,15 +17,16 @@ DOMAINS_SHOWN = 64
 
 def refusal(rows: Iterable[NodeRow], ledger: LedgerSync, request: PlacementRequest) -> InsufficientCapacity:
     """The error: which constraint is in the way, and per cabinet what stands on its nodes."""
-    return InsufficientCapacity(
-        f"{describe_request(request)} do not fit: {blocking_domains(ledger, request)}", blocking=blocking(rows)
-    )
+    asked = describe_request(request, ledger.ledger.shape.npus)
+    text = f"{asked} do not fit: {blocking_domains(ledger, request)}"
+    return InsufficientCapacity(text, blocking=blocking(rows))
 
 
-def describe_request(request: PlacementRequest) -> str:
-    """What was asked, in words: "3 nodes and 1 spare", "2 NPUs", "4 CPU sockets and 512 GiB"."""
+def describe_request(request: PlacementRequest, of_node: int) -> str:
+    """What was asked, in words: "3 nodes and 1 spare", "2 NPUs", "4 CPU sockets and 512 GiB". A whole node has
+    `of_node` NPUs."""
     reported = []
-    if request.nodes and request.npus_per_node == 8:
+    if request.nodes and request.npus_per_node == of_node:
         reported.append(f"{request.nodes} nodes")
     elif request.nodes == 1:
         reported.append("a die" if request.npus_per_node < 1 else f"{request.npus_per_node:g} NPUs on one node")

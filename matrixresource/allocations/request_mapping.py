@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from matrixcommon.model.errors import InvalidField
-from matrixcommon.model.hardware_names import NPUS_PER_NODE, NodeName
+from matrixcommon.model.hardware_names import NodeName
 from matrixresource.contract.allocations import Affinity, AllocationRequest
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.scheduler.model.request import DomainConstraint, PlacementRequest
@@ -16,48 +16,46 @@ from matrixresource.scheduler.model.request import DomainConstraint, PlacementRe
 NEVER = float("inf")
 
 
-def member_size(request: AllocationRequest) -> tuple[int, float]:
-    """(members, NPUs on each); (0, 8) for sockets or memory alone. Raises InvalidField."""
+def member_size(request: AllocationRequest, of_node: int) -> tuple[int, float]:
+    """(members, NPUs on each), a node having `of_node`; no members for sockets or memory alone. Raises InvalidField."""
     per = request.npus_per_node
     if per is not None:
-        _part(per, "npusPerNode")
+        _part(per, "npusPerNode", of_node)
     if request.nodes is not None:
-        return request.nodes, per or NPUS_PER_NODE
+        return request.nodes, per or of_node
     if request.npus is None:
-        return 0, NPUS_PER_NODE
+        return 0, of_node
     npus = request.npus
     if per is not None:
         if npus % per:
             raise InvalidField(f"{npus:g} NPUs are no number of nodes with {per:g} on each", field="npusPerNode")
         return int(npus / per), per
-    if npus <= NPUS_PER_NODE:
-        _part(npus, "npus")
+    if npus <= of_node:
+        _part(npus, "npus", of_node)
         return 1, npus
     if npus != int(npus):
         raise InvalidField(
             f"{npus:g} NPUs end in a die; say npusPerNode 0.5 for single dies, or a whole number", field="npus"
         )
     whole = int(npus)
-    per = next(size for size in range(NPUS_PER_NODE, 0, -1) if whole % size == 0)
+    per = next(size for size in range(of_node, 0, -1) if whole % size == 0)
     return whole // per, per
 
 
-def _part(npus: float, field: str) -> None:
-    if npus != 0.5 and npus != int(npus):
-        raise InvalidField(
-            f"{npus:g} is no part of a node: use 0.5 (one die) or 1 to {NPUS_PER_NODE} NPUs", field=field
-        )
+def _part(npus: float, field: str, of_node: int) -> None:
+    if npus > of_node or (npus != 0.5 and npus != int(npus)):
+        raise InvalidField(f"{npus:g} is no part of a node: use 0.5 (one die) or 1 to {of_node} NPUs", field=field)
 
 
 def map_request(
     request: AllocationRequest, shape: ClusterShape, number: Callable[[NodeName], int | None], now: float = 0.0
 ) -> PlacementRequest:
     """The ledger's spec. `number` gives a node's number, None for one that is not there; `now` starts the lease."""
-    nodes, per = member_size(request)
+    nodes, per = member_size(request, shape.npus)
     placement = request.placement
     if placement.policy == "pack" and placement.level == "node" and placement.required and nodes > 1:
         raise InvalidField(
-            f"{nodes} members need as many nodes; packed into one node goes up to {NPUS_PER_NODE} NPUs",
+            f"{nodes} members need as many nodes; packed into one node goes up to {shape.npus} NPUs",
             field="placement.level",
         )
     blocks = {"cabinet": 1, "supernode": 1}

@@ -6,7 +6,8 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InvalidField
-from matrixcommon.model.hardware_names import NPUS_PER_NODE, NodeName, checked_resource_name
+from matrixcommon.model.hardware_names import NodeName, checked_resource_name
+from matrixcommon.model.quantities import LATEST_S, timestamp
 from matrixcommon.persistence.database_session import find
 from matrixresource.allocations import quotas
 from matrixresource.allocations.apply_placement import apply_placement, new_allocation
@@ -14,6 +15,7 @@ from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.allocations.refusals import refusal
 from matrixresource.allocations.status import AllocationStatus
+from matrixresource.contract.allocations import RESERVATION_LABEL
 from matrixresource.contract.reservations import ReservationRequest, ReservationView
 from matrixresource.scheduler.changes import advance_reservation as ledger_reserving
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
@@ -43,6 +45,8 @@ class ReservationService:
         """Promise what is asked for. Asked again for the same, it finds it. Raises InsufficientCapacity, Conflict."""
         checked_resource_name(name)
         start, now = request.start, self._clock.now()
+        if start + request.duration_s > LATEST_S:
+            raise InvalidField(f"it would end after {timestamp(LATEST_S)}", field="durationS")
         with self._store.transaction() as session:
             row = session.get(ReservationRow, name)
             kept_request = request.spec().spec_dict()
@@ -107,7 +111,7 @@ class ReservationService:
         request = row.spec()
         asked = self._ledger.placement_request(request, now)
         allocation = new_allocation(session, row.name, request, asked, row.ends_at)
-        allocation.project, allocation.labels = row.project, {**row.labels, "cloudmatrix.io/reservation": row.name}
+        allocation.project, allocation.labels = row.project, {**row.labels, RESERVATION_LABEL: row.name}
         apply_placement(session, self._store, self._assignments, self._ledger, allocation, place)
         self._status.reconcile(session, allocation, now)
         row.place = self._ledger.written(place)
@@ -163,7 +167,7 @@ class ReservationService:
             node.rank = rank
         for rank, part in enumerate(parts, len(members)):
             part.rank = rank
-        sizes = [part.dies.bit_count() / 2 for part in parts] + [float(NPUS_PER_NODE)] * len(members)
+        sizes = [part.dies.bit_count() / 2 for part in parts] + [float(self._ledger.ledger.shape.npus)] * len(members)
         per = min(sizes, default=None)
         allocation.nodes, allocation.npus = len(sizes), sum(sizes)
         allocation.spares = min(allocation.spares, len(nodes) - len(members))

@@ -11,6 +11,13 @@ from matrixcommon.model.resource_key import reference
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixresource.contract.fields import MEMBERS_MAX, NpuCount
 
+REPLACEMENT_LABEL, RESERVATION_LABEL = "cloudmatrix.io/last-replacement", "cloudmatrix.io/reservation"
+"""Labels that MatrixResource itself puts on allocations; a caller's own come and go with its requests."""
+
+
+def system_labels(labels: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in labels.items() if name in (REPLACEMENT_LABEL, RESERVATION_LABEL)}
+
 
 class Block(ApiModel):
     """Members in each domain of `level` come in multiples of `nodes`, ranks in order inside them: a logical
@@ -110,8 +117,8 @@ class QuotaRequest(ApiModel):
     """How much a project may hold at once; what is not given has no limit. Spares count, eight NPUs each."""
 
     npus: Annotated[float | None, Field(ge=0, le=MEMBERS_MAX * 8, multiple_of=0.5)] = None
-    cpus: Annotated[int | None, Field(ge=0)] = None
-    memory_gib: Annotated[int | None, Field(ge=0)] = None
+    cpus: Annotated[int | None, Field(ge=0, le=1 << 40)] = None
+    memory_gib: Annotated[int | None, Field(ge=0, le=1 << 40)] = None
 
 
 class QuotaView(ResourceView):

@@ -44,7 +44,7 @@ class DefragmentationService:
             version = checked_version(session, request.topology_version)
             ledger = self._ledger.open(session)
             allocation_request = self._ledger.placement_request(request.spec(), self._clock.now())
-            wanted = describe_request(allocation_request)
+            wanted = describe_request(allocation_request, ledger.shape.npus)
             if ledger.choose(allocation_request) is not None:
                 raise Conflict(f"there is room for {wanted} already; nothing has to move")
             found = plan_room(session, self._store, self._ledger, allocation_request)

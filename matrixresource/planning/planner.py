@@ -69,7 +69,7 @@ class Planner:
                 view.pool_nodes = [name for name, part in parts.items() if part.cpus or part.memory_gib]
                 return view
             reason = blocking_domains(self._ledger, allocation_request)
-            view.message = f"{describe_request(allocation_request)} do not fit: {reason}"
+            view.message = f"{describe_request(allocation_request, ledger.shape.npus)} do not fit: {reason}"
             view.blocking = self._blocking(session, answer.why)
             view.changes = [self._described(change) for change in answer.changes]
             if allocation_request.preempts:

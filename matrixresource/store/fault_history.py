@@ -16,6 +16,7 @@ from matrixresource.contract.agents import ReportedFault
 from matrixresource.contract.nodes import FaultView
 from matrixresource.nodes.fault_levels import fault_table, level_of
 from matrixresource.nodes.fault_rules import (
+    UPLINK,
     FaultRecord,
     dies_of,
     fault_view,
@@ -25,7 +26,7 @@ from matrixresource.nodes.fault_rules import (
     released,
 )
 from matrixresource.store.tables import Base, NodeRow
-from matrixresource.topology.loading import load_spec
+from matrixresource.store.topology_versions import spec_at
 
 
 class FaultRecordRow(Base):
@@ -103,12 +104,14 @@ class FaultRecords:
             view = fault_view(row.code, row.component, record, level, since, seen.message if seen else "")
             if view is not None:
                 views.append(view)
-        return views + self._uplinks(views)
+        return views + self._uplinks(node, views)
 
-    def _uplinks(self, faults: list[FaultView]) -> list[FaultView]:
+    def _uplinks(self, node: NodeRow, faults: list[FaultView]) -> list[FaultView]:
         """A fault of the node for every L1 chip that has lost its last way to the L2 switches."""
-        table, active = fault_table(), [fault for fault in faults if fault.active]
-        uplinks = load_spec().ub.l2_per_sub_plane
+        table, active = fault_table(), [each for each in faults if each.active and UPLINK.fullmatch(each.component)]
+        if not active:
+            return []
+        uplinks = spec_at(self._session, node.supernode).ub.l2_per_sub_plane
         return [
             FaultView(
                 code=table.uplinks_code,

@@ -20,6 +20,7 @@ from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.instances.service import Conductor
 from matrixcompute.operations.saga_runner import SagaRunner
 from matrixcompute.reconcilers.defragmentation_executor import DefragmentationExecutor
+from matrixcompute.reconcilers.faults import FaultReconciler
 from matrixcompute.reconcilers.instances import InstanceReconciler
 from matrixcompute.reconcilers.orphan_collector import OrphanCollector
 from matrixcompute.recovery.policy import RecoveryPolicy
@@ -40,6 +41,8 @@ MIGRATIONS = Migrations("compute", Base.metadata)
 RECONCILE_PERIOD_S = 10.0
 ORPHAN_PERIOD_S = 60.0
 MEMBER_MOVES_PERIOD_S = 30.0
+FAULTS_PERIOD_S = 600.0
+"""How often all nodes are looked at; they are followed in between."""
 KEPT_WALL_S = 3600.0
 """Journal, events and finished operations are kept for an hour of the wall, or a day of emulated time if longer."""
 KEPT_S = 86_400.0
@@ -86,6 +89,15 @@ def build(
     moves = DefragmentationExecutor(store, neighbours, conductor)
     moving = Periodic("member-moves", moves.reconcile, clock, period_s=MEMBER_MOVES_PERIOD_S, floor_wall_s=1.0)
     orphans = OrphanCollector(store, neighbours)
+    faults = FaultReconciler(store, neighbours)
+    judging = Periodic("faults", faults.reconcile, clock, period_s=FAULTS_PERIOD_S, floor_wall_s=10.0)
+
+    async def node_changed(event: WatchEvent | None) -> None:
+        if event is None:
+            judging.nudge()
+        else:
+            faults.take(event)
+
     kept_s = clock.at_least_wall(KEPT_S, KEPT_WALL_S)
 
     def forget_old() -> None:
@@ -119,6 +131,7 @@ def build(
             resumption,
             reconciling,
             moving,
+            judging,
             Periodic("orphan-release", orphans.reconcile, clock, period_s=ORPHAN_PERIOD_S, floor_wall_s=5.0),
             compaction(records, clock, kept_s=kept_s, also=forget_old),
             Periodic("count", metrics.count, clock, period_s=30.0, floor_wall_s=5.0),
@@ -127,6 +140,7 @@ def build(
             following("allocations", reconciling, lambda view: key_of(view["project"], view["name"])),
             following("slices", reconciling, lambda view: resolve(view["instance"], view["project"])),
             following("defragmentations", moving),
+            partial(follow, partial(neighbours.watch, "nodes"), node_changed),
         ],
         registry=registry,
         on_stop=database.close,

@@ -209,7 +209,7 @@ async def test_what_a_release_does_not_know_is_stuck_says_why_and_resumes_in_one
         beside = process.open("other", instance="beside")
         for _ in range(3):
             process.runner.resume()
-            assert (await process.ended(beside)).state == "Done", "everything else goes on"
+            assert (await process.ended(beside)).state == "Done", "everything else continues"
         row = process.saga(name)
         while call[0] == UNDO and not row.conditions:  # it undoes what it knows before
             await asyncio.sleep(0.5)

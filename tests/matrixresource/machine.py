@@ -24,6 +24,7 @@ from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import Base as Tables
 from matrixresource.supernodes.topology_manager import TopologyManager
 from matrixresource.topology.loading import load_spec
+from matrixresource.topology.spec import SupernodeSpec
 from services.chassis.database import DatabaseEngine
 from services.resource.main import MIGRATIONS
 from tests.clocks import FixedClock
@@ -34,7 +35,15 @@ class Machine:
     """`url` of its database, SQLite in the folder unless given; one supernode unless more are asked for; `policy` of
     the allocator."""
 
-    def __init__(self, folder: Path, supernodes: int = 1, url: str | None = None, policy: str = "best") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        supernodes: int = 1,
+        url: str | None = None,
+        policy: str = "best",
+        spec: SupernodeSpec | None = None,
+    ) -> None:
+        self.spec = spec or load_spec()
         self.url, self.policy = url or f"sqlite:///{folder / 'resource.db'}", policy
         self.clock = FixedClock()
         self.epoch, self.sequence = 1, 0
@@ -45,7 +54,7 @@ class Machine:
         self.database = DatabaseEngine(self.url)
         self.database.migrate(MIGRATIONS)
         self.store = ResourceStore(Database(self.database.sessions, Tables.metadata, self.clock))
-        self.surveyor = TopologyManager(self.store, self.clock, load_spec())
+        self.surveyor = TopologyManager(self.store, self.clock, self.spec)
         self.surveyor.seed(names)
         self.allocator = Allocator(self.store, self.clock, self.policy)
         self.planner = Planner(self.store, self.allocator.ledger, self.clock)

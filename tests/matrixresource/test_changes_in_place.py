@@ -7,6 +7,7 @@ import pytest
 from matrixcommon.model.errors import Conflict, InsufficientCapacity
 from matrixcommon.model.quantities import timestamp
 from matrixresource.contract.allocations import AllocationRequest
+from matrixresource.contract.defragmentations import RelocateRequest
 from tests.matrixresource.machine import Machine
 
 SPREAD = {"policy": "spread"}
@@ -95,6 +96,48 @@ def test_who_has_come_back_was_preempted_no_more(machine):
     assert machine.allocation("high").preempts == [], "lost again, it was not preempt"
     machine.have("late", nodes=20)
     assert machine.ask("high", validate_only=True, nodes=30, **URGENT).preempts == ["late"]
+
+
+@pytest.mark.parametrize(
+    ("victims", "pooled"),
+    [({"low": 192}, "cpus"), ({"low": 100, "lower": 92}, "cpus"), ({"low": 48 * 2048}, "memoryGib")],
+)
+def test_what_is_preempted_of_a_node_and_not_taken_is_wiped_before_anybody_has_it(machine, victims, pooled):
+    for name, amount in victims.items():
+        machine.have(name, **{pooled: amount})
+    machine.ask("high", **{pooled: 1}, **URGENT)
+    gone = machine.allocation("high").preempts
+    machine.check()
+    with pytest.raises(InsufficientCapacity):
+        machine.ask("third", **{pooled: 3})
+    machine.obey()
+    assert not set(gone) & set(machine.names())
+    assert machine.ask("third", **{pooled: 3}).state == "Reserved"
+
+
+def test_the_same_request_again_leaves_a_relocation_alone(machine):
+    before = [member.node for member in machine.have("one", nodes=2, labels={"a": "1"}).members]
+    free = next(f"sn0-c{cabinet:02d}-n0" for cabinet in range(12) if f"sn0-c{cabinet:02d}-n0" not in before)
+    machine.allocator.relocate("one", RelocateRequest(node=before[0], to=free))
+    again = machine.ask("one", nodes=2, labels={"a": "2"})
+    assert [member.node for member in again.members if member.role == "successor"] == [free]
+    other = machine.ask("one", nodes=3)
+    assert "successor" not in {member.role for member in other.members}, "another one ends it"
+
+
+def test_labels_are_those_of_the_last_request_and_what_the_system_says(machine):
+    before = machine.have("one", nodes=2, labels={"team": "a", "tier": "gold"})
+    lost = before.members[0].node
+    machine.allocator.replace("one", lost, "NodeLost")
+    view = machine.ask("one", nodes=2, labels={"team": "b"})
+    assert view.labels == {"team": "b", "cloudmatrix.io/last-replacement": f"{lost}.NodeLost"}
+    moved = machine.allocator.move("one", AllocationRequest.model_validate({"nodes": 2, "placement": SPREAD}))
+    assert moved.labels["team"] == "b"
+    machine.allocator.bind("one")
+    machine.obey()
+    request = AllocationRequest.model_validate({"nodes": 2, "placement": SPREAD, "labels": {"tier": "tin"}})
+    after = machine.allocator.cut_over("one", request)
+    assert after.labels == {"tier": "tin", "cloudmatrix.io/last-replacement": f"{lost}.NodeLost"}
 
 
 def test_who_is_named_leaves_first_when_an_allocation_shrinks(machine):

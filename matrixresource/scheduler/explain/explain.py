@@ -102,7 +102,8 @@ def answer(
     effort: SearchBudget = QUICK,
     topologies: Sequence[CompiledTopology] = (),
 ) -> PlacementExplanation:
-    """Everything there is to say about a request. `topologies`: the graphs of the supernodes, in their order."""
+    """Everything there is to say about a request. `topologies`: the graphs of the supernodes, in their order; without
+    them the radius says nothing of switches."""
     place = choose(ledger, request)
     if place is not None:
         return PlacementExplanation(place, earliest=now, radius=blast_radius(ledger, place, topologies))

@@ -14,8 +14,7 @@ from functools import cache
 
 from matrixresource.scheduler.model.request import Placement
 from matrixresource.scheduler.model.state import LedgerState
-from matrixresource.topology.compiled import CompiledTopology, compiled_spec, frame_of
-from matrixresource.topology.loading import load_spec
+from matrixresource.topology.compiled import CompiledTopology, frame_of
 
 
 @dataclass(frozen=True)
@@ -43,9 +42,9 @@ class SwitchLosses:
 
 
 @cache
-def switch_losses(topology: CompiledTopology) -> SwitchLosses:
-    """Compiled from a supernode's graph; alike supernodes share them."""
-    slots = {node: number for number, node in enumerate(frame_of(topology.spec).node_slots)}
+def switch_losses(topology: CompiledTopology, nodes: int) -> SwitchLosses:
+    """Compiled from a supernode's graph; alike supernodes share them. `nodes` to a cabinet, as they are counted."""
+    slots = {node: cabinet * nodes + place for node, (cabinet, place) in frame_of(topology.spec).node_slots.items()}
     whole = topology.node_uplink_gbps
 
     def shares(switches: list[str]) -> dict[int, float]:
@@ -71,10 +70,10 @@ def _with_exceptions(shares: dict[int, float]) -> tuple[float, dict[int, float]]
 
 
 def blast_radius(
-    ledger: LedgerState, place: Placement, topologies: Sequence[CompiledTopology] = ()
+    ledger: LedgerState, place: Placement, topologies: Sequence[CompiledTopology]
 ) -> tuple[FailureImpact, ...]:
     """For each kind of failure, the worst one. Spares, sockets and memory do not count. `topologies`: the graphs of the
-    supernodes, in their order; without them all are wired as the published spec says."""
+    supernodes, in their order; of switches nothing is said without."""
     shape = ledger.shape
     npus = {c * shape.nodes + o: float(shape.npus) for c, mask in place.whole for o in ledger.index.offsets(mask)}
     for node, dies in place.parts:
@@ -93,8 +92,10 @@ def blast_radius(
     of_supernode: dict[int, dict[int, float]] = {}
     for node, count in npus.items():
         of_supernode.setdefault(node // shape.of_supernode, {})[node % shape.of_supernode] = count
-    for number, here in of_supernode.items():
-        losses = switch_losses(topologies[number] if number < len(topologies) else compiled_spec(load_spec()))
+    for number, topology in enumerate(topologies):
+        here, losses = of_supernode.get(number, {}), switch_losses(topology, shape.nodes)
+        if not here:
+            continue
         worst["l1"] = max(worst.get("l1", 0.0), *(count * losses.l1.get(slot, 0.0) for slot, count in here.items()))
         together = sum(here.values())
         for over, switches in losses.others.items():

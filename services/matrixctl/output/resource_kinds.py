@@ -186,11 +186,11 @@ NOUNS: tuple[Noun, ...] = (
     Noun(
         "faults",
         "compute",
-        "instance, node, reason, action",
-        "name",
+        "node, component, code, level, action, instance",
+        "state, since, raised by:raisedBy, message, name",
         "fault",
         whole=True,
-        means="what MatrixCompute has found on members of instances; `get injected-faults` shows what was injected",
+        means="what the control plane has found; `get injected-faults` shows what was injected",
     ),
     Noun(
         "injected-faults",

@@ -268,6 +268,6 @@ def test_the_index_and_the_blast_radius_are_what_the_graph_says(found):
         for switch in {peer for _, peer in uplinks}:
             lost = supernode.topology.uplink_gbps([supernode._local(switch)])[supernode._local(node)]
             assert lost == pytest.approx(sum(rate for rate, peer in uplinks if peer == switch))
-    losses = switch_losses(supernode.topology)
+    losses = switch_losses(supernode.topology, 4)
     assert set(losses.l1) == {SN.slots[node] for node in drawn}
     assert len(losses.others["l2"]) == len(supernode.l2_switches())

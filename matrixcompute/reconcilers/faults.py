@@ -1,0 +1,77 @@
+"""Keeps the table of detected faults as MatrixResource shows the nodes: node by node as they change, and all of them
+where a change may have been missed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from matrixcommon.api.client import WatchEvent
+from matrixcompute.clients.control_plane import ControlPlane
+from matrixcompute.model.faults import NODE_LOST, detect
+from matrixcompute.store.store import ComputeStore, FaultRow, InstanceRow
+from matrixresource.contract.nodes import NodeView
+
+
+class FaultReconciler:
+    """`take` with every change of a node, `reconcile` on a period and after a break."""
+
+    def __init__(self, store: ComputeStore, neighbours: ControlPlane) -> None:
+        self._store = store
+        self._neighbours = neighbours
+        self._faulty: set[str] | None = None
+        """The nodes that have faults in the table, so that news of the others costs nothing; None: not read yet."""
+
+    async def reconcile(self) -> str:
+        """Look at all nodes; what stands in the table of others is gone. Returns a sentence about what is there."""
+        nodes = await self._neighbours.nodes()
+        with self._store.transaction() as session:
+            rows = self._rows(session)
+            for node in nodes:
+                self._write(session, node, rows.pop(node.name, {}))
+            for row in (row for gone in rows.values() for row in gone.values()):
+                session.delete(row)
+        with self._store.reading() as session:
+            self._faulty = set(self._rows(session))
+        return f"{len(self._faulty)} nodes have faults"
+
+    def take(self, event: WatchEvent) -> None:
+        """One node has changed."""
+        node = NodeView.model_validate(event.view)
+        if event.type == "DELETED":
+            node = node.model_copy(update={"faults": [], "agent": "Connected"})
+        has_some = bool(node.faults) or node.agent == "Lost"
+        if self._faulty is None or has_some or node.name in self._faulty:
+            with self._store.transaction() as session:
+                self._write(session, node, self._rows(session, [node.name]).get(node.name, {}))
+            if self._faulty is not None:
+                (self._faulty.add if has_some else self._faulty.discard)(node.name)
+
+    def _rows(self, session: Session, nodes: Sequence[str] | None = None) -> dict[str, dict[str, FaultRow]]:
+        """By node and name."""
+        wanted = select(FaultRow) if nodes is None else select(FaultRow).where(FaultRow.node.in_(nodes))
+        found: dict[str, dict[str, FaultRow]] = defaultdict(dict)
+        for row in session.scalars(wanted):
+            found[row.node][row.name] = row
+        return dict(found)
+
+    def _write(self, session: Session, node: NodeView, before: Mapping[str, FaultRow]) -> None:
+        holder = None if node.allocation is None else session.get(InstanceRow, node.allocation)
+        found = detect(node, instance=holder is not None)
+        for name in before.keys() - found.keys():
+            session.delete(before[name])
+        for name, fault in found.items():
+            row = before.get(name)
+            since = fault.since
+            if row is None:
+                row = FaultRow(name=name, node=node.name, component=fault.component, code=fault.code)
+                session.add(row)
+            elif fault.code == NODE_LOST:
+                since = row.since  # the node may have changed in other ways meanwhile
+            row.state = "Active" if fault.active else "Inactive"
+            row.level, row.action, row.since = fault.level, fault.action, since
+            row.message, row.raised_by = fault.message, fault.raised_by
+            row.instance = None if holder is None else holder.name
