@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from matrixcommon.api.client import ServiceClient, at
+from matrixcommon.api.client import ServiceClient, at, call
 from matrixresource.contract.agents import NodeReport, ReportAnswer
 from matrixresource.contract.allocations import AllocationRequest, AllocationView
 from matrixresource.contract.defragmentations import DefragmentationView, MoveRefused, RelocateRequest
@@ -23,6 +23,11 @@ class ResourceClient(ServiceClient):
 
     async def nodes(self, filter: str | None = None) -> list[NodeView]:
         return await self._all(NodeView, "nodes", filter)
+
+    async def cordon(self, node: str, by: str, cordoned: bool = True) -> NodeView:
+        """Set one owner's cordon, or take it back."""
+        path = at("nodes", node, ":cordon" if cordoned else ":uncordon")
+        return NodeView.model_validate(await call(self._http, "POST", path, params={"by": by}))
 
     async def allocations(self) -> list[AllocationView]:
         return await self._all(AllocationView, "allocations")

@@ -15,7 +15,7 @@ import httpx
 
 from matrixcommon.api.client import list_all
 from matrixcommon.model.errors import MatrixError
-from matrixcontainer.client.client import CRD, FAULT, INFER, INSTANCE, POD, Kind, KubeClient
+from matrixcontainer.client.client import CRD, FAULT, INFER, INSTANCE, NODE, POD, Kind, KubeClient
 from matrixcontainer.kubeapi.auth.authentication import User
 from matrixcontainer.kubeapi.storage.opening import open_database
 from matrixcontainer.mirrors.mirrors import Mirrors
@@ -107,6 +107,7 @@ class Cluster(Stack):
                 await self._handle(reconciler, body)
         for body in (await self.kube.list(INFER))[0]:
             await self.operator.infers.measure(key_of_resource(body))
+        self.mirrors.cordons.see((await self.kube.list(NODE))[0])  # what the operator's watch of Nodes brings
         await self.mirrors.reconcile()
         await self.scheduler.reconcile()
 

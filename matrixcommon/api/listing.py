@@ -157,23 +157,18 @@ def list_or_watch(
     """A page `{items, nextPageToken, resourceVersion}`, or with `watch=true` a stream of the changes of that kind of
     rows.
 
-    What has no rows of its own is worked out from others': watched, it is worked out anew after every commit, and told
-    where it is not what it was. There is no journal of it to go on from, so a watch resumes from the present only.
+    What has no rows of its own is worked out from others': watched, it is worked out anew after every commit and at
+    every bookmark, and told where it is not what it was. There is no journal of it to go on from, so a watch resumes
+    from the present only.
     """
     if params.watch and records is not None:
         events = _differences(request, params, records, views)
         if row is not None:
             events = _events(request, params, records, row.kind, views)
         return event_stream(events)
-    refuse_watch(params)
     version = {} if records is None else {"resourceVersion": records.latest()}
     # The number before the views, so that a watch from there misses nothing.
     return JSONResponse(page([view.wire() for view in views()], params) | version)
-
-
-def refuse_watch(params: ListParams) -> None:
-    if params.watch:
-        raise NotYetSupported("this cannot be watched; list it again", field="watch")
 
 
 def event_stream(events: AsyncIterator[bytes]) -> StreamingResponse:
@@ -188,7 +183,10 @@ def event(type: str, rv: int, body: str) -> bytes:
 
 def page(items: list[dict[str, Any]], params: ListParams) -> dict[str, Any]:
     """One page of what matches and may be seen. The token is opaque and says after what the next one starts, so that
-    nothing is left out because something before it has gone meanwhile."""
+    nothing is left out because something before it has gone meanwhile. Raises NotYetSupported where it was to be
+    watched."""
+    if params.watch:
+        raise NotYetSupported("this cannot be watched; list it again", field="watch")
     for parameter, asked in params.unchecked:
         if items and not any(asked in item for item in items):
             raise InvalidField(f"there is no field {asked[:40]!r}", field=parameter)
@@ -335,13 +333,12 @@ async def _differences(
     while not await request.is_disconnected():
         if rv == records.latest():
             await records.changed(within_wall_s=BOOKMARK_PERIOD_WALL_S, since=rv)
-        if rv != records.latest():
-            rv, now = records.latest(), found()
-            for name in sorted(shown.keys() | now.keys()):
-                before, after = shown.get(name), now.get(name)
-                if after is None:
-                    yield event("DELETED", rv, json.dumps(before))
-                elif before != after:
-                    yield event("ADDED" if before is None else "MODIFIED", rv, json.dumps(after))
-            shown = now
+        rv, now = records.latest(), found()  # though nothing was committed: some of it comes with time
+        for name in sorted(shown.keys() | now.keys()):
+            before, after = shown.get(name), now.get(name)
+            if after is None:
+                yield event("DELETED", rv, json.dumps(before))
+            elif before != after:
+                yield event("ADDED" if before is None else "MODIFIED", rv, json.dumps(after))
+        shown = now
         yield event("BOOKMARK", rv, "{}")

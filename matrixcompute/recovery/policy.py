@@ -61,9 +61,13 @@ def plan_recovery(members: Sequence[MemberView], silent: Sequence[str], policy: 
     if not repairable:
         message = next(text for domain, text in stopped.items() for each, _ in broken if domain in _domains(each.node))
         return Recovery("hold", reason="SafetyStop", message=message)
-    reasons = sorted({reason for _, reason in repairable})
-    names = tuple(member.node for member, _ in sorted(repairable, key=lambda each: each[0].role != "member"))
-    return Recovery("replace", names, reasons[0], f"{', '.join(names)}: {', '.join(reasons)}")
+    repairable.sort(key=lambda each: each[0].role != "member")
+    names = tuple(member.node for member, _ in repairable)
+    message = "; ".join(
+        f"{member.node}: {reason}" + (f": {member.fault}" if reason == "NodeUnhealthy" and member.fault else "")
+        for member, reason in repairable
+    )
+    return Recovery("replace", names, min(reason for _, reason in repairable), message)
 
 
 def _domains(node: str) -> tuple[str, str]:

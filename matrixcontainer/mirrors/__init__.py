@@ -1,4 +1,4 @@
 """What MatrixResource and MatrixLink know, shown as Kubernetes objects, and kubelets for mirrored nodes.
 
-Never writes back: the services stay the source of truth.
+The services stay the source of truth; written back is one thing, who keeps newcomers off a node (`cordons`).
 """

@@ -15,6 +15,7 @@ from typing import Any
 from matrixcommon.model.errors import Conflict, NotFound
 from matrixcontainer.client.client import NETWORK_SLICE, NODE, SUPERNODE, Kind, KubeClient
 from matrixcontainer.client.events import kube_time
+from matrixcontainer.mirrors.cordons import Cordons
 from matrixcontainer.mirrors.objects import node_object, node_status, slice_mirror_name, slice_object, supernode_object
 from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL
 from matrixcontainer.operator.reconciler import READS_MAX
@@ -119,6 +120,7 @@ class Mirrors:
         self._resource = resource
         self._slices = slices
         self._wall = wall
+        self.cordons = Cordons(kube, resource)
         self._nodes = Mirror(kube, NODE)
         self._supernodes = Mirror(kube, SUPERNODE)
         self._links = Mirror(kube, NETWORK_SLICE)
@@ -138,12 +140,13 @@ class Mirrors:
         return f"{touched} mirrored objects touched"
 
     def _forget(self) -> None:
+        self.cordons.see(())
         for mirror in (self._nodes, self._supernodes, self._links):
             mirror.forget()
 
     async def _reconcile_all(self) -> int:
         at = kube_time(self._wall())
-        nodes: list[NodeView] = await self._resource.nodes()
+        nodes: list[NodeView] = await self.cordons.reconcile(await self._resource.nodes())
         wanted = {}
         taken = npus_without_pods(await self._resource.allocations()) if any(node.shared_by for node in nodes) else {}
         for node in nodes:

@@ -50,6 +50,8 @@ def _taints(node: NodeView, shared: bool) -> list[dict[str, str]]:
         taints.append({"key": NPU_RESOURCE, "value": "present", "effect": "NoSchedule"})
     if node.allocation is not None:
         taints.append({"key": "cloudmatrix.io/instance", "value": name_of(node.allocation), "effect": "NoSchedule"})
+    if node.cordoned_by or node.state == "Quarantined":
+        taints.append({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"})
     why = {"Unknown": "node.kubernetes.io/unreachable", "False": "node.kubernetes.io/not-ready"}.get(_ready(node))
     if why is not None:
         taints += [{"key": why, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
@@ -78,7 +80,7 @@ def node_status(node: NodeView, at: str, before: dict[str, Any] | None, taken: i
         ("Ready", ready, f"Agent{node.agent}", f"the resource agent is {node.agent}; the node is {node.state}"),
         (
             "NPUHealthy",
-            "True" if node.health == "Healthy" else "False",
+            {"Healthy": "True", "Unknown": "Unknown"}.get(node.health, "False"),
             node.health,
             "; ".join(f"{fault.component}: {fault.code} ({fault.level})" for fault in node.faults) or "no faults",
         ),

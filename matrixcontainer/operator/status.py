@@ -16,6 +16,9 @@ from matrixcontainer.client.client import Kind
 from matrixcontainer.client.events import event_body, event_on
 from matrixcontainer.operator.decision import INSTANCE_LABEL, MANAGED_BY, lease_over, next_action
 
+HEALTHY = {"Healthy": True, "SubHealthy": True, "Unhealthy": False}
+"""Whether a member's hardware is healthy enough; of one that nobody hears of it is unknown."""
+
 
 def instance_status(body: dict[str, Any], observed: InstanceView | None, wall_now: float) -> dict[str, Any]:
     """The status of a CloudMatrixInstance. `observedGeneration` moves once the instance follows that generation."""
@@ -104,7 +107,12 @@ def _members(before: dict[str, Any], observed: InstanceView, of: int, wall_now: 
         conditions = current.get(member.node, [])
         for type, status, reason, message in (
             ("Ready", member.ready, member.state, f"the node is {member.state}, its agent {member.agent}"),
-            ("Healthy", member.health != "Unhealthy", member.health, f"its hardware is {member.health}"),
+            (
+                "Healthy",
+                HEALTHY.get(member.health),
+                member.health,
+                f"its hardware is {member.health}{member.fault and ': '}{member.fault}",
+            ),
         ):
             conditions = condition(conditions, type, status, reason, message, generation=of, now=wall_now)
         reported.append(member.wire() | {"conditions": conditions})

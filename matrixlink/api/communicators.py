@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from matrixcommon.api.listing import ListParams, Params, list_or_watch, page, refuse_watch, window
+from matrixcommon.api.listing import ListParams, Params, list_or_watch, page, window
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.errors import NotFound
 from matrixlink.api import access
@@ -73,7 +73,6 @@ def communicator_routes(communicators: Communicators) -> APIRouter:
     ) -> Response:
         """Watched, a line for each chip of a supernode whose tables have another version; entries are listed again."""
         if switch is not None:
-            refuse_watch(params)
             communicators.synchronise()
             tables, version = _chip(switch, "switch")
             return JSONResponse(page(tables.entries(switch), params) | {"switch": switch, "version": version})
@@ -101,8 +100,7 @@ def _paged(
     request: Request, params: ListParams, numbers: dict[str, int], item: Callable[[int], dict[str, Any]]
 ) -> Response:
     """A page of what is worked out when it is shown; only a filter or an order has to see all of it."""
-    refuse_watch(params)
-    if not {"filter", "orderBy"}.isdisjoint(request.query_params):
+    if params.watch or not {"filter", "orderBy"}.isdisjoint(request.query_params):
         return JSONResponse(page([item(number) for number in numbers.values()], params))
     wanted, rest = window(len(numbers), params)
     return JSONResponse({"items": [item(numbers[name]) for name in sorted(numbers)[wanted]], **rest})

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -51,14 +53,15 @@ def telemetry_routes(telemetry: Telemetry) -> APIRouter:
         return found | {"by": by, "resourceVersion": telemetry.rates.version}
 
     async def _stream(request: Request, params: ListParams, by: str, top: int | None) -> AsyncIterator[bytes]:
-        """The present state, and again whenever reports changed it; a bookmark where nothing did for long."""
+        """The present state, and again whenever reports changed it; a bookmark after each, and where nothing did for
+        long."""
         loop, sent, silent_since = asyncio.get_running_loop(), -1, 0.0
         while not await request.is_disconnected():
             version = telemetry.rates.version
             if version != sent:
-                sent, silent_since = version, loop.time()
-                yield event("MODIFIED", version, json.dumps(_shown(params, by, top)))
-            elif loop.time() - silent_since >= BOOKMARK_PERIOD_WALL_S:
+                sent, silent_since = version, -math.inf
+                yield event("MODIFIED", version, json.dumps(_shown(replace(params, watch=False), by, top)))
+            if loop.time() - silent_since >= BOOKMARK_PERIOD_WALL_S:
                 silent_since = loop.time()
                 yield event("BOOKMARK", version, "{}")
             await asyncio.sleep(LOOK_PERIOD_WALL_S)

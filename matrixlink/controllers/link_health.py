@@ -5,6 +5,7 @@ on a period in case a nudge was lost."""
 from __future__ import annotations
 
 from matrixlink.link_health.fault_localisation import FaultLocaliser
+from matrixlink.link_health.link_events import LinkEvents
 from matrixlink.link_health.link_state import LinkStateTracker
 from matrixlink.slices.slice_controller import SliceController
 
@@ -12,8 +13,15 @@ from matrixlink.slices.slice_controller import SliceController
 class LinkHealth:
     """One run looks at everything and does only what is due."""
 
-    def __init__(self, switchboard: SliceController, conditions: LinkStateTracker, diagnosis: FaultLocaliser) -> None:
+    def __init__(
+        self,
+        switchboard: SliceController,
+        conditions: LinkStateTracker,
+        diagnosis: FaultLocaliser,
+        events: LinkEvents,
+    ) -> None:
         self._switchboard = switchboard
+        self._events = events
         self._conditions = conditions
         self._diagnosis = diagnosis
 
@@ -22,6 +30,11 @@ class LinkHealth:
         if self._conditions.damped():
             with self._switchboard.promises.changing() as session:
                 self._conditions.release(session)
+        with self._switchboard.store.reading() as session:
+            due = self._events.due(session)
+        if due:
+            with self._switchboard.promises.changing() as session:
+                self._events.tell(session)
         rerouted = self._switchboard.reroute()
         gone = self._switchboard.settle_all()
         return f"{len(found)} parts judged by probes, {len(rerouted)} slices rerouted, {len(gone)} gone"

@@ -29,6 +29,7 @@ from matrixcommon.persistence.resource_row import EventColumns
 from matrixlink.contract.drains import DrainView
 from matrixlink.contract.peerings import PeeringView
 from matrixlink.contract.slices import DesiredProgram, EventView, LinkView, ProgramView, SliceView
+from matrixlink.fabric.condition.fabric import health
 from matrixlink.model.slice_states import SLICE_STATES
 from matrixresource.topology import Link
 
@@ -172,6 +173,13 @@ class LinkRow(ResourceRow, Base):
     penalty: Mapped[float] = mapped_column(Float, default=0.0, server_default="0")
     penalty_at: Mapped[float] = mapped_column(Float, default=0.0, server_default="0")
     damped_until: Mapped[float | None] = mapped_column(Float)
+    told: Mapped[str] = mapped_column(String(10), default="Up", server_default="Up")
+    """The state of its port that the newest event on it says."""
+
+    @property
+    def port_state(self) -> str:
+        """Up, Degraded or Down by what its port reports alone."""
+        return health(self.built_gbps if self.reported_gbps is None else self.reported_gbps, self.built_gbps)
 
     @property
     def built_gbps(self) -> float:

@@ -31,7 +31,7 @@ from matrixresource.allocations.reservations import ReservationService
 from matrixresource.allocations.status import AllocationStatus
 from matrixresource.contract.allocations import REPLACEMENT_LABEL, AllocationRequest, AllocationView, system_labels
 from matrixresource.contract.defragmentations import RelocateRequest
-from matrixresource.contract.nodes import NodeView
+from matrixresource.contract.nodes import ADMIN, NodeView
 from matrixresource.scheduler.changes import advance_reservation, preemption
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.store.reservations import ReservationRow
@@ -221,11 +221,11 @@ class Allocator:
                 self._reconcile(session, allocation)
         return len(ended)
 
-    def cordon(self, name: NodeName, cordoned: bool) -> NodeView:
-        """Keep new work off a node, or let it come again; what runs there continues."""
+    def cordon(self, name: NodeName, cordoned: bool, by: str = ADMIN) -> NodeView:
+        """Keep new work off a node, or let it come again, but for others who keep it off; what runs there continues."""
         with self._store.transaction() as session:
             node = self._store.node(session, name)
-            node.cordoned = cordoned
+            node.cordon(by, cordoned)
         return node.view()
 
     def reconcile(self, session: Session, names: set[str]) -> None:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 
 from matrixcommon.api.authorization import Caller, CallerOf
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.hardware_names import NodeName, NpuName
+from matrixcommon.model.hardware_names import RESOURCE_NAME, NodeName, NpuName
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.allocations.quotas import Quotas
 from matrixresource.api import access
 from matrixresource.contract.agents import NodeReports, ReportAnswer, ReportAnswers
 from matrixresource.contract.allocations import AllocationView, RenewRequest, ReplaceRequest
 from matrixresource.contract.capacity import CapacityView
-from matrixresource.contract.nodes import InventoryView, NodeView, NpuView
+from matrixresource.contract.nodes import ADMIN, InventoryView, NodeView, NpuView
 from matrixresource.contract.plans import FragmentationView, PlanRequest, PlanView
 from matrixresource.controllers.node_reports import NodeReportProcessor as ReportReader
 from matrixresource.planning.capacity_report import CapacityReport
@@ -25,6 +26,8 @@ from matrixresource.store.node_inventories import inventory_view
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import NodeRow
 from matrixresource.store.topology_versions import spec_at
+
+CordonOwner = Annotated[str, Query(pattern=RESOURCE_NAME.pattern, description="whose cordon it is")]
 
 
 def routes(
@@ -51,12 +54,14 @@ def routes(
             return inventory_view(session, node, spec_at(session, node.supernode))
 
     @nodes.change("POST :cordon")
-    def cordon(name: NodeName) -> NodeView:
-        return allocator.cordon(name, True)
+    def cordon(name: NodeName, by: CordonOwner = ADMIN) -> NodeView:
+        """Keep newcomers off it; each owner has a cordon of its own."""
+        return allocator.cordon(name, True, by)
 
     @nodes.change("POST :uncordon", after=replenish)
-    def uncordon(name: NodeName) -> NodeView:
-        return allocator.cordon(name, False)
+    def uncordon(name: NodeName, by: CordonOwner = ADMIN) -> NodeView:
+        """Take that owner's cordon back; those of others stay."""
+        return allocator.cordon(name, False, by)
 
     npus = api.of(access.NPUS)
 

@@ -160,6 +160,7 @@ class MemberView(ApiModel):
     state: str
     agent: str
     health: str
+    fault: str = Field("", description="part, code and level of what makes the node unhealthy")
     ready: bool
     npus: NpuCount | None = None
     dies: list[int] | None = None

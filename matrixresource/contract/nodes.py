@@ -8,6 +8,9 @@ from pydantic import Field
 
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 
+ADMIN, KUBERNETES, MAINTENANCE = "admin", "kubernetes", "maintenance"
+"""Owners of cordons: who asks without saying who it is, who marks the mirrored Node unschedulable, a closed domain."""
+
 
 class FaultView(ApiModel):
     """A fault as an agent reported it, with the level the control plane gives it.
@@ -34,6 +37,7 @@ class NodeView(ResourceView):
     cpus: int
     schedulable: bool
     unschedulable_reason: str | None = None
+    cordoned_by: list[str] = Field(default_factory=list, description="who keeps newcomers off it; empty: nobody")
     power: str
     health: str
     agent: str

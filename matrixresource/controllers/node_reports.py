@@ -18,7 +18,7 @@ from matrixcommon.persistence.table_cache import rows_where
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.contract.agents import NodeReport, ReportAnswer
 from matrixresource.contract.nodes import FaultView
-from matrixresource.nodes.fault_levels import worst_health
+from matrixresource.nodes.fault_levels import health_unheard, worst_health
 from matrixresource.nodes.fault_rules import dies_of
 from matrixresource.store import node_inventories
 from matrixresource.store.agent_leases import WORSE, Lease, Leases
@@ -150,6 +150,8 @@ class NodeReportProcessor:
                 # Only for the worse: what is better is reported by a report, to whichever replica.
                 if agent is not None and WORSE[agent] > WORSE[node.agent]:
                     node.agent = agent
+                    if agent == "Lost":
+                        node.power, node.health = "Unknown", health_unheard(node.health)
                     node.read_state()
                     touched.add(node)
             self._reconcile(session, touched)

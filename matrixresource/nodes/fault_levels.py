@@ -120,6 +120,11 @@ def worst_level(names: Iterable[str]) -> str | None:
     return max(names, key=fault_table().severity, default=None)
 
 
+def health_unheard(reported: str) -> str:
+    """The health of what nobody hears of any more: bad where that was said last, else unknown."""
+    return reported if reported == "Unhealthy" else "Unknown"
+
+
 def worst_health(levels: Iterable[str]) -> str:
     """The health that faults of these levels together leave."""
     return max((level_named(name).health for name in levels), key=HEALTH_ORDER.index, default="Healthy")

@@ -12,14 +12,15 @@ from typing import Any, cast
 from sqlalchemy import JSON, BigInteger, Boolean, Float, Integer, String
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import DEFAULT_PROJECT
 from matrixcommon.persistence.database_session import ResourceRow, journal_tables
 from matrixresource.contract.agents import AssignmentView, DesiredPartition
 from matrixresource.contract.allocations import AllocationRequest, AllocationView, MemberView
-from matrixresource.contract.nodes import NodeView, NpuView, SupernodeView
-from matrixresource.nodes.fault_levels import worst_health, worst_level
+from matrixresource.contract.nodes import MAINTENANCE, NodeView, NpuView, SupernodeView
+from matrixresource.nodes.fault_levels import health_unheard, worst_health, worst_level
 from matrixresource.nodes.fault_rules import die_views, dies_of, faults_of, unusable_dies, whole_node_fault
 from matrixresource.nodes.states import node_state
 from matrixresource.store.allocation_states import ALLOCATION_STATES
@@ -109,6 +110,7 @@ class PartitionRow(Base):
             state=node.state,
             agent=node.agent,
             health=node.health,
+            fault=node.unhealthy_because,
             ready=self.ready(node),
             npus=self.dies.bit_count() / 2 if self.dies else None,
             dies=self.desired().dies if self.dies else None,
@@ -130,12 +132,13 @@ class NodeRow(ResourceRow, Base):
     role: Mapped[str | None] = mapped_column(String(10))
     rank: Mapped[int | None] = mapped_column(Integer)
     shared_by: Mapped[int] = mapped_column(Integer, default=0)
-    cordoned: Mapped[bool] = mapped_column(Boolean, default=False)
+    cordoned_by: Mapped[list[str]] = mapped_column(JSON, default=list, server_default="[]")
+    """Who keeps newcomers off it; each takes back only its own cordon."""
     domain_closed: Mapped[bool] = mapped_column(Boolean, default=False)
     reserved_for_plan: Mapped[str | None] = mapped_column(String(253))
     """The defragmentation under way that needs this node."""
     power: Mapped[str] = mapped_column(String(10), default="Unknown")
-    health: Mapped[str] = mapped_column(String(12), default="Healthy")
+    health: Mapped[str] = mapped_column(String(12), default="Unknown")
     agent: Mapped[str] = mapped_column(String(10), default="Lost")
     epoch: Mapped[int] = mapped_column(BigInteger, default=0)
     status: Mapped[str | None] = mapped_column(String(12))
@@ -175,6 +178,15 @@ class NodeRow(ResourceRow, Base):
             parts=[*(self.reported_partitions or {}).values()] if self.shared_by else [],
         )
 
+    def cordon(self, by: str, cordoned: bool) -> None:
+        """Have this owner's cordon or not. Raises InvalidField."""
+        if by == MAINTENANCE:
+            raise InvalidField("a node is in maintenance with its domain: close or open that", field="by")
+        before = self.cordoned_by or []
+        owners = sorted({*before, by} if cordoned else {*before} - {by})
+        if owners != before:
+            self.cordoned_by = owners
+
     @property
     def open(self) -> bool:
         """Whether newcomers may have of it what nobody holds."""
@@ -197,6 +209,12 @@ class NodeRow(ResourceRow, Base):
             return "Unhealthy"
         return whole or ("PreSeparated" if unusable_dies(self) else None)
 
+    @property
+    def unhealthy_because(self) -> str:
+        """The part, code and level of each fault that makes it unhealthy."""
+        faults = (fault for fault in faults_of(self) if worst_health([fault.level]) == "Unhealthy")
+        return "; ".join(f"{fault.component} {fault.code} ({fault.level})" for fault in faults)
+
     def whole_fault(self) -> str | None:
         """What keeps all of it out, whoever holds it; faults of single NPUs do not: those are `unusable_dies`."""
         if self.agent != "Connected":
@@ -204,7 +222,7 @@ class NodeRow(ResourceRow, Base):
         if any(each["type"] == INVENTORY_MATCHES and each["status"] == "False" for each in self.conditions or []):
             return "InventoryMismatch"
         closed = "DomainClosed" if self.domain_closed else None
-        return whole_node_fault(self) or ("Cordoned" if self.cordoned else closed)
+        return whole_node_fault(self) or ("Cordoned" if self.cordoned_by else closed)
 
     @property
     def usable_npus(self) -> int:
@@ -222,6 +240,7 @@ class NodeRow(ResourceRow, Base):
             schedulable=obstacle is None,
             unschedulable_reason=obstacle,
             usable_npus=self.usable_npus,
+            cordoned_by=sorted([*(self.cordoned_by or ()), *([MAINTENANCE] if self.domain_closed else [])]),
             allocation=self.holder,
             faults=faults_of(self),
         )
@@ -238,7 +257,7 @@ class NodeRow(ResourceRow, Base):
                     name=name,
                     node=self.name,
                     cabinet=self.node_name.cabinet,
-                    health=worst_health(levels),
+                    health=worst_health(levels) if self.agent != "Lost" else health_unheard(worst_health(levels)),
                     level=worst_level(levels),
                     dies=die_views(index, own),
                     allocation=self.holder if self.role == "member" else None,
@@ -257,6 +276,7 @@ class NodeRow(ResourceRow, Base):
             state=self.state,
             agent=self.agent,
             health=self.health,
+            fault=self.unhealthy_because,
             ready=self.ready,
         )
 

@@ -28,6 +28,7 @@ from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.fabric.sharing.native_kernel import kernel
 from matrixlink.link_health.fault_localisation import FaultLocaliser
 from matrixlink.link_health.flap_damping import Damping
+from matrixlink.link_health.link_events import LinkEvents
 from matrixlink.link_health.link_state import LinkStateTracker
 from matrixlink.maintenance.drains import Drains
 from matrixlink.peering.peerings import Peerings
@@ -108,7 +109,8 @@ def build(
     switchboard = SliceController(store, fabric, clock, leases)
     conditions = LinkStateTracker(switchboard.store, switchboard.promises, clock, settings.damping())
     diagnosis = FaultLocaliser(fabric, switchboard.promises, conditions, clock)
-    watcher = LinkHealth(switchboard, conditions, diagnosis)
+    events = LinkEvents(store, fabric, leases.reachable, clock)
+    watcher = LinkHealth(switchboard, conditions, diagnosis, events)
     health = Periodic("link-health", watcher.watch, clock, period_s=HEALTH_PERIOD_S, floor_wall_s=0.5)
     communicators = Communicators(switchboard.store, fabric, clock)
     following = Periodic("communicators", communicators.watch, clock, period_s=HEALTH_PERIOD_S, floor_wall_s=0.5)

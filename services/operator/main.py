@@ -24,8 +24,9 @@ from matrixcommon.model.clock import WallClock
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.resource_key import key_of
 from matrixcompute.client import ComputeClient
-from matrixcontainer.client.client import CRD, POD, KubeClient
+from matrixcontainer.client.client import CRD, NODE, POD, KubeClient
 from matrixcontainer.client.login import http_of, login
+from matrixcontainer.mirrors.cordons import MANAGED_NODES
 from matrixcontainer.mirrors.mirrors import Mirrors
 from matrixcontainer.mirrors.virtual_kubelet import RENEW_S, Kubelets
 from matrixcontainer.operator.changed import Changed
@@ -123,6 +124,7 @@ class OperatorProcess:
         )
         self._instances, self._infers = Changed(self.reconcilers.instances), Changed(self.reconcilers.infers)
         mirrors = Mirrors(self.kube, self.resource, self._slices.all, time.time, settings.shared_cluster)
+        self._cordons = mirrors.cordons
         self._kubelets = Kubelets(self.kube, self.resource, time.time)
         wall = WallClock()
         instances = Periodic("instances", self._instances.reconcile, wall, period_s=AGAIN_WALL_S, rest_s=0.1)
@@ -210,7 +212,7 @@ class OperatorProcess:
             self._on_standby = False
             if self._settings.install_crds:
                 await self.install_crds()
-            background = [watcher.run for watcher in self.watchers] + [self._follow_pods]
+            background = [watcher.run for watcher in self.watchers] + [self._follow_pods, self._follow_nodes]
             background += [partial(follow, stream, heard) for stream, heard in self._followed()]
             tasks = [asyncio.create_task(supervised(work)) for work in background]
             kept, operator = asyncio.create_task(self.leadership.keep()), asyncio.create_task(self._kopf())
@@ -247,6 +249,20 @@ class OperatorProcess:
             except MatrixError as refused:
                 log.info("watch of pods ended", extra={"why": refused.message})
             self.scheduler.nudge()
+            await asyncio.sleep(RETRY_WALL_S)
+
+    async def _follow_nodes(self) -> None:
+        """For ever: nudge the mirrors when a Node takes newcomers, or no longer."""
+        while True:
+            try:
+                nodes, since = await self.kube.list(NODE, labels=MANAGED_NODES)
+                self._cordons.see(nodes)
+                self.mirrors.nudge()
+                async for type, body in self.kube.watch(NODE, since, MANAGED_NODES):
+                    if type != "BOOKMARK" and self._cordons.take(type, body):
+                        self.mirrors.nudge()
+            except MatrixError as refused:
+                log.info("watch of nodes ended", extra={"why": refused.message})
             await asyncio.sleep(RETRY_WALL_S)
 
     async def _kopf(self) -> None:

@@ -58,6 +58,12 @@ def test_recovery(sentence, members, lost, action, nodes, reason):
     assert (plan.action, plan.nodes, plan.reason) == (action, nodes, reason), sentence
 
 
+def test_an_unhealthy_member_is_named_with_its_part_code_and_level():
+    broken = member("sn0-c00-n0", health="Unhealthy").model_copy(update={"fault": "npu3 80CB8009 (Separate)"})
+    plan = plan_recovery([broken, member("sn0-c00-n1", agent="Lost")], silent(1), POLICY)
+    assert plan.message == "sn0-c00-n0: NodeUnhealthy: npu3 80CB8009 (Separate); sn0-c00-n1: NodeLost"
+
+
 def allocation(members: list[MemberView], spares: int = 0, bound: bool = True) -> AllocationView:
     count = sum(m.role == "member" for m in members)
     return AllocationView(

@@ -66,7 +66,8 @@ async def test_they_keep_leases_and_run_what_is_bound_as_the_embedded_ones_would
         assert node is not None
         effects = sorted((t["key"], t["effect"]) for t in node["spec"]["taints"])[1:]
         key = "node.kubernetes.io/unreachable"
-        assert effects == [(key, "NoExecute"), (key, "NoSchedule")]
+        quarantined = ("node.kubernetes.io/unschedulable", "NoSchedule")
+        assert effects == [(key, "NoExecute"), (key, "NoSchedule"), quarantined]
 
         cluster.repair("dark")
         await cluster.until(lambda: _is(lost, "Connected"), "it is back")

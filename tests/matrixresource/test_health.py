@@ -177,3 +177,21 @@ def test_fifteen_uplinks_of_a_plane_may_fail_the_sixteenth_takes_the_node_out(tm
     assert (service.node.health, service.node.whole_fault()) == ("Unhealthy", "Unhealthy")
     service.report(*ports[1:])
     assert (service.node.health, service.node.fault()) == ("Healthy", None)
+
+
+async def test_a_node_that_nobody_hears_of_claims_neither_power_nor_health(tmp_path):
+    service = Reporting(tmp_path)
+    service.report()
+    assert (service.node.view().power, service.node.view().health) == ("On", "Healthy")
+    service.clock.at += 1000
+    await service.reports.watch_leases()
+    lost = service.node.view()
+    assert (lost.agent, lost.power, lost.health) == ("Lost", "Unknown", "Unknown")
+    assert service.npu(0).health == "Unknown"
+    service.report()
+    assert (service.node.view().power, service.node.view().health) == ("On", "Healthy")
+    service.report(("220001001", "npu5-die1"))
+    service.clock.at += 1000
+    await service.reports.watch_leases()
+    level = service.npu(5).level
+    assert (service.node.health, service.node.unhealthy_because) == ("Unhealthy", f"npu5-die1 220001001 ({level})")

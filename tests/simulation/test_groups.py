@@ -135,7 +135,7 @@ def changed_and_refused(machine: Machine, name: str) -> None:
         allocation = machine.store.allocation(session, name)
         allocation.labels = {"half": "done"}
         for node in machine.store.allocated_to(session, name):
-            node.cordoned = not node.cordoned
+            node.cordon("someone", not node.cordoned_by)
         raise Conflict("after it had changed something")
 
 

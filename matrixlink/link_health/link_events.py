@@ -1,0 +1,103 @@
+"""Events on ports that went down, lost lanes or came back, one for each element: the switch, where it took many links
+with it, else the link.
+
+What ports report is what is told of; parts that probes accuse and ports that are held down have events of their own.
+Each node reports by itself, so a moment passes before anything is said: by then everybody has reported who shares the
+cause. What was told last is in the link's row, so a restart neither repeats nor forgets it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.clock import Clock
+from matrixlink.fabric.condition.fabric import DEGRADED, DOWN, UP, Fabric, health
+from matrixlink.store.store import LinkStore
+from matrixlink.store.tables import LinkRow
+
+SETTLE_S = 10.0
+"""A heartbeat of the agents: within one, every node that has lost a switch has reported it."""
+
+
+class LinkEvents:
+    """`tell` is called by the watcher, inside its transaction."""
+
+    def __init__(self, store: LinkStore, fabric: Fabric, reports: Callable[[str], bool], clock: Clock) -> None:
+        """`reports`: whether a node's agent is heard."""
+        self._store = store
+        self._reports = reports
+        self._fabric = fabric
+        self._clock = clock
+
+    def due(self, session: Session) -> bool:
+        """Whether some port has reported for a while what was not told of it."""
+        return any(self._waited(row) for row in self._untold(session))
+
+    def _untold(self, session: Session) -> list[LinkRow]:
+        return [row for row in self._store.links(session) if row.told != row.port_state]
+
+    def _waited(self, row: LinkRow) -> bool:
+        return row.updated_at <= self._clock.now() - SETTLE_S
+
+    def tell(self, session: Session) -> int:
+        """One event for each element that changed; how many."""
+        untold = {row.name: row for row in self._untold(session)}
+        told = 0
+        for state in sorted({row.port_state for row in untold.values()}):
+            rows = {name: row for name, row in untold.items() if row.port_state == state}
+            for switch, heard, links in self._switches(rows):
+                self._say_switch(session, switch, heard, len(links), state)
+                told += 1
+                for name in links:
+                    rows.pop(name).told = state
+            for row in filter(self._waited, rows.values()):
+                row.told = state
+                self._say(session, row.name, f"Link{state}", _sentence(row), state)
+                told += 1
+        return told
+
+    def _switches(self, rows: dict[str, LinkRow]) -> Iterator[tuple[str, list[str], set[str]]]:
+        """Switches of whose links at least half went the same way together, with all links to each that somebody
+        reports on, and those that did. Who took most comes first; a link is counted for one of its ends."""
+        by_switch: dict[str, set[str]] = defaultdict(set)
+        for name, row in rows.items():
+            for end in row.built["ends"]:
+                by_switch[end].add(name)
+        left = set(rows)
+        for switch, links in sorted(by_switch.items(), key=lambda each: (-len(each[1]), each[0])):
+            shared = links & left
+            heard = self._links_to(switch) if len(shared) > 1 else []
+            waited = any(self._waited(rows[name]) for name in shared)
+            if heard and waited and 2 * len(shared) >= len(heard):
+                left -= shared
+                yield switch, heard, shared
+
+    def _links_to(self, switch: str) -> list[str]:
+        """The links to a switch from nodes that report; none where that is no switch."""
+        supernode = self._fabric.supernode_with(switch)
+        if supernode is None or all(switch != each.name for each in supernode.switches()):
+            return []
+        owners = supernode.ports_of(switch).items()
+        return [f"{owner}.{port}" for owner, ports in owners if self._reports(owner) for port in ports]
+
+    def _say_switch(self, session: Session, switch: str, heard: list[str], changed: int, state: str) -> None:
+        now = Counter(health(self._fabric.capacity(link), self._fabric.link(link).capacity_gbps) for link in heard)
+        text = f"{changed} links to {switch} went {state.lower()} together: of {len(heard)} "
+        text += f"{now[DOWN]} are down, {now[DEGRADED]} degraded"
+        below = DOWN if now[DOWN] == len(heard) else UP if now[UP] == len(heard) else DEGRADED
+        self._say(session, switch, f"Switch{below}", text, below)
+
+    def _say(self, session: Session, about: str, reason: str, text: str, state: str) -> None:
+        self._store.say(session, about, reason, text, self._clock.now(), warning=state != UP)
+
+
+def _sentence(row: LinkRow) -> str:
+    if row.port_state == UP:
+        return f"{row.name} carries its {row.built_gbps:g} GB/s again"
+    reported = row.reported_gbps or 0.0
+    if row.port_state == DOWN:
+        return f"{row.name} carries nothing: its port is down"
+    return f"{row.name} carries {reported:g} of its {row.built_gbps:g} GB/s"

@@ -1,0 +1,75 @@
+"""Events on links and switches that go down and come back: one for each element, and none that repeats."""
+
+from __future__ import annotations
+
+from matrixresource.agent.hardware import InjectedFault
+from tests.matrixlink.fleet import NODES, Stack
+
+
+async def events(stack):
+    found = (await stack.http.get("/v1/events", params={"orderBy": "at"})).json()["items"]
+    return [(each["about"], each["type"], each["reason"]) for each in found]
+
+
+async def settled(stack):
+    await stack.settle()
+    stack.clock.at += 11
+    await stack.settle()
+
+
+def break_switch(stack, switch):
+    fault = [InjectedFault(name="dead", kind="switch-down", target=switch)] if switch else []
+    for node in stack.hardware.values():
+        node.apply_faults(fault)
+
+
+async def test_a_link_that_goes_down_degrades_and_returns_is_told_of_once_each_time(tmp_path):
+    stack, told = Stack(tmp_path), []
+    for share, reason, type in (
+        (0.0, "LinkDown", "Warning"),
+        (0.5, "LinkDegraded", "Warning"),
+        (1.0, "LinkUp", "Normal"),
+    ):
+        stack.hardware[NODES[0]].ports = {} if share == 1.0 else {"ub-p3-k11": share}
+        await settled(stack)
+        told.append((f"{NODES[0]}.ub-p3-k11", type, reason))
+        assert await events(stack) == told
+    await settled(stack)
+    stack.restart()
+    await settled(stack)
+    assert await events(stack) == told
+
+
+async def test_what_is_back_before_a_heartbeat_has_passed_is_no_news(tmp_path):
+    stack = Stack(tmp_path)
+    stack.hardware[NODES[0]].ports = {"ub-p3-k11": 0.0}
+    await stack.settle()
+    stack.hardware[NODES[0]].ports = {}
+    await settled(stack)
+    assert await events(stack) == []
+
+
+async def test_a_switch_is_one_event_though_each_node_reports_its_own_link(tmp_path):
+    stack, switch = Stack(tmp_path), "sn0-l2p3-k11"
+    stack.clock.at += 61  # who has not been heard by now does not report at all
+    await stack.settle()
+    break_switch(stack, switch)
+    with stack.quiet(*NODES[2:]):  # their reports come a little later
+        await stack.settle()
+    stack.clock.at += 9
+    await stack.settle()
+    stack.clock.at += 2
+    await stack.settle()
+    assert await events(stack) == [(switch, "Warning", "SwitchDown")]
+    message = (await stack.http.get("/v1/events")).json()["items"][0]["message"]
+    assert f"4 links to {switch}" in message
+    break_switch(stack, None)
+    await settled(stack)
+    assert await events(stack) == [(switch, "Warning", "SwitchDown"), (switch, "Normal", "SwitchUp")]
+
+
+async def test_an_l1_chip_is_told_of_and_not_every_switch_behind_it(tmp_path):
+    stack, switch = Stack(tmp_path), f"{NODES[0]}-l1p3"
+    break_switch(stack, switch)
+    await settled(stack)
+    assert [each[0] for each in await events(stack)] == [switch]

@@ -1,0 +1,100 @@
+"""A cordon is one thing with owners, whichever side it is asked on: kubectl's keeps MatrixResource's newcomers off, and
+MatrixResource's shows in Kubernetes; taken back on one side, the other's stays."""
+
+from __future__ import annotations
+
+import pytest
+
+from matrixcontainer.client.client import NODE
+from matrixcontainer.mirrors.cordons import CORDONED_BY
+from tests.cluster import Cluster
+
+pytestmark = pytest.mark.looptime
+
+NAME = "sn0-c03-n2"
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+
+
+async def kubectl(cluster: Cluster, cordoned: bool) -> None:
+    """As `kubectl cordon` and `uncordon` do it."""
+    await cluster.kube.merge(NODE, NAME, {"spec": {"unschedulable": cordoned or None}})
+    await cluster.tick()
+
+
+async def rest(cluster: Cluster, verb: str, **params: str) -> None:
+    answer = await cluster.http["resource"].post(f"/v1/nodes/{NAME}:{verb}", params=params)
+    assert answer.status_code == 200, answer.text
+    await cluster.tick()
+
+
+async def seen(cluster: Cluster) -> tuple[list[str], str | None, bool, str, bool]:
+    """Who keeps newcomers off, and why not, in MatrixResource; unschedulable, by whom, and tainted in Kubernetes."""
+    node = (await cluster.http["resource"].get(f"/v1/nodes/{NAME}")).json()
+    mirror = await cluster.kube.find(NODE, NAME)
+    assert mirror is not None
+    owners = (mirror["metadata"].get("annotations") or {}).get(CORDONED_BY, "")
+    tainted = any(taint["key"] == UNSCHEDULABLE for taint in mirror["spec"].get("taints") or [])
+    unschedulable = bool(mirror["spec"].get("unschedulable"))
+    return node["cordonedBy"], node.get("unschedulableReason"), unschedulable, owners, tainted
+
+
+async def test_a_cordon_of_kubectl_keeps_an_instance_off_the_node_until_it_is_taken_back(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        await cluster.tick()
+        await kubectl(cluster, True)
+        assert await seen(cluster) == (["kubernetes"], "Cordoned", True, "", True)
+        answer = await cluster.http["resource"].put("/v1/allocations/all", json={"nodes": 48})
+        assert (answer.status_code, answer.json()["reason"]) == (409, "InsufficientCapacity")
+        await kubectl(cluster, False)
+        assert await seen(cluster) == ([], None, False, "", False)
+        assert (await cluster.http["resource"].put("/v1/allocations/all", json={"nodes": 48})).status_code == 200
+
+
+async def test_a_cordon_of_matrixresource_shows_in_kubernetes_and_kubectl_does_not_undo_it(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        await cluster.tick()
+        await rest(cluster, "cordon")
+        assert await seen(cluster) == (["admin"], "Cordoned", True, "admin", True)
+        await kubectl(cluster, False)
+        assert await seen(cluster) == (["admin"], "Cordoned", True, "admin", True)
+        await rest(cluster, "uncordon")
+        assert await seen(cluster) == ([], None, False, "", False)
+
+
+async def test_each_side_takes_back_its_own_reason_only(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        await cluster.tick()
+        await kubectl(cluster, True)
+        await rest(cluster, "cordon", by="rack-team")
+        assert await seen(cluster) == (["kubernetes", "rack-team"], "Cordoned", True, "rack-team", True)
+        await rest(cluster, "uncordon", by="rack-team")
+        assert await seen(cluster) == (["kubernetes"], "Cordoned", True, "", True)
+        await rest(cluster, "cordon", by="rack-team")
+        await kubectl(cluster, False)
+        assert await seen(cluster) == (["rack-team"], "Cordoned", True, "rack-team", True)
+        await rest(cluster, "uncordon", by="rack-team")
+        assert await seen(cluster) == ([], None, False, "", False)
+
+
+async def test_a_domain_in_maintenance_shows_on_its_nodes_and_is_no_nodes_to_take_back(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        await cluster.tick()
+        await cluster.http["resource"].post("/v1/domains/sn0-c03:close", json={"reason": "cooling"})
+        await cluster.tick()
+        assert await seen(cluster) == (["maintenance"], "DomainClosed", True, "maintenance", True)
+        refused = await cluster.http["resource"].post(f"/v1/nodes/{NAME}:uncordon", params={"by": "maintenance"})
+        assert (refused.status_code, refused.json()["field"]) == (422, "by")
+        await cluster.http["resource"].post("/v1/domains/sn0-c03:open")
+        await cluster.tick()
+        assert await seen(cluster) == ([], None, False, "", False)
+
+
+async def test_a_cordon_made_while_the_mirror_writes_is_not_mistaken_for_the_mirrors_own(tmp_path):
+    """The mirror writes at the version it read: what a user set meanwhile is read before."""
+    async with Cluster(tmp_path) as cluster:
+        await cluster.tick()
+        await cluster.http["resource"].post(f"/v1/nodes/{NAME}:cordon")
+        cluster.mirrors.cordons.see((await cluster.kube.list(NODE))[0])
+        await cluster.kube.merge(NODE, NAME, {"spec": {"unschedulable": True}})
+        await cluster.mirrors.reconcile()
+        assert await seen(cluster) == (["admin", "kubernetes"], "Cordoned", True, "admin", True)
