@@ -144,9 +144,9 @@ async def _body(request: Request) -> dict[str, Any]:
     try:
         body = json.loads(await request.body())
     except ValueError as wrong:
-        raise Malformed(f"the body is no JSON: {wrong}") from wrong
+        raise Malformed(f"the body is no JSON: {wrong}", field="body") from wrong
     if not isinstance(body, dict):
-        raise Malformed("the body must be a JSON object")
+        raise Malformed("the body must be a JSON object", field="body")
     return body
 
 
