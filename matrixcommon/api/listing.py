@@ -157,7 +157,7 @@ def described_page(view: type[ApiModel] | None) -> dict[int | str, dict[str, Any
         next_page_token=(str | None, Field(None, alias="nextPageToken")),
         resource_version=(int | None, Field(None, alias="resourceVersion")),
     )
-    return {200: {"model": page, "content": {"text/event-stream": {"schema": {"type": "string"}}}}}
+    return {200: {"model": page, "content": {"text/event-stream": {}}}}
 
 
 def list_or_watch(

@@ -50,7 +50,8 @@ def describe_refusals(app: FastAPI) -> None:
             refusal = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
             for operation in (each for path in document["paths"].values() for each in path.values()):
                 operation["responses"].pop("422", None)
-                operation["responses"]["default"] = {"description": "it is refused", "content": refusal}
+                described = operation["responses"].setdefault("default", {"description": "it is refused"})
+                described["content"] = {**described.get("content", {}), **refusal}
         return app.openapi_schema or {}
 
     app.openapi = openapi  # type: ignore[method-assign]

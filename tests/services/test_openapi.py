@@ -75,9 +75,9 @@ class Walk:
             answer = self.loop.run_until_complete(self._answer(service, prepared, headers))
             self.sent += 1
             for wrong in self.judge(service, operation, case, role, answer):
-                told = f"{service} {operation.method.upper()} {operation.path} as {role}: {wrong.split(chr(10))[0]}"
-                said = f"{prepared.method} {prepared.path_url[:300]} {str(prepared.body)[:300]}: {answer.text[:500]}"
-                self.found.setdefault(told[:300], said)
+                what = f"{service} {operation.method.upper()} {operation.path} as {role}: {wrong.split(chr(10))[0]}"
+                details = f"{prepared.method} {prepared.path_url[:300]} {str(prepared.body)[:300]}: {answer.text[:500]}"
+                self.found.setdefault(what[:300], details)
 
     async def _answer(self, service: str, prepared: Any, headers: dict[str, str]) -> httpx.Response:
         client = self.stack.http[service]
@@ -95,6 +95,12 @@ class Walk:
             yield f"{answer.status_code}"
         if answer.status_code in WRONG and not refused_field(answer):
             yield f"{answer.status_code} without a field"
+        answers = self.stack.seats[service].transport.app.openapi()["paths"][operation.path][operation.method][
+            "responses"
+        ]
+        described = answers.get(str(answer.status_code), answers["default"]).get("content", {})
+        if answer.content and answer.headers["content-type"].partition(";")[0] not in described:
+            yield f"{answer.status_code} is {answer.headers['content-type']}"
         try:
             operation.validate_response(Response.from_any(answer), case=case)
         except (FailureGroup, AssertionError) as wrong:
@@ -131,8 +137,8 @@ def walked(walk: Walk, service: str, examples: int, derandomize: bool) -> None:
     )
     for operation in walk.operations(service):
         chosen(given(case=operation.as_strategy(), data=st.data())(sending(walk, service, operation)))()
-    told = "\n".join(f"{what}\n    {said}" for what, said in sorted(walk.found.items()))
-    assert not walk.found, f"{len(walk.found)} of {walk.sent}:\n{told}"
+    listed = "\n".join(f"{what}\n    {details}" for what, details in sorted(walk.found.items()))
+    assert not walk.found, f"{len(walk.found)} of {walk.sent}:\n{listed}"
 
 
 def sending(walk: Walk, service: str, operation: Any) -> Callable[..., None]:
