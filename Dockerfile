@@ -23,5 +23,7 @@ RUN set -e; \
     rm -rf /install
 
 ENV PATH=/opt/cloudmatrix/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 MALLOC_ARENA_MAX=2
+RUN mkdir -m 700 /state && chown 10001:10001 /state
 WORKDIR /state
+USER 10001:10001
 ENTRYPOINT ["python", "-m", "services.matrixctl.supervisor.container_entrypoint"]

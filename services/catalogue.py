@@ -18,14 +18,38 @@ class Process:
     keeps_files: bool = False
     """Whether its state folder holds more than the SQLite file of a database: it needs a disk on PostgreSQL too."""
     scheme: str = "http"
+    role: str = ""
+    """Of the token it shows to those it calls: no more than its calls need. It acts for all projects."""
 
 
 PROCESSES: tuple[Process, ...] = (
     Process("resource", "services.resource", 8401, (), "inventory, topology, allocations", has_database=True),
-    Process("link", "services.link", 8402, ("resource",), "planes, slices, routes, link health", has_database=True),
-    Process("compute", "services.compute", 8403, ("resource", "link"), "instances, recovery", has_database=True),
     Process(
-        "infer", "services.infer", 8404, ("link", "agents"), "CloudMatrix-Infer and its endpoint", has_database=True
+        "link",
+        "services.link",
+        8402,
+        ("resource",),
+        "planes, slices, routes, link health",
+        has_database=True,
+        role="viewer",
+    ),
+    Process(
+        "compute",
+        "services.compute",
+        8403,
+        ("resource", "link"),
+        "instances, recovery",
+        has_database=True,
+        role="admin",
+    ),
+    Process(
+        "infer",
+        "services.infer",
+        8404,
+        ("link", "agents"),
+        "CloudMatrix-Infer and its endpoint",
+        has_database=True,
+        role="editor",
     ),
     Process(
         "agents",
@@ -34,6 +58,7 @@ PROCESSES: tuple[Process, ...] = (
         ("resource", "link"),
         "the emulated nodes and their agents",
         keeps_files=True,
+        role="agent",
     ),
     Process(
         "kube",
@@ -51,6 +76,7 @@ PROCESSES: tuple[Process, ...] = (
         8406,
         ("kube", "resource", "link", "compute", "infer", "agents"),
         "CloudMatrixInstance and related kinds, as Kubernetes resources",
+        role="admin",
     ),
 )
 

@@ -30,6 +30,19 @@ from matrixcommon.model.resource_key import name_of, project_of, reference
 RETRY_AFTER_S = 2
 TYPES = {400: "invalid_request_error", 404: "invalid_request_error", 422: "invalid_request_error",
          503: "service_unavailable_error"}  # fmt: skip
+REFUSED: dict[int | str, dict[str, Any]] = {
+    "default": {"description": "it is refused", "content": {"application/json": {"schema": {"type": "object"}}}}
+}
+"""How this endpoint refuses; who may not ask it at all is told so in a problem document."""
+STREAMED = {**REFUSED, 200: {"content": {"text/event-stream": {}}}}
+
+
+def _described(asked: str) -> dict[str, Any]:
+    """What is read of a body, for the OpenAPI document; `asked` is the field that holds the prompt."""
+    fields: dict[str, Any] = {"model": {"type": "string"}, asked: {}, "stream": {"type": "boolean"}}
+    fields |= {"max_tokens": {"type": "integer", "minimum": 1}, "n": {"const": 1}}
+    schema = {"type": "object", "properties": fields, "required": ["model", asked]}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 def routes(serving: Serving) -> APIRouter:
@@ -41,7 +54,7 @@ def routes(serving: Serving) -> APIRouter:
         shown = [live for key, live in sorted(serving.live.items()) if caller.sees(project_of(key))]
         return {"object": "list", "data": [_model(live, caller.project) for live in shown]}
 
-    @api.get("/v1/models/{name}")
+    @api.get("/v1/models/{name}", responses=REFUSED)
     async def model(name: str, caller: CallerOf) -> Response:
         try:
             return JSONResponse(_model(serving.serving_model(name, caller.project, caller.sees), caller.project))
@@ -52,11 +65,11 @@ def routes(serving: Serving) -> APIRouter:
     async def health() -> Response:
         return Response(status_code=200)
 
-    @api.post("/v1/chat/completions")
+    @api.post("/v1/chat/completions", responses=STREAMED, openapi_extra=_described("messages"))
     async def chat(request: Request, caller: CallerOf) -> Response:
         return await _complete(serving, request, Chat, caller)
 
-    @api.post("/v1/completions")
+    @api.post("/v1/completions", responses=STREAMED, openapi_extra=_described("prompt"))
     async def text(request: Request, caller: CallerOf) -> Response:
         return await _complete(serving, request, Text, caller)
 
@@ -144,9 +157,9 @@ async def _body(request: Request) -> dict[str, Any]:
     try:
         body = json.loads(await request.body())
     except ValueError as wrong:
-        raise Malformed(f"the body is no JSON: {wrong}") from wrong
+        raise Malformed(f"the body is no JSON: {wrong}", field="body") from wrong
     if not isinstance(body, dict):
-        raise Malformed("the body must be a JSON object")
+        raise Malformed("the body must be a JSON object", field="body")
     return body
 
 

@@ -20,6 +20,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Header, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from fastapi.sse import EventSourceResponse, format_sse_event
+from pydantic import Field, create_model
 
 from matrixcommon.api.authorization import Caller, Scope
 from matrixcommon.model.errors import Gone, InvalidField, NotYetSupported
@@ -145,6 +146,18 @@ def _dig(view: Any, path: list[str]) -> Any:
 
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
+
+
+def described_page(view: type[ApiModel] | None) -> dict[int | str, dict[str, Any]]:
+    """What the OpenAPI document says of a list: a page, or with `watch=true` a stream of events."""
+    of: Any = view or dict[str, Any]
+    page = create_model(
+        f"{view.__name__}Page" if view else "Page",
+        items=(list[of], ...),
+        next_page_token=(str | None, Field(None, alias="nextPageToken")),
+        resource_version=(int | None, Field(None, alias="resourceVersion")),
+    )
+    return {200: {"model": page, "content": {"text/event-stream": {}}}}
 
 
 def list_or_watch(

@@ -17,7 +17,15 @@ from sqlalchemy import select
 
 from matrixcommon.api.authorization import Caller, CallerOf, ResourceKind, Scope
 from matrixcommon.api.fast_path import FastRoute, FastRouter
-from matrixcommon.api.listing import IdempotencyKey, IfMatch, Params, ValidateOnly, json_response, list_or_watch
+from matrixcommon.api.listing import (
+    IdempotencyKey,
+    IfMatch,
+    Params,
+    ValidateOnly,
+    described_page,
+    json_response,
+    list_or_watch,
+)
 from matrixcommon.api.mutations import Mutations, Row, name_for
 from matrixcommon.model.errors import NotFound
 from matrixcommon.model.resource_key import name_of
@@ -85,7 +93,8 @@ class KindRoutes:
             params.order_by = params.order_by or order_by
             return list_or_watch(request, params, self._records, self._kind.row, self._views)
 
-        self._add("LIST", handler, **{"name": f"list_{self._noun}", **options})
+        described = {"name": f"list_{self._noun}", "responses": described_page(self._kind.view)}
+        self._add("LIST", handler, **{**described, **options})
 
     def get(self, view: Callable[[Any], ApiModel] | None = None, **options: Any) -> None:
         """One of them, as its row shows itself, or as `view` makes it of the key; without either, as it is listed."""
@@ -99,6 +108,9 @@ class KindRoutes:
 
     def ask(self, verb: str, **options: Any) -> Callable[[Action], Action]:
         """For a handler that changes nothing, and that FastAPI calls as it is."""
+
+        if verb == "LIST" and self._kind.view is not None:
+            options.setdefault("responses", described_page(self._kind.view))
 
         def declare(action: Action) -> Action:
             self._add(verb, action, **options)

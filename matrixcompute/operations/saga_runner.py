@@ -56,6 +56,10 @@ class _Run:
             self.task.cancel()
 
 
+def _named(verb: str, instance: InstanceRow, attempt: int) -> str:
+    return sibling(instance.name, f"{verb}-{name_of(instance.name)}-{attempt:x}")
+
+
 class SagaRunner:
     """Runs every open saga in a task of its own, one per instance at a time."""
 
@@ -83,9 +87,11 @@ class SagaRunner:
             earlier.finished_at = self._clock.now()
             earlier.message = f"overtaken by {verb}"
         attempt = int(self._clock.now() * 1000)
+        while session.get(SagaRow, name := _named(verb, instance, attempt)) is not None:
+            attempt += 1  # two of a kind in one millisecond
         as_it_is = verb in (REPAIR, RELOCATE) and instance.applied is not None
         row = SagaRow(
-            name=sibling(instance.name, f"{verb}-{name_of(instance.name)}-{attempt:x}"),
+            name=name,
             project=instance.project,
             state="Running",
             verb=verb,

@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import json
 import logging
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -137,6 +138,7 @@ def revoke_token(path: Path, which: str) -> list[str]:
 @contextmanager
 def _changing(path: Path) -> Iterator[dict[str, Any]]:
     """The file's content, written back changed. It is replaced in one step, so a reader never sees half of it."""
+    path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -146,4 +148,6 @@ def _changing(path: Path) -> Iterator[dict[str, Any]]:
         draft.touch(0o600)
         draft.write_text(json.dumps(current, indent=1))
         draft.chmod(0o600)
+        if os.geteuid() == 0 and path.exists():  # changed by root, it stays the services'
+            os.chown(draft, path.stat().st_uid, path.stat().st_gid)
         draft.replace(path)

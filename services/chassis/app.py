@@ -28,7 +28,7 @@ from matrixcommon.model.errors import Forbidden, MatrixError, TooLarge
 from services.chassis.access import Tokens
 from services.chassis.logging import REQUEST_ID, TRACEPARENT
 from services.chassis.periodic import Periodic, supervised
-from services.chassis.problems import as_error, install, problem_response
+from services.chassis.problems import as_error, describe_refusals, install, problem_response
 
 BODY_LIMIT_BYTES = 1 << 20
 OPEN_PATHS = ("/healthz", "/readyz", "/openapi.json", "/docs")
@@ -73,12 +73,14 @@ def create_app(
         lifespan=lifespan,
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
+        separate_input_output_schemas=False,
     )
     app.state.access = access
     app.state.watchers = {watcher.name: watcher for watcher in watchers}
     install(app, routers)
     for router in routers:
         app.router.routes.extend(router.routes)  # include_router builds each of them a second time
+    describe_refusals(app)
     watcher_metrics(registry, watchers)
 
     @app.get("/healthz", include_in_schema=False)

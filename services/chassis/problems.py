@@ -15,9 +15,46 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from matrixcommon.model.errors import InternalError, InvalidField, Malformed, MatrixError, NotFound, Unavailable
+from matrixcommon.model.resource_model import ApiModel
 from services.chassis.logging import REQUEST_ID
 
 log = logging.getLogger(__name__)
+
+
+class Problem(ApiModel):
+    """A refusal, as RFC 9457 has it. `reason` is what programs go by, `field` what is wrong, `blocking` what stands in
+    the way."""
+
+    type: str
+    title: str
+    status: int
+    reason: str
+    detail: str
+    field: str | None = None
+    blocking: list[dict[str, Any]] | None = None
+    instance: str
+    request_id: str
+
+
+def describe_refusals(app: FastAPI) -> None:
+    """Have the OpenAPI document say that every refusal is a `Problem`, in place of what FastAPI supposes."""
+    made = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = made()
+            schemas = document.setdefault("components", {}).setdefault("schemas", {})
+            schemas["Problem"] = Problem.model_json_schema()
+            for supposed in ("HTTPValidationError", "ValidationError"):
+                schemas.pop(supposed, None)
+            refusal = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+            for operation in (each for path in document["paths"].values() for each in path.values()):
+                operation["responses"].pop("422", None)
+                described = operation["responses"].setdefault("default", {"description": "it is refused"})
+                described["content"] = {**described.get("content", {}), **refusal}
+        return app.openapi_schema or {}
+
+    app.openapi = openapi  # type: ignore[method-assign]
 
 
 def problem_response(error: MatrixError, instance: str) -> Response:

@@ -13,12 +13,13 @@ from matrixcommon.api.authorization import (
     Rule,
     Scope,
 )
-from services.node_agent.network.traffic_patterns import Load
+from matrixresource.agent.hardware import InjectedFault
+from services.node_agent.network.traffic_patterns import Load, LoadView
 
 SUPERNODES = ResourceKind("supernodes", Scope.PHYSICAL, {"LIST": VIEWERS, "PUT": ADMINS, "DELETE": ADMINS})
 NODES = ResourceKind("nodes", Scope.PHYSICAL, READ, holders=("holds",))
-FAULTS = ResourceKind("faults", Scope.PHYSICAL, MANAGED)
-TRAFFIC = ResourceKind("traffic", Scope.PROJECT, ENSURED, request=Load)
+FAULTS = ResourceKind("faults", Scope.PHYSICAL, MANAGED, view=InjectedFault)
+TRAFFIC = ResourceKind("traffic", Scope.PROJECT, ENSURED, request=Load, view=LoadView)
 
 ACCESS = AccessRules(
     "Emulated nodes",

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from services.catalogue import PROCESSES
 from services.chassis.http import http_client
 from tests.charts.rendered import CHART
 from tests.matrixlink.client import WholeLinkClient
@@ -44,8 +45,13 @@ class ChartStack(Stack):
 
 
 def test_every_process_with_a_token_is_here() -> None:
-    assert set(principals()) == {"admin", "agents", "compute", "infer", "link", "metrics", "operator"}
-    assert principals()["infer"]["role"] != "admin"
+    roles = {process.name: process.role for process in PROCESSES if process.role}
+    assert {name: each["role"] for name, each in principals().items()} == {
+        "admin": "admin",
+        "metrics": "viewer",
+        **roles,
+    }
+    assert roles["infer"] != "admin"
 
 
 async def test_an_instance_is_served_and_its_decode_traffic_reaches_the_ports(tmp_path: Path) -> None:

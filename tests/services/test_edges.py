@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
 
@@ -120,6 +121,21 @@ async def test_a_method_that_is_not_served_is_answered_with_those_that_are(tmp_p
             answer = await stack.http[service].patch(path)
             assert (answer.status_code, answer.headers["Allow"]) == (405, served)
             assert answer.json()["detail"] == f"PATCH is not served at {path}; {served} may be asked"
+
+
+async def test_changes_of_one_instant_are_operations_of_their_own(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("a", 2)
+        await stack.active("a", 2)
+        names = set()
+        for nodes in (600, 601, 602):
+            body = {"nodes": nodes, "placement": {"policy": "spread"}}
+            answer = await stack.http["compute"].put("/v1/instances/a", json=body)
+            assert answer.status_code == 202, answer.text
+            names.add(answer.json()["operation"])
+            while (await stack.get("compute", "/v1/instances/a")).json()["state"] == "Updating":
+                await asyncio.sleep(0)  # it is refused, and no time passes
+        assert len(names) == 3
 
 
 async def state(stack: Stack, service: str) -> list[str]:

@@ -39,14 +39,21 @@ def test_a_container_has_its_process_port_database_and_neighbours(compose: dict[
         for called in process.calls
         if called != "kube"
     }
-    database = settings.get("CLOUDMATRIX_DATABASE", "")
-    assert database.endswith(f"@postgres/{process.name}") == process.has_database
+    assert not {"CLOUDMATRIX_DATABASE", "CLOUDMATRIX_TOKEN"} & set(settings), "what is secret is in its folder"
+    state = "${CLOUDMATRIX_STATE:-./.state/compose}"
+    assert service["volumes"] == [f"{state}/processes/{process.name}:/state", f"{state}/shared:/shared:ro"]
+    assert service["user"] == "${CLOUDMATRIX_USER:-10001:10001}"
     waits = service["depends_on"]
     assert waits["prepare"]["condition"] == "service_completed_successfully"
     assert ("postgres" in waits) == process.has_database
     assert service["healthcheck"]["test"][-1] == f"{process.scheme}://127.0.0.1:{process.port}"
 
 
-def test_every_database_is_made() -> None:
-    made = re.findall(r"CREATE DATABASE (\w+);", (ROOT / "docker" / "databases.sql").read_text())
-    assert made == [process.name for process in PROCESSES if process.has_database]
+def test_nothing_secret_is_written_in_the_file(compose: dict[str, Any]) -> None:
+    text = (ROOT / "docker-compose.yml").read_text()
+    assert not re.search(r"(?i)password:|token:|://[^/\s]*:[^/\s]*@", text)
+    assert compose["services"]["postgres"]["environment"]["POSTGRES_PASSWORD_FILE"] == "/etc/cloudmatrix/password"
+
+
+def test_an_image_alone_is_not_root() -> None:
+    assert re.search(r"^USER 10001:10001$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)

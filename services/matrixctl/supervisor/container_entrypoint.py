@@ -2,15 +2,23 @@
 
     python -m services.matrixctl.supervisor.container_entrypoint NAME
 
-The containers of a stack share a state folder, as processes under the supervisor do. `prepare` runs first and alone: it
-makes the tokens and says what time it is. Each process then takes its token and the time from there; where it listens,
-which database it has and where its neighbours are comes from docker-compose.yml.
+`prepare` runs first and alone, with the whole state folder before it: it makes what is secret and says what time it is.
+Each process sees a folder of its own there, with the settings that are its alone (its token, the password of its
+database), and the digests of all tokens. Where it listens and where its neighbours are comes from docker-compose.yml.
+
+    stack.json, admin-token, kubeconfig   for whoever uses the stack from outside, as in every state folder
+    PROCESS-token, database-passwords     made once; no container of a process sees them here
+    shared/tokens.json                    digests, read by all
+    processes/NAME/                       the folder of a process: settings.json, and what it keeps
+    postgres/                             how the databases are made, each with a role of its own
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import os
+import secrets
 import sys
 import time
 from collections.abc import MutableMapping
@@ -21,10 +29,16 @@ from services.catalogue import BY_NAME, PROCESSES
 from services.matrixctl.supervisor.state_folder import Child, Folder, Stack, StackTime, write
 
 PREPARE = "prepare"
+SETTINGS = "settings.json"
+SHARED_TOKENS = "/shared/tokens.json"
+DATABASES = tuple(process.name for process in PROCESSES if process.has_database)
 
 
 def prepare(folder: Folder, scale: float) -> Stack:
-    """Tokens and time for a run. Prepared again while the others run, time stays where they see it."""
+    """Tokens, passwords and time for a run. Prepared again while the others run, time stays where they see it."""
+    folder.path.mkdir(parents=True, exist_ok=True)
+    folder.path.chmod(0o700)  # the engine may have made it, for everybody to see
+    _share_tokens(folder)
     folder.prepare()
     before, now = folder.read(), time.time()
     when = before.time.next_run(scale, now) if before else StackTime(scale, now, now)
@@ -34,49 +48,118 @@ def prepare(folder: Folder, scale: float) -> Stack:
     }
     stack = Stack(PROCESSES, when, children=children, contained=True)
     folder.write(stack)
+    passwords = _passwords(folder)
+    _prepare_databases(folder.path / "postgres", passwords)
+    operator_token = _prepare_kube(folder)
+    clock = {
+        "TIME_SCALE": repr(when.scale),
+        "TIME_ANCHOR_WALL": repr(when.anchor_wall),
+        "TIME_ANCHOR_EMULATED": repr(when.anchor_emulated),
+    }
+    for process in PROCESSES:
+        settings = {**clock, "TOKENS": SHARED_TOKENS, "TOKEN": folder.token_of(process)}
+        if process.has_database:
+            settings["DATABASE"] = f"postgresql://{process.name}:{passwords[process.name]}@postgres/{process.name}"
+        if process.name == "kube":
+            settings |= {"KUBE_ADMIN_TOKEN": folder.admin_token(), "KUBE_OPERATOR_TOKEN": operator_token}
+        if process.name == "operator":
+            settings["KUBECONFIG"] = "/state/kubeconfig"
+        own = _of(folder, process.name)
+        write(own / SETTINGS, json.dumps({f"CLOUDMATRIX_{key}": value for key, value in settings.items()}, indent=1))
     return stack
 
 
-def settings_for(name: str, folder: Folder, environ: MutableMapping[str, str]) -> None:
-    """Add to the environment what the state folder knows."""
-    stack = folder.read()
-    if stack is None:
-        raise SystemExit(f"{folder.stack_file} is not there; run `prepare` first")
-    environ["CLOUDMATRIX_TIME_SCALE"] = repr(stack.time.scale)
-    environ["CLOUDMATRIX_TIME_ANCHOR_WALL"] = repr(stack.time.anchor_wall)
-    environ["CLOUDMATRIX_TIME_ANCHOR_EMULATED"] = repr(stack.time.anchor_emulated)
-    environ["CLOUDMATRIX_TOKENS"] = str(folder.tokens)
-    environ["CLOUDMATRIX_TOKEN"] = folder.agent_token() if name == "agents" else folder.admin_token()
-    if name == "kube":
-        environ["CLOUDMATRIX_KUBE_ADMIN_TOKEN"] = folder.admin_token()
-    if name == "operator":
-        environ["CLOUDMATRIX_KUBECONFIG"] = str(_kubeconfig_inside(folder))
+def _of(folder: Folder, name: str) -> Path:
+    """The folder that is all a process sees as /state."""
+    own = folder.path / "processes" / name
+    own.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return own
 
 
-def _kubeconfig_inside(folder: Folder, patience_wall_s: float = 60.0) -> Path:
-    """The operator's kubeconfig with the address that containers know the API by; the one beside it is for the host."""
-    until = time.monotonic() + patience_wall_s
-    while not folder.operator_kubeconfig.exists() and time.monotonic() < until:
-        time.sleep(0.2)
-    inside = folder.path / "kubeconfig-inside"
-    port = BY_NAME["kube"].port
-    write(inside, folder.operator_kubeconfig.read_text().replace(f"https://127.0.0.1:{port}", f"https://kube:{port}"))
-    return inside
+def _share_tokens(folder: Folder) -> None:
+    """The file of digests lies in a folder that all containers see: it is replaced whenever it changes."""
+    shared = folder.path / "shared"
+    shared.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not folder.tokens.is_symlink():
+        folder.tokens.symlink_to(Path(shared.name) / folder.tokens.name)
+
+
+def _passwords(folder: Folder) -> dict[str, str]:
+    file = folder.path / "database-passwords"
+    known = json.loads(file.read_text()) if file.exists() else {}
+    made = {name: known.get(name) or secrets.token_urlsafe(24) for name in ("superuser", *DATABASES)}
+    write(file, json.dumps(made, indent=1))
+    return made
+
+
+def _prepare_databases(place: Path, passwords: dict[str, str]) -> None:
+    """What PostgreSQL's image runs once, when its volume is new. Its own user has to read it, whoever that is; the
+    state folder around it keeps everybody else out."""
+    first = place / "first-start"
+    first.mkdir(parents=True, exist_ok=True)
+    lines = ["-- A database for each service, and a role that may enter no other."]
+    for name in DATABASES:
+        lines += [
+            f"CREATE ROLE {name} LOGIN PASSWORD '{passwords[name]}';",
+            f"CREATE DATABASE {name} OWNER {name};",
+            f"REVOKE CONNECT, TEMPORARY ON DATABASE {name} FROM PUBLIC;",
+        ]
+    for file, text in ((first / "databases.sql", "\n".join(lines)), (place / "password", passwords["superuser"])):
+        write(file, text + "\n")
+        file.chmod(0o644)
+    for each in (place, first):
+        each.chmod(0o755)
+
+
+def _prepare_kube(folder: Folder) -> str:
+    """The Kubernetes API's authority, and a kubeconfig for the operator that trusts it; returns the operator's token
+    there. The administrator's kubeconfig is written by the API; outside it is found where it always is."""
+    from matrixcontainer.kubeapi.transport.certificates import ensure_certificates, write_kubeconfig
+
+    kube = BY_NAME["kube"]
+    authority = _of(folder, kube.name) / "kube"
+    ensure_certificates(authority, [kube.name])
+    known = _of(folder, "operator") / "kube-token"
+    if not known.exists():
+        write(known, secrets.token_urlsafe(24))
+    token = known.read_text().strip()
+    server = f"{kube.scheme}://{kube.name}:{kube.port}"
+    write_kubeconfig(known.with_name("kubeconfig"), server, authority / "ca.crt", "cloudmatrix-operator", token)
+    if not folder.kubeconfig.is_symlink():
+        folder.kubeconfig.symlink_to(Path("processes") / kube.name / "kubeconfig")
+    return token
+
+
+def give(folder: Path, owner: str) -> None:
+    """Everything there to `uid:gid`, as who the processes run; what PostgreSQL reads may be read by all."""
+    uid, _, gid = owner.partition(":")
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, int(uid), int(gid or uid), follow_symlinks=False)
+
+
+def settings_for(folder: Path, environ: MutableMapping[str, str]) -> None:
+    """Add to the environment what `prepare` has put into this process's folder."""
+    file = folder / SETTINGS
+    if not file.exists():
+        raise SystemExit(f"{file} is not there; run `prepare` first")
+    environ.update(json.loads(file.read_text()))
 
 
 def main(arguments: list[str]) -> None:
     name = arguments[0] if arguments else ""
-    folder = Folder(Path(os.environ.get("CLOUDMATRIX_STATE", "/state")))
+    place = Path(os.environ.get("CLOUDMATRIX_STATE", "/state"))
     if name == PREPARE:
         try:
-            stack = prepare(folder, float(os.environ.get("CLOUDMATRIX_TIME_SCALE", "1")))
+            stack = prepare(Folder(place), float(os.environ.get("CLOUDMATRIX_TIME_SCALE", "1")))
+            if owner := os.environ.get("CLOUDMATRIX_OWNER"):
+                give(place, owner)
         except (MatrixError, OSError) as wrong:
             raise SystemExit(f"{type(wrong).__name__}: {wrong}") from None
-        print(f"prepared {folder.path} at time scale {stack.time.scale:g}")
+        print(f"prepared {place} at time scale {stack.time.scale:g}")
         return
     if name not in BY_NAME:
         raise SystemExit(f"there is no process {name!r}; there are {PREPARE}, {', '.join(BY_NAME)}")
-    settings_for(name, folder, os.environ)
+    settings_for(place, os.environ)
     importlib.import_module(f"{BY_NAME[name].module}.main").main(arguments[1:])
 
 

@@ -3,7 +3,8 @@
     stack.json     the processes and their ports, the time of the stack, what the supervisor last saw
     run/           a seat per process
     logs/          what each process says, one line of JSON per event
-    tokens.json    digests of bearer tokens; admin-token and agent-token hold two of them, for the owner's eyes only
+    tokens.json    digests of bearer tokens; admin-token holds matrixctl's, PROCESS-token each process's,
+                   for the owner's eyes only
     kubeconfig     written by the embedded Kubernetes API; kubeconfig-operator beside it is the operator's
     *.db           a database per service
 
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from matrixcommon.model.errors import MatrixError
-from services.catalogue import Process
+from services.catalogue import PROCESSES, Process
 from services.matrixctl.supervisor.process_lock import Holder, ProcessLock, SeatTaken
 
 if TYPE_CHECKING:
@@ -110,11 +111,15 @@ class Folder:
         for folder in (self.path, self.logs, self.run):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.secret("admin-token", "matrixctl", "admin")
-        self.agent_token()
+        for process in PROCESSES:
+            self.token_of(process)
 
-    def agent_token(self) -> str:
-        """Of the process that plays the nodes: it speaks for all of them."""
-        return self.secret("agent-token", "agents", "agent", project="*", nodes="*")
+    def token_of(self, process: Process) -> str:
+        """What this process shows to those it calls; nothing where it calls nobody. Agents speak for all nodes."""
+        if not process.role:
+            return ""
+        nodes = "*" if process.role == "agent" else ""
+        return self.secret(f"{process.name}-token", process.name, process.role, project="*", nodes=nodes)
 
     def secret(self, name: str, owner: str, role: str, project: str = "default", nodes: str = "") -> str:
         """The token kept in that file, made known to the services (again, if tokens.json was lost)."""

@@ -99,7 +99,7 @@ class Supervisor:
         order = sorted(request.processes, key=lambda process: -len(process.calls))
         self.care = {process.name: Care() for process in order}
         self._admin_token = folder.secret("admin-token", "matrixctl", "admin")
-        self._agent_token = folder.agent_token()
+        self._tokens = {process.name: folder.token_of(process) for process in request.processes}
         self.stack = self._first_stack()
         self._written: Stack | None = None
         self._wakeup, self._wake = os.pipe()
@@ -142,7 +142,7 @@ class Supervisor:
             "TIME_ANCHOR_WALL": repr(self.stack.time.anchor_wall),
             "TIME_ANCHOR_EMULATED": repr(self.stack.time.anchor_emulated),
             "TOKENS": str(self.folder.tokens),
-            "TOKEN": self._agent_token if name == "agents" else self._admin_token,
+            "TOKEN": self._tokens[name],
         }
         if self.stack.seed is not None:
             settings["SEED"] = str(self.stack.seed)

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.planes import Plane
+from matrixcommon.model.resource_key import DEFAULT_PROJECT
 from matrixcommon.model.resource_model import ApiModel
 
 Pattern = Literal["all-to-all", "permutation", "ring", "incast"]
@@ -35,6 +36,19 @@ class Load(ApiModel):
         if self.slice is not None:
             return slice == self.slice
         return bool(table.get("instance") == self.instance and table.get("plane") == self.plane)
+
+
+class LoadView(ApiModel):
+    """A load, and what moves on the slices it goes by (all loads on them together), GB/s over all members."""
+
+    name: str
+    project: str = DEFAULT_PROJECT
+    load: Load
+    slices: list[str]
+    members: int
+    offered_gbps: float
+    sent_gbps: float
+    dropped_gbps: float
 
 
 def demands(

@@ -15,6 +15,7 @@ import typer
 import yaml
 
 from matrixcommon.model.errors import Unavailable
+from services.catalogue import PROCESSES
 from services.matrixctl.commands.apply import fault_target
 from services.matrixctl.commands.unsupported import NOT_YET
 from services.matrixctl.main import app
@@ -226,7 +227,8 @@ def test_a_token_is_shown_once_and_known_at_once(ctl: Ctl, tmp_path: Path) -> No
     principal = Tokens(state / "tokens.json").principal(f"Bearer {out.strip()}")
     assert (code, principal.name, principal.project, principal.role) == (0, "reader", "blue", "viewer")
     current = json.loads(ctl("token", "list", "--state", str(state), "-o", "json")[1])["items"]
-    assert [item["name"] for item in current] == ["matrixctl", "agents", "reader"]
+    processes = [process.name for process in PROCESSES if process.role]
+    assert [item["name"] for item in current] == ["matrixctl", *processes, "reader"]
     assert out.strip() not in (state / "tokens.json").read_text()
     assert (state / "admin-token").stat().st_mode & 0o077 == 0
 

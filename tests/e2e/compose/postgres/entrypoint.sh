@@ -1,5 +1,5 @@
 #!/bin/sh
-# POSTGRES_USER, POSTGRES_PASSWORD, /docker-entrypoint-initdb.d/*.sql at the first start, data in /var/lib/postgresql/data.
+# POSTGRES_USER, POSTGRES_PASSWORD_FILE, /docker-entrypoint-initdb.d/*.sql at the first start, data in /var/lib/postgresql/data.
 set -e
 bin=$(echo /usr/lib/postgresql/*/bin)
 data=/var/lib/postgresql/data
@@ -8,10 +8,7 @@ chown -R postgres:postgres "$data" /run/postgresql
 chmod 700 "$data"
 as() { runuser -u postgres -- "$@"; }
 if [ ! -s "$data/PG_VERSION" ]; then
-  echo "$POSTGRES_PASSWORD" > /tmp/password
-  chmod 644 /tmp/password
-  as "$bin/initdb" -D "$data" -U "$POSTGRES_USER" --pwfile=/tmp/password -A scram-sha-256 --auth-local=trust -E UTF8
-  rm /tmp/password
+  as "$bin/initdb" -D "$data" -U "$POSTGRES_USER" --pwfile="$POSTGRES_PASSWORD_FILE" -A scram-sha-256 --auth-local=trust -E UTF8
   echo "host all all all scram-sha-256" >> "$data/pg_hba.conf"
   as "$bin/pg_ctl" -D "$data" -o "-c listen_addresses=''" -w start
   as "$bin/createdb" -U "$POSTGRES_USER" "$POSTGRES_USER"
