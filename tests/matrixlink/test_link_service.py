@@ -3,7 +3,6 @@ the way; bad input refused with the field and nothing changed."""
 
 import pytest
 
-from matrixcommon.api.client import list_all
 from matrixcommon.model.errors import InsufficientBandwidth
 from matrixcommon.model.planes import Plane
 from tests.matrixlink.fleet import NODES, a_request
@@ -344,44 +343,6 @@ async def test_a_supernode_is_known_by_its_agents_and_forgotten_with_them(stack)
     assert stack.switchboard().fabric.has(NODES[0]), "it was started with that one"
     stack.restart()
     assert not stack.switchboard().fabric.has(other[0])
-
-
-def dicts_in(memory):
-    return [kept for kept in vars(memory).values() if isinstance(kept, dict)]
-
-
-async def test_what_reports_leave_in_memory_goes_with_slices_and_supernodes(stack):
-    """However many slices come and go, and supernodes with them: no more is remembered than what there is."""
-    reports = next(hook for hook in stack.remembering() if hasattr(hook, "_programs"))
-    for number in range(5):
-        await stack.active(f"s{number}-ub")
-        assert {slice for known in reports._programs.values() for slice in known} == {f"s{number}-ub"}
-        await stack.client.withdraw(f"s{number}-ub")
-        await stack.settle()
-    assert not any(reports._programs.values())
-    report = stack.agents[NODES[0]].report().wire()
-    node = "sn3-c00-n0"
-    answer = await stack.http.post("/v1/link-reports", json={"reports": [report | {"node": node}]})
-    assert answer.json()["answers"][0]["accepted"]
-    assert any(node in kept for memory in stack.remembering() for kept in dicts_in(memory))
-    stack.clock.at += 601
-    await stack.app.state.watchers["departed"].step()
-    for memory in stack.remembering():
-        assert not any(node in kept for kept in dicts_in(memory)), memory
-
-
-async def test_forwarding_tables_are_of_the_supernodes_there_are_now(stack):
-    async def supernodes():
-        tables = await list_all(stack.http, "/v1/forwarding-tables")
-        return {table["name"].partition("-")[0] for table in tables}
-
-    assert await supernodes() == {"sn0"}
-    report = stack.agents[NODES[0]].report().wire() | {"node": "sn3-c00-n0"}
-    await stack.http.post("/v1/link-reports", json={"reports": [report]})
-    assert await supernodes() == {"sn0", "sn3"}
-    stack.clock.at += 601
-    await stack.app.state.watchers["departed"].step()
-    assert await supernodes() == {"sn0"}
 
 
 async def test_lists_of_what_there_is(stack):

@@ -1,0 +1,131 @@
+"""Completions as OpenAI's clients ask for them, and what is refused in OpenAI's form."""
+
+import pytest
+
+
+async def test_chat_through_the_openai_client(serving):
+    answer = await serving.openai.chat.completions.create(
+        model="r1", messages=[{"role": "user", "content": "Why is the sky blue?"}], max_tokens=24
+    )
+    text = answer.choices[0].message.content
+    assert len(text.split()) == answer.usage.completion_tokens <= 24
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
+    same = await serving.openai.chat.completions.create(
+        model="deepseek-r1", messages=[{"role": "user", "content": "Why is the sky blue?"}], max_tokens=24
+    )
+    assert same.choices[0].message.content == text
+    assert [model.id async for model in serving.openai.models.list()] == ["r1"]
+
+
+async def test_a_stream_has_a_chunk_for_each_token_then_usage(serving):
+    stream = await serving.openai.chat.completions.create(
+        model="r1",
+        messages=[{"role": "user", "content": [{"type": "text", "text": "Count."}]}],
+        max_completion_tokens=40,
+        stream=True,
+        stream_options={"include_usage": True},
+        extra_body={"ignore_eos": True, "unknown": 1},
+    )
+    chunks = [chunk async for chunk in stream]
+    words = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices and chunk.choices[0].delta.content]
+    assert len(words) == 40
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert chunks[-2].choices[0].finish_reason == "length"
+    assert chunks[-1].choices == []
+    assert chunks[-1].usage.completion_tokens == 40
+
+
+async def test_a_text_completion_counts_what_is_cached(serving):
+    prompt = " ".join(f"w{number}" for number in range(1500))
+    first = await serving.openai.completions.create(model="r1", prompt=prompt, max_tokens=8)
+    again = await serving.openai.completions.create(model="r1", prompt=prompt, max_tokens=8)
+    assert first.usage.prompt_tokens == 1500
+    assert first.usage.prompt_tokens_details.cached_tokens == 0
+    assert again.usage.prompt_tokens_details.cached_tokens == 1024
+    used = (await serving.http.get("/v1/usage")).json()["items"]
+    assert used == [
+        {"name": "anyone.r1", "project": "default", "key": "anyone", "deployment": "r1", "requests": 2, "promptTokens": 3000,
+         "cachedTokens": 1024, "completionTokens": first.usage.completion_tokens + again.usage.completion_tokens}
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "param"),
+    [
+        ({"model": "nobody", "messages": [{"role": "user", "content": "x"}]}, 404, "model_not_found", "model"),
+        ({"messages": []}, 400, "InvalidField", "model"),
+        ({"model": "r1", "messages": []}, 400, "InvalidField", "messages"),
+        ({"model": "r1", "messages": [{"content": "x"}]}, 400, "InvalidField", "messages[0]"),
+        ({"model": "r1", "messages": [{"role": "user", "content": 5}]}, 400, "InvalidField", "messages[0].content"),
+        (
+            {"model": "r1", "messages": [{"role": "user", "content": "x"}], "max_tokens": 0},
+            400,
+            "InvalidField",
+            "max_tokens",
+        ),
+        ({"model": "r1", "messages": [{"role": "user", "content": "x"}], "n": 2}, 400, "InvalidField", "n"),
+        (
+            {"model": "r1", "messages": [{"role": "user", "content": "x"}], "max_tokens": 10**9},
+            400,
+            "context_length_exceeded",
+            "messages",
+        ),
+        ([1], 400, "Malformed", "body"),
+    ],
+)
+async def test_bad_completions_are_refused_in_openais_form(serving, body, status, code, param):
+    answer = await serving.http.post("/v1/chat/completions", json=body)
+    assert answer.status_code == status
+    assert answer.json()["error"]["code"] == code
+    assert answer.json()["error"]["param"] == param
+
+
+@pytest.mark.parametrize(
+    ("given", "param"),
+    [
+        ({"temperature": 9}, "temperature"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"temperature": True}, "temperature"),
+        ({"temperature": -0.1}, "temperature"),
+        ({"top_p": 7}, "top_p"),
+        ({"presence_penalty": 2.5}, "presence_penalty"),
+        ({"frequency_penalty": -3}, "frequency_penalty"),
+        ({"logit_bias": {"5": 101}}, "logit_bias"),
+        ({"n": 0}, "n"),
+        ({"n": "1"}, "n"),
+        ({"seed": 1.5}, "seed"),
+        ({"stop": ["a", "b", "c", "d", "e"]}, "stop"),
+        ({"user": 5}, "user"),
+        ({"max_completion_tokens": True}, "max_completion_tokens"),
+        ({"stream": "yes"}, "stream"),
+        ({"stream_options": {"include_usage": True}}, "stream_options"),
+        ({"stream": True, "stream_options": {"include_usage": "yes"}}, "stream_options.include_usage"),
+        ({"stream": True, "stream_options": 5}, "stream_options"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+        ({"top_logprobs": 2}, "top_logprobs"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role"),
+    ],
+)
+async def test_parameters_out_of_openais_bounds_are_refused_by_name(serving, given, param):
+    asked = {"model": "r1", "messages": [{"role": "user", "content": "x"}], "max_tokens": 1}
+    answer = await serving.http.post("/v1/chat/completions", json=asked | given)
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert (error["type"], error["param"]) == ("invalid_request_error", param)
+    assert param.split(".")[-1].split("[")[0] in error["message"] or "role" in error["message"]
+
+
+async def test_parameters_at_openais_bounds_and_fields_nobody_knows_are_taken(serving):
+    edge = {"temperature": 2, "top_p": 0, "presence_penalty": -2, "frequency_penalty": 2.0, "n": 1, "stop": ["a"] * 4,
+            "logit_bias": {"5": -100}, "seed": -1, "user": "u", "stream": False, "stream_options": None,
+            "tool_choice": "auto", "max_tokens": 1, "top_k": "of no concern"}  # fmt: skip
+    for path, asked in (
+        (
+            "chat/completions",
+            {"messages": [{"role": "developer", "content": "x"}], "logprobs": True, "top_logprobs": 20},
+        ),
+        ("completions", {"prompt": "x", "logprobs": 5, "best_of": 1}),
+    ):
+        answer = await serving.http.post(f"/v1/{path}", json={"model": "r1"} | edge | asked)
+        assert answer.status_code == 200, answer.text

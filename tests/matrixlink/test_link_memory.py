@@ -1,0 +1,42 @@
+"""What MatrixLink keeps in memory is of what there is now."""
+
+from matrixcommon.api.client import list_all
+from tests.matrixlink.fleet import NODES
+
+
+def dicts_in(memory):
+    return [kept for kept in vars(memory).values() if isinstance(kept, dict)]
+
+
+async def test_what_reports_leave_in_memory_goes_with_slices_and_supernodes(stack):
+    """However many slices come and go, and supernodes with them: no more is remembered than what there is."""
+    reports = next(hook for hook in stack.remembering() if hasattr(hook, "_programs"))
+    for number in range(5):
+        await stack.active(f"s{number}-ub")
+        assert {slice for known in reports._programs.values() for slice in known} == {f"s{number}-ub"}
+        await stack.client.withdraw(f"s{number}-ub")
+        await stack.settle()
+    assert not any(reports._programs.values())
+    report = stack.agents[NODES[0]].report().wire()
+    node = "sn3-c00-n0"
+    answer = await stack.http.post("/v1/link-reports", json={"reports": [report | {"node": node}]})
+    assert answer.json()["answers"][0]["accepted"]
+    assert any(node in kept for memory in stack.remembering() for kept in dicts_in(memory))
+    stack.clock.at += 601
+    await stack.app.state.watchers["departed"].step()
+    for memory in stack.remembering():
+        assert not any(node in kept for kept in dicts_in(memory)), memory
+
+
+async def test_forwarding_tables_are_of_the_supernodes_there_are_now(stack):
+    async def supernodes():
+        tables = await list_all(stack.http, "/v1/forwarding-tables")
+        return {table["name"].partition("-")[0] for table in tables}
+
+    assert await supernodes() == {"sn0"}
+    report = stack.agents[NODES[0]].report().wire() | {"node": "sn3-c00-n0"}
+    await stack.http.post("/v1/link-reports", json={"reports": [report]})
+    assert await supernodes() == {"sn0", "sn3"}
+    stack.clock.at += 601
+    await stack.app.state.watchers["departed"].step()
+    assert await supernodes() == {"sn0"}
