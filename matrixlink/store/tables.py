@@ -210,9 +210,8 @@ class EventRow(EventColumns, ResourceRow, Base):
     about: Mapped[str] = mapped_column(String(253), index=True)
 
     def view(self) -> Any:
-        return EventView(
-            name=self.name, about=self.about, project=self.project or None, etag=self.etag, **self.described()
-        )
+        shown = self.common() | {"name": self.name, "project": self.project or None} | self.described()
+        return EventView(about=self.about, **shown)
 
 
 class DrainRow(ResourceRow, Base):

@@ -254,7 +254,7 @@ class NodeRow(ResourceRow, Base):
             levels = [fault.level for fault in own]
             views.append(
                 NpuView(
-                    name=name,
+                    **self.common() | {"name": name, "conditions": []},
                     node=self.name,
                     cabinet=self.node_name.cabinet,
                     health=worst_health(levels) if self.agent != "Lost" else health_unheard(worst_health(levels)),
@@ -262,7 +262,6 @@ class NodeRow(ResourceRow, Base):
                     dies=die_views(index, own),
                     allocation=self.holder if self.role == "member" else None,
                     faults=own,
-                    etag=self.etag,
                 )
             )
         return views

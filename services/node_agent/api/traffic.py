@@ -10,18 +10,17 @@ from fastapi import APIRouter
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.errors import InvalidField, NotFound
 from matrixcommon.model.hardware_names import checked_resource_name
-from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of, project_of, reference
-from matrixcommon.model.resource_model import ApiModel
+from matrixcommon.model.resource_key import name_of, project_of, reference
+from matrixcommon.model.resource_model import ResourceView
 from services.node_agent.access import TRAFFIC
 from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.network.traffic_patterns import Load
 
 
-class LoadView(ApiModel):
+class LoadView(ResourceView):
     """A load, and what moves on the slices it goes by (all loads on them together), GB/s over all members."""
 
-    name: str
-    project: str = DEFAULT_PROJECT
+    state: str = "Offered"
     load: Load
     slices: list[str]
     members: int
