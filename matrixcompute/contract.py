@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from matrixcommon.model.planes import Plane
-from matrixcommon.model.resource_key import DEFAULT_PROJECT, resolve
+from matrixcommon.model.resource_key import resolve
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixresource.contract.allocations import Affinity, MemberView, PlacementPolicy
 from matrixresource.contract.fields import MEMBERS_MAX
@@ -53,7 +53,9 @@ class Network(ApiModel):
 class InstanceAffinity(ApiModel):
     """Toward other instances: only in domains that all of them use, or in none that any of them uses."""
 
-    instances: list[Annotated[str, Field(min_length=1, max_length=58)]] = Field(min_length=1, max_length=64)
+    instances: list[Annotated[str, Field(min_length=1, max_length=58)]] = Field(
+        min_length=1, max_length=64, description="the instances that are meant"
+    )
     level: Literal["node", "cabinet", "supernode"] = Field("cabinet", description="the domain that is shared or not")
     required: bool = Field(True, description="refuse rather than compromise")
 
@@ -105,13 +107,13 @@ class InstanceRequest(InstanceShape):
 class SliceSummary(ApiModel):
     """One of the instance's network slices, as MatrixLink last showed it."""
 
-    name: str
-    plane: Plane
-    state: str
-    generation: int
-    programmed: bool
-    floors_kept: bool
-    message: str = ""
+    name: str = Field(description="the slice")
+    plane: Plane = Field(description="ub, rdma or vpc")
+    state: str = Field(description="the slice's state")
+    generation: int = Field(description="of the slice's spec")
+    programmed: bool = Field(description="whether every member's agent holds its routes")
+    floors_kept: bool = Field(description="whether links have what was promised")
+    message: str = Field("", description="what is not as it was asked for")
 
 
 class InstanceView(ResourceView):
@@ -142,11 +144,9 @@ class InstanceView(ResourceView):
         return InstanceRequest.model_validate({field: getattr(self, field) for field in InstanceRequest.model_fields})
 
 
-class EventView(ApiModel):
+class EventView(ResourceView):
     """Something that happened to an instance, in words a person can follow."""
 
-    name: str
-    project: str = DEFAULT_PROJECT
     instance: str
     at: str
     type: Literal["Normal", "Warning"]

@@ -9,7 +9,7 @@ parameters become the route's.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Annotated, Any, TypeVar, get_args
 
 from fastapi import Depends, Query, Request, Response
@@ -27,7 +27,7 @@ from matrixcommon.api.listing import (
     list_or_watch,
 )
 from matrixcommon.api.mutations import Mutations, Row, name_for
-from matrixcommon.model.errors import NotFound
+from matrixcommon.model.errors import Malformed, NotFound
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.model.resource_model import ApiModel
 from matrixcommon.persistence.database_session import Database, find
@@ -46,6 +46,15 @@ async def _named_project(
 
 PROJECT = [Depends(_named_project)]
 """Dependencies of routes that honour `?project=`."""
+
+
+async def _no_if_match(request: Request) -> None:
+    if "if-match" in request.headers:
+        raise Malformed(f"{request.url.path} has no etag: leave If-Match out", field="If-Match")
+
+
+UNVERSIONED = [Depends(_no_if_match)]
+"""Dependencies of routes that change what has no version: what was conditional would be done all the same."""
 
 OF_PROJECTS = (Scope.PROJECT, Scope.SHARED, Scope.MIXED, Scope.ITSELF)
 
@@ -78,6 +87,10 @@ class KindRoutes:
         self._router, self._records, self._mutations = routes.router, routes.records, routes.mutations
         self._noun = kind.collection.replace("-", "_")
         self._views: Callable[[], Iterable[ApiModel]] = self._rows
+
+    @property
+    def _projects(self) -> Sequence[Any]:
+        return PROJECT if self._kind.scope in OF_PROJECTS else ()
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
@@ -205,6 +218,8 @@ class KindRoutes:
                 parameters[0] = parameters[0].replace(annotation=kind.named)
             handle.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
             described |= {"name": action.__name__, "description": inspect.getdoc(action) or ""}
+            if "if_match" not in shared:
+                described["dependencies"] = [*self._projects, *UNVERSIONED]
             self._add(verb, handle, parameter=key, **{**described, **options})
             if fast:
                 method, path = kind.route(verb, "")
@@ -244,7 +259,7 @@ class KindRoutes:
         if verb not in self._kind.verbs:
             raise LookupError(f"{self._kind.collection} declares no {verb}")
         method, path = self._kind.route(verb, f"{{{parameter}}}")
-        options.setdefault("dependencies", PROJECT if self._kind.scope in OF_PROJECTS else None)
+        options.setdefault("dependencies", self._projects)
         self._router.add_api_route(path.removeprefix("/v1"), handler, methods=[method], **options)
 
 

@@ -82,12 +82,12 @@ def _keyed(value: Any, project: str) -> Any:
 class Condition(ApiModel):
     """One observed aspect of a resource, true as of `observedGeneration`."""
 
-    type: str
-    status: Literal["True", "False", "Unknown"]
-    reason: str
-    message: str = ""
-    observed_generation: int = 0
-    last_transition_time: str = ""
+    type: str = Field(description="which aspect")
+    status: Literal["True", "False", "Unknown"] = Field(description="whether it is so")
+    reason: str = Field(description="why, in one word for programs")
+    message: str = Field("", description="why, in a sentence for people")
+    observed_generation: int = Field(0, description="the generation of the spec that this was observed of")
+    last_transition_time: str = Field("", description="since when the status is what it is")
 
 
 class ResourceView(ApiModel):

@@ -8,7 +8,7 @@ from sqlalchemy import JSON, Float, Integer, String, Text, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from matrixcommon.model.quantities import from_timestamp, timestamp
-from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of, project_of
+from matrixcommon.model.resource_key import name_of, project_of
 from matrixcommon.model.resource_model import OperationView, ResourceView
 from matrixcommon.persistence.database_session import ResourceRow, Store, find, journal_tables
 from matrixcommon.persistence.resource_row import EventColumns
@@ -161,13 +161,7 @@ class EventRow(EventColumns, ResourceRow, Base):
     instance: Mapped[str] = mapped_column(String(127), index=True)
 
     def view(self) -> Any:
-        return EventView(
-            name=name_of(self.name),
-            project=self.project or DEFAULT_PROJECT,
-            instance=name_of(self.instance),
-            etag=self.etag,
-            **self.described(),
-        )
+        return EventView(instance=name_of(self.instance), **self.common(), **self.described())
 
 
 class ComputeStore(Store):

@@ -7,6 +7,7 @@ from typing import Any
 
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of, project_of
 from matrixcontainer.kubeapi.kubelet.node_info import node_info
+from matrixcontainer.operator.crds import SLICE_SPEC, SLICE_STATUS, SUPERNODE_STATUS
 from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL
 from matrixcontainer.operator.workload import NPU_RESOURCE
 from matrixresource.contract.nodes import NodeView, SupernodeView
@@ -111,17 +112,7 @@ def supernode_object(supernode: SupernodeView) -> tuple[dict[str, Any], dict[str
     """The Supernode mirror and its status."""
     return (
         {"metadata": {"name": supernode.name, "labels": {MANAGED_LABEL: MANAGED_BY}}, "spec": {}},
-        {
-            "state": supernode.state,
-            "topologyVersion": supernode.topology_version,
-            "cabinets": supernode.cabinets,
-            "nodes": supernode.nodes,
-            "npus": supernode.npus,
-            "cpus": supernode.cpus,
-            "availableNodes": supernode.available_nodes,
-            "allocatedNodes": supernode.allocated_nodes,
-            "lostNodes": supernode.lost_nodes,
-        },
+        {key: value for key, value in supernode.wire().items() if key in ("state", *SUPERNODE_STATUS)},
     )
 
 
@@ -132,15 +123,13 @@ def slice_mirror_name(view: dict[str, Any]) -> str:
 
 def slice_object(view: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The NetworkSlice mirror of one of MatrixLink's slices (its view), and its status."""
-    asked = ("plane", "instance", "allocation", "qosClass", "floorGbpsPerNpu", "ceilingGbpsPerNpu", "weight")
-    reported = ("state", "isolation", "isolationKey", "programmed", "floorKeptGbpsPerNpu")
     return (
         {
             "metadata": {
                 "name": slice_mirror_name(view),
                 "labels": {MANAGED_LABEL: MANAGED_BY, "cloudmatrix.io/namespace": view["project"]},
             },
-            "spec": {key: view[key] for key in asked if key in view},
+            "spec": {key: view[key] for key in SLICE_SPEC if key in view},
         },
-        {key: view[key] for key in reported if key in view} | {"members": len(view.get("members", []))},
+        {key: view[key] for key in ("state", *SLICE_STATUS) if key in view} | {"members": len(view.get("members", []))},
     )

@@ -14,10 +14,13 @@ from typing import Any, Literal
 from pydantic import Field
 
 from matrixcommon.model.hardware_names import NODE_PATTERN
-from matrixcommon.model.resource_model import ApiModel
-from matrixcompute.contract import InstanceShape
-from matrixcontainer.operator.structural_schema import structural_schema
+from matrixcommon.model.resource_model import ApiModel, Condition
+from matrixcompute.contract import InstanceShape, SliceSummary
+from matrixcontainer.operator.structural_schema import shown_schema, structural_schema
+from matrixlink.contract.slices import SliceView
 from matrixresource.agent.hardware import FaultKind
+from matrixresource.contract.allocations import MemberView
+from matrixresource.contract.nodes import SupernodeView
 
 GROUP = "cloudmatrix.io"
 VERSION = "v1alpha1"
@@ -59,45 +62,54 @@ class FaultSpec(ApiModel):
     parameters: dict[str, str] = Field(default_factory=dict, description="what the kind needs to know")
 
 
+SUPERNODE_STATUS = (
+    "topologyVersion", "cabinets", "nodes", "npus", "cpus", "availableNodes", "allocatedNodes", "lostNodes",
+)  # fmt: skip
+SLICE_SPEC = ("plane", "instance", "allocation", "qosClass", "floorGbpsPerNpu", "ceilingGbpsPerNpu", "weight")
+SLICE_STATUS = ("isolation", "isolationKey", "programmed", "floorKeptGbpsPerNpu")
+"""What the mirrors show, beside the state, of MatrixResource's and MatrixLink's views."""
+
 _OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 _CONDITIONS = {
     "type": "array",
+    "description": "what is observed of it, aspect by aspect",
     "x-kubernetes-list-type": "map",
     "x-kubernetes-list-map-keys": ["type"],
-    "items": {
-        "type": "object",
-        "required": ["type", "status"],
-        "properties": {
-            "type": {"type": "string"},
-            "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
-            "reason": {"type": "string"},
-            "message": {"type": "string"},
-            "observedGeneration": {"type": "integer", "format": "int64"},
-            "lastTransitionTime": {"type": "string"},
-        },
-    },
+    "items": structural_schema(Condition) | {"required": ["type", "status"], "properties": shown_schema(Condition)},
 }
 
 
 def _status(**properties: Any) -> dict[str, Any]:
     return {
         "type": "object",
+        "description": "what has become of it; written by the operator alone",
         "x-kubernetes-preserve-unknown-fields": True,  # Kopf keeps its progress here
         "properties": {
-            "state": {"type": "string"},
-            "observedGeneration": {"type": "integer", "format": "int64"},
+            "state": _text("where it is in its life"),
+            "observedGeneration": {
+                "type": "integer",
+                "format": "int64",
+                "description": "the generation of the spec that this status is of",
+            },
             "conditions": _CONDITIONS,
             **properties,
         },
     }
 
 
-def _counts(*names: str) -> dict[str, Any]:
-    return {name: {"type": "integer", "format": "int32"} for name in names}
+def _text(description: str) -> dict[str, Any]:
+    return {"type": "string", "description": description}
 
 
-def _parts(key: str, description: str) -> dict[str, Any]:
+def _counts(**descriptions: str) -> dict[str, Any]:
+    return {
+        name: {"type": "integer", "format": "int32", "description": description}
+        for name, description in descriptions.items()
+    }
+
+
+def _parts(key: str, view: type[ApiModel], description: str) -> dict[str, Any]:
     """A list of parts, each with its own conditions."""
     return {
         "type": "array",
@@ -108,9 +120,15 @@ def _parts(key: str, description: str) -> dict[str, Any]:
             "type": "object",
             "x-kubernetes-preserve-unknown-fields": True,
             "required": [key],
-            "properties": {key: {"type": "string"}, "conditions": _CONDITIONS},
+            "properties": shown_schema(view) | {"conditions": _CONDITIONS},
         },
     }
+
+
+def _mirrored(view: type[ApiModel], fields: Sequence[str]) -> dict[str, Any]:
+    """The spec of a mirror: what was asked for elsewhere."""
+    spec = _OPEN | {"description": "what was asked of the service that it mirrors; not read from here"}
+    return spec | ({"properties": shown_schema(view, *fields)} if fields else {})
 
 
 def _columns(text: str) -> list[dict[str, Any]]:
@@ -270,14 +288,15 @@ def _definitions() -> list[dict[str, Any]]:
             ["cmi"],
             _instance_spec(),
             _status(
-                **_counts("readyNodes", "readySpares"),
-                selector={"type": "string", "description": "finds the pods of workloads on it; for autoscalers"},
-                expiresAt={"type": "string", "description": "when its lease ends, in emulated time"},
-                operation={"type": "string"},
-                **_counts("repairs"),
-                members=_parts("node", "every node, spares and successors among them"),
-                slices=_parts("plane", "the share of each plane"),
-                plan=_OPEN,
+                **_counts(readyNodes="members that are ready", readySpares="spares that are ready"),
+                selector=_text("finds the pods of workloads on it; for autoscalers"),
+                expiresAt=_text("when its lease ends, in emulated time"),
+                operation=_text("the work under way on it in MatrixCompute"),
+                **_counts(repairs="how often a member was replaced"),
+                members=_parts("node", MemberView, "every node, spares and successors among them"),
+                slices=_parts("plane", SliceSummary, "the share of each plane"),
+                plan=_OPEN
+                | {"description": "with dryRun: whether it fits, where, who would move, or what is in the way"},
             ),
             "State=.status.state Nodes:integer=.spec.nodes Ready:integer=.status.readyNodes "
             "Spares:integer=.status.readySpares Links=LinksReady Degraded=Degraded ~Priority:integer=.spec.priority "
@@ -304,8 +323,12 @@ def _definitions() -> list[dict[str, Any]]:
             ["cminf"],
             _infer_spec(),
             _status(
-                endpoint={"type": "string"},
-                **_counts("prefillNpus", "decodeNpus", "pods"),
+                endpoint=_text("where the model is served, as OpenAI's API"),
+                **_counts(
+                    prefillNpus="NPUs that read prompts",
+                    decodeNpus="NPUs that generate tokens",
+                    pods="pods of the workload, one on each node",
+                ),
                 metrics={
                     "type": "object",
                     "description": "what it does now, as quantities; metrics of this object to autoscalers",
@@ -330,8 +353,8 @@ def _definitions() -> list[dict[str, Any]]:
             "Supernode",
             "supernodes",
             ["sn"],
-            _OPEN,
-            _status(),
+            _mirrored(SupernodeView, ()),
+            _status(**shown_schema(SupernodeView, *SUPERNODE_STATUS)),
             "State=.status.state Nodes:integer=.status.nodes NPUs:integer=.status.npus "
             "Available:integer=.status.availableNodes Allocated:integer=.status.allocatedNodes "
             "Lost:integer=.status.lostNodes ~Topology=.status.topologyVersion",
@@ -342,8 +365,8 @@ def _definitions() -> list[dict[str, Any]]:
             "NetworkSlice",
             "networkslices",
             ["nsl"],
-            _OPEN,
-            _status(),
+            _mirrored(SliceView, SLICE_SPEC),
+            _status(**shown_schema(SliceView, *SLICE_STATUS), **_counts(members="nodes that it joins")),
             "Plane=.spec.plane Instance=.spec.instance QoS=.spec.qosClass Floor:number=.spec.floorGbpsPerNpu "
             "State=.status.state",
             scope="Cluster",

@@ -17,6 +17,22 @@ def structural_schema(model: type[BaseModel]) -> dict[str, Any]:
     return _structural(document, document.get("$defs", {}))
 
 
+def shown_schema(model: type[BaseModel], *fields: str) -> dict[str, Any]:
+    """What a view shows, all of it or these fields, as properties of a status: types and descriptions alone, as what
+    is shown is not to be refused."""
+    found = structural_schema(model)["properties"]
+    return {name: _unconstrained(found[name]) for name in fields or found}
+
+
+def _unconstrained(node: dict[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {key: node[key] for key in ("type", "enum", "description") if key in node}
+    if "items" in node:
+        kept["items"] = _unconstrained(node["items"])
+    if "properties" in node:
+        kept["properties"] = {name: _unconstrained(child) for name, child in node["properties"].items()}
+    return kept
+
+
 def _structural(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     if "anyOf" in node:
         branches = [branch for branch in node["anyOf"] if branch.get("type") != "null"]

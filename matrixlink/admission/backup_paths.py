@@ -30,6 +30,7 @@ def backup_paths(fabric: Fabric, terms: SliceState) -> BackupPathsView:
         project=terms.project,
         plane=terms.plane,
         protection=terms.protection,
+        state="Unprotected" if terms.unprotected else "Protected",
         protected=not terms.unprotected,
         message=terms.unprotected,
         floor_gbps_per_npu=terms.floor_gbps,

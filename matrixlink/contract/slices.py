@@ -9,7 +9,6 @@ from pydantic import Field
 from matrixcommon.api.reports import Count, EachByItself
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.planes import Plane
-from matrixcommon.model.resource_key import DEFAULT_PROJECT
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixlink.contract.peerings import SecurityRule, SecurityRules
 from matrixlink.fabric.condition.fabric_view import FabricView, NodePorts, PlaneView
@@ -52,25 +51,23 @@ class SliceRequest(ApiModel):
 class SliceView(ResourceView):
     """A slice: what was asked, what of it is kept now, and how far its routes are."""
 
-    allocation: str
-    instance: str
-    plane: Plane
+    allocation: str = Field(description="the allocation whose nodes are its members")
+    instance: str = Field(description="the instance that it belongs to")
+    plane: Plane = Field(description="ub, rdma or vpc")
     members: list[str]
-    qos_class: QosClass
-    floor_gbps_per_npu: float
-    floor_kept_gbps_per_npu: float
-    ceiling_gbps_per_npu: float | None = None
-    weight: float
+    qos_class: QosClass = Field(description="who yields first when links are short: BestEffort, then Burstable")
+    floor_gbps_per_npu: float = Field(description="promised on every link the members need, GB/s one way")
+    floor_kept_gbps_per_npu: float = Field(description="what of the floor there is now")
+    ceiling_gbps_per_npu: float | None = Field(None, description="never more than this")
+    weight: float = Field(description="its part of what nobody was promised")
     latency_bound_us: float | None = None
     protection: Protection = Protection.NONE
     protected: bool | None = None
     """Whether the floor would survive one more failure of that level; unset where none was asked."""
     security_rules: list[SecurityRule] = Field(default_factory=list)
-    isolation: str
-    """`partitionKey` on UB and RDMA, `vni` on VPC."""
-    isolation_key: int
-    programmed: int = 0
-    """Members whose agents have acknowledged this generation."""
+    isolation: str = Field(description="partitionKey on UB and RDMA, vni on VPC")
+    isolation_key: int = Field(description="the number of that kind that keeps it apart from others")
+    programmed: int = Field(0, description="members whose agents have acknowledged this generation")
     view_generation: int = 0
 
 
@@ -84,11 +81,9 @@ class BackupPath(ApiModel):
     largest_share: float
 
 
-class BackupPathsView(ApiModel):
-    """A protected slice, and over what it would go after each failure it is to survive."""
+class BackupPathsView(ResourceView):
+    """A protected slice, and over what it would go after each failure it is to survive. Protected, or Unprotected."""
 
-    name: str
-    project: str = DEFAULT_PROJECT
     plane: Plane
     protection: Protection
     protected: bool
@@ -262,17 +257,15 @@ class LinkView(ResourceView):
     damped_until: str | None = None
 
 
-class EventView(ApiModel):
+class EventView(ResourceView):
     """Something that happened to a link, a switch or a slice (`about`), in words a person can follow."""
 
-    name: str
     about: str
-    project: str | None = None
+    project: str | None = None  # type: ignore[assignment]  # what is physical is nobody's
     at: str
     type: Literal["Normal", "Warning"]
     reason: str
     message: str
-    etag: str = ""
 
 
 class SwitchView(ResourceView):

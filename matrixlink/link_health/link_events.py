@@ -1,9 +1,9 @@
 """Events on ports that went down, lost lanes or came back, one for each element: the switch, where it took many links
 with it, else the link.
 
-What ports report is what is told of; parts that probes accuse and ports that are held down have events of their own.
-Each node reports by itself, so a moment passes before anything is said: by then everybody has reported who shares the
-cause. What was told last is in the link's row, so a restart neither repeats nor forgets it.
+What ports report is what is announced of; parts that probes accuse and ports that are held down have events of their own.
+Each node reports by itself, so a moment passes before anything is said: by then everybody has reported who shares
+the cause. What was announced last is in the link's row, so a restart neither repeats nor forgets it.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ class LinkEvents:
         self._clock = clock
 
     def due(self, session: Session) -> bool:
-        """Whether some port has reported for a while what was not told of it."""
-        return any(self._waited(row) for row in self._untold(session))
+        """Whether some port has reported for a while what was not announced of it."""
+        return any(self._waited(row) for row in self._unannounced(session))
 
-    def _untold(self, session: Session) -> list[LinkRow]:
-        return [row for row in self._store.links(session) if row.told != row.port_state]
+    def _unannounced(self, session: Session) -> list[LinkRow]:
+        return [row for row in self._store.links(session) if row.announced != row.port_state]
 
     def _waited(self, row: LinkRow) -> bool:
         return row.updated_at <= self._clock.now() - SETTLE_S
 
     def tell(self, session: Session) -> int:
         """One event for each element that changed; how many."""
-        untold = {row.name: row for row in self._untold(session)}
-        told = 0
-        for state in sorted({row.port_state for row in untold.values()}):
-            rows = {name: row for name, row in untold.items() if row.port_state == state}
+        unannounced = {row.name: row for row in self._unannounced(session)}
+        announced = 0
+        for state in sorted({row.port_state for row in unannounced.values()}):
+            rows = {name: row for name, row in unannounced.items() if row.port_state == state}
             for switch, heard, links in self._switches(rows):
                 self._say_switch(session, switch, heard, len(links), state)
-                told += 1
+                announced += 1
                 for name in links:
-                    rows.pop(name).told = state
+                    rows.pop(name).announced = state
             for row in filter(self._waited, rows.values()):
-                row.told = state
+                row.announced = state
                 self._say(session, row.name, f"Link{state}", _sentence(row), state)
-                told += 1
-        return told
+                announced += 1
+        return announced
 
     def _switches(self, rows: dict[str, LinkRow]) -> Iterator[tuple[str, list[str], set[str]]]:
         """Switches of whose links at least half went the same way together, with all links to each that somebody

@@ -173,7 +173,7 @@ class LinkRow(ResourceRow, Base):
     penalty: Mapped[float] = mapped_column(Float, default=0.0, server_default="0")
     penalty_at: Mapped[float] = mapped_column(Float, default=0.0, server_default="0")
     damped_until: Mapped[float | None] = mapped_column(Float)
-    told: Mapped[str] = mapped_column(String(10), default="Up", server_default="Up")
+    announced: Mapped[str] = mapped_column(String(10), default="Up", server_default="Up")
     """The state of its port that the newest event on it says."""
 
     @property
@@ -210,9 +210,8 @@ class EventRow(EventColumns, ResourceRow, Base):
     about: Mapped[str] = mapped_column(String(253), index=True)
 
     def view(self) -> Any:
-        return EventView(
-            name=self.name, about=self.about, project=self.project or None, etag=self.etag, **self.described()
-        )
+        shown = self.common() | {"name": self.name, "project": self.project or None} | self.described()
+        return EventView(about=self.about, **shown)
 
 
 class DrainRow(ResourceRow, Base):

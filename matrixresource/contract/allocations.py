@@ -153,19 +153,19 @@ class MemberView(ApiModel):
     of a part of a node (NPU k has dies 2k and 2k+1), `pool` members give sockets and memory only.
     """
 
-    node: str
-    cabinet: str
-    role: Literal["member", "spare", "successor", "pool"]
-    rank: int | None = None
-    state: str
-    agent: str
-    health: str
+    node: str = Field(description="the node")
+    cabinet: str = Field(description="where it stands")
+    role: Literal["member", "spare", "successor", "pool"] = Field(description="what it is there for")
+    rank: int | None = Field(None, description="its place in the order of the members")
+    state: str = Field(description="the node's state")
+    agent: str = Field(description="whether its agent is heard: Connected, Stale or Lost")
+    health: str = Field(description="of its hardware: Healthy, SubHealthy, Unhealthy or Unknown")
     fault: str = Field("", description="part, code and level of what makes the node unhealthy")
-    ready: bool
-    npus: NpuCount | None = None
-    dies: list[int] | None = None
-    cpus: int | None = None
-    memory_gib: int | None = None
+    ready: bool = Field(description="whether its agent has reported what is requested of it")
+    npus: NpuCount | None = Field(None, description="NPUs of its part of the node, where it has not all of it")
+    dies: list[int] | None = Field(None, description="dies of that part; NPU k has dies 2k and 2k+1")
+    cpus: int | None = Field(None, description="CPU sockets of that part")
+    memory_gib: int | None = Field(None, description="memory of that part")
 
 
 class AllocationView(ResourceView):

@@ -62,10 +62,10 @@ class DieView(ApiModel):
     schedulable: bool = True
 
 
-class NpuView(ApiModel):
-    """One NPU package and its two dies; its health and level are the worst of what it and they have."""
+class NpuView(ResourceView):
+    """One NPU package and its two dies, with its node's state; its health and level are the worst of what it and they
+    have."""
 
-    name: str
     node: str
     cabinet: str
     health: str
@@ -73,20 +73,19 @@ class NpuView(ApiModel):
     dies: list[DieView] = Field(default_factory=list)
     allocation: str | None = None
     faults: list[FaultView] = Field(default_factory=list)
-    etag: str = ""
 
 
 class SupernodeView(ResourceView):
     """One supernode and the version of its topology."""
 
-    topology_version: str
-    cabinets: int
-    nodes: int
-    npus: int
-    cpus: int
-    available_nodes: int
-    allocated_nodes: int
-    lost_nodes: int
+    topology_version: str = Field(description="the version of the machine's topology that this is of")
+    cabinets: int = Field(description="compute cabinets")
+    nodes: int = Field(description="nodes that its graph has")
+    npus: int = Field(description="NPU packages")
+    cpus: int = Field(description="CPU sockets")
+    available_nodes: int = Field(description="nodes that nobody holds and that take newcomers")
+    allocated_nodes: int = Field(description="nodes that an allocation holds")
+    lost_nodes: int = Field(description="nodes whose agents are not heard any more")
 
 
 class NpuFound(ApiModel):

@@ -133,7 +133,7 @@ class NodeRow(ResourceRow, Base):
     rank: Mapped[int | None] = mapped_column(Integer)
     shared_by: Mapped[int] = mapped_column(Integer, default=0)
     cordoned_by: Mapped[list[str]] = mapped_column(JSON, default=list, server_default="[]")
-    """Who keeps newcomers off it; each takes back only its own cordon."""
+    """Who keeps newcomers off it; each lifts only its own cordon."""
     domain_closed: Mapped[bool] = mapped_column(Boolean, default=False)
     reserved_for_plan: Mapped[str | None] = mapped_column(String(253))
     """The defragmentation under way that needs this node."""
@@ -254,7 +254,7 @@ class NodeRow(ResourceRow, Base):
             levels = [fault.level for fault in own]
             views.append(
                 NpuView(
-                    name=name,
+                    **self.common() | {"name": name, "conditions": []},
                     node=self.name,
                     cabinet=self.node_name.cabinet,
                     health=worst_health(levels) if self.agent != "Lost" else health_unheard(worst_health(levels)),
@@ -262,7 +262,6 @@ class NodeRow(ResourceRow, Base):
                     dies=die_views(index, own),
                     allocation=self.holder if self.role == "member" else None,
                     faults=own,
-                    etag=self.etag,
                 )
             )
         return views

@@ -189,13 +189,20 @@ def takes_header(stack: Stack, request: Request, header: str) -> bool:
 
 
 async def ask(
-    stack: Stack, request: Request, token: str | None, key: str | None = None, **query: str
+    stack: Stack,
+    request: Request,
+    token: str | None,
+    key: str | None = None,
+    if_match: str | None = None,
+    **query: str,
 ) -> httpx.Response:
-    """`key`: what is sent as Idempotency-Key."""
+    """`key`: what is sent as Idempotency-Key; `if_match` as If-Match."""
     client = stack.http[request.service]
     headers = {"Authorization": f"Bearer {token}" if token else "", "content-type": "application/json"}
     if key is not None:
         headers["Idempotency-Key"] = key
+    if if_match is not None:
+        headers["If-Match"] = if_match
     content = None if request.body is None else json.dumps(request.body).encode()
     asked = {**request.query, **query}
     if token is None:

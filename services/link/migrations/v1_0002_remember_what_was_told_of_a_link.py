@@ -11,4 +11,4 @@ down_revision = "v1_0001"
 
 def upgrade() -> None:
     with op.batch_alter_table("links") as batch_op:
-        batch_op.add_column(sa.Column("told", sa.String(length=10), server_default="Up", nullable=False))
+        batch_op.add_column(sa.Column("announced", sa.String(length=10), server_default="Up", nullable=False))

@@ -189,7 +189,6 @@ NOUNS: tuple[Noun, ...] = (
         "node, component, code, level, action, instance",
         "state, since, raised by:raisedBy, message, name",
         "fault",
-        whole=True,
         means="what the control plane has found; `get injected-faults` shows what was injected",
     ),
     Noun(

@@ -16,7 +16,7 @@ from matrixcommon.api.listing import Params, page
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.errors import Conflict, InvalidField, NotFound
 from matrixcommon.model.hardware_names import NodeName, SwitchName, checked_resource_name, checked_supernode_name
-from matrixcommon.model.resource_model import ApiModel
+from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixresource.agent.hardware import FAULT_KINDS, PORT_KINDS, SWITCH_KINDS, FaultKind, InjectedFault, lacking
 from matrixresource.nodes.expected_inventory import part_names, port_names
 from services.node_agent.access import FAULTS, NODES, SUPERNODES
@@ -25,12 +25,21 @@ from services.node_agent.fleet.fleet import Fleet
 SEVERITIES = ("hint", "minor", "major", "critical")
 
 
-class InstalledSupernode(ApiModel):
+class InstalledSupernode(ResourceView):
     """A supernode whose cabinets stand."""
 
-    name: str
+    state: str = "Installed"
     nodes: int
     powered_nodes: int
+
+
+class InjectedFaultView(ResourceView):
+    """A fault as it is on the hardware."""
+
+    state: str = "Injected"
+    kind: FaultKind
+    target: NodeName | SwitchName
+    parameters: dict[str, Any] = Field(default_factory=dict)
 
 
 class FaultRequest(ApiModel):
@@ -68,17 +77,20 @@ def routes(fleet: Fleet) -> APIRouter:
     async def kinds() -> dict[str, str]:
         return FAULT_KINDS
 
-    faults.list(fleet.faults.values)
+    def _shown(fault: InjectedFault) -> InjectedFaultView:
+        return InjectedFaultView(**fault.model_dump())
+
+    faults.list(lambda: [_shown(fault) for fault in fleet.faults.values()])
 
     def _known(name: str) -> InjectedFault:
         if name not in fleet.faults:
             raise NotFound(f"there is no fault named {name!r}", field="name")
         return fleet.faults[name]
 
-    faults.get(_known)
+    faults.get(lambda name: _shown(_known(name)))
 
     @faults.change("PUT")
-    def inject(name: str, body: FaultRequest, validate_only: bool = False) -> InjectedFault:
+    def inject(name: str, body: FaultRequest, validate_only: bool = False) -> InjectedFaultView:
         fault = InjectedFault(name=checked_resource_name(name), **body.model_dump())
         _check(fault)
         current = fleet.faults.get(name)
@@ -87,7 +99,7 @@ def routes(fleet: Fleet) -> APIRouter:
                 fleet.inject(fault)
         elif current != fault:
             raise Conflict(f"fault {name!r} is another one: {current.kind} on {current.target}", field="name")
-        return fault
+        return _shown(fault)
 
     def _check(fault: InjectedFault) -> None:
         if fault.kind in SWITCH_KINDS:

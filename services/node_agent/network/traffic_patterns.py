@@ -9,8 +9,7 @@ from pydantic import Field
 
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.planes import Plane
-from matrixcommon.model.resource_key import DEFAULT_PROJECT
-from matrixcommon.model.resource_model import ApiModel
+from matrixcommon.model.resource_model import ApiModel, ResourceView
 
 Pattern = Literal["all-to-all", "permutation", "ring", "incast"]
 Table = Mapping[str, Any]
@@ -38,11 +37,10 @@ class Load(ApiModel):
         return bool(table.get("instance") == self.instance and table.get("plane") == self.plane)
 
 
-class LoadView(ApiModel):
+class LoadView(ResourceView):
     """A load, and what moves on the slices it goes by (all loads on them together), GB/s over all members."""
 
-    name: str
-    project: str = DEFAULT_PROJECT
+    state: str = "Offered"
     load: Load
     slices: list[str]
     members: int

@@ -24,7 +24,7 @@ def break_switch(stack, switch):
 
 
 async def test_a_link_that_goes_down_degrades_and_returns_is_told_of_once_each_time(tmp_path):
-    stack, told = Stack(tmp_path), []
+    stack, announced = Stack(tmp_path), []
     for share, reason, type in (
         (0.0, "LinkDown", "Warning"),
         (0.5, "LinkDegraded", "Warning"),
@@ -32,12 +32,12 @@ async def test_a_link_that_goes_down_degrades_and_returns_is_told_of_once_each_t
     ):
         stack.hardware[NODES[0]].ports = {} if share == 1.0 else {"ub-p3-k11": share}
         await settled(stack)
-        told.append((f"{NODES[0]}.ub-p3-k11", type, reason))
-        assert await events(stack) == told
+        announced.append((f"{NODES[0]}.ub-p3-k11", type, reason))
+        assert await events(stack) == announced
     await settled(stack)
     stack.restart()
     await settled(stack)
-    assert await events(stack) == told
+    assert await events(stack) == announced
 
 
 async def test_what_is_back_before_a_heartbeat_has_passed_is_no_news(tmp_path):

@@ -1,0 +1,72 @@
+"""Every resource carries the same fields, and what has no etag refuses to be changed under one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from matrixcommon.model.resource_model import ResourceView
+from matrixcompute import access as compute_access
+from tests.services.every_route import RULES, ask, differences, every_request, remembered
+from tests.services.test_authorization import MARK, furnished_stack
+
+PROMISED = {"name", "project", "labels", "generation", "etag", "state", "conditions"}
+DOCUMENTS = Path(__file__).parents[2] / "docs" / "reference" / "openapi"
+WORKED_OUT = {
+    ("link", "telemetry"): "rates",
+    ("link", "fabric-views"): "what an instance may use now",
+    ("compute", "faults"): "what is found of members",
+    ("compute", "stuck"): "what waits for too long",
+    ("infer", "usage"): "a meter's reading",
+    ("infer", "models"): "OpenAI's shape",
+    ("agents", "nodes"): "a look at emulated hardware",
+}
+"""Answers to a question, and no resources: they have no life of their own."""
+NOT_YET = {("compute", kind) for kind in ("scaling-policies", "recovery-policies", "maintenances")}
+KINDS = [
+    (service, kind)
+    for service, rules in RULES.items()
+    for kind in rules.kinds
+    if {"LIST", "GET"} & set(kind.verbs)
+    and (service, kind.collection) not in WORKED_OUT
+    and (service, kind.collection) not in NOT_YET
+]
+
+
+def shown_fields(service: str, kind) -> set[str]:
+    """The fields of what a kind shows: by its declaration, else by the document of its route."""
+    if kind.view is not None:
+        return {field.alias or name for name, field in kind.view.model_fields.items()}
+    document = json.loads((DOCUMENTS / f"{service}.json").read_text())
+    path = next(path for path in document["paths"] if path.startswith(f"/v1/{kind.collection}/{{"))
+    verbs = [document["paths"][path][verb] for verb in ("get", "put") if verb in document["paths"][path]]
+    schemas = [verb["responses"]["200"]["content"]["application/json"]["schema"] for verb in verbs]
+    name = next(schema["$ref"].rsplit("/", 1)[1] for schema in schemas if "$ref" in schema)
+    return set(document["components"]["schemas"][name]["properties"])
+
+
+@pytest.mark.parametrize(("service", "kind"), KINDS, ids=[f"{service}-{kind.collection}" for service, kind in KINDS])
+def test_every_resource_carries_what_every_resource_does(service, kind):
+    assert shown_fields(service, kind) >= PROMISED
+    if kind.view is not None:
+        assert issubclass(kind.view, ResourceView)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.looptime
+async def test_a_change_under_an_etag_is_compared_or_refused_and_never_just_done(tmp_path):
+    """412 or 404 where there is a version to compare with, 400 naming If-Match where there is none."""
+    async with furnished_stack(tmp_path) as (stack, names):
+        admin = stack.token("admin", MARK)
+        before = remembered(stack)
+        for request in every_request(stack, names):
+            if not request.rule.mutates or request.rule.kind in compute_access.NOT_YET:
+                continue
+            answer = await ask(stack, request, admin, if_match='"999999"')
+            where = f"{request}: {answer.status_code} {answer.text[:200]}"
+            assert answer.status_code in (400, 404, 412, 501), where
+            if answer.status_code == 400:
+                assert answer.json()["field"] == "If-Match", where
+        assert not differences(before, remembered(stack))
