@@ -114,7 +114,7 @@ SUPERNODES = ResourceKind(
 TOPOLOGY_VERSIONS = ResourceKind(
     "topology-versions",
     Scope.PHYSICAL,
-    READ,
+    {**READ, "GET": AGENTS | VIEWERS},
     view=TopologyVersionView,
     row=TopologyVersionRow,
 )

@@ -54,7 +54,9 @@ def test_every_process_with_a_token_is_here() -> None:
     assert roles["infer"] != "admin"
 
 
-async def test_an_instance_is_served_and_its_decode_traffic_reaches_the_ports(tmp_path: Path) -> None:
+async def test_an_instance_is_served_and_its_decode_traffic_reaches_the_ports(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with ChartStack(tmp_path, tokens=True, infer=True) as stack:
         http, red = stack.http, {"project": "red"}
         assert (await http["compute"].put("/v1/instances/a", json={"nodes": 4}, params=red)).is_success
@@ -75,3 +77,4 @@ async def test_an_instance_is_served_and_its_decode_traffic_reaches_the_ports(tm
         assert (await http["infer"].delete("/v1/deployments/chat", params=red)).is_success
         assert (await http["compute"].delete("/v1/instances/a", params=red)).is_success
         await stack.gone("red/a")
+    assert not [record for record in caplog.records if getattr(record, "reason", "") == "Forbidden"]
