@@ -16,30 +16,14 @@ from matrixcommon.api.listing import Params, page
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.errors import Conflict, InvalidField, NotFound
 from matrixcommon.model.hardware_names import NodeName, SwitchName, checked_resource_name, checked_supernode_name
-from matrixcommon.model.resource_model import ApiModel, ResourceView
+from matrixcommon.model.resource_model import ApiModel
 from matrixresource.agent.hardware import FAULT_KINDS, PORT_KINDS, SWITCH_KINDS, FaultKind, InjectedFault, lacking
 from matrixresource.nodes.expected_inventory import part_names, port_names
 from services.node_agent.access import FAULTS, NODES, SUPERNODES
+from services.node_agent.contract import InjectedFaultView, InstalledSupernode
 from services.node_agent.fleet.fleet import Fleet
 
 SEVERITIES = ("hint", "minor", "major", "critical")
-
-
-class InstalledSupernode(ResourceView):
-    """A supernode whose cabinets stand."""
-
-    state: str = "Installed"
-    nodes: int
-    powered_nodes: int
-
-
-class InjectedFaultView(ResourceView):
-    """A fault as it is on the hardware."""
-
-    state: str = "Injected"
-    kind: FaultKind
-    target: NodeName | SwitchName
-    parameters: dict[str, Any] = Field(default_factory=dict)
 
 
 class FaultRequest(ApiModel):
