@@ -7,6 +7,8 @@ than the last one taken, is refused: lost updates break real fabric domains. Eac
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -27,6 +29,11 @@ from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AssignmentRow, NodeRow, PartitionRow
 from matrixresource.store.topology_versions import spec_at
 from matrixresource.supernodes.topology_manager import TopologyManager
+
+log = logging.getLogger(__name__)
+
+LATE_PERIODS = 2.0
+"""A watch that comes later than this many of its periods after the last one is late."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +72,10 @@ class NodeReportProcessor:
         *,
         grace_s: float,
         nudge: Callable[[], None],
+        watch_period_s: float = math.inf,
     ) -> None:
-        """`grace_s`: how long after our own start an agent that has not reported yet is not held against it."""
+        """`grace_s`: how long after our own start an agent that has not reported yet is not held against it.
+        `watch_period_s`: how often leases are watched; where that comes late, this process was too busy to hear."""
         self._store = store
         self._allocator = allocator
         self._surveyor = surveyor
@@ -74,6 +83,10 @@ class NodeReportProcessor:
         self._grace_s = grace_s
         self._started_at = clock.now()
         self._leases = Leases()
+        self._watch_period_s = watch_period_s
+        self._watched_at = math.inf
+        self.deaf_s = 0.0
+        """For how long, in all, leases were not judged since this process was behind; emulated seconds."""
         self._nudge = nudge
 
     def take(self, reports: list[NodeReport]) -> list[ReportAnswer]:
@@ -142,6 +155,12 @@ class NodeReportProcessor:
     async def watch_leases(self) -> str:
         """Mark the agents whose leases ran out. Run on a period."""
         now = self._clock.now()
+        late_s = now - self._watched_at - LATE_PERIODS * self._watch_period_s
+        self._watched_at = now
+        if late_s > 0:
+            self.deaf_s += late_s
+            self._leases.forgive(late_s, now)
+            log.warning("behind: silence is not held against agents", extra={"late_s": round(late_s, 1)})
         touched = ChangedNodes()
         with self._store.transaction() as session:
             self._leases.open(session)

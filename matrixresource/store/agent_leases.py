@@ -87,6 +87,11 @@ class Leases:
             return
         row.epoch, row.sequence, row.heard_at, row.lease_s = *lease.reached, lease.heard_at, lease.lease_s
 
+    def forgive(self, seconds: float, now: float) -> None:
+        """Nobody could be heard for that long: it is not held against them."""
+        for lease in self._heard.values():
+            lease.heard_at = min(lease.heard_at + seconds, now)
+
     def agent(self, node: str, now: float, *, new: bool) -> str | None:
         """Connected, Stale or Lost by all that is known; None while it is too early to say.
 

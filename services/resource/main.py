@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from fastapi import FastAPI
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Gauge
 from pydantic import Field
 
 from matrixcommon.model.clock import Clock
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 MIGRATIONS = Migrations("resource", Base.metadata)
 
-LEASE_WATCH_PERIOD_S = 5.0
+LEASE_WATCH_PERIOD_S, LEASE_WATCH_FLOOR_WALL_S = 5.0, 0.5
 REPLENISH_PERIOD_S = 60.0
 SETTLE_WATCH_PERIOD_S = 10.0
 COUNT_PERIOD_S = 30.0
@@ -89,7 +89,13 @@ def build(settings: ResourceSettings, clock: Clock, database: DatabaseEngine) ->
         return f"{allocator.reservations.reconcile()}; {allocator.expire()} leases ended"
 
     reports = NodeReportProcessor(
-        store, allocator, surveyor, clock, grace_s=clock.at_least_wall(settings.lease_grace, 6.0), nudge=refill.nudge
+        store,
+        allocator,
+        surveyor,
+        clock,
+        grace_s=clock.at_least_wall(settings.lease_grace, 6.0),
+        nudge=refill.nudge,
+        watch_period_s=clock.at_least_wall(LEASE_WATCH_PERIOD_S, LEASE_WATCH_FLOOR_WALL_S),
     )
 
     defragmentations = DefragmentationService(store, allocator.ledger, clock)
@@ -107,6 +113,8 @@ def build(settings: ResourceSettings, clock: Clock, database: DatabaseEngine) ->
     registry = CollectorRegistry()
     capacity = CapacityReport(store, allocator.ledger)
     metrics = ResourceMetrics(registry, store, capacity)
+    late = Gauge("leases_not_judged_seconds", "Emulated seconds in which this process was too busy.", registry=registry)
+    late.set_function(lambda: reports.deaf_s)
     allocator.decided.append(metrics.decided)
 
     return create_app(
@@ -120,7 +128,13 @@ def build(settings: ResourceSettings, clock: Clock, database: DatabaseEngine) ->
         ACCESS,
         tokens=Tokens(settings.tokens),
         watchers=[
-            Periodic("leases", reports.watch_leases, clock, period_s=LEASE_WATCH_PERIOD_S, floor_wall_s=0.5),
+            Periodic(
+                "leases",
+                reports.watch_leases,
+                clock,
+                period_s=LEASE_WATCH_PERIOD_S,
+                floor_wall_s=LEASE_WATCH_FLOOR_WALL_S,
+            ),
             refill,
             room_making,
             Periodic("expire", expire, clock, period_s=EXPIRY_PERIOD_S, floor_wall_s=0.5),

@@ -44,7 +44,7 @@ def link_agents(fleet: Fleet, client: LinkClient, stages: Stages, built_gbps: di
         return LinkAgent(node, built_gbps, stages, fleet.clock, random, changed, lease_s, probing, fleet.traffic)
 
     fleet.add_agents("link", agent)
-    fleet.connect(Line("link", client, "programs", ProgramView, "node", _take_answer))
+    fleet.connect(Line("link", client, "programs", ProgramView, "node", _take_answer, "lease_seconds"))
 
 
 def _take_answer(agent: LinkAgent, report: LinkReport, answer: LinkReportAnswer) -> None:

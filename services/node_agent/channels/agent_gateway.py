@@ -19,6 +19,7 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.resource_model import ApiModel
 from services.chassis.periodic import RETRY_WALL_S, follow, pause
+from services.node_agent.channels.report_pace import ReportPace
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +27,8 @@ GATHER_S, GATHER_FLOOR_WALL_S = 1.0, 0.02
 """News is held back this long, so that nodes that change together report together."""
 
 
+LEASE_S_MAX = 86_400.0
+"""As long as the services grant one."""
 REPORTS_A_CALL = 48
 """A report that tells an inventory and all ports takes 14 KB; a body may have 1 MiB."""
 
@@ -33,7 +36,8 @@ REPORTS_A_CALL = 48
 @dataclass(frozen=True)
 class Line:
     """One kind of agent and its service, by the service's client: the collection of its specs and their class, the
-    field in which a spec names its node, and what an agent does with the answer to its report."""
+    field in which a spec names its node, what an agent does with the answer to its report, and the field in which a
+    report asks for a lease."""
 
     name: str
     client: Any
@@ -41,6 +45,7 @@ class Line:
     spec: type[ApiModel]
     field: str
     reply: Callable[[Any, Any, Any], None]
+    lease: str = "lease_s"
 
 
 class Uplink:
@@ -62,6 +67,7 @@ class Uplink:
         self._reachable = reachable
         self._agent_of = agent_of
         self._remember = remember
+        self.pace = ReportPace(line.name, clock, period_s)
         self._news: set[str] = set()
         self._wake = asyncio.Event()
 
@@ -81,10 +87,13 @@ class Uplink:
                 self._news.clear()
                 self._wake.clear()
                 self._remember()
-                if batch:
-                    await self._send(batch)
                 if everybody:
-                    due_at = now + self._period_s
+                    trial = batch[:REPORTS_A_CALL] if self.pace.untried and len(batch) > REPORTS_A_CALL else []
+                    self.pace.begin(-(-len(trial + batch) // REPORTS_A_CALL))
+                    await self._send(trial, self.pace.sent)  # again below, with a lease by what this has cost
+                await self._send(batch, self.pace.sent if everybody else lambda: None)
+                if everybody:
+                    due_at = self.pace.end()
             except MatrixError as refused:
                 log.warning("report refused", extra={"line": self._line.name, "why": refused.message})
                 self._news.update(batch)
@@ -96,19 +105,28 @@ class Uplink:
         await pause(self._clock, max(0.0, seconds), self._wake)
         await self._clock.sleep(self._clock.at_least_wall(GATHER_S, GATHER_FLOOR_WALL_S))
 
-    async def _send(self, nodes: list[str]) -> None:
-        """Report these nodes and take up the specs in the answers. Raises MatrixError."""
+    async def _send(self, nodes: list[str], sent: Callable[[], None]) -> None:
+        """Report these nodes and take up the specs in the answers; `sent` is called after each call. Raises
+        MatrixError."""
         for start in range(0, len(nodes), REPORTS_A_CALL):
             found = ((node, self._agent_of(node)) for node in nodes[start : start + REPORTS_A_CALL])
             agents = {node: agent for node, agent in found if agent is not None}
-            reports = [agent.report() for agent in agents.values()]
+            reports = [self._leased(agent.report()) for agent in agents.values()]
             answers = await self._line.client.report(reports)
+            sent()
             for (node, agent), report, answer in zip(agents.items(), reports, answers, strict=True):
                 if not answer.accepted:
                     log.warning("report refused", extra={"node": node, "reason": answer.reason, "why": answer.message})
                 elif self._agent_of(node) is agent:
                     with self._refusals(node):
                         self._line.reply(agent, report, answer)
+
+    def _leased(self, report: Any) -> Any:
+        """A report that asks for a lease which this process is able to renew."""
+        lease_s = self.pace.lease_s
+        if lease_s <= getattr(report, self._line.lease):
+            return report
+        return report.model_copy(update={self._line.lease: min(lease_s, LEASE_S_MAX)})
 
     async def listen(self) -> None:
         """For ever: take up specs as they are made; after a break from where it was, or from the present."""

@@ -1,0 +1,93 @@
+"""Overload: leases ask for what the process that plays the nodes can renew, and a service that was too busy to hear
+holds nobody's silence against them. While machines keep up, leases are a node's own."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from types import SimpleNamespace
+
+import pytest
+
+from matrixcommon.model.resource_model import ApiModel
+from services.node_agent.channels.agent_gateway import REPORTS_A_CALL, Line, Uplink
+from tests.clocks import LoopClock
+from tests.matrixresource.reporting import Reporting
+
+OWN_S = 30.0
+NODES = [f"n{number}" for number in range(22 * REPORTS_A_CALL)]
+
+
+class Report(ApiModel):
+    node: str
+    lease_s: float = OWN_S
+
+
+class Service:
+    """Takes reports, so many seconds for each call, and remembers which leases each node asked for, and when."""
+
+    def __init__(self, call_s: float) -> None:
+        self.call_s = call_s
+        self.heard: dict[str, list[tuple[float, float]]] = {}
+
+    async def report(self, reports: list[Report]) -> list[SimpleNamespace]:
+        await asyncio.sleep(self.call_s)
+        now = asyncio.get_running_loop().time()
+        for each in reports:
+            self.heard.setdefault(each.node, []).append((now, each.lease_s))
+        return [SimpleNamespace(accepted=True) for _ in reports]
+
+    def silences(self) -> list[float]:
+        """Between two reports of a node, in leases that the first asked for."""
+        return [(then - at) / lease_s for heard in self.heard.values() for (at, lease_s), (then, _) in pairwise(heard)]
+
+
+async def played(call_s: float, seconds: float, nodes=NODES) -> tuple[Service, Uplink]:
+    service = Service(call_s)
+    agents = {node: SimpleNamespace(report=lambda node=node: Report(node=node)) for node in nodes}
+    line = Line("resource", service, "assignments", ApiModel, "name", lambda agent, report, answer: None)
+    uplink = Uplink(line, LoopClock(), 10.0, lambda: list(agents), agents.get, lambda: None)
+    reporting = asyncio.create_task(uplink.report())
+    await asyncio.sleep(seconds)
+    reporting.cancel()
+    return service, uplink
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("call_s", [1.0, 5.0, 20.0])
+async def test_a_process_that_is_behind_asks_for_leases_it_can_renew_from_its_first_round(call_s):
+    service, uplink = await played(call_s, 8 * 22 * call_s)
+    assert all(len(service.heard[node]) > 1 for node in NODES)
+    assert max(service.silences()) < 2.0, "who is silent for two leases is given up for lost"
+    assert uplink.pace.behind
+
+
+@pytest.mark.looptime
+async def test_who_keeps_up_asks_for_a_nodes_own_lease(caplog):
+    service, uplink = await played(0.1, 300.0)
+    assert {lease_s for heard in service.heard.values() for _, lease_s in heard} == {OWN_S}
+    assert not uplink.pace.behind
+    assert not caplog.records
+
+
+@pytest.mark.looptime
+async def test_who_falls_behind_says_so_once_rests_and_recovers(caplog):
+    service, _ = await played(5.0, 1200.0)
+    assert [record.message for record in caplog.records] == ["reports are behind"]
+    at = sorted({moment for heard in service.heard.values() for moment, _ in heard})
+    assert max(then - now for now, then in pairwise(at)) > 5.0 * 22 / 2, "a rest between rounds"
+
+
+async def test_a_service_that_was_too_busy_to_hear_gives_nobody_up(tmp_path):
+    service = Reporting(tmp_path)
+    service.reports._watch_period_s = 5.0
+    service.report(lease_s=30.0)
+    await service.reports.watch_leases()
+    service.clock.at += 500  # the process stood still; reports wait in its sockets
+    await service.reports.watch_leases()
+    assert service.node.agent == "Connected"
+    assert service.reports.deaf_s == 490
+    for _ in range(14):
+        service.clock.at += 5
+        await service.reports.watch_leases()
+    assert service.node.agent == "Lost", "silence while it listened counts"
