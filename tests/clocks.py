@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any
 
 
 class LoopClock:
@@ -40,3 +43,15 @@ class FixedClock:
 
     def at_least_wall(self, seconds: float, floor_wall_s: float) -> float:
         return seconds
+
+
+class AtOnce(Executor):
+    """Does what is submitted at once and where it stands: a virtual clock would run on while a thread works."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(fn(*args, **kwargs))
+        except Exception as wrong:
+            done.set_exception(wrong)
+        return done

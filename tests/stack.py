@@ -32,7 +32,7 @@ from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.fleet.store import FleetStore
 from services.resource import main as resource_main
 from tests.asgi import StreamingASGITransport
-from tests.clocks import LoopClock
+from tests.clocks import AtOnce, LoopClock
 from tests.matrixcompute.client import WholeComputeClient
 from tests.matrixlink.client import WholeLinkClient
 from tests.matrixresource.client import WholeResourceClient
@@ -170,7 +170,7 @@ class Stack:
         if name == "resource":
             seat.database.migrate(resource_main.MIGRATIONS)
             settings = resource_main.ResourceSettings(state=self.folder, tokens=self.tokens, topology=self.topology)
-            return resource_main.build(settings, self.clock, seat.database)
+            return resource_main.build(settings, self.clock, seat.database, executor=AtOnce())
         if name == "link":
             seat.database.migrate(link_main.MIGRATIONS)
             settings = link_main.LinkSettings(state=self.folder, tokens=self.tokens)

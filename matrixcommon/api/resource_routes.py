@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Annotated, Any, TypeVar, get_args
 
 from fastapi import Depends, Query, Request, Response
@@ -31,6 +32,7 @@ from matrixcommon.model.errors import Malformed, NotFound
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.model.resource_model import ApiModel
 from matrixcommon.persistence.database_session import Database, find
+from matrixcommon.persistence.searches import search_outside
 
 Action = TypeVar("Action", bound=Callable[..., Any])
 Named = inspect.Parameter
@@ -203,7 +205,8 @@ class KindRoutes:
                 if "caller" in takes:
                     given["caller"] = caller
                 at = of_row(given[key]) if of_row is not None else None
-                view = await self._decide(action, given, takes, at, if_match, validate_only, ensures=verb == "PUT")
+                decide = partial(self._decide, action, given, takes, at, if_match, validate_only, verb == "PUT")
+                view = await search_outside(decide, None if self._records is None else self._records.executor)
                 if after is not None and not validate_only:
                     after()
                 if shown is not None and not validate_only:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TypeVar
 
@@ -52,6 +53,8 @@ class Database:
         self._journal = ChangeLog(sessions, metadata)
         self._clock = clock
         self._waiters: set[asyncio.Future[None]] = set()
+        self.executor: Executor | None = None
+        """Where long searches run; None: in threads of the event loop's own."""
         self._look = -math.inf, 0
         self._keeps: dict[type, CachedTable] = {}
         self._warm: tuple[TableCache, int] | None = None

@@ -32,7 +32,7 @@ from matrixresource.allocations.status import AllocationStatus
 from matrixresource.contract.allocations import REPLACEMENT_LABEL, AllocationRequest, AllocationView, system_labels
 from matrixresource.contract.defragmentations import RelocateRequest
 from matrixresource.contract.nodes import ADMIN, NodeView
-from matrixresource.scheduler.changes import advance_reservation, preemption
+from matrixresource.scheduler.changes import advance_reservation
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.store.reservations import ReservationRow
 from matrixresource.store.store import ResourceStore
@@ -325,8 +325,7 @@ class Allocator:
     ) -> tuple[Placement | None, list[str]]:
         """Who stays keeps its place; where there are to be fewer, those excluded go first, then the last ranks. And
         whom it preempts."""
-        self.ledger.touched()
-        ledger, before = self.ledger.ledger, self.ledger.ledger.allocations[allocation.name].request
+        before = self.ledger.ledger.allocations[allocation.name].request
         ranked = [
             node.node_name for node in self._store.allocated_to(session, allocation.name) if node.role == "member"
         ]
@@ -338,7 +337,7 @@ class Allocator:
         if request.nodes < before.nodes:
             ranked = sorted(ranked, key=lambda node: node in excluded)[: request.nodes]
         keep = [self.ledger.numbers[name] for name in ranked]
-        return preemption.resize(ledger, allocation.name, request, keep, self._clock.now())
+        return self.ledger.resize(allocation.name, request, keep, self._clock.now())
 
     def _missing(self, allocation: AllocationRow, request: PlacementRequest) -> PlacementRequest:
         """What is asked beyond what is held, for the refusal to speak of."""

@@ -9,18 +9,22 @@ commits is followed row by row.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.persistence.database_session import ResourceRow
+from matrixcommon.persistence.searches import SearchNeeded, search
 from matrixresource.allocations.cluster_index import cluster_shape, node_numbers
 from matrixresource.allocations.request_mapping import NEVER, map_request
 from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.nodes.fault_rules import unusable_dies
 from matrixresource.scheduler.changes import advance_reservation as ledger_reserving
+from matrixresource.scheduler.changes import preemption
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.best_fit import POLICIES
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
@@ -82,11 +86,45 @@ class LedgerSync:
 
     def allocate(self, name: str, request: PlacementRequest, now: float) -> tuple[Placement | None, list[str]]:
         """The ledger's choice for a newcomer and whom it preempts; a refusal changes nothing."""
-        seen, self._seen = self._seen, UNSEEN
-        place, victims = self.ledger.allocate(name, request, now)
-        if place is None:
-            self._seen = seen
+        with self.restored():
+            preempted = partial(self.victims, name, request, [], now)
+            place, victims = self.ledger.allocate(name, request, now, preempted)
+        if place is not None or victims:
+            self.touched()
         return place, victims
+
+    def resize(
+        self, name: str, request: PlacementRequest, keep: list[int], now: float
+    ) -> tuple[Placement | None, list[str]]:
+        """The place of one that is to have another size, and whom it preempts; a refusal changes nothing."""
+        with self.restored():
+            preempted = partial(self.victims, name, request, keep, now)
+            place, victims = preemption.resize(self.ledger, name, request, keep, preempted)
+        if place is not None or victims:
+            self.touched()
+        return place, victims
+
+    def victims(self, name: str, request: PlacementRequest, keep: list[int], now: float) -> list[str] | None:
+        """Whom to preempt for a newcomer, or for one that is there and keeps its nodes `keep`."""
+        find = partial(preemption.victims, request=request, now=now)
+        if name in self.ledger.allocations:
+            find = partial(preemption.victims_of_growth, name=name, request=request, keep=keep, now=now)
+
+        def holds(found: list[str] | None) -> bool:
+            return not found or preemption.suffice(self.ledger, found, request, name, keep)
+
+        return search("victims", find, self.ledger, holds)
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """For what leaves the ledger as it was, also where it has to wait for a search."""
+        seen, self._seen = self._seen, UNSEEN
+        try:
+            yield
+        except SearchNeeded:
+            self._seen = seen
+            raise
+        self._seen = seen
 
     def refresh(self, session: Session, row: AllocationRow) -> None:
         """An allocation as its rows say now, in the middle of a transaction that changed them."""

@@ -7,18 +7,21 @@ where the present layout is as good as any other to be had.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace as changed_to
+from functools import partial
 
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.hardware_names import NodeName
+from matrixcommon.persistence.searches import search
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.allocations.refusals import refusal
 from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.scheduler.changes import resize
+from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AllocationRow, NodeRow
 
@@ -54,19 +57,13 @@ class Migrations:
         ):
             return ranks
         numbers = self._ledger.numbers
-        self._ledger.touched()
         spares = {node.node_name for node in rows} - set(current)  # they stand ready while it moves
         avoid = allocation_request.excluded_nodes | {numbers[name] for name in unfit | spares}
         closed = [numbers[name] for name, node in current.items() if node.whole_fault() in ("Cordoned", "DomainClosed")]
         closed = [number for number in closed if number not in avoid]
-        for number in closed:  # who lies where no newcomer may come stays there, unless told to leave
-            self._ledger.ledger.set_up(number, True)
-        place = resize.move(
-            self._ledger.ledger, allocation.name, changed_to(allocation_request, spares=0, excluded_nodes=avoid)
-        )
-        for number in closed:
-            self._ledger.ledger.set_up(number, False)
+        place = self._layout(allocation.name, changed_to(allocation_request, spares=0, excluded_nodes=avoid), closed)
         if place is None:
+            self._ledger.touched()
             own = self._ledger.ledger.allocations[allocation.name].place
             self._ledger.ledger.give(allocation.name, own)  # what it holds counts as to be had
             raise refusal(self._store.nodes(session), self._ledger, allocation_request)
@@ -80,6 +77,22 @@ class Migrations:
         allocation.moving_to = request.spec_dict()
         self._ledger.refresh(session, allocation)
         return ranks
+
+    def _layout(self, name: str, request: PlacementRequest, closed: Sequence[int]) -> Placement | None:
+        """Where it would lie; who lies where no newcomer may come (`closed`) stays there, unless told to leave."""
+        ledger = self._ledger.ledger
+
+        def holds(found: Placement | None) -> bool:
+            return found is None or resize.can_move(ledger, name, request, found)
+
+        with self._ledger.restored():
+            for number in closed:
+                ledger.set_up(number, True)
+            try:
+                return search("layout", partial(resize.move, name=name, request=request), ledger, holds)
+            finally:
+                for number in closed:
+                    ledger.set_up(number, False)
 
     def cut_over(
         self, session: Session, allocation: AllocationRow, request: AllocationRequest, ranks: Mapping[NodeName, int]

@@ -11,6 +11,7 @@ from matrixcommon.api.authorization import Caller, CallerOf
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.hardware_names import RESOURCE_NAME, NodeName, NpuName
+from matrixcommon.persistence.searches import search_outside
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.allocations.quotas import Quotas
 from matrixresource.api import access
@@ -145,7 +146,11 @@ def routes(
         _, request = caller.claim(caller.key("plan"), body)
         for other in request.references:
             caller.check(other)
-        return planner.plan(request)
+
+        async def answer() -> PlanView:
+            return planner.plan(request)
+
+        return await search_outside(answer, store.records.executor)
 
     @api.router.get("/fragmentation")
     async def fragmentation() -> FragmentationView:

@@ -6,10 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.hardware_names import NodeName
+from matrixcommon.persistence.searches import search
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.contract.defragmentations import MoveView
 from matrixresource.defragmentation.eligibility import Mover, migration_owner
@@ -35,12 +37,12 @@ def plan_room(session: Session, store: ResourceStore, ledger: LedgerSync, reques
     by a defragmentation, counts as free."""
     movers = _movers(session, store)
     rows = {row.name: row for row in store.nodes(session)}
-    ledger.touched()
-    with _reopened(ledger, list(rows.values())):
+    with ledger.restored(), _reopened(ledger, list(rows.values())):
         place = ledger.ledger.choose(request)
         if place is not None:
             return RoomPlan(_named(ledger, place), [], None)
-        plan = plan_defragmentation(ledger.ledger, request, movable=movers.__contains__)
+        find = partial(plan_defragmentation, request=request, movable=frozenset(movers).__contains__)
+        plan = search("room", find, ledger.ledger, partial(_holds, ledger))
     if plan is None:
         return None
     moves = [
@@ -57,6 +59,21 @@ def plan_room(session: Session, store: ResourceStore, ledger: LedgerSync, reques
         for step in plan.steps
     ]
     return RoomPlan(_named(ledger, plan.place), moves, plan)
+
+
+def _holds(ledger: LedgerSync, plan: DefragmentationPlan | None) -> bool:
+    """Whether those who move are where they were, and all that they and the room need is free or theirs."""
+    if plan is None:
+        return True
+    state = ledger.ledger
+    for step in plan.steps:
+        allocation = state.allocations.get(step.name)
+        if allocation is None or ledger.name(step.source) not in ledger.nodes(allocation.place):
+            return False
+    left = {ledger.name(step.source) for step in plan.steps}
+    needed = {*(ledger.name(step.target) for step in plan.steps), *_named(ledger, plan.place)} - left
+    places = [divmod(ledger.numbers[node], state.shape.nodes) for node in needed]
+    return all(state.index.whole[cabinet] >> offset & 1 for cabinet, offset in places)
 
 
 def _named(ledger: LedgerSync, place: Placement) -> list[NodeName]:

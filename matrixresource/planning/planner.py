@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Literal
 
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.quantities import timestamp
+from matrixcommon.persistence.searches import search
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.refusals import blocking_domains, describe_request
 from matrixresource.contract.plans import FragmentationView, PlanChange, PlanDomain, PlanLoss, PlanRequest, PlanView
@@ -52,7 +54,8 @@ class Planner:
             ledger = self._ledger.open(session)
             allocation_request = self._ledger.placement_request(request, self._clock.now())
             topologies = [each.topology for each in supernodes_as_found(session).values()]
-            answer = explain.answer(ledger, allocation_request, self._clock.now(), topologies=topologies)
+            find = partial(explain.answer, request=allocation_request, now=self._clock.now(), topologies=topologies)
+            answer = search("plan", find, ledger, lambda found: found.place is None or ledger.index.has(found.place))
             view = PlanView(
                 fits=answer.place is not None,
                 topology_version=version,

@@ -5,6 +5,7 @@ The index is kept in step with every change. Times are seconds on the caller's c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from matrixresource.scheduler.changes import preemption
@@ -19,15 +20,22 @@ class Ledger(LedgerState):
 
     # ---- verbs
 
-    def allocate(self, name: str, request: PlacementRequest, now: float) -> tuple[Placement | None, list[str]]:
-        """The place taken, or None; and whom it preempted of theirs."""
+    def allocate(
+        self,
+        name: str,
+        request: PlacementRequest,
+        now: float,
+        victims: Callable[[], list[str] | None] | None = None,
+    ) -> tuple[Placement | None, list[str]]:
+        """The place taken, or None; and whom it preempted of theirs. `victims` finds whom it may preempt, by default by
+        a search here."""
         if name in self.allocations or name in self.reservations:
             raise ValueError(f"{name}: held already")
         self.chooser.observe_size(request)
         place = choose(self, request)
         evicted: list[str] = []
         if place is None and request.preempts:
-            evicted = preemption.victims(self, request, now) or []
+            evicted = (preemption.victims(self, request, now) if victims is None else victims()) or []
             for other in evicted:
                 self.release(other)
             place = choose(self, request) if evicted else None

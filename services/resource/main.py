@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +14,7 @@ from pydantic import Field
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.persistence.database_session import Database
+from matrixcommon.persistence.searches import search_outside
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.api.access import ACCESS
 from matrixresource.api.allocations import routes
@@ -67,11 +70,14 @@ class ResourceSettings(ServiceSettings):
     )
 
 
-def build(settings: ResourceSettings, clock: Clock, database: DatabaseEngine) -> FastAPI:
-    """The application over a migrated database."""
+def build(
+    settings: ResourceSettings, clock: Clock, database: DatabaseEngine, executor: Executor | None = None
+) -> FastAPI:
+    """The application over a migrated database. `executor`: where long searches run, by default in threads."""
     log.info("allocator", extra={"form": str(FORM)})
     spec = load_spec(settings.spec)
     records = Database(database.sessions, Base.metadata, clock, database.shared)
+    records.executor = executor
     store = ResourceStore(records)
     drawn = compiled_drawing(read_file(settings.topology), spec) if settings.topology else None
     surveyor = TopologyManager(store, clock, spec, drawn)
@@ -104,7 +110,8 @@ def build(settings: ResourceSettings, clock: Clock, database: DatabaseEngine) ->
     async def carry_on() -> str:
         return making_room.reconcile()
 
-    room_making = Periodic("room-making", carry_on, clock, period_s=ROOM_MAKING_PERIOD_S, floor_wall_s=0.5)
+    carry_on_outside = partial(search_outside, carry_on, executor)
+    room_making = Periodic("room-making", carry_on_outside, clock, period_s=ROOM_MAKING_PERIOD_S, floor_wall_s=0.5)
 
     async def survey() -> str:
         drained = ", ".join(surveyor.finish_drains())

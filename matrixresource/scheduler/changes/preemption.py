@@ -23,16 +23,38 @@ def victims(ledger: LedgerState, request: PlacementRequest, now: float) -> list[
     return _victims(ledger, request, now, lambda: choose(ledger, request) is not None)
 
 
-def resize(
+def victims_of_growth(
     ledger: LedgerState, name: str, request: PlacementRequest, keep: list[int], now: float
+) -> list[str] | None:
+    """The same for an allocation that is to have another size."""
+    return _victims(ledger, request, now, lambda: resizing.resize(ledger, name, request, keep) is not None, name)
+
+
+def suffice(ledger: LedgerState, names: list[str], request: PlacementRequest, name: str, keep: list[int]) -> bool:
+    """Whether these may be preempted and it fits without them: for a newcomer, or for `name`, which is there."""
+    allocations = ledger.allocations
+    if not all(each in allocations and allocations[each].request.priority < request.priority for each in names):
+        return False
+    with trial(ledger) as released:
+        for each in names:
+            released(each)
+        if name in allocations:
+            return resizing.resize(ledger, name, request, keep) is not None
+        return choose(ledger, request) is not None
+
+
+def resize(
+    ledger: LedgerState,
+    name: str,
+    request: PlacementRequest,
+    keep: list[int],
+    victims: Callable[[], list[str] | None],
 ) -> tuple[Placement | None, list[str]]:
-    """`Ledger.resize` for one that may put others out: the new place, or None, and whom it preempted."""
+    """`Ledger.resize` for one that may put others out: the new place, or None, and whom of `victims` it preempted."""
     place = _resized(ledger, name, request, keep)
     if place is not None or not request.preempts:
         return place, []
-    evicted = (
-        _victims(ledger, request, now, lambda: resizing.resize(ledger, name, request, keep) is not None, name) or []
-    )
+    evicted = victims() or []
     for other in evicted:
         ledger.release(other)
     return (_resized(ledger, name, request, keep) if evicted else None), evicted

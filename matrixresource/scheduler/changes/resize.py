@@ -82,6 +82,17 @@ def move(ledger: LedgerState, name: str, request: PlacementRequest) -> Placement
         ledger.take(name, allocation.place, allocation.request.lease_end)
 
 
+def can_move(ledger: LedgerState, name: str, request: PlacementRequest, place: Placement) -> bool:
+    """Whether a layout that was found before may still be taken."""
+    allocation = ledger.allocations[name]
+    ledger.give(name, allocation.place)
+    try:
+        with hide_reservations(ledger, request):
+            return ledger.index.has(place) and satisfies(ledger, request, place)
+    finally:
+        ledger.take(name, allocation.place, allocation.request.lease_end)
+
+
 def refill(ledger: LedgerState, name: str) -> Placement:
     """Missing spares taken, as many as can be had."""
     allocation = ledger.allocations[name]
