@@ -1,8 +1,8 @@
 """Events on ports that went down, lost lanes or came back, one for each element: the switch, where it took many links
 with it, else the link.
 
-What ports report is announced here; parts that probes accuse and ports that are held down have events of their own. Each
-node reports by itself, so a moment passes before anything is said: by then everybody has reported who shares the
+What ports report is announced here; parts that probes accuse and ports that are held down have events of their own.
+Each node reports by itself, so a moment passes before anything is said: by then everybody has reported who shares the
 cause. What was announced last is in the link's row, so a restart neither repeats nor forgets it.
 """
 

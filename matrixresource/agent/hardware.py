@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from matrixcommon.model.hardware_names import NodeName, SwitchName
-from matrixcommon.model.resource_model import ApiModel
+from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixresource.contract.nodes import NodeInventory
 from matrixresource.nodes.expected_inventory import inventory
 from matrixresource.topology.deviations import as_built
@@ -69,6 +69,15 @@ class InjectedFault(ApiModel):
     """A fault put on one node's hardware, or on a switch between nodes, by name."""
 
     name: str
+    kind: FaultKind
+    target: NodeName | SwitchName
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+
+class InjectedFaultView(ResourceView):
+    """The same as it is shown."""
+
+    state: str = "Injected"
     kind: FaultKind
     target: NodeName | SwitchName
     parameters: dict[str, Any] = Field(default_factory=dict)

@@ -13,12 +13,12 @@ from matrixcommon.api.authorization import (
     Rule,
     Scope,
 )
-from matrixresource.agent.hardware import InjectedFault
+from matrixresource.agent.hardware import InjectedFaultView
 from services.node_agent.network.traffic_patterns import Load, LoadView
 
 SUPERNODES = ResourceKind("supernodes", Scope.PHYSICAL, {"LIST": VIEWERS, "PUT": ADMINS, "DELETE": ADMINS})
 NODES = ResourceKind("nodes", Scope.PHYSICAL, READ, holders=("holds",))
-FAULTS = ResourceKind("faults", Scope.PHYSICAL, MANAGED, view=InjectedFault)
+FAULTS = ResourceKind("faults", Scope.PHYSICAL, MANAGED, view=InjectedFaultView)
 TRAFFIC = ResourceKind("traffic", Scope.PROJECT, ENSURED, request=Load, view=LoadView)
 
 ACCESS = AccessRules(

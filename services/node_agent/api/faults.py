@@ -17,7 +17,15 @@ from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.errors import Conflict, InvalidField, NotFound
 from matrixcommon.model.hardware_names import NodeName, SwitchName, checked_resource_name, checked_supernode_name
 from matrixcommon.model.resource_model import ApiModel, ResourceView
-from matrixresource.agent.hardware import FAULT_KINDS, PORT_KINDS, SWITCH_KINDS, FaultKind, InjectedFault, lacking
+from matrixresource.agent.hardware import (
+    FAULT_KINDS,
+    PORT_KINDS,
+    SWITCH_KINDS,
+    FaultKind,
+    InjectedFault,
+    InjectedFaultView,
+    lacking,
+)
 from matrixresource.nodes.expected_inventory import part_names, port_names
 from services.node_agent.access import FAULTS, NODES, SUPERNODES
 from services.node_agent.fleet.fleet import Fleet
@@ -31,15 +39,6 @@ class InstalledSupernode(ResourceView):
     state: str = "Installed"
     nodes: int
     powered_nodes: int
-
-
-class InjectedFaultView(ResourceView):
-    """A fault as it is on the hardware."""
-
-    state: str = "Injected"
-    kind: FaultKind
-    target: NodeName | SwitchName
-    parameters: dict[str, Any] = Field(default_factory=dict)
 
 
 class FaultRequest(ApiModel):
