@@ -35,7 +35,7 @@ class ReportPace:
         self._intervals: deque[float] = deque(maxlen=ROUNDS_REMEMBERED)
         self._began_at: float | None = None
         self._calls = self._done = 0
-        self._said = False
+        self._logged = False
 
     @property
     def untried(self) -> bool:
@@ -56,10 +56,10 @@ class ReportPace:
         assert self._began_at is not None
         now = self._clock.now()
         took_s = now - self._began_at
-        if self.behind != self._said:
-            self._said = self.behind
+        if self.behind != self._logged:
+            self._logged = self.behind
             facts = {"line": self._name, "round_s": round(took_s, 1), "interval_s": round(self.interval_s, 1)}
-            log.warning("reports are behind" if self._said else "reports keep up again", extra=facts)
+            log.warning("reports are behind" if self._logged else "reports keep up again", extra=facts)
         rest_s = REST * took_s if took_s > self._period_s else 0.0
         return max(self._began_at + self._period_s, now + rest_s)
 
