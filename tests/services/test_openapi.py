@@ -91,7 +91,7 @@ class Walk:
         if role is None or role not in rule.roles:
             if answer.status_code != (401 if role is None else 403):
                 yield f"{answer.status_code} for whom it is not"
-        elif answer.status_code >= 500 and not (answer.status_code == 501 and not_yet(operation.path)):
+        elif answer.status_code >= 500 and not is_away(operation.path, answer):
             yield f"{answer.status_code}"
         if answer.status_code in WRONG and not refused_field(answer):
             yield f"{answer.status_code} without a field"
@@ -107,8 +107,11 @@ class Walk:
             yield f"{answer.status_code} is not as described: {getattr(wrong, 'exceptions', [wrong])[0]}"
 
 
-def not_yet(path: str) -> bool:
-    return path.split("/")[2] in NOT_YET or path.rpartition(":")[2] in VERBS_NOT_YET
+def is_away(path: str, answer: httpx.Response) -> bool:
+    """What is not there yet, and a model whose instance has lost its nodes: it may be asked again later."""
+    if answer.status_code == 501:
+        return path.split("/")[2] in NOT_YET or path.rpartition(":")[2] in VERBS_NOT_YET
+    return answer.status_code == 503 and path.endswith("completions") and "retry-after" in answer.headers
 
 
 def refused_field(answer: httpx.Response) -> str | None:
