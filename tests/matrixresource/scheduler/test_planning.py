@@ -17,6 +17,7 @@ from matrixresource.scheduler.explain import explain
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.scheduler.model.request import DomainConstraint, Placement, PlacementRequest
+from matrixresource.topology import Supernode
 from tests.matrixresource.scheduler import exhaustive
 
 
@@ -178,7 +179,8 @@ def test_sockets_and_memory_are_reported_apart() -> None:
 
 
 def test_a_place_comes_with_what_a_loss_would_take() -> None:
-    reported = explain.answer(Ledger(ClusterShape(1, 3, 4)), PlacementRequest(6), 7.0)
+    drawn = [Supernode().topology]
+    reported = explain.answer(Ledger(ClusterShape(1, 3, 4)), PlacementRequest(6), 7.0, topologies=drawn)
     assert reported.earliest == 7.0
     assert [(loss.over, loss.members, round(loss.ub_share, 4)) for loss in reported.radius] == [
         ("node", 1, 0.1667),
