@@ -92,6 +92,7 @@ def test_columns_are_fields_that_there_are(ctl: Ctl, instance: str) -> None:
         "step",
         "by",
         "reason",
+        "message",
     } | {"lease ends", "preempted", "closed", "protected", "lanes", "damped until"}
     for noun in NOUNS:
         views = ctl.json("get", noun.name, *FEW.get(noun.name, ()))["items"]
