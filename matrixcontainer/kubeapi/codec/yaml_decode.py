@@ -6,6 +6,7 @@ its composer recurses in C. What plain words mean: sigs.k8s.io/yaml, the library
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -58,9 +59,10 @@ class Builder:
         elif key is None:
             if scalar is None:
                 raise ValueError("a key is text")
-            if scalar.value in holder:
-                self._duplicates.append(scalar.value)
-            self._open[-1] = (holder, scalar.value)
+            key = _key(value_of(scalar))
+            if key in holder:
+                self._duplicates.append(key)
+            self._open[-1] = (holder, key)
         else:
             holder[key] = made if scalar is None else value_of(scalar)
             self._open[-1] = (holder, None)
@@ -76,6 +78,13 @@ def value_of(scalar: Any) -> Any:
     if text in WORDS:
         return WORDS[text]
     return _number(text) if NUMBER.fullmatch(text) else text
+
+
+def _key(value: Any) -> str:
+    """A key is what it stands for, as JSON writes it: `on` is `true`, and `0x10` is `16`."""
+    if value is None:
+        raise ValueError("null is no key")
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _number(text: str) -> int | float:

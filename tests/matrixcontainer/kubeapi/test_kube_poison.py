@@ -151,6 +151,7 @@ def test_yaml_means_what_it_means_to_kubectl() -> None:
         "a": "12:30", "b": 15, "c": 31, "d": 1000, "e": 1.5, "f": "2020-01-01", "g": True, "h": 1000, "i": 89,
         "1": "x", "j": None, "k": "1",
     }  # fmt: skip
+    assert parse_yaml(b"on: 1\n0x10: 2\n", []) == {"true": 1, "16": 2}
     repeated: list[str] = []
     assert parse_yaml(b"a: 1\na: 2\n", repeated) == {"a": 2}
     assert repeated == ["a"]
@@ -164,6 +165,7 @@ def test_yaml_means_what_it_means_to_kubectl() -> None:
         (b"a: !!python/object:os.system x\n", "tag"),
         (b"a: 1\n---\nb: 2\n", "one document"),
         (b"? [1]\n: 2\n", "a key is text"),
+        (b"~: 2\n", "no key"),
         (b"a: 1e999", "out of range"),
         (b"\xff\xfe\x00", "YAML"),
     ],
