@@ -162,11 +162,9 @@ def read_texts(value: Obj, name: str, spell: bool = True) -> None:
             shortest = _quantity(current)
             if spell:
                 value[key] = shortest
-        elif not spell and isinstance(current, dict):
-            for text in current.values():
+        elif not spell and kind in ("bytes", "map:bytes"):
+            for text in current.values() if isinstance(current, dict) and kind == "map:bytes" else [current]:
                 _check_base64(text)
-        elif not spell and isinstance(current, str):
-            _check_base64(current)
     for item, struct in _below(value, plan):
         read_texts(item, struct, spell)
 
@@ -179,7 +177,11 @@ def _quantity(text: Any) -> str:
 
 
 def _check_base64(text: Any) -> None:
-    if isinstance(text, str) and (place := base64_fault(text)) >= 0:
+    if text is None:
+        return
+    if not isinstance(text, str):
+        raise Unreadable("json: cannot unmarshal into Go value of type []uint8: it is no text")
+    if (place := base64_fault(text)) >= 0:
         raise Unreadable(f"illegal base64 data at input byte {place}")
 
 
