@@ -104,8 +104,8 @@ def converged(stack: RealStack) -> None:
 
     try:
         eventually(nothing_is_wrong, "nothing is held twice or by nobody", 30.0)
-    except AssertionError:
-        raise AssertionError("; ".join(wrong[:5]) or "the services did not answer") from None
+    except AssertionError as late:
+        raise AssertionError("; ".join(wrong[:5]) or str(late)) from None
 
 
 def says_something(stack: RealStack, model: str) -> bool:
