@@ -53,9 +53,8 @@ class Strike:
                     return
 
 
-@pytest.mark.parametrize(
-    "victim", ["compute", pytest.param("kube", marks=pytest.mark.soak), pytest.param("infer", marks=pytest.mark.soak)]
-)
+@pytest.mark.soak  # in make test the same is done in virtual time: tests/stories/test_scale_in.py
+@pytest.mark.parametrize("victim", ["compute", "kube", "infer"])
 def test_the_end_is_the_same_when_one_dies(victim: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = Folder(tmp_path / "demo")
     strikes = {
