@@ -17,7 +17,7 @@ from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.persistence.database_session import find
 from matrixcompute import access
 from matrixcompute.contract import InstanceRequest, InstanceView, StuckView
-from matrixcompute.instances.service import Conductor
+from matrixcompute.instances.service import InstanceService
 from matrixcompute.model.states import INSTANCE_STATES
 from matrixcompute.operations.saga_runner import SagaRunner
 from matrixcompute.store.store import OPEN, ComputeStore, SagaRow
@@ -29,14 +29,14 @@ Leaving = Annotated[
 
 
 def routes(
-    store: ComputeStore, conductor: Conductor, runner: SagaRunner, clock: Clock, wake: Callable[[], None]
+    store: ComputeStore, instance_service: InstanceService, runner: SagaRunner, clock: Clock, wake: Callable[[], None]
 ) -> APIRouter:
     api = ResourceRoutes(store.records)
     instances = api.of(access.INSTANCES)
     instances.list()
     instances.get()
-    instances.change("DELETE", status_code=202, name="delete_instance")(conductor.delete)
-    instances.change("POST :retry", status_code=202)(conductor.retry)
+    instances.change("DELETE", status_code=202, name="delete_instance")(instance_service.delete)
+    instances.change("POST :retry", status_code=202)(instance_service.retry)
 
     @instances.change("PUT", status_code=202)
     async def ensure_instance(
@@ -46,7 +46,9 @@ def routes(
         if_match: str | None = None,
         validate_only: bool = False,
     ) -> InstanceView:
-        return await conductor.ensure(name, body, leaving=leaving, if_match=if_match, validate_only=validate_only)
+        return await instance_service.ensure(
+            name, body, leaving=leaving, if_match=if_match, validate_only=validate_only
+        )
 
     @instances.change("POST :resize", status_code=202)
     async def resize(
@@ -57,7 +59,9 @@ def routes(
         validate_only: bool = False,
     ) -> InstanceView:
         shape = shape_of(name).model_copy(update={"nodes": nodes})
-        return await conductor.ensure(name, shape, leaving=leaving, if_match=if_match, validate_only=validate_only)
+        return await instance_service.ensure(
+            name, shape, leaving=leaving, if_match=if_match, validate_only=validate_only
+        )
 
     @instances.change("POST :move", status_code=202)
     async def move(
@@ -65,14 +69,14 @@ def routes(
     ) -> InstanceView:
         """Another placement for the same shape; with `validateOnly` the view's members are where it would lie."""
         shape = shape_of(name).model_copy(update={"placement": body})
-        return await conductor.ensure(name, shape, if_match=if_match, validate_only=validate_only)
+        return await instance_service.ensure(name, shape, if_match=if_match, validate_only=validate_only)
 
     @instances.change("POST :renew", status_code=202)
     async def renew(
         name: str, body: RenewRequest, if_match: str | None = None, validate_only: bool = False
     ) -> InstanceView:
         """Let its lease start again, for this long; the spec stays as it is."""
-        return await conductor.renew(name, body.lease_s, if_match=if_match, validate_only=validate_only)
+        return await instance_service.renew(name, body.lease_s, if_match=if_match, validate_only=validate_only)
 
     def shape_of(name: str) -> InstanceRequest:
         with store.reading() as session:
@@ -105,7 +109,7 @@ def routes(
                     return JSONResponse(row.view().wire())
             await store.records.changed(within_wall_s=min(1.0, left_s))
 
-    operations.change("POST :cancel", status_code=202)(conductor.cancel)
+    operations.change("POST :cancel", status_code=202)(instance_service.cancel)
 
     # -- what happened -------------------------------------------------------------------------------------------
 

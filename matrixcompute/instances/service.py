@@ -1,4 +1,4 @@
-"""Conductor: ensure, renew, retry, cancel, delete. What is requested of an instance is taken up here.
+"""InstanceService: ensure, renew, retry, cancel, delete. What is requested of an instance is taken up here.
 
 A verb writes the spec and opens the saga in one transaction, so a crash finds both or neither. What the world does to
 an instance meanwhile is seen to by `reconcilers`.
@@ -31,7 +31,7 @@ INSTANCE_NAME_LENGTH_MAX = 58
 """So that `<instance>-rdma` is still a legal name."""
 
 
-class Conductor:
+class InstanceService:
     """The verbs over instances."""
 
     def __init__(

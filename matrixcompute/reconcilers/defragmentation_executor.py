@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from matrixcommon.model.hardware_names import NodeName
 from matrixcompute.clients.control_plane import ControlPlane
-from matrixcompute.instances.service import Conductor
+from matrixcompute.instances.service import InstanceService
 from matrixcompute.operations.saga import RELOCATE
 from matrixcompute.store.store import ComputeStore, InstanceRow, SagaRow
 from matrixresource.contract.defragmentations import MoveRefused, MoveView
@@ -23,10 +23,10 @@ TRIES = 5
 class DefragmentationExecutor:
     """`look` once per period and whenever a defragmentation changes."""
 
-    def __init__(self, store: ComputeStore, neighbours: ControlPlane, conductor: Conductor) -> None:
+    def __init__(self, store: ComputeStore, neighbours: ControlPlane, instance_service: InstanceService) -> None:
         self._store = store
         self._neighbours = neighbours
-        self._conductor = conductor
+        self._instance_service = instance_service
 
     async def reconcile(self) -> str:
         """Begin the moves that are ours and next. Returns a sentence about what it did."""
@@ -39,7 +39,7 @@ class DefragmentationExecutor:
             if (refused := self._refusal(move, about)) is not None:
                 await self._neighbours.refuse_move(plan.name, refused)
             else:
-                begun += self._conductor.relocate(move.allocation, about)
+                begun += self._instance_service.relocate(move.allocation, about)
         return f"{begun} moves begun"
 
     def _refusal(self, move: MoveView, about: dict[str, str]) -> MoveRefused | None:

@@ -17,7 +17,7 @@ from matrixcommon.persistence.database_session import Database
 from matrixcompute.access import ACCESS
 from matrixcompute.api.instances import routes
 from matrixcompute.clients.control_plane import ControlPlane
-from matrixcompute.instances.service import Conductor
+from matrixcompute.instances.service import InstanceService
 from matrixcompute.operations.saga_runner import SagaRunner
 from matrixcompute.reconcilers.defragmentation_executor import DefragmentationExecutor
 from matrixcompute.reconcilers.faults import FaultReconciler
@@ -75,7 +75,7 @@ def build(
         return f"{runner.resume()} sagas under way"
 
     resumption = Periodic("saga-resumption", resume, clock, period_s=30.0, floor_wall_s=1.0)
-    conductor = Conductor(store, neighbours, runner, clock, resumption.nudge)
+    instance_service = InstanceService(store, neighbours, runner, clock, resumption.nudge)
     tender = InstanceReconciler(store, neighbours, runner, clock, policy, resumption.nudge)
     reconciling = Periodic(
         "node-health",
@@ -86,7 +86,7 @@ def build(
         rest_s=2.0,
         rest_floor_wall_s=0.1,
     )
-    moves = DefragmentationExecutor(store, neighbours, conductor)
+    moves = DefragmentationExecutor(store, neighbours, instance_service)
     moving = Periodic("member-moves", moves.reconcile, clock, period_s=MEMBER_MOVES_PERIOD_S, floor_wall_s=1.0)
     orphans = OrphanCollector(store, neighbours)
     faults = FaultReconciler(store, neighbours)
@@ -124,7 +124,7 @@ def build(
     return create_app(
         "compute",
         "MatrixCompute",
-        [routes(store, conductor, runner, clock, reconciling.nudge)],
+        [routes(store, instance_service, runner, clock, reconciling.nudge)],
         ACCESS,
         tokens=Tokens(settings.tokens),
         watchers=[
