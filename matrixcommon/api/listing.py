@@ -12,7 +12,7 @@ import asyncio
 import base64
 import binascii
 import json
-from collections.abc import AsyncIterator, Callable, Container, Iterable
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Annotated, Any
@@ -87,17 +87,16 @@ async def _list_params(
     caller: Caller | None = getattr(request.state, "caller", None)
     view = caller.rule.view if caller is not None else None
     known = None if view is None else frozenset(each.alias or name for name, each in view.model_fields.items())
-    for field in (path.split(".")[0] for path, _ in _order_by(order_by)):
-        if known is not None and order_by and field not in known:
+    ordered = [path.split(".")[0] for path, _ in _order_by(order_by)] if order_by else []
+    for field in ordered:
+        if known is not None and field not in known:
             raise InvalidField(f"there is no field {field[:40]!r} to order by", field="orderBy")
-    page_size = min(page_size, PAGE_SIZE_MAX)
     matches = parse_filter(filter, known)
     unchecked: list[tuple[str, str]] = []
     if known is None:
-        terms = [part.partition("=")[0].removesuffix("!").strip() for part in (filter or "").split(" AND ") if part]
-        ordered = [path for path, _ in _order_by(order_by)] if order_by else []
-        unchecked = [("filter", path.split(".")[0]) for path in terms]
-        unchecked += [("orderBy", path.split(".")[0]) for path in ordered]
+        filtered = [path[0] for path, _, _ in _filter_terms(filter)] if filter else []
+        unchecked = [*(("filter", field) for field in filtered), *(("orderBy", field) for field in ordered)]
+    page_size = min(page_size, PAGE_SIZE_MAX)
     return ListParams(page_size, page_token, matches, order_by, watch, resource_version, caller, tuple(unchecked))
 
 
@@ -124,6 +123,15 @@ def parse_filter(text: str | None, known: Container[str] | None = None) -> Calla
     if not text:
         return _everything
     terms = []
+    for path, value, negated in _filter_terms(text):
+        if known is not None and path[0] not in known:
+            raise InvalidField(f"there is no field {'.'.join(path)[:40]!r} to filter by", field="filter")
+        terms.append((path, value, negated))
+    return lambda view: all((_text(_dig(view, path)) == value) != negated for path, value, negated in terms)
+
+
+def _filter_terms(text: str) -> Iterator[tuple[list[str], str, bool]]:
+    """Path, value and whether it is to be another, of each term. Raises InvalidField."""
     for part in text.split(" AND "):
         path, found, value = part.partition("=")
         negated = path.endswith("!")
@@ -132,10 +140,7 @@ def parse_filter(text: str | None, known: Container[str] | None = None) -> Calla
             raise InvalidField(
                 f"cannot read {part!r}; write field=value or field!=value, joined by AND", field="filter"
             )
-        if known is not None and path.split(".")[0] not in known:
-            raise InvalidField(f"there is no field {path[:40]!r} to filter by", field="filter")
-        terms.append((path.split("."), value.strip().strip('"'), negated))
-    return lambda view: all((_text(_dig(view, path)) == value) != negated for path, value, negated in terms)
+        yield path.split("."), value.strip().strip('"'), negated
 
 
 def _dig(view: Any, path: list[str]) -> Any:
@@ -220,8 +225,8 @@ def page(items: list[dict[str, Any]], params: ListParams) -> dict[str, Any]:
         after = _place_of(params.page_token, len(order))
         found = [each for each in found if comes_after(each[0], after)]
     found.sort(key=itemgetter(0))
-    for at in reversed(range(len(order))):
-        if any(backwards for _, backwards in order):
+    if any(backwards for _, backwards in order):
+        for at in reversed(range(len(order))):
             found.sort(key=lambda each, at=at: each[0][at], reverse=order[at][1])  # type: ignore[misc]
     shown_here = found[: params.page_size]
     rest = {"nextPageToken": _token(shown_here[-1][0])} if len(found) > len(shown_here) else {}
@@ -304,9 +309,8 @@ async def _events(
     loop = asyncio.get_running_loop()
     silent_since = loop.time()
     while not await request.is_disconnected():
-        newest = records.latest()
         try:
-            changes = records.changes_since(kind, rv)
+            changes, newest = records.read_changes(kind, rv)
         except Gone as gone:
             yield event("ERROR", rv, json.dumps(gone.problem()))
             return

@@ -30,6 +30,16 @@ class Clock(Protocol):
         """The longer of an emulated duration and a wall-clock floor, in emulated seconds."""
 
 
+async def pause(clock: Clock, seconds: float, woken: asyncio.Event) -> None:
+    """That many emulated seconds, or until the event."""
+    either = [asyncio.ensure_future(clock.sleep(seconds)), asyncio.ensure_future(woken.wait())]
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in either:
+            each.cancel()
+
+
 class ScaledClock:
     """The wall clock, sped up from an anchor that all processes of a stack share.
 

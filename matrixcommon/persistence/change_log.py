@@ -95,9 +95,9 @@ class ChangeLog:
         """The same, as a session sees it."""
         return int(session.execute(self._newest).scalar_one_or_none() or 0)
 
-    def since(self, kind: str, rv: int, limit: int) -> list[Change]:
-        """Changes of a kind after `rv`, oldest first. Raises Gone where the journal no longer reaches back that far, or
-        has not come so far, as after a database was restored."""
+    def since(self, kind: str, rv: int, limit: int) -> tuple[list[Change], int]:
+        """Changes of a kind after `rv`, oldest first, and the newest number of any kind just before. Raises Gone where the
+        journal no longer reaches back that far, or has not come so far, as after a database was restored."""
         with self._sessions() as session:
             newest, floor = session.execute(select(self.head.c.rv, self.head.c.floor)).one_or_none() or (0, 0)
             if rv < floor:
@@ -110,7 +110,7 @@ class ChangeLog:
                 .order_by(self.changes.c.rv)
                 .limit(limit)
             )
-            return [Change(each.rv, each.kind, each.name, each.type, each.body) for each in found]
+            return [Change(each.rv, each.kind, each.name, each.type, each.body) for each in found], newest
 
     def compact(self, before_s: float) -> int:
         """Forget changes from before that moment (emulated seconds since the epoch); returns how many."""

@@ -210,6 +210,10 @@ class Database:
     def changes_since(self, kind: str, rv: int, limit: int = 500) -> list[Change]:
         """Changes of a kind after `rv`, oldest first. Raises Gone where the journal no longer reaches back that far, or
         has not come so far."""
+        return self.read_changes(kind, rv, limit)[0]
+
+    def read_changes(self, kind: str, rv: int, limit: int = 500) -> tuple[list[Change], int]:
+        """The same, and the newest number of any kind: where nothing is found, there is nothing up to that."""
         return self._journal.since(kind, rv, limit)
 
     async def changed(self, within_wall_s: float, since: int | None = None) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from matrixcommon.model.clock import Clock
+from matrixcommon.model.clock import Clock, pause
 from matrixcommon.model.errors import Cancelled, Conflict, MatrixError, from_problem
 from matrixcommon.model.resource_key import name_of, sibling
 from matrixcommon.model.resource_model import is_true
@@ -238,13 +238,7 @@ class SagaRunner:
             run.undoing = False
 
     async def _pause(self, nudge: asyncio.Event) -> None:
-        sleep = asyncio.ensure_future(self._clock.sleep(self._clock.at_least_wall(WAIT_S, WAIT_FLOOR_WALL_S)))
-        wake = asyncio.ensure_future(nudge.wait())
-        try:
-            await asyncio.wait({sleep, wake}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            sleep.cancel()
-            wake.cancel()
+        await pause(self._clock, self._clock.at_least_wall(WAIT_S, WAIT_FLOOR_WALL_S), nudge)
 
     # -- the log -------------------------------------------------------------------------------------------------
 

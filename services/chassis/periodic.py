@@ -11,7 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from matrixcommon.api.client import WatchEvent
-from matrixcommon.model.clock import Clock
+from matrixcommon.model.clock import Clock, pause
 from matrixcommon.model.errors import Gone, MatrixError
 from matrixcommon.persistence.database_session import Database
 
@@ -74,16 +74,6 @@ class Periodic:
             await self.step()
             await pause(self._clock, self._period_s, self._nudged)
             await self._clock.sleep(self._rest_s)
-
-
-async def pause(clock: Clock, seconds: float, woken: asyncio.Event) -> None:
-    """That many emulated seconds, or until the event."""
-    either = [asyncio.ensure_future(clock.sleep(seconds)), asyncio.ensure_future(woken.wait())]
-    try:
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for each in either:
-            each.cancel()
 
 
 def compaction(

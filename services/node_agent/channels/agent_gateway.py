@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any
 
 from matrixcommon.api.client import WatchEvent
-from matrixcommon.model.clock import Clock
+from matrixcommon.model.clock import Clock, pause
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.resource_model import ApiModel
-from services.chassis.periodic import RETRY_WALL_S, follow, pause
+from services.chassis.periodic import RETRY_WALL_S, follow
 from services.node_agent.channels.report_pace import ReportPace
 
 log = logging.getLogger(__name__)
