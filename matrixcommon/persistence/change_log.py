@@ -96,8 +96,8 @@ class ChangeLog:
         return int(session.execute(self._newest).scalar_one_or_none() or 0)
 
     def since(self, kind: str, rv: int, limit: int) -> tuple[list[Change], int]:
-        """Changes of a kind after `rv`, oldest first, and the newest number of any kind just before. Raises Gone where the
-        journal no longer reaches back that far, or has not come so far, as after a database was restored."""
+        """Changes of a kind after `rv`, oldest first, and the newest number of any kind just before. Raises Gone where
+        the journal no longer reaches back that far, or has not come so far, as after a database was restored."""
         with self._sessions() as session:
             newest, floor = session.execute(select(self.head.c.rv, self.head.c.floor)).one_or_none() or (0, 0)
             if rv < floor:
