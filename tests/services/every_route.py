@@ -36,7 +36,7 @@ NAMES = {
     "quotas": "blue", "nodes": NODE, "npus": f"{NODE}-npu0", "supernodes": "sn0", "topology-versions": "current",
     "domains": "sn0-c00", "planes": "ub", "switches": "sn0-l2p0-k00", "links": f"{NODE}.ub-p0-k00", "models": "chat",
     "qos-classes": "Guaranteed", "forwarding-tables": "sn0-l2p0-k00", "drains": "care", "faults": "hurt",
-    "defragmentations": "room",
+    "defragmentations": "room", "members": NODE,
 }  # fmt: skip
 REPORT = {"node": NODE, "epoch": 1 << 40, "sequence": 1}
 SLICE = {
@@ -174,8 +174,12 @@ def every_request(stack: Stack, names: dict[str, str] | None = None) -> list[Req
             )
             if method != "GET":
                 assert key in BODIES or unsupported, f"{key}: which body does the walk send?"
-            name = {**NAMES, **(names or {})}.get(collection, "none")
-            found.append(Request(service, rule, rule.path.replace("{}", name), BODIES.get(key), QUERIES.get(key, {})))
+            known = {**NAMES, **(names or {})}
+            path = rule.path.replace("{}", known.get(collection, "none"))
+            body = BODIES.get(key)
+            if body is SLICE:
+                body = SLICE | {"members": [known["members"]]}
+            found.append(Request(service, rule, path, body, QUERIES.get(key, {})))
     return found
 
 

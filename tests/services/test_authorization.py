@@ -56,7 +56,8 @@ async def furnished(stack: Stack) -> dict[str, str]:
         await put("infer", "/v1/deployments/chat", {"instance": "a"}, params)
         await serves(stack, params)
     operations = (await stack.http["compute"].get("/v1/operations", params=params)).json()["items"]
-    return {"operations": operations[0]["name"], **({} if answer.is_success else {"backup-paths": "none"})}
+    made = {"operations": operations[0]["name"], "members": members[0]["node"]}
+    return {**made, **({} if answer.is_success else {"backup-paths": "none"})}
 
 
 async def serves(stack: Stack, params: dict[str, str]) -> None:
