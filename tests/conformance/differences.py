@@ -111,6 +111,17 @@ ACCEPTED = (
         "Pods have no `ephemeralcontainers` and no `resize`: emulated pods run no program.",
     ),
     Accepted(
+        r"^table-of-(ingresses|network-policies|storage-classes|claims|endpoint-slices|cron-jobs|many-addresses|many-hosts|"
+        r"replication-controllers|selectors) \|",
+        "Tables of Ingresses, NetworkPolicies, EndpointSlices, CronJobs, ReplicationControllers, volumes, claims and storage classes "
+        "show name and age: nobody here acts on them.",
+    ),
+    Accepted(
+        r"^a-terminating-namespace-takes-nothing-new \| conditions|^what-a-namespace-is-given \|.*kubernetes\.io/description",
+        "A namespace that goes has the conditions that people wait for, without that of broken group versions; what it is given "
+        "bears no description.",
+    ),
+    Accepted(
         r"^websocket-watch-(refusals|with-the-token-as-a-protocol) \|.*value\[1\]",
         "A refused websocket is answered with the headers of a handshake beside the refusal: the server under the API "
         "prepares the upgrade before it asks.",
