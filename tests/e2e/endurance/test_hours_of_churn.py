@@ -1,6 +1,7 @@
 """A stack of real processes under churn with faults, for two hours: memory flat, no orphan, no file without bound.
 
-`SOAK_SECONDS` says how long (two hours unless told), `SOAK_SEED` which day. Slopes are printed as they come.
+`SOAK_SECONDS` says how long (two hours unless told), `SOAK_SEED` which day, `SOAK_PAUSE_SECONDS` how long to wait between
+two requests. Slopes are printed as they come.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ SECONDS = float(os.environ.get("SOAK_SECONDS", "7200"))
 SEED = int(os.environ.get("SOAK_SEED", "1"))
 LOOK_EVERY_WALL_S = 20.0
 AUDIT_EVERY_WALL_S = 120.0
-PAUSE_WALL_S = 0.2
+PAUSE_WALL_S = float(os.environ.get("SOAK_PAUSE_SECONDS", "0.2"))
 SLOPE_MIB_PER_H = 8.0
 """More than this an hour is no flat memory: a process of 100 MiB would be twice as large within a day."""
 FILE_SLACK_MIB = 4.0
