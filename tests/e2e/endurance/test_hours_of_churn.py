@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -41,11 +42,11 @@ spec: {{instance: {SERVED}}}
 """
 
 
-def settled(stack: RealStack) -> None:
+def settled(stack: RealStack, held: Collection[str]) -> None:
     wrong: list[str] = []
 
     def nothing_is_wrong() -> bool:
-        wrong[:] = stack.broken_promises()
+        wrong[:] = stack.broken_promises(held)
         return not wrong
 
     try:
@@ -71,7 +72,7 @@ def test_memory_and_files_stay_bounded_under_churn(tmp_path: Path) -> None:
                 gauges.look(now - begun)
                 look_at = now + LOOK_EVERY_WALL_S
             if now >= audit_at:
-                settled(stack)
+                settled(stack, churn.allocations)
                 print(f"{now - begun:6.0f} s: {churn.tally.line()}", *gauges.report(), sep="\n", flush=True)
                 audit_at = now + AUDIT_EVERY_WALL_S
             time.sleep(PAUSE_WALL_S)  # the pace of the churn, not a wait for anything
@@ -86,7 +87,7 @@ def test_memory_and_files_stay_bounded_under_churn(tmp_path: Path) -> None:
             lambda: all(node["state"] == "Available" for node in stack.reach.list("resource", "/v1/nodes")),
             "every node is free again",
         )
-        settled(stack)
+        settled(stack, churn.allocations)
         print(churn.tally.line(), dict(churn.tally.actions), *gauges.report(), sep="\n", flush=True)
         assert not churn.tally.errors, churn.tally.errors[:10]
         died = {name: pids for name, pids in gauges.pids.items() if len(pids) > 1}
