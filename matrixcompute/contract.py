@@ -121,7 +121,7 @@ class InstanceView(ResourceView):
 
     nodes: int
     spares: int
-    npus: int
+    npus: int = Field(0, description="NPUs that its members have; none before nodes are reserved")
     placement: PlacementPolicy
     affinity: InstanceAffinity | None = None
     anti_affinity: InstanceAffinity | None = None
