@@ -121,7 +121,7 @@ class InstanceView(ResourceView):
 
     nodes: int
     spares: int
-    npus: int
+    npus: int = Field(0, description="NPUs that its members have; none before nodes are reserved")
     placement: PlacementPolicy
     affinity: InstanceAffinity | None = None
     anti_affinity: InstanceAffinity | None = None
@@ -175,9 +175,12 @@ class DetectedFault(ResourceView):
 
 
 class StuckView(ApiModel):
-    """An instance that has been in a passing state for longer than its deadline, and for how many emulated seconds."""
+    """An instance that does not get on, and for how many emulated seconds: its operation cannot be resumed by this
+    release, or it has been in a passing state for longer than its deadline."""
 
     name: str
     project: str
     state: str
     seconds: float
+    reason: str = Field(description="of its operation's condition Stuck, or DeadlineExceeded")
+    message: str = Field(description="which operation and why, or which deadline")

@@ -13,12 +13,11 @@ from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import NotYetSupported
 from matrixcommon.model.hardware_names import NodeName
-from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.persistence.database_session import find
 from matrixcompute import access
 from matrixcompute.contract import InstanceRequest, InstanceView, StuckView
 from matrixcompute.instances.service import InstanceService
-from matrixcompute.model.states import INSTANCE_STATES
+from matrixcompute.instances.stuck import stuck_instances
 from matrixcompute.operations.saga_runner import SagaRunner
 from matrixcompute.store.store import OPEN, ComputeStore, SagaRow
 from matrixresource.contract.allocations import PlacementPolicy, RenewRequest
@@ -115,26 +114,17 @@ def routes(
 
     api.of(access.EVENTS).list(order_by="at")
 
-    def views() -> list[InstanceView]:
-        with store.reading() as session:
-            return [row.view() for row in store.instances(session)]
-
     faults = api.of(access.FAULTS)
     faults.list()
     faults.get()
 
     def stuck() -> list[StuckView]:
-        found = []
-        for view in views():
-            progressing = next((c for c in view.conditions if c.type == "Progressing"), None)
-            since = from_timestamp(progressing.last_transition_time) if progressing is not None else clock.now()
-            if INSTANCE_STATES.stuck(view.state, since, clock.now()):
-                seconds = round(clock.now() - since, 1)
-                found.append(StuckView(name=view.name, project=view.project, state=view.state, seconds=seconds))
-        return found
+        with store.reading() as session:
+            return stuck_instances(store, session, clock.now())
 
     api.of(access.STUCK).list(
-        stuck, description="Instances that have been in a passing state for longer than its deadline."
+        stuck,
+        description="Instances whose operation cannot be resumed, or in a passing state for longer than its deadline.",
     )
 
     async def kind_not_yet() -> None:

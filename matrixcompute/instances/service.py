@@ -86,7 +86,9 @@ class InstanceService:
                 self._changed(session, instance, request, list(leaving))
             view = instance.view()
         if planned is not None:
-            return view.model_copy(update={"members": planned.members, "preempts": planned.preempts})
+            return view.model_copy(
+                update={"members": planned.members, "npus": int(planned.npus), "preempts": planned.preempts}
+            )
         self._wake()
         return instance.view()
 

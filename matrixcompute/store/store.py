@@ -43,6 +43,8 @@ class InstanceRow(ResourceRow, Base):
     members: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
     slices: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
     ready_nodes: Mapped[int] = mapped_column(Integer, default=0)
+    npus: Mapped[int] = mapped_column(Integer, default=0)
+    """That its members have, as MatrixResource counts them: it knows what a node has."""
     repairs: Mapped[int] = mapped_column(Integer, default=0)
     retry_at: Mapped[float] = mapped_column(Float, default=0.0)
     leaving: Mapped[list[str] | None] = mapped_column(JSON)
@@ -60,6 +62,7 @@ class InstanceRow(ResourceRow, Base):
         self.ready_nodes = observed.ready_nodes
         self.members = [m.wire() for m in allocation.members] if allocation is not None else []
         self.slices = [each.wire() for each in observed.slices]
+        self.npus = int(allocation.npus) if allocation is not None else 0
         if (current := active_or_none(allocation)) is not None:
             self.expires_at = from_timestamp(current.expires_at) if current.expires_at else None
         self.conditions = conditions_of(
@@ -78,7 +81,6 @@ class InstanceRow(ResourceRow, Base):
         return self.view_as(
             InstanceView,
             **asked,
-            npus=shape.nodes * 8,
             expires_at=timestamp(self.expires_at) if self.expires_at else None,
             allocation=name_of(self.name),
             operation=name_of(self.operation) if self.operation else None,
