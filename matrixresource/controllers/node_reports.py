@@ -67,7 +67,7 @@ class NodeReportProcessor:
         self,
         store: ResourceStore,
         allocator: Allocator,
-        surveyor: TopologyManager,
+        topology_manager: TopologyManager,
         clock: Clock,
         *,
         grace_s: float,
@@ -78,7 +78,7 @@ class NodeReportProcessor:
         `watch_period_s`: how often leases are watched; where that comes late, this process was too busy to hear."""
         self._store = store
         self._allocator = allocator
-        self._surveyor = surveyor
+        self._topology_manager = topology_manager
         self._clock = clock
         self._grace_s = grace_s
         self._started_at = clock.now()
@@ -123,7 +123,7 @@ class NodeReportProcessor:
             spec = spec_at(batch.session, node.supernode)
             node_inventories.take(batch.session, node, report.inventory, spec, now)
         if report.ports:
-            self._surveyor.observe(batch.session, node.name, report.ports)
+            self._topology_manager.observe(batch.session, node.name, report.ports)
         node.read_state()
         if _fault_summary(node) != before:
             touched.add(node, released)

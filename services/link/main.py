@@ -106,13 +106,13 @@ def build(
             if learnt.spec.fingerprint == spec.fingerprint:
                 fabric.set_topology(learnt)
     leases = Leases(clock, clock.at_least_wall(settings.lease_grace, 6.0))
-    switchboard = SliceController(store, fabric, clock, leases)
-    conditions = LinkStateTracker(switchboard.store, switchboard.promises, clock, settings.damping())
-    diagnosis = FaultLocaliser(fabric, switchboard.promises, conditions, clock)
+    slice_controller = SliceController(store, fabric, clock, leases)
+    conditions = LinkStateTracker(slice_controller.store, slice_controller.promises, clock, settings.damping())
+    diagnosis = FaultLocaliser(fabric, slice_controller.promises, conditions, clock)
     events = LinkEvents(store, fabric, leases.reachable, clock)
-    watcher = LinkHealth(switchboard, conditions, diagnosis, events)
+    watcher = LinkHealth(slice_controller, conditions, diagnosis, events)
     health = Periodic("link-health", watcher.watch, clock, period_s=HEALTH_PERIOD_S, floor_wall_s=0.5)
-    communicators = Communicators(switchboard.store, fabric, clock)
+    communicators = Communicators(slice_controller.store, fabric, clock)
     following = Periodic("communicators", communicators.watch, clock, period_s=HEALTH_PERIOD_S, floor_wall_s=0.5)
 
     def ports_changed() -> None:
@@ -121,15 +121,15 @@ def build(
         health.nudge()
 
     rates = PortRates(fabric, clock)
-    telemetry = Telemetry(switchboard, rates, diagnosis)
-    reports = LinkReportProcessor(switchboard, leases, conditions, diagnosis, rates, clock, ports_changed)
-    departed = DepartedSupernodes(switchboard, leases, kept, reports, rates, diagnosis)
+    telemetry = Telemetry(slice_controller, rates, diagnosis)
+    reports = LinkReportProcessor(slice_controller, leases, conditions, diagnosis, rates, clock, ports_changed)
+    departed = DepartedSupernodes(slice_controller, leases, kept, reports, rates, diagnosis)
     registry = CollectorRegistry()
-    registry.register(LinkMetrics(switchboard, telemetry, conditions, diagnosis, reports.counters))
+    registry.register(LinkMetrics(slice_controller, telemetry, conditions, diagnosis, reports.counters))
 
     watchers: list[Periodic] = []
     if resource is not None:
-        follower = TopologyFollower(switchboard, resource)
+        follower = TopologyFollower(slice_controller, resource)
 
         async def follow() -> str:
             found = await follower.watch()
@@ -140,17 +140,17 @@ def build(
 
     def forget_events() -> None:
         with records.transaction() as session:
-            switchboard.store.forget_events(session)
+            slice_controller.store.forget_events(session)
 
     allocations = ReservedNodes(resource, clock) if resource is not None else None
     return create_app(
         "link",
         "MatrixLink",
         [
-            routes(switchboard, reports, allocations),
-            care_routes(switchboard, conditions, diagnosis, health.nudge),
-            drain_routes(switchboard, Drains(switchboard)),
-            peering_routes(switchboard, Peerings(switchboard)),
+            routes(slice_controller, reports, allocations),
+            care_routes(slice_controller, conditions, diagnosis, health.nudge),
+            drain_routes(slice_controller, Drains(slice_controller)),
+            peering_routes(slice_controller, Peerings(slice_controller)),
             communicator_routes(communicators),
             telemetry_routes(telemetry),
         ],

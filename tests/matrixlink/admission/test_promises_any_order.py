@@ -105,7 +105,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     def connect(self):
         self.http = TestClient(self.stack.app)
-        self.board = self.stack.switchboard()
+        self.board = self.stack.slice_controller()
 
     def put(self, path, body):
         answer = self.http.put(path, json=body)
