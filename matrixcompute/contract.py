@@ -11,6 +11,7 @@ from matrixcommon.model.resource_key import resolve
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixresource.contract.allocations import Affinity, MemberView, PlacementPolicy
 from matrixresource.contract.fields import MEMBERS_MAX
+from matrixresource.contract.nodes import Power
 
 
 class PlaneShare(ApiModel):
@@ -86,6 +87,7 @@ class InstanceShape(ApiModel):
     preemption: Literal["Never", "LowerPriority"] = Field(
         "Never", description="whether it may preempt instances of lower priority when it comes and there is no room"
     )
+    power: Power = Field("On", description="Off: its nodes are switched off and kept; `:stop` and `:start` set it")
     lease_s: float | None = Field(
         None, gt=0, le=1e9, description="deleted this many seconds after it got its nodes, unless renewed"
     )
@@ -127,6 +129,7 @@ class InstanceView(ResourceView):
     anti_affinity: InstanceAffinity | None = None
     priority: int = 0
     preemption: Literal["Never", "LowerPriority"] = "Never"
+    power: Power = "On"
     lease_s: float | None = None
     network: Network
     allocation: str

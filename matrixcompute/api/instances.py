@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -21,6 +21,7 @@ from matrixcompute.instances.stuck import stuck_instances
 from matrixcompute.operations.saga_runner import SagaRunner
 from matrixcompute.store.store import OPEN, ComputeStore, SagaRow
 from matrixresource.contract.allocations import PlacementPolicy, RenewRequest
+from matrixresource.contract.nodes import Power
 
 Leaving = Annotated[
     Sequence[NodeName], Query(max_length=1024, description="where it shrinks: the members that go, drained before")
@@ -81,11 +82,16 @@ def routes(
         with store.reading() as session:
             return store.instance(session, name).shape
 
-    async def verb_not_yet(name: str) -> None:
-        raise NotYetSupported(f":{', :'.join(access.VERBS_NOT_YET)} are in the contract and not in this version")
+    def switch(power: Power) -> Callable[..., Awaitable[InstanceView]]:
+        async def switched(name: str, if_match: str | None = None, validate_only: bool = False) -> InstanceView:
+            shape = shape_of(name).model_copy(update={"power": power})
+            return await instance_service.ensure(name, shape, if_match=if_match, validate_only=validate_only)
 
-    for verb in access.VERBS_NOT_YET:
-        instances.ask(f"POST :{verb}", include_in_schema=False)(verb_not_yet)
+        return switched
+
+    instances.change("POST :stop", status_code=202, name="stop_instance")(switch("Off"))
+    instances.change("POST :start", status_code=202, name="start_instance")(switch("On"))
+    instances.change("POST :restart", status_code=202, name="restart_instance")(instance_service.restart)
 
     # -- operations ----------------------------------------------------------------------------------------------
 

@@ -19,7 +19,8 @@ from matrixcommon.persistence.database_session import check_etag, find
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixcompute.model.composition import PLACEMENT_FIELDS, compose
-from matrixcompute.operations.saga import RELOCATE
+from matrixcompute.model.states import SETTLED
+from matrixcompute.operations.saga import RELOCATE, RESTART
 from matrixcompute.operations.saga_runner import SagaRunner
 from matrixcompute.operations.saga_starter import SagaStarter
 from matrixcompute.recovery.loss import active_or_none
@@ -141,8 +142,10 @@ class InstanceService:
             f"generation {instance.generation}: {request.nodes} nodes, {request.spares} spares",
             self._clock.now(),
         )
-        if instance.state == "Active":
+        if instance.state in SETTLED:
             self._sagas.open_change(session, instance)
+        elif instance.state == "Failed":
+            self._sagas.open(session, "create-instance", instance, "Provisioning", "Creating")
 
     def delete(self, name: str) -> InstanceView:
         """Give everything back and forget the instance. Overtakes whatever was under way; asked again, it continues."""
@@ -174,6 +177,23 @@ class InstanceService:
         with self._store.transaction() as session:
             instance = self._store.instance(session, name)
             instance.retry_at = 0.0
+            if instance.state == "Failed":
+                self._sagas.open(session, "create-instance", instance, "Provisioning", "Creating")
+        self._wake()
+        return instance.view()
+
+    def restart(self, name: str) -> InstanceView:
+        """Switch its nodes off and on again. Raises Conflict unless it is Active."""
+        with self._store.transaction() as session:
+            instance = self._store.instance(session, name)
+            restarting = [saga for saga in self._store.open_sagas(session, name) if saga.verb == RESTART]
+            if not restarting:
+                if instance.state != "Active":
+                    raise Conflict(f"instance {name!r} is {instance.state}; only one that is Active can be restarted")
+                self._store.record_event(
+                    session, name, "Restarting", "nodes are switched off and on", self._clock.now()
+                )
+                self._sagas.open(session, RESTART, instance, "Updating", "Restarting")
         self._wake()
         return instance.view()
 
@@ -200,7 +220,7 @@ class InstanceService:
         """
         with self._store.transaction() as session:
             instance = session.get(InstanceRow, name)
-            if instance is None or instance.state != "Active" or instance.applied is None:
+            if instance is None or instance.state not in SETTLED or instance.applied is None:
                 return False
             settled = instance.generation == instance.observed_generation and self._clock.now() >= instance.retry_at
             if not settled or self._store.open_sagas(session, name):

@@ -25,6 +25,8 @@ class Observed:
     def ready_nodes(self) -> int:
         if self.allocation is None or self.allocation.state == "Releasing" or not self.allocation.bound:
             return 0
+        if self.allocation.power == "Off":
+            return 0
         return sum(member.ready for member in self.allocation.members if member.role == "member")
 
     @property
@@ -60,11 +62,12 @@ def conditions_of(
         say("Scheduled", False, "Pending", "nodes are being chosen")
     elif state == "Deleting":
         say("Scheduled", False, "Released", "nodes are given back")
+    off = allocation is not None and allocation.power == "Off"
     wanted = allocation.nodes if allocation is not None else nodes
     say(
         "NodesReady",
         observed.nodes_ready,
-        "AllActive" if observed.nodes_ready else "Waiting",
+        "AllActive" if observed.nodes_ready else "SwitchedOff" if off else "Waiting",
         f"{observed.ready_nodes} of {wanted} members are active",
     )
     programmed = sum(each.programmed for each in observed.slices)

@@ -19,6 +19,7 @@ from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.store import ComputeStore, InstanceRow, SagaRow
 
 REPAIR, MOVE, YIELD_CAPACITY, RELOCATE = "replace-node", "move-instance", "yield-capacity", "relocate-member"
+STOP, START, RESTART = "stop-instance", "start-instance", "restart-instance"
 
 
 class StepPending(Exception):

@@ -8,11 +8,14 @@ from matrixcommon.model.resource_model import is_true
 from matrixcompute.contract import InstanceRequest, SliceSummary
 from matrixcompute.model.composition import compose
 from matrixcompute.model.observation import Observed
+from matrixcompute.model.states import settled_state
 from matrixcompute.operations.saga import StepContext, StepPending
 from matrixcompute.recovery.loss import active_or_none, diagnose_loss
 from matrixcompute.recovery.policy import SILENT, Recovery, broken_members, plan_recovery
 from matrixcompute.workflows.draining import without
 from matrixresource.contract.allocations import AllocationView, MemberView
+
+NODES_ARE = {"On": "active", "Off": "off"}
 
 
 async def reserve_nodes(work: StepContext) -> None:
@@ -44,6 +47,7 @@ async def restore_shape(work: StepContext) -> None:
     for spec in composition.slices:
         await work.neighbours.admit(work.instance, spec, members)
         await work.neighbours.program(spec.name)
+    await work.neighbours.bind(work.instance, applied.power)
 
 
 async def release_nodes(work: StepContext) -> None:
@@ -88,12 +92,27 @@ async def withdraw_slices(work: StepContext) -> None:
 
 
 async def bind_nodes(work: StepContext) -> None:
-    """Have the agents deploy members and prepare spares."""
+    """Have the agents deploy members and prepare spares, or switch them off where the shape says so."""
     try:
-        await work.neighbours.bind(work.instance)
+        await work.neighbours.bind(work.instance, work.shape.power)
     except (NotFound, Conflict):
         await current_allocation(work)
         raise
+
+
+async def switch_off(work: StepContext) -> None:
+    """Have the agents stop the work of every node, and switch it off."""
+    await current_allocation(work)
+    await work.neighbours.bind(work.instance, "Off")
+
+
+async def await_off(work: StepContext) -> None:
+    """Until every member is off; one that is lost or faulty is not waited for: it is replaced when the rest is on."""
+    allocation = await current_allocation(work)
+    broken = {member.node for member, _ in broken_members(allocation.members)}
+    waiting = [m.node for m in allocation.members if m.role == "member" and not m.ready and m.node not in broken]
+    if waiting:
+        raise StepPending(f"{len(waiting)} of {allocation.nodes} nodes have yet to be switched off")
 
 
 async def program_routes(work: StepContext) -> None:
@@ -142,7 +161,8 @@ async def await_ready(work: StepContext) -> None:
     programmed = sum(each.programmed for each in slices)
     if not allocation.bound or ready < len(members) or programmed < len(compose(work.instance, work.shape).slices):
         raise StepPending(
-            f"{ready} of {len(members)} nodes are active, {programmed} of 3 planes programmed{states(slices)}"
+            f"{ready} of {len(members)} nodes are {NODES_ARE[work.shape.power]}, "
+            f"{programmed} of 3 planes programmed{states(slices)}"
         )
 
 
@@ -151,17 +171,17 @@ async def mark_active(work: StepContext) -> None:
     allocation = await current_allocation(work)
     plan = await recovery(work, allocation)
     observed = Observed(allocation, tuple(await work.neighbours.slices_of(work.instance)))
-    done, now = work.spec_generation, work.clock.now()
+    done, now, state = work.spec_generation, work.clock.now(), settled_state(work.shape.power)
     with work.store.transaction() as session:
         instance = work.store.instance(session, work.instance)
-        instance.move("Active")
+        instance.move(state)
         instance.observed_generation = done
         instance.applied = work.shape.wire()
         if is_true(instance.conditions or [], "Preempted"):
             instance.set_condition("Preempted", False, "Returned", "it has its place again", now, done)
         instance.observe(observed, plan, now)
-        message = f"generation {done} is active on {work.shape.nodes} nodes"
-        work.store.record_event(session, work.instance, "Active", message, now)
+        message = f"generation {done}: {work.shape.nodes} nodes are {NODES_ARE[work.shape.power]}"
+        work.store.record_event(session, work.instance, state, message, now)
 
 
 async def mark_pending(work: StepContext) -> None:

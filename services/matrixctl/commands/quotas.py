@@ -103,8 +103,32 @@ def instance_renew(stack: OfProject, name: Name, lease_s: LeaseS) -> None:
     say(f"{name} is held until {view['expiresAt']}")
 
 
+@command("instance stop")
+def instance_stop(stack: OfProject, name: Name) -> None:
+    """Switch its nodes off and keep them, with what links promise it; `instance start` has them back within a boot."""
+    _instance_verb(stack, name, "stop")
+
+
+@command("instance start")
+def instance_start(stack: OfProject, name: Name) -> None:
+    """Switch the nodes of a stopped instance on again; what broke meanwhile is replaced."""
+    _instance_verb(stack, name, "start")
+
+
+@command("instance restart")
+def instance_restart(stack: OfProject, name: Name) -> None:
+    """Switch its nodes off and on again. Only for one that is Active."""
+    _instance_verb(stack, name, "restart")
+
+
+def _instance_verb(stack: OfProject, name: str, verb: str) -> None:
+    view = stack.client.call("compute", "POST", at("instances", name, f":{verb}"))
+    follow = f"; `matrixctl get operations {view['operation']} --watch` follows it" if view.get("operation") else ""
+    say(f"{name} is {view['state']}{follow}")
+
+
 @command("instance retry")
 def instance_retry(stack: OfProject, name: Name) -> None:
-    """Try now what was refused, instead of when its time comes."""
+    """Try now what was refused, instead of when its time comes; also one that has Failed."""
     view = stack.client.call("compute", "POST", at("instances", name, ":retry"))
     say(f"{name} is {view['state']}")
