@@ -177,7 +177,7 @@ async def test_a_spec_that_cannot_be_met_ever_fails_and_may_be_changed(tmp_path)
         assert (await stack.http["resource"].put("/v1/supernodes/sn1", json={})).is_success
         assert (await stack.http["agents"].put("/v1/supernodes/sn1")).is_success
         await stack.until(lambda: _enrolled(stack, 96), "every node is available", within_s=600)
-        await stack.apply("wide", 60, placement={"policy": "pack", "level": "cabinet", "required": False})
+        await stack.apply("wide", 60, placement={"policy": "spread", "level": "supernode"})
         await reaches_failed(stack, "wide")
         view = await stack.compute.find_instance("wide")
         scheduled = next(each for each in view.conditions if each.type == "Scheduled")
