@@ -118,6 +118,13 @@ class SliceSummary(ApiModel):
     message: str = Field("", description="what is not as it was asked for")
 
 
+class CancelledChange(ApiModel):
+    """A change of an instance that somebody cancelled: the instance went back to what it was."""
+
+    operation: str = Field(description="the operation that was cancelled")
+    shape: InstanceShape = Field(description="what it would have made of the instance")
+
+
 class InstanceView(ResourceView):
     """One instance: its spec, and what has become of it."""
 
@@ -141,6 +148,7 @@ class InstanceView(ResourceView):
     members: list[MemberView] = Field(default_factory=list)
     slices: list[SliceSummary] = Field(default_factory=list)
     repairs: int = 0
+    cancelled: CancelledChange | None = Field(None, description="the last change, where it was cancelled")
 
     def request(self) -> InstanceRequest:
         """The spec it shows, as it would be asked for again."""

@@ -83,7 +83,7 @@ class Stack:
         self.http = {
             name: http_client(f"http://{name}", admin, transport=seat.transport) for name, seat in self.seats.items()
         }
-        self._agent_http = {
+        self.agents_http = {
             name: http_client(f"http://{name}", agent, transport=seat.transport) for name, seat in self.seats.items()
         }
         self.resource = WholeResourceClient(self.http["resource"])
@@ -165,7 +165,7 @@ class Stack:
     def _build(self, name: str, seat: Seat) -> Any:
         if name == "agents":
             settings = agents_main.AgentSettings(seed=self.seed, state=self.folder, tokens=self.tokens, spec=self.spec)
-            resource, link = ResourceClient(self._agent_http["resource"]), WholeLinkClient(self._agent_http["link"])
+            resource, link = ResourceClient(self.agents_http["resource"]), WholeLinkClient(self.agents_http["link"])
             self.fleet = agents_main.build_fleet(settings, self.clock, self.memory, resource, link)
             return agents_main.build(self.fleet, settings)
         seat.database = DatabaseEngine(f"sqlite:///{self.folder / f'{name}.db'}")

@@ -17,7 +17,7 @@ from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.model.resource_key import name_of, resolve
 from matrixcommon.persistence.database_session import check_etag, find
 from matrixcompute.clients.control_plane import ControlPlane
-from matrixcompute.contract import InstanceRequest, InstanceView
+from matrixcompute.contract import CancelledChange, InstanceRequest, InstanceShape, InstanceView
 from matrixcompute.model.composition import PLACEMENT_FIELDS, compose
 from matrixcompute.model.states import SETTLED
 from matrixcompute.operations.saga import RELOCATE, RESTART
@@ -133,6 +133,7 @@ class InstanceService:
         if not shape_changed:
             return
         instance.generation += 1
+        instance.cancelled = None
         instance.retry_at = 0.0
         instance.leaving = leaving
         self._store.record_event(
@@ -207,6 +208,8 @@ class InstanceService:
             instance = self._store.instance(session, row.target)
             abandoned = row.spec_generation == instance.generation != instance.observed_generation
             if abandoned and instance.state == "Updating" and instance.applied is not None:
+                shape = InstanceShape.model_validate(instance.shape.model_dump(exclude={"labels"}))
+                instance.cancelled = CancelledChange(operation=name_of(row.name), shape=shape).wire()
                 instance.spec = {**instance.applied, "labels": instance.labels}
                 instance.generation += 1
                 instance.leaving = None

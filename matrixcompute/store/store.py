@@ -51,6 +51,8 @@ class InstanceRow(ResourceRow, Base):
     """Which members the present spec lets go, where somebody has named them."""
     expires_at: Mapped[float | None] = mapped_column(Float)
     """When its lease ends, as MatrixResource last reported."""
+    cancelled: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    """The `CancelledChange`, until another spec is asked for."""
 
     @property
     def shape(self) -> InstanceRequest:

@@ -295,6 +295,8 @@ def _definitions() -> list[dict[str, Any]]:
                 **_counts(repairs="how often a member was replaced"),
                 members=_parts("node", MemberView, "every node, spares and successors among them"),
                 slices=_parts("plane", SliceSummary, "the share of each plane"),
+                cancelled=_OPEN
+                | {"description": "the operation that was cancelled, and the generation that is not asked for again"},
                 plan=_OPEN
                 | {"description": "with dryRun: whether it fits, where, who would move, or what is in the way"},
             ),

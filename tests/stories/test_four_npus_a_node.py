@@ -52,8 +52,8 @@ async def test_instances_programs_and_faults_count_four(tmp_path, spec):
         assert (await stack.http["compute"].put("/v1/instances/i", json=asked)).json()["npus"] == 0
         assert (await stack.active("i", nodes=2)).npus == 8
         member = (await stack.resource.find_allocation("i")).members[0].node
-        held = stack.fleet.agent("link", member).tables("i-ub")
-        assert held["floor_gbps"] == 10 * 4
+        program = stack.fleet.agent("link", member).tables("i-ub")
+        assert program["floor_gbps"] == 10 * 4
         fault = {"kind": "npu-fault", "target": member, "parameters": {"npu": 4}}
         refused = await stack.http["agents"].put("/v1/faults/f", json=fault)
         assert (refused.status_code, refused.json()["detail"]) == (422, "give the number of an NPU, 0 to 3")
