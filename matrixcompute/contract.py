@@ -185,6 +185,17 @@ class DetectedFault(ResourceView):
     instance: str | None = None
 
 
+class StepView(ApiModel):
+    """One step of an operation: how far it is, how often it failed, and what it said last."""
+
+    name: str
+    state: Literal["Waiting", "Running", "Done", "Undoing", "Undone", "Failed", "Cancelled"]
+    attempts: int = Field(0, description="how often it failed")
+    started_at: str | None = None
+    finished_at: str | None = Field(None, description="when it was done, or undone")
+    message: str = Field("", description="what it waits for, or why it failed last")
+
+
 class StuckView(ApiModel):
     """An instance that does not get on, and for how many emulated seconds: its operation cannot be resumed by this
     release, or it has been in a passing state for longer than its deadline."""

@@ -70,22 +70,22 @@ def _holds(lists: Lists) -> Iterator[tuple[str, Item, frozenset[int]]]:
 
 def _holders(lists: Lists) -> Iterator[str]:
     """No die has two holders, and nodes and allocations say the same of who holds what."""
-    held: dict[tuple[str, int], str] = {}
+    allocated: dict[tuple[str, int], str] = {}
     whole: dict[str, str] = {}
     for key, member, dies in _holds(lists):
         for die in sorted(dies):
-            other = held.setdefault((member["node"], die), key)
+            other = allocated.setdefault((member["node"], die), key)
             if other != key:
-                yield f"NPU {die // 2} of {member['node']} (die {die}) is held by {other} and by {key}"
+                yield f"NPU {die // 2} of {member['node']} (die {die}) is allocated by {other} and by {key}"
         if len(dies) == DIES and member.get("npus") is None:
             whole[member["node"]] = key
     if "nodes" in lists.of:
         for node in lists["nodes"]:
             shown, listed = node.get("allocation"), whole.get(node["name"])
             if shown != listed:
-                yield f"{node['name']} says it is held by {shown}, allocations say by {listed}"
+                yield f"{node['name']} says it is allocated by {shown}, allocations say by {listed}"
             if shown is not None and shown not in lists.keyed("allocations"):
-                yield f"{node['name']} is held by {shown}, which is not there"
+                yield f"{node['name']} is allocated by {shown}, which is not there"
 
 
 def _ranks(lists: Lists) -> Iterator[str]:
@@ -98,7 +98,7 @@ def _ranks(lists: Lists) -> Iterator[str]:
 
 
 def _counts(lists: Lists) -> Iterator[str]:
-    """Free and held and faulty are all there are, counted by node, by supernode and by domain."""
+    """Free and allocated and faulty are all there are, counted by node, by supernode and by domain."""
     nodes = lists["nodes"]
     for supernode in lists["supernodes"]:
         own = [node for node in nodes if node["supernode"] == supernode["name"]]
@@ -116,20 +116,20 @@ def _counts(lists: Lists) -> Iterator[str]:
         for domain in lists.capacity[f"{level}s"]:
             own = [node for node in nodes if node[level] == domain["domain"]]
             free = sum(node["schedulable"] for node in own)
-            held = sum(node.get("allocation") is not None or node["sharedBy"] > 0 for node in own)
+            allocated = sum(node.get("allocation") is not None or node["sharedBy"] > 0 for node in own)
             faulty = sum(
                 not (node["schedulable"] or node.get("allocation") is not None or node["sharedBy"]) for node in own
             )
             shown = domain["free"], domain["allocated"], domain["nodes"] - domain["free"] - domain["allocated"]
-            if shown != (free, held, faulty):
+            if shown != (free, allocated, faulty):
                 yield (
-                    f"{domain['domain']} shows {shown[0]} free, {shown[1]} held and {shown[2]} others, "
-                    f"its nodes count {free}, {held} and {faulty}"
+                    f"{domain['domain']} shows {shown[0]} free, {shown[1]} allocated and {shown[2]} others, "
+                    f"its nodes count {free}, {allocated} and {faulty}"
                 )
 
 
 def _reserved(lists: Lists) -> Iterator[str]:
-    """What is promised whole to one reservation is promised to no other at that time, nor held by who stays."""
+    """What is promised whole to one reservation is promised to no other at that time, nor allocated by who stays."""
     promises = {key: each for key, each in lists.keyed("reservations").items() if each["state"] == "Promised"}
     whole = {key: set(each["nodes"]) for key, each in promises.items() if _asks_whole(each["request"])}
     for key, nodes in whole.items():
@@ -236,7 +236,7 @@ def _owners(lists: Lists) -> Iterator[str]:
                 yield f"slice {key} has member {outside[0]}, which is no node of allocation {allocation_key}"
     for key, reservation in lists.keyed("reservations").items():
         if reservation["state"] == "Active" and key not in allocations:
-            yield f"reservation {key} is held by no allocation"
+            yield f"reservation {key} is allocated by no allocation"
 
 
 def _active(lists: Lists) -> Iterator[str]:

@@ -216,6 +216,15 @@ class InstanceService:
         self._runner.nudge(row.target)
         return row.view()
 
+    def resume(self, name: str) -> OperationRecord:
+        """Have an operation that is stuck tried again. Raises Conflict where it is not, or that would not help."""
+        with self._store.transaction() as session:
+            row = find(session, SagaRow, name)
+            self._runner.unstick(row)
+        self._runner.nudge(row.target)
+        self._wake()
+        return row.view()
+
     def relocate(self, name: str, about: dict[str, str]) -> bool:
         """Move one member to a node that is named, as a defragmentation asks: `about` is a `RelocateRequest`.
 

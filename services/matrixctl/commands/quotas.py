@@ -127,6 +127,20 @@ def _instance_verb(stack: OfProject, name: str, verb: str) -> None:
     say(f"{name} is {view['state']}{follow}")
 
 
+@command("operation cancel")
+def operation_cancel(stack: OfProject, name: Name) -> None:
+    """Undo what it did so far, and leave the instance as it was; refused once it is past the step that commits it."""
+    view = stack.client.call("compute", "POST", at("operations", name, ":cancel"))
+    say(f"{name} is {view['state']}: {view['message']}")
+
+
+@command("operation resume")
+def operation_resume(stack: OfProject, name: Name) -> None:
+    """Have one that is stuck tried again. `describe operation NAME` shows its steps and what each said last."""
+    view = stack.client.call("compute", "POST", at("operations", name, ":resume"))
+    say(f"{name} is {view['state']} at {view['step']}")
+
+
 @command("instance retry")
 def instance_retry(stack: OfProject, name: Name) -> None:
     """Try now what was refused, instead of when its time comes; also one that has Failed."""
