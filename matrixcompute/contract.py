@@ -54,7 +54,7 @@ class Network(ApiModel):
 class InstanceAffinity(ApiModel):
     """Toward other instances: only in domains that all of them use, or in none that any of them uses."""
 
-    instances: list[Annotated[str, Field(min_length=1, max_length=58)]] = Field(
+    instances: list[Annotated[str, Field(min_length=1, max_length=57)]] = Field(
         min_length=1, max_length=64, description="the instances that are meant"
     )
     level: Literal["node", "cabinet", "supernode"] = Field("cabinet", description="the domain that is shared or not")

@@ -81,7 +81,7 @@ class PreemptionReconciler:
     async def leave(self, name: str, nodes: Sequence[str]) -> int:
         """Move whoever can leave a domain that drains; say who cannot, and why."""
         with self._store.reading() as session:
-            request = compose(name, self._store.instance(session, name).shape).allocation
+            request = compose(name, self._store.instance(session, name).shape)
         leaving, refused = await who_can_leave(self._neighbours, name, request, nodes)
         with self._store.transaction() as session:
             instance = session.get(InstanceRow, name)
