@@ -35,10 +35,10 @@ class RetryPolicy:
         return attempts >= self.attempts_max
 
 
-def noted(trace: Trace | None, step: str, **said: Any) -> dict[str, dict[str, Any]]:
+def noted(trace: Trace | None, step: str, **changes: Any) -> dict[str, dict[str, Any]]:
     """The trace with something more said of one step."""
     before = dict(trace or {})
-    return before | {step: before.get(step, {}) | said}
+    return before | {step: before.get(step, {}) | changes}
 
 
 def attempts(trace: Trace | None, step: str) -> int:
@@ -50,9 +50,9 @@ def step_views(steps: Sequence[str], trace: Trace | None, at: int, state: str) -
     return [_view(name, (trace or {}).get(name, {}), place, at, state) for place, name in enumerate(steps)]
 
 
-def _view(name: str, told: Mapping[str, Any], place: int, at: int, state: str) -> StepView:
-    started, finished, undone = told.get("startedAt"), told.get("finishedAt"), told.get("undoneAt")
-    if told.get("refused"):
+def _view(name: str, entry: Mapping[str, Any], place: int, at: int, state: str) -> StepView:
+    started, finished, undone = entry.get("startedAt"), entry.get("finishedAt"), entry.get("undoneAt")
+    if entry.get("refused"):
         shown = "Failed"
     elif undone is not None:
         shown = "Undone"
@@ -69,8 +69,8 @@ def _view(name: str, told: Mapping[str, Any], place: int, at: int, state: str) -
     return StepView(
         name=name,
         state=shown,
-        attempts=int(told.get("attempts", 0)),
+        attempts=int(entry.get("attempts", 0)),
         started_at=None if started is None else timestamp(started),
         finished_at=None if (undone or finished) is None else timestamp(undone or finished),
-        message=str(told.get("message", "")),
+        message=str(entry.get("message", "")),
     )

@@ -74,7 +74,7 @@ async def admit(work: StepContext, shape: InstanceRequest, roles: set[str]) -> N
 
 
 async def _admitted(work: StepContext, wanted: Sequence[SliceSpec]) -> None:
-    """Exactly these slices, as promised; one in a supernode that has no member any more is taken back first."""
+    """Exactly these slices, as promised; one in a supernode that has no member any more is withdrawn first."""
     names = {spec.name for spec in wanted}
     for name in await work.neighbours.owned_slices(work.instance):
         if name not in names:
