@@ -22,10 +22,10 @@ async def test_a_slice_of_ones_own_stays_and_one_that_an_instance_left_goes(tmp_
             answer = await stack.http["link"].put(f"/v1/slices/{name}", json=body | {"labels": labels})
             assert answer.is_success, answer.text
 
-        async def taken_back() -> bool:
+        async def given_back() -> bool:
             return await stack.link.find_slice("left") is None
 
-        await stack.until(taken_back, "what an instance left is taken back", within_s=600)
+        await stack.until(given_back, "what an instance left is taken back", within_s=600)
         await asyncio.sleep(600)
         assert await stack.link.find_slice("by-hand") is not None
         assert await stack.resource.find_allocation("mine") is not None
