@@ -62,15 +62,17 @@ class Stack:
         seed: int = 1,
         topology: Path | None = None,
         *,
+        spec: Path | None = None,
         tokens: bool = False,
         infer: bool = False,
         from_nothing: bool = False,
     ) -> None:
-        """`topology`: a file in which its supernode is drawn, which is always begun with from nothing. On a folder
-        that a stack has run in, this one is that stack's next life."""
+        """`topology`: a file in which its supernode is drawn; `spec`: one with other numbers than the published ones.
+        Both are always begun with from nothing. On a folder that a stack has run in, this one is that stack's next
+        life."""
         self.folder = folder
-        self.from_nothing = from_nothing or topology is not None or any(folder.glob("*.db"))
-        self.topology = topology
+        self.from_nothing = from_nothing or bool(topology or spec) or any(folder.glob("*.db"))
+        self.topology, self.spec = topology, spec
         self.services = (*SERVICES, *(["infer"] if infer else []))
         self.tokens = folder / "tokens.json" if tokens else None
         admin = self.token("admin", project="default") if tokens else ""
@@ -81,7 +83,7 @@ class Stack:
         self.http = {
             name: http_client(f"http://{name}", admin, transport=seat.transport) for name, seat in self.seats.items()
         }
-        self._agent_http = {
+        self.agents_http = {
             name: http_client(f"http://{name}", agent, transport=seat.transport) for name, seat in self.seats.items()
         }
         self.resource = WholeResourceClient(self.http["resource"])
@@ -162,18 +164,19 @@ class Stack:
 
     def _build(self, name: str, seat: Seat) -> Any:
         if name == "agents":
-            settings = agents_main.AgentSettings(seed=self.seed, state=self.folder, tokens=self.tokens)
-            resource, link = ResourceClient(self._agent_http["resource"]), WholeLinkClient(self._agent_http["link"])
+            settings = agents_main.AgentSettings(seed=self.seed, state=self.folder, tokens=self.tokens, spec=self.spec)
+            resource, link = ResourceClient(self.agents_http["resource"]), WholeLinkClient(self.agents_http["link"])
             self.fleet = agents_main.build_fleet(settings, self.clock, self.memory, resource, link)
             return agents_main.build(self.fleet, settings)
         seat.database = DatabaseEngine(f"sqlite:///{self.folder / f'{name}.db'}")
         if name == "resource":
             seat.database.migrate(resource_main.MIGRATIONS)
-            settings = resource_main.ResourceSettings(state=self.folder, tokens=self.tokens, topology=self.topology)
+            drawn = {"topology": self.topology, "spec": self.spec}
+            settings = resource_main.ResourceSettings(state=self.folder, tokens=self.tokens, **drawn)
             return resource_main.build(settings, self.clock, seat.database, executor=AtOnce())
         if name == "link":
             seat.database.migrate(link_main.MIGRATIONS)
-            settings = link_main.LinkSettings(state=self.folder, tokens=self.tokens)
+            settings = link_main.LinkSettings(state=self.folder, tokens=self.tokens, spec=self.spec)
             return link_main.build(settings, self.clock, seat.database, self.resource)
         if name == "infer":
             seat.database.migrate(infer_main.MIGRATIONS)

@@ -12,6 +12,7 @@ from matrixcommon.model.planes import Plane
 from matrixcommon.model.resource_key import name_of
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.model.observation import Observed
+from matrixcompute.model.states import HOLDING, SETTLED
 from matrixcompute.operations.saga import REPAIR
 from matrixcompute.operations.saga_runner import SagaRunner
 from matrixcompute.operations.saga_starter import SagaStarter, change_verb
@@ -112,6 +113,11 @@ class InstanceReconciler:
         if instance.state == "Deleting":
             self._sagas.open_quietly(session, "delete-instance", instance)
             return True
+        if instance.state == "Failed":
+            return False
+        if instance.state == "Stopped" and instance.generation == instance.observed_generation:
+            instance.set_condition("Progressing", False, "Settled", "nothing is under way", now)
+            return False  # what broke of it is replaced when it starts
         if recovery.action == "hold":
             self._store.record_event(session, instance.name, recovery.reason, recovery.message, now, "Warning")
             return False
@@ -121,7 +127,7 @@ class InstanceReconciler:
         if instance.state in ("Pending", "Provisioning"):
             self._sagas.open(session, "create-instance", instance, "Provisioning", "Creating")
             return True
-        if instance.state in ("Updating", "Repairing"):  # its saga ended without a word: bring it home
+        if instance.state in HOLDING and instance.state not in SETTLED:  # its saga ended without a word
             self._sagas.open_quietly(session, change_verb(instance), instance)
             return True
         if recovery.action == "replace":

@@ -4,6 +4,7 @@ reports, and on a period in case a nudge was lost."""
 
 from __future__ import annotations
 
+from matrixcommon.model.process_pauses import ProcessPauses
 from matrixlink.link_health.fault_localisation import FaultLocaliser
 from matrixlink.link_health.link_events import LinkEvents
 from matrixlink.link_health.link_state import LinkStateTracker
@@ -19,13 +20,17 @@ class LinkHealth:
         conditions: LinkStateTracker,
         diagnosis: FaultLocaliser,
         events: LinkEvents,
+        pauses: ProcessPauses,
     ) -> None:
+        """`pauses`: what sees in the beat of these runs whether the process stood still."""
         self._slice_controller = slice_controller
         self._events = events
         self._conditions = conditions
         self._diagnosis = diagnosis
+        self._pauses = pauses
 
     async def watch(self) -> str:
+        self._pauses.beat()
         found = self._diagnosis.look()
         if self._conditions.damped():
             with self._slice_controller.promises.changing() as session:

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import Field, model_validator
 
 from matrixcommon.model.clock import Clock
+from matrixcommon.model.process_pauses import ProcessPauses
 from matrixcommon.persistence.database_session import Database
 from matrixlink.api.access import ACCESS
 from matrixlink.api.communicators import communicator_routes
@@ -52,7 +53,7 @@ from services.link.allocations import ReservedNodes
 
 MIGRATIONS = Migrations("link", Base.metadata)
 
-HEALTH_PERIOD_S = 5.0
+HEALTH_PERIOD_S, HEALTH_FLOOR_WALL_S = 5.0, 0.5
 DEPARTED_PERIOD_S = 60.0
 TOPOLOGY_PERIOD_S = 5.0
 
@@ -105,13 +106,14 @@ def build(
             learnt = supernode_of(name, document)
             if learnt.spec.fingerprint == spec.fingerprint:
                 fabric.set_topology(learnt)
-    leases = Leases(clock, clock.at_least_wall(settings.lease_grace, 6.0))
+    pauses = ProcessPauses(clock, clock.at_least_wall(HEALTH_PERIOD_S, HEALTH_FLOOR_WALL_S))
+    leases = Leases(clock, clock.at_least_wall(settings.lease_grace, 6.0), pauses)
     slice_controller = SliceController(store, fabric, clock, leases)
     conditions = LinkStateTracker(slice_controller.store, slice_controller.promises, clock, settings.damping())
     diagnosis = FaultLocaliser(fabric, slice_controller.promises, conditions, clock)
     events = LinkEvents(store, fabric, leases.reachable, clock)
-    watcher = LinkHealth(slice_controller, conditions, diagnosis, events)
-    health = Periodic("link-health", watcher.watch, clock, period_s=HEALTH_PERIOD_S, floor_wall_s=0.5)
+    watcher = LinkHealth(slice_controller, conditions, diagnosis, events, pauses)
+    health = Periodic("link-health", watcher.watch, clock, period_s=HEALTH_PERIOD_S, floor_wall_s=HEALTH_FLOOR_WALL_S)
     communicators = Communicators(slice_controller.store, fabric, clock)
     following = Periodic("communicators", communicators.watch, clock, period_s=HEALTH_PERIOD_S, floor_wall_s=0.5)
 

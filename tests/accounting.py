@@ -1,0 +1,309 @@
+"""An accountant who reads REST alone and says every promise that is broken, each as a sentence.
+
+`audit` judges lists that `fetch` (async, such as `stack.http`) or `fetch_over_http` (real processes, with a token) has
+read, and knows nothing else. What one service shows holds at every moment. What two services show of one another holds
+once everything has settled: between a verb and its consequences they differ, and are meant to.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from matrixcommon.model.resource_key import key_of, project_of, resolve
+from tests.rest_lists import Item, Lists, fetch, fetch_over_http
+
+__all__ = ["Acknowledged", "Lists", "audit", "fetch", "fetch_over_http"]
+
+DIES = 16
+"""Of a node of the built-in supernode."""
+PLANES = {"ub", "rdma", "vpc"}
+OWNER_LABEL = "cloudmatrix.io/instance"
+SLACK = 1e-6
+"""Rates are shown to so many places."""
+
+
+@dataclass
+class Acknowledged:
+    """What a caller was told has happened and nobody has undone since: what there must be, and what there must not.
+
+    By collection (`allocations`), keys with the fields that were acknowledged; None where the deletion was. What ends
+    by itself (by a lease, by being preempted) is the caller's to leave out.
+    """
+
+    of: dict[str, dict[str, Item | None]] = field(default_factory=dict)
+
+    def wrote(self, collection: str, key: str, fields: Item | None) -> None:
+        self.of.setdefault(collection, {})[key] = fields
+
+    def forget(self, collection: str, key: str) -> None:
+        self.of.get(collection, {}).pop(key, None)
+
+
+def audit(
+    lists: Lists, *, settled: bool = False, acknowledged: Acknowledged | None = None, before: Lists | None = None
+) -> list[str]:
+    """Every promise that is broken. `settled`: no fault is left and nothing is under way, so more must hold.
+    `before`: as it was a moment ago, to tell who went above a quota from who was above it when it was lowered."""
+    broken: list[str] = []
+    if "resource" not in lists.torn:
+        broken += [*_holders(lists), *_ranks(lists), *_counts(lists), *_reserved(lists), *_quotas(lists, before)]
+    if "link" not in lists.torn:
+        broken += [*_floors(lists), *_isolation(lists)]
+    if "compute" not in lists.torn:
+        broken += _operations(lists)
+    if settled:
+        broken += [f"{service} went on changing while it was read" for service in sorted(lists.torn)]
+        broken += [*_owners(lists), *_active(lists), *_programs(lists), *_at_rest(lists)]
+        broken += _lost_writes(lists, acknowledged or Acknowledged())
+    return broken
+
+
+def _holds(lists: Lists) -> Iterator[tuple[str, Item, frozenset[int]]]:
+    """(allocation, member, dies of its node) of every member."""
+    for key, allocation in lists.keyed("allocations").items():
+        for member in allocation["members"]:
+            whole = member.get("npus") is None and member["role"] != "pool"
+            yield key, member, frozenset(range(DIES) if whole else member.get("dies") or ())
+
+
+def _holders(lists: Lists) -> Iterator[str]:
+    """No die has two holders, and nodes and allocations say the same of who holds what."""
+    allocated: dict[tuple[str, int], str] = {}
+    whole: dict[str, str] = {}
+    for key, member, dies in _holds(lists):
+        for die in sorted(dies):
+            other = allocated.setdefault((member["node"], die), key)
+            if other != key:
+                yield f"NPU {die // 2} of {member['node']} (die {die}) is allocated by {other} and by {key}"
+        if len(dies) == DIES and member.get("npus") is None:
+            whole[member["node"]] = key
+    if "nodes" in lists.of:
+        for node in lists["nodes"]:
+            shown, listed = node.get("allocation"), whole.get(node["name"])
+            if shown != listed:
+                yield f"{node['name']} says it is allocated by {shown}, allocations say by {listed}"
+            if shown is not None and shown not in lists.keyed("allocations"):
+                yield f"{node['name']} is allocated by {shown}, which is not there"
+
+
+def _ranks(lists: Lists) -> Iterator[str]:
+    for key, allocation in lists.keyed("allocations").items():
+        ranks = Counter(member["rank"] for member in allocation["members"] if member["role"] == "member")
+        if twice := [rank for rank, times in ranks.items() if times > 1]:
+            yield f"{key} gives rank {twice[0]} twice"
+        if allocation["state"] != "Releasing" and ranks.total() != allocation["nodes"]:
+            yield f"{key} says it has {allocation['nodes']} members and lists {ranks.total()}"
+
+
+def _counts(lists: Lists) -> Iterator[str]:
+    """Free and allocated and faulty are all there are, counted by node, by supernode and by domain."""
+    nodes = lists["nodes"]
+    for supernode in lists["supernodes"]:
+        own = [node for node in nodes if node["supernode"] == supernode["name"]]
+        for field_, counted in (
+            ("nodes", len(own)),
+            ("availableNodes", sum(node["schedulable"] for node in own)),
+            ("allocatedNodes", sum(node.get("allocation") is not None for node in own)),
+            ("lostNodes", sum(node["agent"] == "Lost" for node in own)),
+        ):
+            if supernode[field_] != counted:
+                yield f"{supernode['name']} shows {field_} {supernode[field_]}, its nodes count {counted}"
+    if lists.capacity is None:
+        return
+    for level in ("supernode", "cabinet"):
+        for domain in lists.capacity[f"{level}s"]:
+            own = [node for node in nodes if node[level] == domain["domain"]]
+            free = sum(node["schedulable"] for node in own)
+            allocated = sum(node.get("allocation") is not None or node["sharedBy"] > 0 for node in own)
+            faulty = sum(
+                not (node["schedulable"] or node.get("allocation") is not None or node["sharedBy"]) for node in own
+            )
+            shown = domain["free"], domain["allocated"], domain["nodes"] - domain["free"] - domain["allocated"]
+            if shown != (free, allocated, faulty):
+                yield (
+                    f"{domain['domain']} shows {shown[0]} free, {shown[1]} allocated and {shown[2]} others, "
+                    f"its nodes count {free}, {allocated} and {faulty}"
+                )
+
+
+def _reserved(lists: Lists) -> Iterator[str]:
+    """What is promised whole to one reservation is promised to no other at that time, nor allocated by who stays."""
+    promises = {key: each for key, each in lists.keyed("reservations").items() if each["state"] == "Promised"}
+    whole = {key: set(each["nodes"]) for key, each in promises.items() if _asks_whole(each["request"])}
+    for key, nodes in whole.items():
+        mine = promises[key]
+        for other, theirs in promises.items():
+            meet = theirs["startsAt"] < mine["endsAt"] and mine["startsAt"] < theirs["endsAt"]
+            if other != key and meet and (twice := nodes & set(theirs["nodes"])):
+                yield f"{min(twice)} is promised to reservations {key} and {other} at one time"
+        for name, allocation in lists.keyed("allocations").items():
+            leaves = allocation.get("expiresAt") is not None and allocation["expiresAt"] <= mine["startsAt"]
+            on = nodes & {member["node"] for member in allocation["members"]}
+            if on and not leaves and allocation["state"] != "Releasing":
+                yield f"{name} stays on {min(on)}, which reservation {key} is promised from {mine['startsAt']}"
+
+
+def _asks_whole(request: Item) -> bool:
+    return request.get("nodes") is not None and request.get("npusPerNode") in (None, 8)
+
+
+def _quotas(lists: Lists, before: Lists | None) -> Iterator[str]:
+    earlier = {} if before is None else {quota["name"]: quota for quota in before["quotas"]}
+    for quota in lists["quotas"]:
+        name = quota["name"]
+        for counted, used in (("npus", "usedNpus"), ("cpus", "usedCpus"), ("memoryGib", "usedMemoryGib")):
+            limit, was = quota.get(counted), earlier.get(name, {}).get(used, 0)
+            if before is not None and limit is not None and quota[used] > max(limit, was) + SLACK:
+                yield f"project {name} holds {quota[used]} {counted} of {limit}"
+        members = [
+            len(dies) / 2
+            for key, member, dies in _holds(lists)
+            if project_of(key) == name
+            and member["role"] != "successor"
+            and lists.keyed("allocations")[key]["state"] != "Releasing"
+        ]
+        if quota["usedNpus"] + SLACK < sum(members):
+            yield f"project {name} is counted {quota['usedNpus']} NPUs and holds {sum(members)}"
+
+
+def _floors(lists: Lists) -> Iterator[str]:
+    """No link is promised more than it has; one that lost lanes after the promise says so by what it still carries."""
+    for link in lists["links"]:
+        if link["floorsGbps"] > link["builtGbps"] + SLACK:
+            yield f"link {link['name']} of {link['builtGbps']} GB/s is promised {link['floorsGbps']}"
+        elif link["floorsGbps"] > link["gbps"] + SLACK and link["gbps"] >= link["builtGbps"]:
+            yield f"link {link['name']} carries {link['gbps']} GB/s and is promised {link['floorsGbps']}"
+    uplinks = {plane["name"]: plane["uplinkGbps"] for plane in lists["planes"]}
+    sums: Counter[tuple[str, str]] = Counter()
+    kept = {key: _share_kept(each) for key, each in lists.keyed("slices").items()}
+    for program in lists["programs"]:
+        if program["action"] == "program" and len(program["peers"]) > 0:
+            sums[program["node"], program["plane"]] += program["floorGbps"] * kept.get(program["slice"], 0.0)
+    for (node, plane), gbps in sums.items():
+        if plane in uplinks and gbps > uplinks[plane] * (1 + SLACK):
+            yield f"floors on {node} are {gbps} GB/s of the {uplinks[plane]} of its {plane} uplinks"
+
+
+def _share_kept(slice: Item) -> float:
+    return slice["floorKeptGbpsPerNpu"] / slice["floorGbpsPerNpu"] if slice["floorGbpsPerNpu"] else 0.0
+
+
+def _isolation(lists: Lists) -> Iterator[str]:
+    keys: dict[tuple[str, int], str] = {}
+    for name, each in lists.keyed("slices").items():
+        other = keys.setdefault((each["plane"], each["isolationKey"]), name)
+        if other != name:
+            yield f"slices {other} and {name} share {each['isolation']} {each['isolationKey']} on {each['plane']}"
+
+
+def _operations(lists: Lists) -> Iterator[str]:
+    """An operation under way is of an instance that is there, and of one that no other is under way for."""
+    running: dict[str, str] = {}
+    instances = lists.keyed("instances")
+    for name, operation in lists.keyed("operations").items():
+        if operation["done"]:
+            continue
+        target = key_of(operation["project"], operation["target"])
+        if target not in instances:
+            yield f"operation {name} is under way for instance {target}, which is not there"
+        if (other := running.setdefault(target, name)) != name:
+            yield f"operations {other} and {name} are both under way for instance {target}"
+
+
+# -- once settled ------------------------------------------------------------------------------------------------------
+
+
+def _owners(lists: Lists) -> Iterator[str]:
+    """Nothing outlives whose it is."""
+    instances, allocations = lists.keyed("instances"), lists.keyed("allocations")
+    for key, allocation in allocations.items():
+        owner = allocation["labels"].get(OWNER_LABEL)
+        if owner is not None and owner not in instances:
+            yield f"allocation {key} is of instance {owner}, which is gone"
+        if allocation["state"] == "Releasing":
+            yield f"allocation {key} is still being released"
+    for key, slice in lists.keyed("slices").items():
+        instance, allocation_key = (resolve(slice[each], slice["project"]) for each in ("instance", "allocation"))
+        if instance not in instances:
+            yield f"slice {key} is of instance {instance}, which is gone"
+        if allocation_key not in allocations:
+            yield f"slice {key} is of allocation {allocation_key}, which is gone"
+        else:
+            nodes = {member["node"] for member in allocations[allocation_key]["members"]}
+            if outside := sorted(set(slice["members"]) - nodes):
+                yield f"slice {key} has member {outside[0]}, which is no node of allocation {allocation_key}"
+    for key, reservation in lists.keyed("reservations").items():
+        if reservation["state"] == "Active" and key not in allocations:
+            yield f"reservation {key} is allocated by no allocation"
+
+
+def _active(lists: Lists) -> Iterator[str]:
+    """An instance that is Active has what it shows: its allocation's members, a slice on every plane for all of them."""
+    allocations = lists.keyed("allocations")
+    planes: dict[str, dict[str, Item]] = defaultdict(dict)
+    for slice in lists["slices"]:
+        planes[resolve(slice["instance"], slice["project"])][slice["plane"]] = slice
+    for key, instance in lists.keyed("instances").items():
+        if instance["state"] != "Active":
+            continue
+        allocation = allocations.get(resolve(instance["allocation"], instance["project"]))
+        if allocation is None:
+            yield f"instance {key} is Active and has no allocation"
+            continue
+        mine, theirs = (
+            {(m["node"], m["role"], m.get("rank")) for m in each["members"]} for each in (instance, allocation)
+        )
+        if mine != theirs:
+            yield f"instance {key} shows members {sorted(map(str, mine ^ theirs))} otherwise than its allocation"
+        members = sorted(member["node"] for member in allocation["members"] if member["role"] == "member")
+        if len(members) != instance["nodes"] or instance["readyNodes"] != instance["nodes"]:
+            yield f"instance {key} is Active with {len(members)} members, {instance['readyNodes']} ready, of {instance['nodes']}"
+        if missing := sorted(PLANES - planes[key].keys()):
+            yield f"instance {key} is Active without a slice on {', '.join(missing)}"
+        for plane, slice in planes[key].items():
+            if sorted(slice["members"]) != members:
+                yield f"instance {key}: slice {slice['name']} on {plane} has other members than the allocation"
+            if slice["state"] != "Active":
+                yield f"instance {key} is Active, its slice on {plane} is {slice['state']}"
+
+
+def _programs(lists: Lists) -> Iterator[str]:
+    """Agents hold a program for each member of each slice, and no other."""
+    slices = lists.keyed("slices")
+    programmed: dict[str, set[str]] = defaultdict(set)
+    for program in lists["programs"]:
+        programmed[program["slice"]].add(program["node"])
+        if program["slice"] not in slices:
+            yield f"{program['node']} is asked to {program['action']} slice {program['slice']}, which is gone"
+    for key, slice in slices.items():
+        if programmed[key] != set(slice["members"]):
+            yield f"slice {key} is programmed on {sorted(programmed[key])}, its members are {sorted(slice['members'])}"
+
+
+def _at_rest(lists: Lists) -> Iterator[str]:
+    for key, instance in lists.keyed("instances").items():
+        if instance["state"] not in ("Active", "Pending"):
+            yield f"instance {key} is still {instance['state']}"
+    for key, operation in lists.keyed("operations").items():
+        if not operation["done"] and instance_of(operation, lists).get("state") != "Pending":
+            yield f"operation {key} is still under way at {operation['step']}"
+
+
+def instance_of(operation: Item, lists: Lists) -> Item:
+    return lists.keyed("instances").get(key_of(operation["project"], operation["target"]), {})
+
+
+def _lost_writes(lists: Lists, acknowledged: Acknowledged) -> Iterator[str]:
+    for collection, written in acknowledged.of.items():
+        shown = lists.keyed(collection)
+        for key, fields in written.items():
+            if fields is None and key in shown:
+                yield f"{collection} {key} was acknowledged as deleted and is there"
+            elif fields is not None and key not in shown:
+                yield f"{collection} {key} was acknowledged and is not there"
+            elif fields is not None:
+                for name, value in fields.items():
+                    if shown[key].get(name) != value:
+                        yield f"{collection} {key}: {name} was acknowledged as {value} and is {shown[key].get(name)}"
