@@ -22,12 +22,8 @@ class LinkHealth:
         events: LinkEvents,
         pauses: ProcessPauses,
     ) -> None:
-<<<<<<< HEAD
-        self._slice_controller = slice_controller
-=======
         """`pauses`: what sees in the beat of these runs whether the process stood still."""
-        self._switchboard = switchboard
->>>>>>> partials
+        self._slice_controller = slice_controller
         self._events = events
         self._conditions = conditions
         self._diagnosis = diagnosis
