@@ -9,14 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import pickle
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
+
+
+class Copyable(Protocol):
+    """What a search may look at: its copy is its own, whatever becomes of it."""
+
+    def copy(self: S) -> S: ...
+
 
 S = TypeVar("S")
+C = TypeVar("C", bound=Copyable)
 T = TypeVar("T")
 
 SEARCHES_MAX = 5
@@ -36,7 +43,7 @@ class SearchNeeded(Exception):
         self.find = find
 
 
-def search(name: str, find: Callable[[S], T], state: S, holds: Callable[[T], bool]) -> T:
+def search(name: str, find: Callable[[C], T], state: C, holds: Callable[[T], bool]) -> T:
     """What `find` finds in `state`, or found in a copy of it before, which `holds` in `state` as it is now.
 
     `find` changes nothing but the copy. `name` tells the searches of one verb apart.
@@ -47,11 +54,7 @@ def search(name: str, find: Callable[[S], T], state: S, holds: Callable[[T], boo
     if name in found and holds(found[name]):
         result: T = found[name]
         return result
-    raise SearchNeeded(name, partial(_find_in_copy, find, pickle.dumps(state)))
-
-
-def _find_in_copy(find: Callable[[Any], Any], state: bytes) -> Any:
-    return find(pickle.loads(state))
+    raise SearchNeeded(name, partial(find, state.copy()))
 
 
 async def search_outside(verb: Callable[[], Awaitable[T]], executor: Executor | None) -> T:
