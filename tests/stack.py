@@ -56,6 +56,9 @@ class Seat:
 class Stack:
     """`async with Stack(tmp_path) as stack`: everything up, nodes enrolled. With `tokens` everybody has to show one."""
 
+    spec: Path | None = None
+    """The file with the numbers of its supernode; without it, the published one."""
+
     def __init__(
         self,
         folder: Path,
@@ -78,17 +81,19 @@ class Stack:
         self.seed = seed
         self.clock = LoopClock(EPOCH_S)
         self.seats = {name: Seat() for name in self.services}
-        self.http = {
-            name: http_client(f"http://{name}", admin, transport=seat.transport) for name, seat in self.seats.items()
-        }
+        self.http = {name: http_client(f"http://{name}", admin, transport=self.way_to(name)) for name in self.services}
         self._agent_http = {
-            name: http_client(f"http://{name}", agent, transport=seat.transport) for name, seat in self.seats.items()
+            name: http_client(f"http://{name}", agent, transport=self.way_to(name)) for name in self.services
         }
         self.resource = WholeResourceClient(self.http["resource"])
         self.link = WholeLinkClient(self.http["link"])
         self.compute = WholeComputeClient(self.http["compute"])
         self.fleet: Fleet | None = None
         self.memory = FleetStore(None)
+
+    def way_to(self, name: str) -> httpx.AsyncBaseTransport:
+        """How requests to a service get there."""
+        return self.seats[name].transport
 
     async def __aenter__(self) -> Stack:
         if not self.from_nothing:
@@ -162,18 +167,20 @@ class Stack:
 
     def _build(self, name: str, seat: Seat) -> Any:
         if name == "agents":
-            settings = agents_main.AgentSettings(seed=self.seed, state=self.folder, tokens=self.tokens)
+            settings = agents_main.AgentSettings(seed=self.seed, state=self.folder, tokens=self.tokens, spec=self.spec)
             resource, link = ResourceClient(self._agent_http["resource"]), WholeLinkClient(self._agent_http["link"])
             self.fleet = agents_main.build_fleet(settings, self.clock, self.memory, resource, link)
             return agents_main.build(self.fleet, settings)
         seat.database = DatabaseEngine(f"sqlite:///{self.folder / f'{name}.db'}")
         if name == "resource":
             seat.database.migrate(resource_main.MIGRATIONS)
-            settings = resource_main.ResourceSettings(state=self.folder, tokens=self.tokens, topology=self.topology)
+            settings = resource_main.ResourceSettings(
+                state=self.folder, tokens=self.tokens, topology=self.topology, spec=self.spec
+            )
             return resource_main.build(settings, self.clock, seat.database, executor=AtOnce())
         if name == "link":
             seat.database.migrate(link_main.MIGRATIONS)
-            settings = link_main.LinkSettings(state=self.folder, tokens=self.tokens)
+            settings = link_main.LinkSettings(state=self.folder, tokens=self.tokens, spec=self.spec)
             return link_main.build(settings, self.clock, seat.database, self.resource)
         if name == "infer":
             seat.database.migrate(infer_main.MIGRATIONS)
