@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from matrixcommon.model.resource_key import key_of, project_of, resolve
+from matrixcommon.model.resource_key import key_of, name_of, project_of, resolve
 from tests.rest_lists import Item, Lists, fetch, fetch_over_http
 
 __all__ = ["Acknowledged", "Lists", "audit", "fetch", "fetch_over_http"]
@@ -264,7 +264,9 @@ def _active(lists: Lists) -> Iterator[str]:
     allocations = lists.keyed("allocations")
     planes: dict[str, dict[str, Item]] = defaultdict(dict)
     for slice in lists["slices"]:
-        planes[resolve(slice["instance"], slice["project"])][slice["plane"]] = slice
+        instance_key = resolve(slice["instance"], slice["project"])
+        if slice["name"] == f"{name_of(instance_key)}-{slice['plane']}":  # somebody may have given it more
+            planes[instance_key][slice["plane"]] = slice
     for key, instance in lists.keyed("instances").items():
         if instance["state"] != "Active":
             continue

@@ -5,10 +5,12 @@ Names derive from the owner, so asking twice finds the first: allocation `<insta
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from matrixcommon.model.planes import Plane
-from matrixcompute.contract import InstanceRequest, PlaneShare
+from matrixcommon.model.resource_key import name_of
+from matrixcompute.contract import InstanceRequest, PlaneShare, SliceSummary
 from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.contract.defragmentations import INSTANCE_LABEL
 
@@ -38,6 +40,12 @@ PLACEMENT_FIELDS = ("placement", "affinity", "anti_affinity")
 
 def slice_name(instance: str, plane: Plane) -> str:
     return f"{instance}-{plane.value}"
+
+
+def own_slices(instance: str, slices: Iterable[SliceSummary]) -> tuple[SliceSummary, ...]:
+    """Those of its slices that an instance takes itself; somebody may have given it more."""
+    own = {name_of(slice_name(instance, plane)) for plane in Plane}
+    return tuple(each for each in slices if each.name in own)
 
 
 def placement_changed(shape: InstanceRequest, current: InstanceRequest) -> bool:

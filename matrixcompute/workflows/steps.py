@@ -137,10 +137,16 @@ async def await_ready(work: StepContext) -> None:
         await admit_slices(work)
         await program_routes(work)
         raise StepPending(plan.message)
+    planes = len(compose(work.instance, work.shape).slices)
+    if len(slices) < planes:  # somebody has withdrawn one; while any is going, none can be admitted again
+        if not any(each.state == "Withdrawing" for each in slices):
+            await admit_slices(work)
+            await program_routes(work)
+        raise StepPending("a slice was withdrawn, and is admitted again")
     members = [member for member in allocation.members if member.role == "member"]
     ready = sum(member.ready for member in members)
     programmed = sum(each.programmed for each in slices)
-    if not allocation.bound or ready < len(members) or programmed < len(compose(work.instance, work.shape).slices):
+    if not allocation.bound or ready < len(members) or programmed < planes:
         raise StepPending(
             f"{ready} of {len(members)} nodes are active, {programmed} of 3 planes programmed{states(slices)}"
         )
