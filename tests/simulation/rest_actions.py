@@ -33,17 +33,22 @@ class Happening:
         return self.action(life, **self.drawn)
 
 
-ACTIONS: list[st.SearchStrategy[Happening]] = []
+ACTIONS: dict[Action, st.SearchStrategy[Happening]] = {}
 
 
 def action(**drawn: st.SearchStrategy[Any]) -> Callable[[Action], Action]:
     """One of the things that may happen. Not rules each: of many rules Hypothesis leaves out half in every life."""
 
     def noted(function: Action) -> Action:
-        ACTIONS.append(st.builds(Happening, st.just(function), st.fixed_dictionaries(drawn)))
+        ACTIONS[function] = st.builds(Happening, st.just(function), st.fixed_dictionaries(drawn))
         return function
 
     return noted
+
+
+def of(function: Action) -> st.SearchStrategy[Happening]:
+    """That action, with whatever it is drawn from."""
+    return ACTIONS[function]
 
 
 def pick(life: Life, collection: str, which: int) -> tuple[str, str]:

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, reproduce_failure, seed, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from tests.simulation import rest_users  # noqa: F401  (its actions are in the table)
-from tests.simulation.rest_actions import ACTIONS, Happening
+from tests.simulation import rest_mishaps, rest_users
+from tests.simulation.rest_actions import ACTIONS, Happening, of
 from tests.simulation.rest_life import Life
 from tests.simulation.rest_mishaps import SERVICE, seat
 from tests.simulation.small_stack import ReplicatedStack, SmallStack
@@ -25,6 +25,7 @@ from tests.stack import Stack
 REPLAY = "REST_MACHINES_REPLAY"
 """The environment variable with the one life to be lived again, as a failure prints it."""
 
+BEGINNINGS = [of(rest_users.ensure_instance), of(rest_users.ensure_instance), of(rest_users.ensure_allocation)]
 WAITS = st.sampled_from([0, 0, 1, 5, 20, 60])
 KILLED = st.one_of(st.none(), st.none(), st.none(), st.tuples(SERVICE, st.integers(0, 40)))
 """Now and then a service ends while it is asked, or while it asks others."""
@@ -41,7 +42,13 @@ class Users(RuleBasedStateMachine):
         self.life = Life(type(self).make)
         self.whole = True
 
-    @rule(happening=st.one_of(ACTIONS), killed=KILLED, wait_s=WAITS)
+    @initialize(begun=st.lists(st.one_of(*BEGINNINGS), min_size=2, max_size=4))
+    def somebody_is_there(self, begun: list[Happening]) -> None:
+        for happening in begun:
+            self.something_happens(happening, None, 0)
+        self.something_happens(Happening(rest_mishaps.wait, {"wait_s": 120}), None, 0)
+
+    @rule(happening=st.one_of(*ACTIONS.values()), killed=KILLED, wait_s=WAITS)
     def something_happens(self, happening: Happening, killed: tuple[str, int] | None, wait_s: float) -> None:
         self.whole = False
         awaited = happening.on(self.life)
