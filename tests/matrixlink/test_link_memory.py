@@ -10,9 +10,10 @@ def dicts_in(memory):
 
 async def ten_minutes(stack):
     """Of silence that the process lives through; what it slept through would count for nobody."""
-    for _ in range(121):
-        stack.clock.at += 5
-        await stack.health.step()
+    pauses = stack.health._action.__self__._pauses
+    for _ in range(601):
+        stack.clock.at += 1
+        pauses.beat()
     await stack.app.state.watchers["departed"].step()
 
 
