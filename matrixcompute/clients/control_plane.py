@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 import httpx
 
@@ -103,6 +104,14 @@ class ControlPlane(ResourceClient):
         for view in await self._link.slices():
             found.setdefault(resolve(view.instance, view.project), []).append(summary(view))
         return found
+
+    async def made_for_instances(self) -> dict[tuple[Literal["allocation", "slice"], str], str]:
+        """Every allocation and slice that was made for an instance, with its key, and for which: what anybody else
+        makes does not say so, whatever it is called."""
+        made: list[tuple[Literal["allocation", "slice"], AllocationView | SliceView]] = []
+        made += [("slice", each) for each in await self._link.slices()]
+        made += [("allocation", each) for each in await self.allocations()]
+        return {(kind, view.key): view.labels[OWNER_LABEL] for kind, view in made if OWNER_LABEL in view.labels}
 
     def watch(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
         """Changes of `allocations`, `defragmentations`, `nodes` or `slices`."""

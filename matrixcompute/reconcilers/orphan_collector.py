@@ -1,38 +1,37 @@
-"""Frees what no instance owns: allocations and slices that bear an instance's name and outlived it.
+"""Frees what instances left behind: allocations and slices that were made for one and outlived it. What somebody made
+by hand is that one's, whatever instance it names.
 
 A thing is let go only when it was ownerless on two looks in a row, so that one that is just being made is left alone.
 """
 
 from __future__ import annotations
 
-from matrixcommon.model.resource_key import sibling
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.resource_key import name_of
 from matrixcompute.clients.control_plane import ControlPlane
-from matrixcompute.model.composition import OWNER_LABEL
 from matrixcompute.store.store import ComputeStore
 
 
 class OrphanCollector:
     """`look` once per period."""
 
-    def __init__(self, store: ComputeStore, neighbours: ControlPlane) -> None:
+    def __init__(self, store: ComputeStore, neighbours: ControlPlane, clock: Clock) -> None:
         self._store = store
         self._neighbours = neighbours
+        self._clock = clock
         self._suspects: set[tuple[str, str]] = set()
 
     async def reconcile(self) -> str:
         """Release what was ownerless last time too. Returns a sentence about what it did."""
-        found: set[tuple[str, str]] = set()
-        slices, allocations = await self._neighbours.slices(), await self._neighbours.allocations()
+        made = await self._neighbours.made_for_instances()
         with self._store.reading() as session:
-            owners = {row.name for row in self._store.instances(session)}
-        for instance in slices.keys() - owners:
-            found |= {("slice", sibling(instance, each.name)) for each in slices[instance]}
-        for allocation in allocations:
-            owner = allocation.labels.get(OWNER_LABEL)
-            if owner is not None and owner not in owners:
-                found.add(("allocation", allocation.key))
-        for kind, name in sorted(found & self._suspects):
+            instances = {row.name for row in self._store.instances(session)}
+        found = {thing for thing, instance in made.items() if instance not in instances}
+        orphans = sorted(found & self._suspects)
+        for kind, name in orphans:
+            with self._store.transaction() as session:
+                message = f"{kind} {name_of(name)}, which the instance left behind, is released"
+                self._store.record_event(session, made[kind, name], "OrphanReleased", message, self._clock.now())
             await (self._neighbours.withdraw(name) if kind == "slice" else self._neighbours.release(name))
-        released = len(found & self._suspects)
         self._suspects = found
-        return f"{released} orphans released"
+        return f"{len(orphans)} orphans released"
