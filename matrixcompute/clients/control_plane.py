@@ -20,6 +20,10 @@ from matrixresource.client import ResourceClient
 from matrixresource.contract.allocations import AllocationRequest, AllocationView
 
 
+Made = tuple[Literal["allocation", "slice"], str]
+"""What was made for an instance: its kind and key."""
+
+
 def summary(view: SliceView) -> SliceSummary:
     """What MatrixCompute wants to know of a slice."""
     reported = {current.type: current for current in view.conditions}
@@ -105,13 +109,13 @@ class ControlPlane(ResourceClient):
             found.setdefault(resolve(view.instance, view.project), []).append(summary(view))
         return found
 
-    async def made_for_instances(self) -> dict[tuple[Literal["allocation", "slice"], str], str]:
+    async def made_for_instances(self) -> dict[Made, str]:
         """Every allocation and slice that was made for an instance, with its key, and for which: what anybody else
         makes does not say so, whatever it is called."""
-        made: list[tuple[Literal["allocation", "slice"], AllocationView | SliceView]] = []
-        made += [("slice", each) for each in await self._link.slices()]
-        made += [("allocation", each) for each in await self.allocations()]
-        return {(kind, view.key): view.labels[OWNER_LABEL] for kind, view in made if OWNER_LABEL in view.labels}
+        slices, allocations = await self._link.slices(), await self.allocations()
+        made: dict[Made, dict[str, str]] = {("slice", each.key): each.labels for each in slices}
+        made |= {("allocation", each.key): each.labels for each in allocations}
+        return {thing: labels[OWNER_LABEL] for thing, labels in made.items() if OWNER_LABEL in labels}
 
     def watch(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
         """Changes of `allocations`, `defragmentations`, `nodes` or `slices`."""

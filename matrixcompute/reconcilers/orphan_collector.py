@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.resource_key import name_of
-from matrixcompute.clients.control_plane import ControlPlane
+from matrixcompute.clients.control_plane import ControlPlane, Made
 from matrixcompute.store.store import ComputeStore
 
 
@@ -19,7 +19,7 @@ class OrphanCollector:
         self._store = store
         self._neighbours = neighbours
         self._clock = clock
-        self._suspects: set[tuple[str, str]] = set()
+        self._suspects: set[Made] = set()
 
     async def reconcile(self) -> str:
         """Release what was ownerless last time too. Returns a sentence about what it did."""
