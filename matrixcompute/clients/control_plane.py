@@ -19,7 +19,6 @@ from matrixlink.contract.slices import SliceRequest, SliceView
 from matrixresource.client import ResourceClient
 from matrixresource.contract.allocations import AllocationRequest, AllocationView
 
-
 Made = tuple[Literal["allocation", "slice"], str]
 """What was made for an instance: its kind and key."""
 
