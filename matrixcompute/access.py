@@ -29,7 +29,7 @@ INSTANCES = ResourceKind(
 OPERATIONS = ResourceKind(
     "operations",
     Scope.PROJECT,
-    {**READ, "POST :wait": VIEWERS, "POST :cancel": EDITORS},
+    {**READ, "POST :wait": VIEWERS, "POST :cancel": EDITORS, "POST :resume": EDITORS},
     view=OperationRecord,
     row=SagaRow,
     queries=("POST :wait",),

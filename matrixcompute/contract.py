@@ -54,7 +54,7 @@ class Network(ApiModel):
 class InstanceAffinity(ApiModel):
     """Toward other instances: only in domains that all of them use, or in none that any of them uses."""
 
-    instances: list[Annotated[str, Field(min_length=1, max_length=58)]] = Field(
+    instances: list[Annotated[str, Field(min_length=1, max_length=57)]] = Field(
         min_length=1, max_length=64, description="the instances that are meant"
     )
     level: Literal["node", "cabinet", "supernode"] = Field("cabinet", description="the domain that is shared or not")
@@ -183,6 +183,17 @@ class DetectedFault(ResourceView):
     message: str = ""
     raised_by: str | None = None
     instance: str | None = None
+
+
+class StepView(ApiModel):
+    """One step of an operation: how far it is, how often it failed, and what it said last."""
+
+    name: str
+    state: Literal["Waiting", "Running", "Done", "Undoing", "Undone", "Failed", "Cancelled"]
+    attempts: int = Field(0, description="how often it failed")
+    started_at: str | None = None
+    finished_at: str | None = Field(None, description="when it was done, or undone")
+    message: str = Field("", description="what it waits for, or why it failed last")
 
 
 class StuckView(ApiModel):

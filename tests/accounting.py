@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from matrixcommon.model.resource_key import key_of, project_of, resolve
+from matrixcommon.model.resource_key import key_of, name_of, project_of, resolve
 from tests.rest_lists import Item, Lists, fetch, fetch_over_http
 
 __all__ = ["Acknowledged", "Lists", "audit", "fetch", "fetch_over_http"]
@@ -53,10 +53,12 @@ def audit(
         broken += [*_floors(lists), *_isolation(lists)]
     if "compute" not in lists.torn:
         broken += _operations(lists)
+    written = acknowledged or Acknowledged()
+    broken += _lost_writes(lists, written)
     if settled:
         broken += [f"{service} went on changing while it was read" for service in sorted(lists.torn)]
         broken += [*_owners(lists), *_active(lists), *_programs(lists), *_at_rest(lists)]
-        broken += _lost_writes(lists, acknowledged or Acknowledged())
+        broken += _not_deleted(lists, written)
     return broken
 
 
@@ -70,22 +72,22 @@ def _holds(lists: Lists) -> Iterator[tuple[str, Item, frozenset[int]]]:
 
 def _holders(lists: Lists) -> Iterator[str]:
     """No die has two holders, and nodes and allocations say the same of who holds what."""
-    held: dict[tuple[str, int], str] = {}
+    allocated: dict[tuple[str, int], str] = {}
     whole: dict[str, str] = {}
     for key, member, dies in _holds(lists):
         for die in sorted(dies):
-            other = held.setdefault((member["node"], die), key)
+            other = allocated.setdefault((member["node"], die), key)
             if other != key:
-                yield f"NPU {die // 2} of {member['node']} (die {die}) is held by {other} and by {key}"
+                yield f"NPU {die // 2} of {member['node']} (die {die}) is allocated by {other} and by {key}"
         if len(dies) == DIES and member.get("npus") is None:
             whole[member["node"]] = key
     if "nodes" in lists.of:
         for node in lists["nodes"]:
             shown, listed = node.get("allocation"), whole.get(node["name"])
             if shown != listed:
-                yield f"{node['name']} says it is held by {shown}, allocations say by {listed}"
+                yield f"{node['name']} says it is allocated by {shown}, allocations say by {listed}"
             if shown is not None and shown not in lists.keyed("allocations"):
-                yield f"{node['name']} is held by {shown}, which is not there"
+                yield f"{node['name']} is allocated by {shown}, which is not there"
 
 
 def _ranks(lists: Lists) -> Iterator[str]:
@@ -98,7 +100,7 @@ def _ranks(lists: Lists) -> Iterator[str]:
 
 
 def _counts(lists: Lists) -> Iterator[str]:
-    """Free and held and faulty are all there are, counted by node, by supernode and by domain."""
+    """Free and allocated and faulty are all there are, counted by node, by supernode and by domain."""
     nodes = lists["nodes"]
     for supernode in lists["supernodes"]:
         own = [node for node in nodes if node["supernode"] == supernode["name"]]
@@ -112,24 +114,29 @@ def _counts(lists: Lists) -> Iterator[str]:
                 yield f"{supernode['name']} shows {field_} {supernode[field_]}, its nodes count {counted}"
     if lists.capacity is None:
         return
+    pools = Counter(member["node"] for _, member, dies in _holds(lists) if not dies)
     for level in ("supernode", "cabinet"):
         for domain in lists.capacity[f"{level}s"]:
             own = [node for node in nodes if node[level] == domain["domain"]]
-            free = sum(node["schedulable"] for node in own)
-            held = sum(node.get("allocation") is not None or node["sharedBy"] > 0 for node in own)
-            faulty = sum(
-                not (node["schedulable"] or node.get("allocation") is not None or node["sharedBy"]) for node in own
-            )
-            shown = domain["free"], domain["allocated"], domain["nodes"] - domain["free"] - domain["allocated"]
-            if shown != (free, held, faulty):
+            allocated = [node for node in own if node.get("allocation") is not None or node["sharedBy"]]
+            free = [node for node in own if node["schedulable"] or _lends_only(node, pools[node["name"]])]
+            others = [node for node in own if node not in allocated and node not in free]
+            both = sum(node in allocated for node in free)
+            shown = domain["free"], domain["allocated"], domain["nodes"] - domain["free"] - domain["allocated"] + both
+            if shown != (len(free), len(allocated), len(others)):
                 yield (
-                    f"{domain['domain']} shows {shown[0]} free, {shown[1]} held and {shown[2]} others, "
-                    f"its nodes count {free}, {held} and {faulty}"
+                    f"{domain['domain']} shows {shown[0]} free, {shown[1]} allocated and {shown[2]} others, "
+                    f"its nodes count {len(free)}, {len(allocated)} and {len(others)}"
                 )
 
 
+def _lends_only(node: Item, pools: int) -> bool:
+    """Whether all that is allocated of a node are sockets and memory: whoever has them, its NPUs are free."""
+    return node.get("unschedulableReason") == "PartlyHeld" and node["sharedBy"] == pools
+
+
 def _reserved(lists: Lists) -> Iterator[str]:
-    """What is promised whole to one reservation is promised to no other at that time, nor held by who stays."""
+    """What is promised whole to one reservation is promised to no other at that time, nor allocated by who stays."""
     promises = {key: each for key, each in lists.keyed("reservations").items() if each["state"] == "Promised"}
     whole = {key: set(each["nodes"]) for key, each in promises.items() if _asks_whole(each["request"])}
     for key, nodes in whole.items():
@@ -154,8 +161,8 @@ def _quotas(lists: Lists, before: Lists | None) -> Iterator[str]:
     for quota in lists["quotas"]:
         name = quota["name"]
         for counted, used in (("npus", "usedNpus"), ("cpus", "usedCpus"), ("memoryGib", "usedMemoryGib")):
-            limit, was = quota.get(counted), earlier.get(name, {}).get(used, 0)
-            if before is not None and limit is not None and quota[used] > max(limit, was) + SLACK:
+            limit, was = quota.get(counted), earlier.get(name, quota)[used]
+            if limit is not None and quota[used] > max(limit, was) + SLACK:
                 yield f"project {name} holds {quota[used]} {counted} of {limit}"
         members = [
             len(dies) / 2
@@ -175,7 +182,7 @@ def _floors(lists: Lists) -> Iterator[str]:
             yield f"link {link['name']} of {link['builtGbps']} GB/s is promised {link['floorsGbps']}"
         elif link["floorsGbps"] > link["gbps"] + SLACK and link["gbps"] >= link["builtGbps"]:
             yield f"link {link['name']} carries {link['gbps']} GB/s and is promised {link['floorsGbps']}"
-    uplinks = {plane["name"]: plane["uplinkGbps"] for plane in lists["planes"]}
+    uplinks = {plane["name"]: plane["uplinkGbps"] * plane["subPlanes"] for plane in lists["planes"]}
     sums: Counter[tuple[str, str]] = Counter()
     kept = {key: _share_kept(each) for key, each in lists.keyed("slices").items()}
     for program in lists["programs"]:
@@ -212,6 +219,19 @@ def _operations(lists: Lists) -> Iterator[str]:
             yield f"operations {other} and {name} are both under way for instance {target}"
 
 
+def _lost_writes(lists: Lists, acknowledged: Acknowledged) -> Iterator[str]:
+    for collection, written in acknowledged.of.items():
+        if collection not in lists.of:
+            continue
+        shown = lists.keyed(collection)
+        for key, fields in sorted(written.items()):
+            if fields is not None and key not in shown:
+                yield f"{collection} {key} was acknowledged and is not there"
+            for name, value in (fields or {}).items() if key in shown else ():
+                if shown[key].get(name) != value:
+                    yield f"{collection} {key}: {name} was acknowledged as {value} and is {shown[key].get(name)}"
+
+
 # -- once settled ------------------------------------------------------------------------------------------------------
 
 
@@ -236,7 +256,7 @@ def _owners(lists: Lists) -> Iterator[str]:
                 yield f"slice {key} has member {outside[0]}, which is no node of allocation {allocation_key}"
     for key, reservation in lists.keyed("reservations").items():
         if reservation["state"] == "Active" and key not in allocations:
-            yield f"reservation {key} is held by no allocation"
+            yield f"reservation {key} is allocated by no allocation"
 
 
 def _active(lists: Lists) -> Iterator[str]:
@@ -244,7 +264,9 @@ def _active(lists: Lists) -> Iterator[str]:
     allocations = lists.keyed("allocations")
     planes: dict[str, dict[str, Item]] = defaultdict(dict)
     for slice in lists["slices"]:
-        planes[resolve(slice["instance"], slice["project"])][slice["plane"]] = slice
+        instance_key = resolve(slice["instance"], slice["project"])
+        if slice["name"] == f"{name_of(instance_key)}-{slice['plane']}":  # somebody may have given it more
+            planes[instance_key][slice["plane"]] = slice
     for key, instance in lists.keyed("instances").items():
         if instance["state"] != "Active":
             continue
@@ -295,15 +317,9 @@ def instance_of(operation: Item, lists: Lists) -> Item:
     return lists.keyed("instances").get(key_of(operation["project"], operation["target"]), {})
 
 
-def _lost_writes(lists: Lists, acknowledged: Acknowledged) -> Iterator[str]:
+def _not_deleted(lists: Lists, acknowledged: Acknowledged) -> Iterator[str]:
+    """What is let go takes its time, and is gone in the end."""
     for collection, written in acknowledged.of.items():
-        shown = lists.keyed(collection)
-        for key, fields in written.items():
-            if fields is None and key in shown:
+        for key in sorted(key for key, fields in written.items() if fields is None):
+            if key in lists.keyed(collection):
                 yield f"{collection} {key} was acknowledged as deleted and is there"
-            elif fields is not None and key not in shown:
-                yield f"{collection} {key} was acknowledged and is not there"
-            elif fields is not None:
-                for name, value in fields.items():
-                    if shown[key].get(name) != value:
-                        yield f"{collection} {key}: {name} was acknowledged as {value} and is {shown[key].get(name)}"

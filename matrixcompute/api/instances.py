@@ -115,6 +115,7 @@ def routes(
             await store.records.changed(within_wall_s=min(1.0, left_s))
 
     operations.change("POST :cancel", status_code=202)(instance_service.cancel)
+    operations.change("POST :resume", status_code=202)(instance_service.resume)
 
     # -- what happened -------------------------------------------------------------------------------------------
 

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Literal
 
 import httpx
 
 from matrixcommon.api.client import WatchEvent
 from matrixcommon.model.errors import MatrixError
-from matrixcommon.model.planes import Plane
-from matrixcommon.model.resource_key import project_of, resolve
+from matrixcommon.model.resource_key import name_of, project_of, resolve
 from matrixcompute.contract import SliceSummary
-from matrixcompute.model.composition import OWNER_LABEL, SliceSpec, slice_name
+from matrixcompute.model.composition import OWNER_LABEL, SliceSpec
 from matrixlink.client import LinkClient
 from matrixlink.contract.slices import SliceRequest, SliceView
 from matrixresource.client import ResourceClient
 from matrixresource.contract.allocations import AllocationRequest, AllocationView
-
-Made = tuple[Literal["allocation", "slice"], str]
-"""What was made for an instance: its kind and key."""
 
 
 def summary(view: SliceView) -> SliceSummary:
@@ -75,7 +70,7 @@ class ControlPlane(ResourceClient):
         """Cabinets and supernodes that whoever lies there is to leave."""
         return [domain.name for domain in await self.domains("state=Draining")]
 
-    async def admit(self, instance: str, spec: SliceSpec, members: list[str]) -> SliceSummary:
+    async def admit(self, instance: str, spec: SliceSpec) -> SliceSummary:
         request = SliceRequest.model_validate(
             {
                 "project": project_of(instance),
@@ -83,7 +78,7 @@ class ControlPlane(ResourceClient):
                 "allocation": instance,
                 "instance": instance,
                 "plane": spec.plane,
-                "members": members,
+                "members": list(spec.members),
                 **spec.share.wire(),
             }
         )
@@ -98,23 +93,29 @@ class ControlPlane(ResourceClient):
 
     async def slices_of(self, instance: str) -> list[SliceSummary]:
         """The instance's own slices, as far as they are there."""
-        found = [await self._link.find_slice(slice_name(instance, plane)) for plane in Plane]
-        return [summary(view) for view in found if view is not None]
+        return [summary(view) for view in await self._owned(instance)]
+
+    async def owned_slices(self, instance: str) -> list[str]:
+        """The keys of the instance's own slices, as far as they are there."""
+        return [view.key for view in await self._owned(instance)]
+
+    async def _owned(self, instance: str) -> list[SliceView]:
+        found = await self._link.slices(f"instance={name_of(instance)}")
+        mine = [view for view in found if view.project == project_of(instance)]
+        return [view for view in mine if view.labels.get(OWNER_LABEL) == instance]
 
     async def slices(self) -> dict[str, list[SliceSummary]]:
-        """Every slice by the instance it belongs to."""
+        """Every instance's own slices; somebody may have given it more."""
         found: dict[str, list[SliceSummary]] = {}
         for view in await self._link.slices():
-            found.setdefault(resolve(view.instance, view.project), []).append(summary(view))
+            owner = view.labels.get(OWNER_LABEL)
+            if owner is not None and owner == resolve(view.instance, view.project):
+                found.setdefault(owner, []).append(summary(view))
         return found
 
-    async def made_for_instances(self) -> dict[Made, str]:
-        """Every allocation and slice that was made for an instance, with its key, and for which: what anybody else
-        makes does not say so, whatever it is called."""
-        slices, allocations = await self._link.slices(), await self.allocations()
-        made: dict[Made, dict[str, str]] = {("slice", each.key): each.labels for each in slices}
-        made |= {("allocation", each.key): each.labels for each in allocations}
-        return {thing: labels[OWNER_LABEL] for thing, labels in made.items() if OWNER_LABEL in labels}
+    async def slice_owners(self) -> dict[str, str]:
+        """The instance that each slice was made for, by the slice's key; what somebody else made is not among them."""
+        return {each.key: owner for each in await self._link.slices() if (owner := each.labels.get(OWNER_LABEL))}
 
     def watch(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
         """Changes of `allocations`, `defragmentations`, `nodes` or `slices`."""

@@ -28,8 +28,8 @@ from matrixcompute.store.store import ComputeStore, InstanceRow, OperationRecord
 from matrixcompute.workflows.draining import without
 from matrixresource.contract.allocations import AllocationView
 
-INSTANCE_NAME_LENGTH_MAX = 58
-"""So that `<instance>-rdma` is still a legal name."""
+INSTANCE_NAME_LENGTH_MAX = 57
+"""So that `<instance>-ub107`, its slice in supernode sn107, is still a legal name."""
 
 
 class InstanceService:
@@ -95,7 +95,7 @@ class InstanceService:
 
     async def _planned(self, name: str, request: InstanceRequest, leaving: Sequence[str]) -> AllocationView:
         """Where it would lie; what is held stays as far as it can."""
-        allocation_request = without(compose(name, request).allocation, leaving)
+        allocation_request = without(compose(name, request), leaving)
         allocation = active_or_none(await self._neighbours.find_allocation(name))
         if allocation is not None and any(
             getattr(allocation, field) != getattr(allocation_request, field) for field in PLACEMENT_FIELDS
@@ -214,6 +214,15 @@ class InstanceService:
                 instance.generation += 1
                 instance.leaving = None
         self._runner.nudge(row.target)
+        return row.view()
+
+    def resume(self, name: str) -> OperationRecord:
+        """Have an operation that is stuck tried again. Raises Conflict where it is not, or that would not help."""
+        with self._store.transaction() as session:
+            row = find(session, SagaRow, name)
+            self._runner.unstick(row)
+        self._runner.nudge(row.target)
+        self._wake()
         return row.view()
 
     def relocate(self, name: str, about: dict[str, str]) -> bool:

@@ -35,7 +35,12 @@ class Observed:
 
     @property
     def links_ready(self) -> bool:
-        return len(self.slices) == len(Plane) and all(each.programmed for each in self.slices)
+        return len(programmed_planes(self.slices)) == len(Plane)
+
+
+def programmed_planes(slices: Sequence[SliceSummary]) -> set[Plane]:
+    """The planes whose every slice is programmed on all its members."""
+    return {each.plane for each in slices} - {each.plane for each in slices if not each.programmed}
 
 
 def conditions_of(
@@ -70,7 +75,7 @@ def conditions_of(
         "AllActive" if observed.nodes_ready else "SwitchedOff" if off else "Waiting",
         f"{observed.ready_nodes} of {wanted} members are active",
     )
-    programmed = sum(each.programmed for each in observed.slices)
+    programmed = len(programmed_planes(observed.slices))
     say(
         "LinksReady",
         observed.links_ready,
@@ -78,7 +83,7 @@ def conditions_of(
         f"{programmed} of {len(Plane)} planes are programmed on every member{_details(observed.slices)}",
     )
     kept = observed.links_ready and all(each.floors_kept for each in observed.slices)
-    broken_floors = [each.plane.value for each in observed.slices if not each.floors_kept]
+    broken_floors = list(dict.fromkeys(each.plane.value for each in observed.slices if not each.floors_kept))
     say(
         "QosSatisfied",
         kept,

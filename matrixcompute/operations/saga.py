@@ -76,6 +76,8 @@ class Step:
 
     do: StepFunction
     undo: StepFunction | None = None
+    deadline_s: float = 1800.0
+    """After this long (emulated) its operation counts as stuck; it is still waited for."""
 
     @property
     def name(self) -> str:

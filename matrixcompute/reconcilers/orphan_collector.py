@@ -1,5 +1,4 @@
-"""Frees what instances left behind: allocations and slices that were made for one and outlived it. What somebody made
-by hand is that one's, whatever instance it names.
+"""Frees what no instance owns: allocations and slices that bear an instance's name and outlived it.
 
 A thing is let go only when it was ownerless on two looks in a row, so that one that is just being made is left alone.
 """
@@ -8,7 +7,8 @@ from __future__ import annotations
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.resource_key import name_of
-from matrixcompute.clients.control_plane import ControlPlane, Made
+from matrixcompute.clients.control_plane import ControlPlane
+from matrixcompute.model.composition import OWNER_LABEL
 from matrixcompute.store.store import ComputeStore
 
 
@@ -17,21 +17,25 @@ class OrphanCollector:
 
     def __init__(self, store: ComputeStore, neighbours: ControlPlane, clock: Clock) -> None:
         self._store = store
-        self._neighbours = neighbours
         self._clock = clock
-        self._suspects: set[Made] = set()
+        self._neighbours = neighbours
+        self._suspects: set[tuple[str, str, str]] = set()
 
     async def reconcile(self) -> str:
         """Release what was ownerless last time too. Returns a sentence about what it did."""
-        made = await self._neighbours.made_for_instances()
+        slices, allocations = await self._neighbours.slice_owners(), await self._neighbours.allocations()
+        marked = [("slice", key, owner) for key, owner in slices.items()]
+        marked += [
+            ("allocation", each.key, each.labels[OWNER_LABEL]) for each in allocations if OWNER_LABEL in each.labels
+        ]
         with self._store.reading() as session:
             instances = {row.name for row in self._store.instances(session)}
-        found = {thing for thing, instance in made.items() if instance not in instances}
-        orphans = sorted(found & self._suspects)
-        for kind, name in orphans:
-            with self._store.transaction() as session:
-                message = f"{kind} {name_of(name)}, which the instance left behind, is released"
-                self._store.record_event(session, made[kind, name], "OrphanReleased", message, self._clock.now())
+        found = {each for each in marked if each[2] not in instances}
+        for kind, name, owner in sorted(found & self._suspects):
             await (self._neighbours.withdraw(name) if kind == "slice" else self._neighbours.release(name))
+            with self._store.transaction() as session:
+                text = f"{kind} {name_of(name)} was left behind and is given back"
+                self._store.record_event(session, owner, "OrphanReleased", text, self._clock.now(), "Warning")
+        released = len(found & self._suspects)
         self._suspects = found
-        return f"{len(orphans)} orphans released"
+        return f"{released} orphans released"

@@ -38,7 +38,8 @@ class PreemptionReconciler:
         self, instance: InstanceRow, allocation: AllocationView | None, everybody: Iterable[AllocationView]
     ) -> AllocationLoss | None:
         """What became of an instance's nodes, if that calls for something else than the saga under way."""
-        loss = diagnose_loss(instance.name, allocation, everybody, instance.expires_at, self._clock.now())
+        leased = instance.shape.lease_s is not None
+        loss = diagnose_loss(instance.name, allocation, everybody, instance.expires_at, self._clock.now(), leased)
         if loss is None or instance.state == "Deleting":
             return None
         ended = loss.reason == "LeaseEnded" and instance.expires_at is not None
@@ -81,7 +82,7 @@ class PreemptionReconciler:
     async def leave(self, name: str, nodes: Sequence[str]) -> int:
         """Move whoever can leave a domain that drains; say who cannot, and why."""
         with self._store.reading() as session:
-            request = compose(name, self._store.instance(session, name).shape).allocation
+            request = compose(name, self._store.instance(session, name).shape)
         leaving, refused = await who_can_leave(self._neighbours, name, request, nodes)
         with self._store.transaction() as session:
             instance = session.get(InstanceRow, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from pydantic import Field
 from sqlalchemy import JSON, Float, Integer, String, Text, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
@@ -12,9 +13,10 @@ from matrixcommon.model.resource_key import name_of, project_of
 from matrixcommon.model.resource_model import OperationView, ResourceView
 from matrixcommon.persistence.database_session import ResourceRow, Store, find, journal_tables
 from matrixcommon.persistence.resource_row import EventColumns
-from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceShape, InstanceView
+from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceShape, InstanceView, StepView
 from matrixcompute.model.observation import Observed, conditions_of
 from matrixcompute.model.states import INSTANCE_STATES
+from matrixcompute.model.step_progress import step_views
 from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.recovery.policy import Recovery
 
@@ -111,6 +113,8 @@ class SagaRow(ResourceRow, Base):
     parameters: Mapped[dict[str, str] | None] = mapped_column(JSON)
     """What besides the shape the saga is about: of a member that moves, where from and to, and for which plan."""
     finished_at: Mapped[float | None] = mapped_column(Float)
+    trace: Mapped[dict[str, dict[str, Any]] | None] = mapped_column(JSON)
+    """How far each step is, by its name: `model.step_progress`."""
 
     @property
     def reached(self) -> str:
@@ -125,6 +129,7 @@ class SagaRow(ResourceRow, Base):
             done=done,
             step="" if done else self.reached,
             progress=round(self.step / max(1, len(self.steps)), 3),
+            steps=step_views(self.steps, self.trace, self.step, self.state),
             started_at=timestamp(self.created_at or 0.0),
             finished_at=timestamp(self.finished_at) if self.finished_at else None,
         )
@@ -134,6 +139,7 @@ class OperationRecord(ResourceView, OperationView):
     """An operation as it is listed: everything a resource has, and where the work is."""
 
     message: str = ""
+    steps: list[StepView] = Field(default_factory=list)
 
 
 class FaultRow(ResourceRow, Base):

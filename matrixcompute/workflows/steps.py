@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from matrixcommon.model.errors import Conflict, InsufficientBandwidth, InsufficientCapacity, MatrixError, NotFound
-from matrixcommon.model.resource_key import named, project_of
+from matrixcommon.model.planes import Plane
+from matrixcommon.model.resource_key import name_of, named, project_of
 from matrixcommon.model.resource_model import is_true
 from matrixcompute.contract import InstanceRequest, SliceSummary
-from matrixcompute.model.composition import compose
-from matrixcompute.model.observation import Observed
+from matrixcompute.model.composition import SliceSpec, compose, slices_over
+from matrixcompute.model.observation import Observed, programmed_planes
 from matrixcompute.model.states import settled_state
 from matrixcompute.operations.saga import StepContext, StepPending
 from matrixcompute.recovery.loss import active_or_none, diagnose_loss
@@ -23,7 +26,7 @@ async def reserve_nodes(work: StepContext) -> None:
     before = await work.neighbours.find_allocation(work.instance)
     if before is not None and active_or_none(before) is None:
         raise StepPending("the nodes it had before are being cleaned")
-    request = compose(work.instance, work.shape).allocation
+    request = compose(work.instance, work.shape)
     if before is not None and before.nodes > work.shape.nodes:
         request = without(request, work.leaving())
     allocation = await work.neighbours.reserve(work.instance, request)
@@ -41,12 +44,9 @@ async def restore_shape(work: StepContext) -> None:
     applied = work.applied()
     if applied is None or active_or_none(await work.neighbours.find_allocation(work.instance)) is None:
         return
-    composition = compose(work.instance, applied)
-    allocation = await work.neighbours.reserve(work.instance, composition.allocation)
-    members = [member.node for member in allocation.members if member.role == "member"]
-    for spec in composition.slices:
-        await work.neighbours.admit(work.instance, spec, members)
-        await work.neighbours.program(spec.name)
+    allocation = await work.neighbours.reserve(work.instance, compose(work.instance, applied))
+    await _admitted(work, slices_over(work.instance, applied, nodes_of(allocation, {"member"})))
+    await program_routes(work)
     await work.neighbours.bind(work.instance, applied.power)
 
 
@@ -63,16 +63,31 @@ async def admit_slices(work: StepContext) -> None:
 
 async def admit(work: StepContext, shape: InstanceRequest, roles: set[str]) -> None:
     allocation = await current_allocation(work)
-    nodes = [member.node for member in allocation.members if member.role in roles]
-    for spec in compose(work.instance, shape).slices:
-        try:
-            await work.neighbours.admit(work.instance, spec, nodes)
-        except InsufficientBandwidth:
-            if going := await _still_going(work, allocation):
-                raise StepPending(
-                    f"{named(going, project_of(work.instance))} made way and has yet to give up its floors", on=going
-                ) from None
-            raise
+    try:
+        await _admitted(work, slices_over(work.instance, shape, nodes_of(allocation, roles)))
+    except InsufficientBandwidth:
+        if going := await _still_going(work, allocation):
+            raise StepPending(
+                f"{named(going, project_of(work.instance))} made way and has yet to give up its floors", on=going
+            ) from None
+        raise
+
+
+async def _admitted(work: StepContext, wanted: Sequence[SliceSpec]) -> None:
+    """Exactly these slices, as promised; one in a supernode that has no member any more is withdrawn first."""
+    names = {spec.name for spec in wanted}
+    for name in await work.neighbours.owned_slices(work.instance):
+        if name not in names:
+            await work.neighbours.withdraw(name)
+    for spec in wanted:
+        await work.neighbours.admit(work.instance, spec)
+
+
+def nodes_of(allocation: AllocationView, roles: Collection[str]) -> list[str]:
+    """Its nodes in these roles, members first and by rank."""
+    found = [member for member in allocation.members if member.role in roles]
+    found.sort(key=lambda member: (member.role != "member", member.rank or 0, member.node))
+    return [member.node for member in found]
 
 
 async def _still_going(work: StepContext, allocation: AllocationView) -> list[str]:
@@ -86,7 +101,7 @@ async def _still_going(work: StepContext, allocation: AllocationView) -> list[st
 
 async def withdraw_slices(work: StepContext) -> None:
     """Take every slice back; waits until agents have cleared the routes."""
-    gone = [await work.neighbours.withdraw(spec.name) for spec in compose(work.instance, work.shape).slices]
+    gone = [await work.neighbours.withdraw(name) for name in await work.neighbours.owned_slices(work.instance)]
     if not all(gone):
         raise StepPending("routes are being cleared")
 
@@ -117,8 +132,8 @@ async def await_off(work: StepContext) -> None:
 
 async def program_routes(work: StepContext) -> None:
     """Have the agents program the routes of every slice."""
-    for spec in compose(work.instance, work.shape).slices:
-        await work.neighbours.program(spec.name)
+    for name in await work.neighbours.owned_slices(work.instance):
+        await work.neighbours.program(name)
 
 
 async def replace_members(work: StepContext) -> None:
@@ -156,13 +171,19 @@ async def await_ready(work: StepContext) -> None:
         await admit_slices(work)
         await program_routes(work)
         raise StepPending(plan.message)
+    wanted = {name_of(spec.name) for spec in slices_over(work.instance, work.shape, nodes_of(allocation, {"member"}))}
+    if wanted - {each.name for each in slices}:  # withdrawn by somebody; while any is going, none can be admitted again
+        if not any(each.state == "Withdrawing" for each in slices):
+            await admit_slices(work)
+            await program_routes(work)
+        raise StepPending("a slice was withdrawn, and is admitted again")
     members = [member for member in allocation.members if member.role == "member"]
     ready = sum(member.ready for member in members)
-    programmed = sum(each.programmed for each in slices)
-    if not allocation.bound or ready < len(members) or programmed < len(compose(work.instance, work.shape).slices):
+    programmed = programmed_planes(slices)
+    if not allocation.bound or ready < len(members) or len(programmed) < len(Plane):
         raise StepPending(
             f"{ready} of {len(members)} nodes are {NODES_ARE[work.shape.power]}, "
-            f"{programmed} of 3 planes programmed{states(slices)}"
+            f"{len(programmed)} of 3 planes programmed{states(slices)}"
         )
 
 

@@ -1,5 +1,6 @@
-"""Brings the database to the present tables. Alembic is only loaded when there is something to migrate: a fresh SQLite
-file gets the present tables at once, as the migrations would leave it.
+"""Brings the database to the present tables, as every service does (`services/chassis/database.py`).
+
+A SQLite file that is fresh or has them is seen to without SQLAlchemy, which takes longer to load than all the rest.
 """
 
 from __future__ import annotations
@@ -7,21 +8,17 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 from matrixcontainer.kubeapi.storage.objects import StorageError
 from matrixcontainer.kubeapi.storage.sqlite import TABLES, storage_error
 from services.kube.bootstrap_process import Refused
 
-MIGRATIONS = Path(__file__).parent / "migrations"
+REVISION = "v1_0001"
+"""The newest of `services/chassis/migrations` and, once there are any, of `services/kube/migrations`."""
 VERSION_TABLE = (
     "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL,"
     " CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
 )
-
-
-def newest_revision() -> str:
-    return max(path.stem.split("_")[0] for path in (MIGRATIONS / "versions").glob("[0-9]*.py"))
 
 
 @contextmanager
@@ -48,24 +45,19 @@ def _without_secrets(url: str) -> str:
 
 
 def migrate(url: str) -> bool:
-    """Returns whether migrations had to run."""
+    """Returns whether SQLAlchemy had to be asked."""
     if url.startswith("sqlite:///") and _is_present(url.removeprefix("sqlite:///")):
         return False
-    from alembic import command
-    from alembic.config import Config
-    from sqlalchemy import create_engine, inspect, text
+    from matrixcontainer.kubeapi.storage.tables import metadata
+    from services.chassis.database import DatabaseEngine, Migrations, UnknownSchema
 
-    engine = create_engine(url)
-    with engine.connect() as connection:
-        if inspect(connection).has_table("alembic_version"):
-            found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-            if found == newest_revision():
-                return False
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    config.attributes["engine"] = engine
-    command.upgrade(config, "head")
-    engine.dispose()
+    database = DatabaseEngine(url)
+    try:
+        database.migrate(Migrations("kube", metadata))
+    except UnknownSchema as refused:
+        raise Refused(refused.message) from refused
+    finally:
+        database.close()
     return True
 
 
@@ -77,9 +69,9 @@ def _is_present(file: str) -> bool:
             connection.execute("BEGIN IMMEDIATE")
             for statement in (*TABLES, VERSION_TABLE):
                 connection.execute(statement)
-            connection.execute("INSERT INTO alembic_version VALUES (?)", (newest_revision(),))
+            connection.execute("INSERT INTO alembic_version VALUES (?)", (REVISION,))
             connection.execute("COMMIT")
             return True
         if "alembic_version" not in current:
             return False
-        return connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(newest_revision(),)]
+        return connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(REVISION,)]

@@ -56,8 +56,25 @@ ACCEPTED = (
         "A CEL rule that does not compile is refused for the same field; the compiler's explanation is worded differently.",
     ),
     Accepted(
-        r"message: .*(Invalid|Duplicate) value: (\[\])?\w+\.\w+\{",
-        "A refused value that is a whole object is shown as JSON; Go shows it as Go source.",
+        r"message: .*(map\[string\]|\[\]string|\[\]interface|(Invalid|Duplicate) value: (\[\])?\w+\.\w+\{)",
+        "A refused value that is no text, number or truth is shown as JSON; Go shows it as Go source.",
+    ),
+    Accepted(
+        r"(message|errors\[0\]): .*unable to parse requirement: found",
+        "A label selector that cannot be read is refused with what could stand there; a real server's parser names the word it "
+        "stumbled over.",
+    ),
+    Accepted(
+        r"failed to create typed patch|match \$setElementOrder|unknown patch type|declared merge key|types are not identical|expected a list",
+        "A patch of the wrong shape is refused in the same places; values in its message are JSON and not as Go prints them.",
+    ),
+    Accepted(
+        r"accessor error|^(odd-metadata-and-bodies|patches-of-what-is-fixed) \|.*message",
+        "What is no count where a definition keeps one is refused once, by the schema where that says it already.",
+    ),
+    Accepted(
+        r"deprecated\.daemonset\.template\.generation|empty selector is invalid for|^(invalid|refused)-(stateful-set|daemon-set|cron-job)[^|]* \|.*causes",
+        "StatefulSets, DaemonSets and CronJobs are stored with the checks that every pod template gets: nobody acts on them here.",
     ),
     Accepted(
         r"message: .*pod updates may not change fields other than",
@@ -94,12 +111,23 @@ ACCEPTED = (
         "Pods have no `ephemeralcontainers` and no `resize`: emulated pods run no program.",
     ),
     Accepted(
+        r"^table-of-(ingresses|network-policies|storage-classes|claims|endpoint-slices|cron-jobs|many-addresses|many-hosts|"
+        r"replication-controllers|selectors) \|",
+        "Tables of Ingresses, NetworkPolicies, EndpointSlices, CronJobs, ReplicationControllers, volumes, claims and storage classes "
+        "show name and age: nobody here acts on them.",
+    ),
+    Accepted(
+        r"^a-terminating-namespace-takes-nothing-new \| conditions|^what-a-namespace-is-given \|.*kubernetes\.io/description",
+        "A namespace that goes has the conditions that people wait for, without that of broken group versions; what it is given "
+        "bears no description.",
+    ),
+    Accepted(
         r"^websocket-watch-(refusals|with-the-token-as-a-protocol) \|.*value\[1\]",
         "A refused websocket is answered with the headers of a handshake beside the refusal: the server under the API "
         "prepares the upgrade before it asks.",
     ),
     Accepted(
-        r"(message|warnings).*(cannot unmarshal|is registered for version|json parse error|cannot restore|decode|unexpected end of JSON|invalid character)",
+        r"(message|warnings|errors|value).*(cannot unmarshal|cannot be handled as|unknown conversion|Kind' is missing|illegal base64|error parsing regexp|is registered for version|json parse error|cannot restore|decode|unexpected end of JSON|invalid character)",
         "A body that cannot be decoded is refused; the text of Go's decoder is not imitated.",
     ),
 )

@@ -77,8 +77,8 @@ class RealStack:
         current = self.reach.call("resource", "GET", f"/v1/allocations/{name}")
         return [member["node"] for member in current["members"] if member["role"] == "member"]
 
-    def broken_promises(self, held: Collection[str] = ()) -> list[str]:
-        """What must never be: an NPU of two owners, a thing without an owner. `held`: allocations of somebody's own."""
+    def broken_promises(self, allocated: Collection[str] = ()) -> list[str]:
+        """What must never be: an NPU of two owners, a thing without an owner. `allocated`: allocations of somebody's own."""
         allocations = {item["name"]: item for item in self.reach.list("resource", "/v1/allocations")}
         instances = {item["name"] for item in self.reach.list("compute", "/v1/instances")}
         slices = self.reach.list("link", "/v1/slices")
@@ -97,7 +97,7 @@ class RealStack:
             by = workers.get(npu["node"])
             if npu.get("allocation") != by:
                 wrong.append(f"{npu['name']} says {npu.get('allocation')}, its node works for {by}")
-        wrong += [f"allocation {name} has no instance" for name in allocations.keys() - instances - set(held)]
+        wrong += [f"allocation {name} has no instance" for name in allocations.keys() - instances - set(allocated)]
         wrong += [
             f"slice {current['name']} has no allocation"
             for current in slices

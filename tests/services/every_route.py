@@ -105,6 +105,7 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("compute", "POST", "/v1/instances/{}:renew"): {"leaseS": 9999},
     ("compute", "POST", "/v1/operations/{}:wait"): None,
     ("compute", "POST", "/v1/operations/{}:cancel"): None,
+    ("compute", "POST", "/v1/operations/{}:resume"): None,
     ("infer", "PUT", "/v1/deployments/{}"): {"instance": "a", "cacheGbPerNode": 8},
     ("infer", "DELETE", "/v1/deployments/{}"): None,
     ("infer", "PUT", "/v1/deployments/{}/load"): {"requestsPerSecond": 2},

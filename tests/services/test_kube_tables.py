@@ -1,19 +1,22 @@
-"""The embedded API's tables: what the migrations make is what the store makes in a fresh file, and what it uses."""
+"""The embedded API's tables: what is declared is what the store makes in a fresh file, and what it uses."""
 
 from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
 
-from alembic import command
+import pytest
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import create_engine
 
 from matrixcontainer.kubeapi.storage.tables import metadata
-from services.kube.database import MIGRATIONS, migrate, newest_revision
+from services.chassis.database import DatabaseEngine, Migrations
+from services.kube.bootstrap_process import Refused
+from services.kube.database import migrate
 from tests.matrixcontainer.kubeapi.postgres import a_database, needs_postgres
+
+MIGRATIONS = Migrations("kube", metadata)
 
 
 def columns(file: Path) -> dict[str, list[tuple[object, ...]]]:
@@ -28,31 +31,25 @@ def columns(file: Path) -> dict[str, list[tuple[object, ...]]]:
         }
 
 
-def upgraded(url: str, to: str = "head") -> None:
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    config.attributes["engine"] = create_engine(url)
-    command.upgrade(config, to)
-    config.attributes["engine"].dispose()
-
-
-def test_a_fresh_file_is_as_the_migrations_leave_it(tmp_path: Path) -> None:
-    fresh, stepwise = tmp_path / "fresh.db", tmp_path / "stepwise.db"
+def test_a_fresh_file_has_the_tables_that_are_declared(tmp_path: Path) -> None:
+    fresh, declared = tmp_path / "fresh.db", tmp_path / "declared.db"
     assert migrate(f"sqlite:///{fresh}") is False
-    upgraded(f"sqlite:///{stepwise}")
-    assert columns(fresh) == columns(stepwise)
+    database = DatabaseEngine(f"sqlite:///{declared}")
+    database.migrate(MIGRATIONS)
+    assert columns(fresh) == columns(declared)
     with sqlite3.connect(fresh) as current:
-        assert current.execute("SELECT version_num FROM alembic_version").fetchall() == [(newest_revision(),)]
-    engine = create_engine(f"sqlite:///{stepwise}")
-    with engine.connect() as connection:
+        assert current.execute("SELECT version_num FROM alembic_version").fetchall() == [(MIGRATIONS.revisions()[1],)]
+    with database.engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
 
 
-def test_an_older_file_is_migrated_once(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'old.db'}"
-    upgraded(url, "0001")
-    assert migrate(url) is True
-    assert migrate(url) is False
+def test_a_file_of_another_version_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "old.db"
+    assert migrate(f"sqlite:///{file}") is False
+    with sqlite3.connect(file) as current:
+        current.execute("UPDATE alembic_version SET version_num = '0001'")
+    with pytest.raises(Refused, match="begin with an empty state folder"):
+        migrate(f"sqlite:///{file}")
 
 
 @needs_postgres

@@ -37,7 +37,7 @@ class ServiceAddresses:
         address = spec.get("clusterIP") or next(each for each in _addresses(rng) if each not in taken)
         if address in taken:
             why = f"failed to allocate IP {address}: provided IP is already allocated"
-            raise _refusal(new, errors.invalid("spec.clusterIPs", errors.go_list([address]), why))
+            raise _refusal(new, errors.invalid("spec.clusterIPs", [address], why))
         spec["clusterIP"] = address
         spec["clusterIPs"] = spec.get("clusterIPs") or [address]
         given: list[str | int] = [] if address == "None" else [address]

@@ -2,19 +2,26 @@
 controllers/workloads/horizontal_autoscaler.py.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
+from matrixcontainer.kubeapi.builtin.checks import Obj, among, between, needed, rules
 from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
 from matrixcontainer.kubeapi.schema.structural import copy_json
 
-SOURCES = {
-    "Resource": "resource",
-    "ContainerResource": "containerResource",
-    "Pods": "pods",
-    "Object": "object",
-    "External": "external",
+PERCENT = {"type": "Percent", "value": 100, "periodSeconds": 15}
+UP = {
+    "stabilizationWindowSeconds": 0,
+    "selectPolicy": "Max",
+    "policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}, PERCENT],
+}
+DOWN = {"stabilizationWindowSeconds": 300, "selectPolicy": "Max", "policies": [PERCENT]}
+TARGETS = {  # of each type of metric, what its target may say
+    **dict.fromkeys(("Resource", "ContainerResource"), ("averageUtilization", "averageValue")),
+    "Pods": ("averageValue",),
+    **dict.fromkeys(("Object", "External"), ("value", "averageValue")),
 }
 
 
@@ -34,92 +41,45 @@ class HorizontalPodAutoscalerStrategy(BuiltinStrategy):
                     if reported.get(word) is None:
                         reported[word] = value
 
-    def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-        spec = obj["spec"]
-        found = super().validate(obj, old)
-        most, least = spec.get("maxReplicas") or 0, spec["minReplicas"]
-        if most < 1:
-            found.append(errors.invalid("spec.maxReplicas", most, "must be greater than 0"))
-        if least < 1 and not any(m.get("type") in ("Object", "External") for m in spec["metrics"]):
-            found.append(errors.invalid("spec.minReplicas", least, "must be greater than or equal to 1"))
-        if most < least:
-            text = "must be greater than or equal to `minReplicas`"
-            found.append(errors.invalid("spec.maxReplicas", most, text))
-        target = spec.get("scaleTargetRef") or {}
-        found += [errors.required(f"spec.scaleTargetRef.{key}") for key in ("kind", "name") if not target.get(key)]
-        for index, metric in enumerate(spec["metrics"]):
-            found += _check_metric(metric, f"spec.metrics[{index}]")
-        return found + _check_behaviour(spec.get("behavior") or {})
+
+def sizes(spec: Obj, path: str) -> Iterator[Cause]:
+    most, least = spec.get("maxReplicas") or 0, spec["minReplicas"]
+    if most < 1:
+        yield errors.invalid(f"{path}.maxReplicas", most, "must be greater than 0")
+    if least < 1 and not any(metric.get("type") in ("Object", "External") for metric in spec["metrics"]):
+        yield errors.invalid(f"{path}.minReplicas", least, "must be greater than or equal to 1")
+    if most < least:
+        yield errors.invalid(f"{path}.maxReplicas", most, "must be greater than or equal to `minReplicas`")
 
 
-def _check_metric(metric: dict[str, Any], path: str) -> list[Cause]:
-    kind = metric.get("type", "")
-    if kind not in SOURCES:
-        return [errors.not_supported(f"{path}.type", kind, sorted(SOURCES))]
-    part = SOURCES[kind]
-    source = metric.get(part)
-    if not source:
-        return [errors.required(f"{path}.{part}", f"must populate information for the given metric source {kind!r}")]
-    found = []
-    name = source.get("name") if kind.endswith("Resource") else (source.get("metric") or {}).get("name")
-    if not name:
-        found.append(errors.required(f"{path}.{part}.{'name' if kind.endswith('Resource') else 'metric.name'}"))
-    if kind == "ContainerResource" and not source.get("container"):
-        found.append(errors.required(f"{path}.{part}.container"))
-    if kind == "Object" and not (
-        (source.get("describedObject") or {}).get("kind") and source["describedObject"].get("name")
-    ):
-        found.append(errors.required(f"{path}.{part}.describedObject"))
-    target = source.get("target") or {}
-    allowed = {
-        "Resource": ("averageUtilization", "averageValue"),
-        "ContainerResource": ("averageUtilization", "averageValue"),
-        "Pods": ("averageValue",),
-    }.get(kind, ("value", "averageValue"))
-    reported = [word for word in ("averageUtilization", "averageValue", "value") if target.get(word) is not None]
-    if len(reported) != 1 or reported[0] not in allowed:
-        text = f"must set exactly one of {', '.join(allowed)}"
-        found.append(errors.required(f"{path}.{part}.target", text))
-    return found
+def metric(value: Obj, path: str) -> Iterator[Cause]:
+    kind = value.get("type", "")
+    part = kind[:1].lower() + kind[1:]
+    if kind not in TARGETS:
+        yield errors.not_supported(f"{path}.type", kind, sorted(TARGETS))
+    elif not value.get(part):
+        yield errors.required(f"{path}.{part}", f"must populate information for the given metric source {kind!r}")
+    else:
+        target = value[part].get("target") or {}
+        stated = [word for word in ("averageUtilization", "averageValue", "value") if target.get(word) is not None]
+        if len(stated) != 1 or stated[0] not in TARGETS[kind]:
+            yield errors.required(f"{path}.{part}.target", f"must set exactly one of {', '.join(TARGETS[kind])}")
 
 
-def _check_behaviour(behaviour: dict[str, Any]) -> list[Cause]:
-    found = []
-    for key, rules in behaviour.items():
-        path = f"spec.behavior.{key}"
-        if rules.get("selectPolicy") not in ("Max", "Min", "Disabled"):
-            found.append(
-                errors.not_supported(f"{path}.selectPolicy", rules.get("selectPolicy"), ["Disabled", "Max", "Min"])
-            )
-        if not 0 <= (rules.get("stabilizationWindowSeconds") or 0) <= 3600:
-            text = "must be between 0 and 3600"
-            found.append(
-                errors.invalid(f"{path}.stabilizationWindowSeconds", rules["stabilizationWindowSeconds"], text)
-            )
-        for index, policy in enumerate(rules.get("policies") or []):
-            where = f"{path}.policies[{index}]"
-            if policy.get("type") not in ("Pods", "Percent"):
-                found.append(errors.not_supported(f"{where}.type", policy.get("type"), ["Pods", "Percent"]))
-            if (policy.get("value") or 0) < 1:
-                found.append(errors.invalid(f"{where}.value", policy.get("value"), "must be greater than zero"))
-            if not 1 <= (policy.get("periodSeconds") or 0) <= 1800:
-                text = "must be greater than zero and at most 1800"
-                found.append(errors.invalid(f"{where}.periodSeconds", policy.get("periodSeconds"), text))
-    return found
-
-
-UP = {
-    "stabilizationWindowSeconds": 0,
-    "selectPolicy": "Max",
-    "policies": [
-        {"type": "Pods", "value": 4, "periodSeconds": 15},
-        {"type": "Percent", "value": 100, "periodSeconds": 15},
-    ],
-}
-
-
-DOWN = {
-    "stabilizationWindowSeconds": 300,
-    "selectPolicy": "Max",
-    "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}],
-}
+rules("autoscaling.v2.HorizontalPodAutoscalerSpec", sizes)
+rules("autoscaling.v2.CrossVersionObjectReference", needed("kind", "name"))
+rules("autoscaling.v2.MetricSpec", metric)
+rules("autoscaling.v2.MetricIdentifier", needed("name"))
+rules("autoscaling.v2.ResourceMetricSource", needed("name"))
+rules("autoscaling.v2.ContainerResourceMetricSource", needed("name", "container"))
+rules(
+    "autoscaling.v2.HPAScalingRules",
+    among("selectPolicy", "Disabled", "Max", "Min", needed=True),
+    between("stabilizationWindowSeconds", 0, 3600),
+)
+rules(
+    "autoscaling.v2.HPAScalingPolicy",
+    among("type", "Pods", "Percent", needed=True),
+    between("value", 1, 2**31 - 1),
+    between("periodSeconds", 1, 1800),
+)

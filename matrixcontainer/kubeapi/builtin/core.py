@@ -2,10 +2,11 @@
 
 import base64
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from matrixcontainer.kubeapi.builtin.checks import among, named, needed, rules
+from matrixcontainer.kubeapi.builtin.checks import among, named, needed, not_negative, rules
 from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
 from matrixcontainer.kubeapi.builtin.validate_pods import EFFECTS, PREEMPTION
 from matrixcontainer.kubeapi.meta import errors
@@ -153,17 +154,13 @@ class LeaseStrategy(BuiltinStrategy):
     unconditional_update = False
     create_on_update = True
 
-    def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-        spec = obj.get("spec") or {}
-        found = []
-        if "leaseDurationSeconds" in spec and spec["leaseDurationSeconds"] <= 0:
-            found.append(
-                errors.invalid("spec.leaseDurationSeconds", spec["leaseDurationSeconds"], "must be greater than 0")
-            )
-        if spec.get("leaseTransitions", 0) < 0:
-            text = "must be greater than or equal to 0"
-            found.append(errors.invalid("spec.leaseTransitions", spec["leaseTransitions"], text))
-        return found
+
+def lease(spec: dict[str, Any], path: str) -> Iterator[Cause]:
+    if (duration := spec.get("leaseDurationSeconds", 1)) <= 0:
+        yield errors.invalid(f"{path}.leaseDurationSeconds", duration, "must be greater than 0")
+
+
+rules("coordination.v1.LeaseSpec", lease, not_negative("leaseTransitions"))
 
 
 class PriorityClassStrategy(BuiltinStrategy):

@@ -88,8 +88,7 @@ class EventStrategy(BuiltinStrategy):
         return check_event(obj, "reportingComponent")
 
 
-FIXED = ("involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "type")
-FIXED_TOO = ("eventTime", "action", "related", "reportingComponent", "reportingInstance")
+FIXED = ("eventTime", "involvedObject", "reason", "message", "type", "action", "related", "reportingComponent")
 
 
 class NewEventStrategy(EventStrategy):
@@ -98,30 +97,15 @@ class NewEventStrategy(EventStrategy):
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         core = to_core(obj)
         found = check_event(core, "reportingController")
-        before = to_core(old) if old is not None else {}
-        if old is None or before.get("series") != core.get("series"):
-            found += _check_series(core.get("series"))
         if old is not None:
+            before = to_core(old)
             return found + [
-                errors.invalid(RENAMED.get(key, key) if key == "reportingComponent" else key, core.get(key), UNCHANGED)
-                for key in (*FIXED, *FIXED_TOO)
+                errors.invalid(RENAMED.get(key, key), core.get(key), "field is immutable")
+                for key in FIXED
                 if core.get(key) != before.get(key)
             ]
         if not core.get("eventTime"):
             found.append(errors.required("eventTime"))
         if core.get("type") not in ("Normal", "Warning"):
             found.append(errors.invalid("type", "", f"has invalid value: {core.get('type', '')}"))
-        unset = [key for key in ("firstTimestamp", "lastTimestamp", "count", "source") if core.get(key)]
-        return found + [errors.invalid(key, "", "needs to be unset") for key in unset]
-
-
-UNCHANGED = "field is immutable"
-
-
-def _check_series(series: dict[str, Any] | None) -> list[Cause]:
-    found: list[Cause] = []
-    if series is not None and series.get("count", 0) < 2:
-        found.append(errors.invalid("series.count", "", "should be at least 2"))
-    if series is not None and not series.get("lastObservedTime"):
-        found.append(errors.required("series.lastObservedTime"))
-    return found
+        return found

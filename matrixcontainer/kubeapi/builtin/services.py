@@ -58,7 +58,7 @@ class ServiceStrategy(BuiltinStrategy):
         spec = obj["spec"]
         before = (old or {}).get("spec", {}).get("clusterIP")
         if before and spec.get("clusterIP") != before and spec["type"] != "ExternalName":
-            shown = errors.go_list(spec.get("clusterIPs") or [])
+            shown = spec.get("clusterIPs") or []
             found.append(errors.invalid("spec.clusterIPs[0]", shown, "may not change once set"))
         return found
 

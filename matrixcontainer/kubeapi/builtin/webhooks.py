@@ -1,8 +1,10 @@
-"""Webhook configurations: what is filled in, and what is refused before any webhook is called."""
+"""Webhook configurations: what is refused before any webhook is called."""
 
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
+from matrixcontainer.kubeapi.builtin.checks import Obj, among, different, needed, rules
 from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
@@ -18,114 +20,78 @@ class WebhookStrategy(BuiltinStrategy):
 
     unconditional_update = False
 
-    def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-        found: list[Cause] = []
-        names: set[str] = set()
-        for index, hook in enumerate(obj.get("webhooks") or []):
-            path = f"webhooks[{index}]"
-            found += _check_hook(hook, path)
-            if hook.get("name") in names:
-                found.append(errors.duplicate(f"{path}.name", hook["name"]))
-            names.add(hook.get("name", ""))
-        return found
 
-
-def _check_hook(hook: dict[str, Any], path: str) -> list[Cause]:
-    found: list[Cause] = []
-    name = hook.get("name", "")
-    if not name:
-        found.append(errors.required(f"{path}.name"))
-    elif why := is_subdomain(name):
-        found.append(errors.invalid(f"{path}.name", name, why))
-    elif name.count(".") < 2:
-        text = "should be a domain with at least three segments separated by dots"
-        found.append(errors.invalid(f"{path}.name", name, text))
-    versions = hook.get("admissionReviewVersions") or []
+def webhook(value: Obj, path: str) -> Iterator[Cause]:
+    name, versions = value.get("name", ""), value.get("admissionReviewVersions") or []
+    why = is_subdomain(name) if name else ""
+    if name and not why and name.count(".") < 2:
+        why = "should be a domain with at least three segments separated by dots"
+    if why:
+        yield errors.invalid(f"{path}.name", name, why)
     if not versions:
-        found.append(errors.required(f"{path}.admissionReviewVersions", "must specify one of v1, v1beta1"))
+        yield errors.required(f"{path}.admissionReviewVersions", "must specify one of v1, v1beta1")
     elif not {"v1", "v1beta1"} & set(versions):
-        text = "must include at least one of v1, v1beta1"
-        found.append(errors.invalid(f"{path}.admissionReviewVersions", versions, text))
-    for place, rule in enumerate(hook.get("rules") or []):
-        found += _check_rule(rule, f"{path}.rules[{place}]")
-    for key, allowed in (("failurePolicy", ["Fail", "Ignore"]), ("matchPolicy", ["Equivalent", "Exact"])):
-        if hook.get(key) not in allowed:
-            found.append(errors.not_supported(f"{path}.{key}", hook.get(key), allowed))
-    effects = hook.get("sideEffects")
-    if not effects:
-        found.append(errors.required(f"{path}.sideEffects", "must specify one of None, NoneOnDryRun"))
-    elif effects not in ("None", "NoneOnDryRun"):
-        found.append(errors.not_supported(f"{path}.sideEffects", effects, ["None", "NoneOnDryRun"]))
-    if not 1 <= hook.get("timeoutSeconds", 10) <= 30:
-        text = "the timeout value must be between 1 and 30 seconds"
-        found.append(errors.invalid(f"{path}.timeoutSeconds", hook["timeoutSeconds"], text))
-    found += check_client(hook.get("clientConfig") or {}, f"{path}.clientConfig")
-    return found + _check_conditions(hook.get("matchConditions") or [], f"{path}.matchConditions")
+        yield errors.invalid(f"{path}.admissionReviewVersions", versions, "must include at least one of v1, v1beta1")
+    if not 1 <= (seconds := value.get("timeoutSeconds", 10)) <= 30:
+        yield errors.invalid(f"{path}.timeoutSeconds", seconds, "the timeout value must be between 1 and 30 seconds")
 
 
-def _check_rule(rule: dict[str, Any], path: str) -> list[Cause]:
-    found = []
+def rule(value: Obj, path: str) -> Iterator[Cause]:
     for key in ("operations", "apiGroups", "apiVersions", "resources"):
-        words = rule.get(key) or []
+        words = value.get(key) or []
         if not words:
-            found.append(errors.required(f"{path}.{key}"))
+            yield errors.required(f"{path}.{key}")
         if len(words) > 1 and "*" in words:
-            text = f"if '*' is present, must not specify other {'operations' if key == 'operations' else 'values'}"
-            found.append(errors.invalid(f"{path}.{key}", words, text))
-    found += [
-        errors.not_supported(f"{path}.operations[{place}]", word, OPERATIONS)
-        for place, word in enumerate(rule.get("operations") or [])
-        if word not in OPERATIONS
-    ]
-    return found
+            why = f"if '*' is present, must not specify other {'operations' if key == 'operations' else 'values'}"
+            yield errors.invalid(f"{path}.{key}", words, why)
+    for place, word in enumerate(value.get("operations") or []):
+        if word not in OPERATIONS:
+            yield errors.not_supported(f"{path}.operations[{place}]", word, OPERATIONS)
 
 
-def check_client(client: dict[str, Any], path: str) -> list[Cause]:
+def client(value: Obj, path: str) -> Iterator[Cause]:
     """Where a webhook is: a URL or a service, and a URL of the right form."""
-    url, service = client.get("url"), client.get("service")
+    url, service = value.get("url"), value.get("service")
     if (url is None) == (service is None):
-        return [errors.required(path, "exactly one of url or service is required")]
-    if service is not None:
-        return [
-            errors.required(f"{path}.service.{key}", f"service {key} is required")
-            for key in ("name", "namespace")
-            if not service.get(key)
-        ]
-    parts = urlsplit(str(url))
-    where = f"{path}.url"
-    found = []
-    if parts.scheme != "https":
-        found.append(errors.invalid(where, parts.scheme, f"'https' is the only allowed URL scheme; {URL_FORM}"))
-    if not parts.netloc:
-        found.append(errors.invalid(where, parts.netloc, f"host must be specified; {URL_FORM}"))
-    if parts.username is not None:
-        who = parts.netloc.rpartition("@")[0]
-        found.append(errors.invalid(where, who, "user information is not permitted in the URL"))
-    for word, current in (("fragments", parts.fragment), ("query parameters", parts.query)):
-        if current:
-            found.append(errors.invalid(where, current, f"{word} are not permitted in the URL"))
-    return found
+        yield errors.required(path, "exactly one of url or service is required")
+    elif service is None:
+        parts = urlsplit(str(url))
+        for current, why in (
+            (parts.scheme if parts.scheme != "https" else None, f"'https' is the only allowed URL scheme; {URL_FORM}"),
+            (None if parts.netloc else "", f"host must be specified; {URL_FORM}"),
+            (parts.username, "user information is not permitted in the URL"),
+            (parts.fragment or None, "fragments are not permitted in the URL"),
+            (parts.query or None, "query parameters are not permitted in the URL"),
+        ):
+            if current is not None:
+                yield errors.invalid(f"{path}.url", current, why)
 
 
-def _check_conditions(conditions: list[dict[str, Any]], path: str) -> list[Cause]:
-    if not conditions:
-        return []
-    from matrixcontainer.kubeapi.cel.environment import environment
+def condition(value: Obj, path: str) -> Iterator[Cause]:
+    if expression := value.get("expression", "").strip():
+        from matrixcontainer.kubeapi.cel.environment import environment
 
-    found = []
-    for place, condition in enumerate(conditions):
-        expression = condition.get("expression", "")
-        if not condition.get("name"):
-            found.append(errors.required(f"{path}[{place}].name"))
-        if not expression.strip():
-            found.append(errors.required(f"{path}[{place}].expression"))
-            continue
         try:
             environment().compile(expression)
         except ValueError as failure:
-            text = f"compilation failed: ERROR: <input>: {failure}"
-            found.append(errors.invalid(f"{path}[{place}].expression", expression, text))
-    return found
+            yield errors.invalid(f"{path}.expression", expression, f"compilation failed: ERROR: <input>: {failure}")
+
+
+for _sort in ("Validating", "Mutating"):
+    rules(f"admissionregistration.v1.{_sort}WebhookConfiguration", different("webhooks", "name"))
+    rules(
+        f"admissionregistration.v1.{_sort}Webhook",
+        needed("name"),
+        webhook,
+        among("failurePolicy", "Fail", "Ignore"),
+        among("matchPolicy", "Equivalent", "Exact"),
+        needed("sideEffects", why="must specify one of None, NoneOnDryRun"),
+        among("sideEffects", "None", "NoneOnDryRun"),
+    )
+rules("admissionregistration.v1.RuleWithOperations", rule)
+rules("admissionregistration.v1.WebhookClientConfig", client)
+rules("admissionregistration.v1.ServiceReference", needed("name", "namespace"))
+rules("admissionregistration.v1.MatchCondition", needed("name", "expression"), condition)
 
 
 def warn_of_services(obj: dict[str, Any]) -> list[str]:

@@ -8,7 +8,6 @@ from matrixcontainer.kubeapi.builtin.disruption_budgets import share
 from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
-from matrixcontainer.kubeapi.meta.names import is_label
 from matrixcontainer.kubeapi.meta.selectors import matches_label_selector
 from matrixcontainer.kubeapi.registry.strategy import ResourceInfo
 
@@ -16,16 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 ENDS = ("OnFailure", "Never")
 
 
 class TemplateStrategy(BuiltinStrategy):
     """A selector over pods and a template for them."""
-
-    selector_fixed = True
-    kind_word = ""  # as texts name the kind
-    broken_selector = "invalid label selector"
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         found = super().validate(obj, old)
@@ -36,54 +30,27 @@ class TemplateStrategy(BuiltinStrategy):
         if selector is None:
             found.append(errors.required("spec.selector"))
         elif not selector.get("matchLabels") and not selector.get("matchExpressions"):
-            text = f"empty selector is invalid for {self.kind_word}"
-            found.append(errors.invalid("spec.selector", selector, text))
+            found.append(errors.invalid("spec.selector", selector, "empty selector is invalid for deployment"))
         broken = any(cause.field.startswith("spec.selector.matchE") for cause in found)
         if broken:
-            found.append(errors.invalid("spec.selector", selector or {}, self.broken_selector))
+            found.append(errors.invalid("spec.selector", selector or {}, "invalid label selector"))
         elif selector is None or not matches_label_selector(selector, labels):
-            shown = errors.go_map(labels) if labels else errors.Spelled("map[string]string(nil)")
             text = "`selector` does not match template `labels`"
-            found.append(errors.invalid("spec.template.metadata.labels", shown, text))
-        if old is not None and self.selector_fixed and old["spec"].get("selector") != selector:
+            found.append(errors.invalid("spec.template.metadata.labels", labels, text))
+        if old is not None and old["spec"].get("selector") != selector:
             found.append(errors.invalid("spec.selector", selector, "field is immutable"))
         return found + self._check_template(template.get("spec") or {}, spec)
 
     def _check_template(self, pod: Obj, spec: Obj) -> list[Cause]:
         path = "spec.template.spec"
-        found = validate_pods.mounts(pod, path, self.volumes_beside(spec))
+        claims = frozenset(claim["metadata"].get("name", "") for claim in spec.get("volumeClaimTemplates") or [])
+        found = validate_pods.mounts(pod, path, beside=claims)
         if pod.get("restartPolicy") != "Always":
             found.append(errors.not_supported(f"{path}.restartPolicy", pod.get("restartPolicy"), ["Always"]))
         return found
 
-    def volumes_beside(self, spec: dict[str, Any]) -> frozenset[str]:
-        """Names of volumes that pods get though their template does not list them."""
-        return frozenset()
-
-
-class ReplicaSetStrategy(TemplateStrategy):
-    kind_word = "deployment"  # as upstream says it
-
-
-class DaemonSetStrategy(TemplateStrategy):
-    """Its template's generation is kept in an annotation, as the first version of the API had it."""
-
-    kind_word = "daemonset"
-
-    def default(self, obj: dict[str, Any]) -> None:
-        super().default(obj)
-        obj["metadata"].setdefault("annotations", {}).setdefault(TEMPLATE_GENERATION, "1")
-
-    def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: ResourceInfo) -> None:
-        super().prepare_update(new, old, resource)
-        current = int((old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "1"))
-        changed = new["spec"].get("template") != old["spec"].get("template")
-        new["metadata"]["annotations"][TEMPLATE_GENERATION] = str(current + changed)
-
 
 class DeploymentStrategy(TemplateStrategy):
-    kind_word = "deployment"
-
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         found = super().validate(obj, old)
         spec = obj["spec"]
@@ -98,24 +65,6 @@ class DeploymentStrategy(TemplateStrategy):
             text = "must be greater than minReadySeconds"
             found.append(errors.invalid("spec.progressDeadlineSeconds", deadline, text))
         return found
-
-
-class StatefulSetStrategy(TemplateStrategy):
-    kind_word = "statefulset"
-    broken_selector = ""
-
-    def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-        found = super().validate(obj, old)
-        spec = obj["spec"]
-        if spec["podManagementPolicy"] not in ("OrderedReady", "Parallel"):
-            text = "must be 'OrderedReady' or 'Parallel'"
-            found.append(errors.invalid("spec.podManagementPolicy", spec["podManagementPolicy"], text))
-        if name := spec.get("serviceName"):
-            found += [errors.invalid("spec.serviceName", name, why) for why in [is_label(name)] if why]
-        return found
-
-    def volumes_beside(self, spec: dict[str, Any]) -> frozenset[str]:
-        return frozenset(claim["metadata"].get("name", "") for claim in spec.get("volumeClaimTemplates") or [])
 
 
 def shares(value: Obj, path: str) -> "Iterator[Cause]":
@@ -211,9 +160,8 @@ def _check_own_selector(spec: Obj) -> list[Cause]:
     selector = spec.get("selector")
     found = [] if selector is not None else [errors.required("spec.selector")]
     if not matches_label_selector(selector, labels):
-        shown = errors.go_map(labels) if labels else errors.Spelled("map[string]string(nil)")
         text = "`selector` does not match template `labels`"
-        found.append(errors.invalid("spec.template.metadata.labels", shown, text))
+        found.append(errors.invalid("spec.template.metadata.labels", labels, text))
     return found
 
 
@@ -226,17 +174,6 @@ def _own_selector(spec: dict[str, Any], name: str, uid: str) -> None:
     selector = spec.get("selector") or {}
     spec["selector"] = selector
     selector.setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = uid
-
-
-class CronJobStrategy(BuiltinStrategy):
-    def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-        spec = obj["spec"]
-        found = super().validate(obj, old)
-        schedule = spec.get("schedule", "")
-        if schedule and len(schedule.split()) != 5 and not schedule.startswith("@"):
-            text = f"expected exactly 5 fields, found {len(schedule.split())}: [{' '.join(schedule.split())}]"
-            found.append(errors.invalid("spec.schedule", schedule, text))
-        return found + check_job(spec["jobTemplate"].get("spec") or {}, "spec.jobTemplate.spec")
 
 
 rules(

@@ -1,10 +1,10 @@
-"""What a rule may cost: estimated from the schema when a CRD is written, counted from the object when it runs.
+"""What a rule may cost: estimated from the schema when a CRD is written; what it does cost is counted by meter.py.
 
-Both use one walk over the syntax tree. A loop (`all`, `exists`, `map`...) costs its body for every item, a step costs
-one. The estimate takes the largest sizes the schema admits, or what fits into a request of 3 MiB where it gives no
-bound; it is somewhat below the estimate of the original, so that nothing is refused here that is accepted there.
-Limits: public documentation "Resource use by validation functions" and k8s.io/apiserver for the estimate and for what a
-call and a request may cost; a step takes well below a microsecond here.
+A loop (`all`, `exists`, `map`...) costs its body for every item, a step costs one. The estimate takes the largest
+sizes the schema admits, or what fits into a request of 3 MiB where it gives no bound; it is somewhat below the estimate
+of the original, so that nothing is refused here that is accepted there. Limits: public documentation "Resource use by
+validation functions" and k8s.io/apiserver for the estimate and for what a call and a request may cost; a step takes
+well below a microsecond here.
 """
 
 from dataclasses import dataclass
@@ -23,15 +23,12 @@ SMALLEST = {"string": 2, "integer": 1, "number": 1, "boolean": 4, "object": 2, "
 
 @dataclass(frozen=True)
 class Extent:
-    """How many items something has, at most, and what its parts are: by a schema, or by a value."""
+    """How many items something has, at most, and what its parts are, by its schema."""
 
     schema: Schema | None = None
-    value: Any = None
 
     @property
     def size(self) -> int:
-        if self.value is not None:
-            return len(self.value) if isinstance(self.value, (list, dict)) else 1
         if self.schema is None:
             return 1
         if self.schema.type == "array":
@@ -41,19 +38,12 @@ class Extent:
         return max(len(self.schema.properties), 1)
 
     def part(self, name: str) -> "Extent":
-        value = self.value.get(name) if isinstance(self.value, dict) else None
-        schema = self.schema.child(name) if self.schema is not None else None
-        return Extent(schema, value) if self.value is None or value is not None else Extent()
+        return Extent(self.schema.child(name) if self.schema is not None else None)
 
     @property
     def item(self) -> "Extent":
-        """One of its items; of values, the largest stands for all."""
-        if isinstance(self.value, list):
-            inner = [item for item in self.value if isinstance(item, (list, dict))]
-            return Extent(None, max(inner, key=len, default=0))
-        if self.value is not None or self.schema is None or self.schema.type != "array":
-            return Extent()  # the loop variable of a map is a key
-        return Extent(self.schema.items)
+        """One of its items; the loop variable of a map is a key."""
+        return Extent(self.schema.items if self.schema is not None and self.schema.type == "array" else None)
 
 
 def largest(stated: int | None, item: Schema | None, extra: int = 0) -> int:

@@ -9,7 +9,6 @@ they are written and counted when they run (cost.py).
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -25,6 +24,7 @@ from matrixcontainer.kubeapi.schema.validation import correlate_list
 Program = Callable[[dict[str, Any]], Any]
 EXPRESSION_MAX = 100_000
 """As in cel-go, in code points."""
+RAN_OUT = "validation failed due to running out of cost budget, no further validation rules will be run"
 OLD_SELF = re.compile(r"\boldSelf\b")
 
 
@@ -66,21 +66,9 @@ def environment() -> Environment:
     return Environment()
 
 
-@dataclass(frozen=True)
-class Compiled:
-    program: Program
-    tree: Any
-    loops: bool
-
-
 @lru_cache(maxsize=2048)
-def prepared(expression: str) -> Compiled:
-    tree, program = environment().compile(expression)
-    return Compiled(program, tree, cost.has_loops(tree))
-
-
 def compiled(expression: str) -> Program:
-    return prepared(expression).program
+    return environment().compile(expression)[1]
 
 
 def evaluate(expression: str, variables: dict[str, Any]) -> bool:
@@ -144,40 +132,22 @@ def _run_rules(
                 variables["oldSelf"] = to_cel(old, schema, root)
         elif unchanged:
             continue  # what was accepted once is not checked again
-        if refused := _pay(rule, value, old, budget):
-            found.append(errors.invalid(path, schema.type, refused))
-            return
         where = path + _field_path(rule.get("fieldPath", ""), path)
         try:
-            with metered(min(cost.CALL_MAX, budget[0])) as meter:
+            units = min(cost.CALL_MAX, budget[0])
+            with metered(units) as meter:
                 holds = bool(compiled(expression)(variables))
                 message = "" if holds else _message(rule, variables)
-            budget[0] -= min(cost.CALL_MAX, budget[0]) - meter.left
+            budget[0] -= 1 + units - meter.left
             if holds:
                 continue
         except OutOfBudget:
-            found.append(errors.invalid(path, schema.type, _too_dear(rule)))
+            found.append(errors.invalid(path, schema.type, _too_dear(rule) if units == cost.CALL_MAX else RAN_OUT))
             budget[0] = -1
             return
         except environment().failures as failure:
             message = f"{_reason_of(failure)} evaluating rule: {rule.get('message') or expression}".strip()
         found.append(_cause(rule.get("reason", ""), where, schema.type, message))
-
-
-def _pay(rule: dict[str, Any], value: Any, old: Any, budget: list[int]) -> str:
-    """Take the cost of a run from the budget of the request; why it may not run, or ""."""
-    found = prepared(rule["rule"])
-    price = 1
-    if found.loops:
-        known = {"self": cost.Extent(None, value), "oldSelf": cost.Extent(None, None if old is ABSENT else old)}
-        price = cost.cost(found.tree, known)
-    if price > cost.CALL_MAX:
-        budget[0] = -1
-        return _too_dear(rule)
-    budget[0] -= price
-    if budget[0] < 0:
-        return "validation failed due to running out of cost budget, no further validation rules will be run"
-    return ""
 
 
 def _too_dear(rule: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """The functions Kubernetes adds to CEL: lists, regular expressions, strings, URLs, quantities, addresses, optionals.
 
 Each takes CEL values and returns one; a wrong argument raises ValueError, which makes the rule fail with its text.
-List: public documentation "Common Expression Language in Kubernetes". Not there: the authorizer.
+List: public documentation "Common Expression Language in Kubernetes". Not there: the authorizer and semantic versions.
 """
 
 import ipaddress
@@ -313,26 +313,6 @@ def validated(by: Format, text: Any) -> Optional:
     return Optional(Listed([Text(mistake)])) if mistake else Optional()
 
 
-# ---- semantic versions
-
-SEMVER = compile_pattern(
-    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+[0-9A-Za-z.-]+)?"
-)
-
-
-class Version(tuple[Any, ...]):
-    """Comparable: numbers first, then pre-releases below the release."""
-
-
-def semver(text: Any, _normalize: Any = False) -> Any:
-    match = SEMVER.fullmatch(str(text))
-    if match is None:
-        raise ValueError(f"No Major.Minor.Patch elements found: {text}")
-    before = match[4]
-    parts = [(0, int(p), "") if p.isdigit() else (1, 0, p) for p in before.split(".")] if before else [(2, 0, "")]
-    return Version((int(match[1]), int(match[2]), int(match[3]), *parts))
-
-
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "isSorted": is_sorted,
     "sum": total,
@@ -389,11 +369,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "format_named": named_format,
     **{f"format_{name}": (lambda name=name: Format(name, FORMATS[name])) for name in FORMATS},
     "validate": validated,
-    "semver": semver,
-    "isSemver": lambda text, _normalize=False: Bool(SEMVER.fullmatch(str(text)) is not None),
-    "major": lambda version: Int(version[0]),
-    "minor": lambda version: Int(version[1]),
-    "patch": lambda version: Int(version[2]),
     "hasValue": lambda current: Bool(current.present),
     "value": value_of,
     "orValue": lambda current, other: current.value if current.present else other,

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from celpy import celtypes
+from celpy.evaluation import base_functions
 
 from matrixcontainer.kubeapi.cel.library import select_optional
 from matrixcontainer.kubeapi.cel.meter import charge, paid_each, size
@@ -14,7 +15,6 @@ Int, Uint, Double, Text, Bool = (
     celtypes.IntType, celtypes.UintType, celtypes.DoubleType, celtypes.StringType, celtypes.BoolType,
 )  # fmt: skip
 TRUE, FALSE = Bool(True), Bool(False)
-INT_MIN, INT_END, UINT_END = -(2**63), 2**63, 2**64
 NUMBERS = (Int, Uint, Double)
 NO_OVERLOAD = "no such overload"
 
@@ -102,94 +102,45 @@ def at(holder: Any, place: Any) -> Any:
 
 # ---- arithmetic
 
-
-def _whole(kind: Any, value: int) -> Any:
-    low, end, name = (INT_MIN, INT_END, "integer") if kind is Int else (0, UINT_END, "unsigned integer")
-    if not low <= value < end:
-        raise Failed(f"{name} overflow")
-    return kind(value)
+MOMENTS = (celtypes.TimestampType, celtypes.DurationType)
+SUMMED = (*NUMBERS, Text, celtypes.BytesType, celtypes.ListType, *MOMENTS)
 
 
-def add(a: Any, b: Any) -> Any:
-    kind = type(a)
-    if kind is not type(b):
-        if isinstance(a, (celtypes.TimestampType, celtypes.DurationType)):
-            return a + b
-        raise Failed(NO_OVERLOAD)
-    if kind is Int or kind is Uint:
-        return _whole(kind, int(a) + int(b))
-    if kind is Double:
-        return Double(float(a) + float(b))
-    charge(size(a) + size(b))
-    if kind is Text:
-        return Text(str(a) + str(b))
-    if isinstance(a, list):
-        return celtypes.ListType([*a, *b])
-    if isinstance(a, celtypes.BytesType):
-        return celtypes.BytesType(bytes(a) + bytes(b))
-    return _other(a, b, lambda x, y: x + y)
+def _arithmetic(name: str, kinds: tuple[type, ...]) -> Callable[..., Any]:
+    """cel-python's operator on two values of one of these kinds, charged for what it walks over."""
+    operate = base_functions[name]
+
+    def step(*values: Any) -> Any:
+        kind = type(values[0])
+        if kind not in kinds or (kind is not type(values[-1]) and kind not in MOMENTS):
+            raise Failed(NO_OVERLOAD)
+        charge(sum(map(size, values)))
+        try:
+            found = operate(*values)
+            return found if kind in MOMENTS else kind(found)
+        except ZeroDivisionError:
+            raise Failed("modulus by zero" if name == "_%_" else "division by zero") from None
+        except TypeError:
+            raise Failed(NO_OVERLOAD) from None
+        except ValueError:
+            raise Failed(f"{'unsigned ' if kind is Uint else ''}integer overflow") from None
+
+    return step
 
 
-def subtract(a: Any, b: Any) -> Any:
-    kind = type(a)
-    if kind is type(b) and (kind is Int or kind is Uint):
-        return _whole(kind, int(a) - int(b))
-    if kind is Double and type(b) is Double:
-        return Double(float(a) - float(b))
-    return _other(a, b, lambda x, y: x - y)
-
-
-def _other(a: Any, b: Any, operate: Callable[[Any, Any], Any]) -> Any:
-    if isinstance(a, (celtypes.TimestampType, celtypes.DurationType)):
-        return operate(a, b)
-    raise Failed(NO_OVERLOAD)
-
-
-def multiply(a: Any, b: Any) -> Any:
-    kind = type(a)
-    if kind is not type(b) or kind not in NUMBERS:
-        raise Failed(NO_OVERLOAD)
-    return Double(float(a) * float(b)) if kind is Double else _whole(kind, int(a) * int(b))
+multiply, _divide = _arithmetic("_*_", NUMBERS), _arithmetic("_/_", NUMBERS)
 
 
 def divide(a: Any, b: Any) -> Any:
-    """Integers are cut towards zero; floating-point numbers divide by zero into infinities."""
-    kind = type(a)
-    if kind is not type(b) or kind not in NUMBERS:
-        raise Failed(NO_OVERLOAD)
-    if kind is Double:
-        x, y = float(a), float(b)
-        if y:
-            return Double(x / y)
-        return Double(math.nan if not x or math.isnan(x) else math.copysign(math.inf, x) * math.copysign(1, y))
-    x, y = int(a), int(b)
-    if not y:
-        raise Failed("division by zero")
-    return _whole(kind, abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1))
-
-
-def remainder(a: Any, b: Any) -> Any:
-    """With the sign of the dividend."""
-    kind = type(a)
-    if kind is not type(b) or kind not in (Int, Uint):
-        raise Failed(NO_OVERLOAD)
-    if not int(b):
-        raise Failed("modulus by zero")
-    found = abs(int(a)) % abs(int(b))
-    return kind(-found if int(a) < 0 else found)
-
-
-def opposite(value: Any) -> Any:
-    if type(value) is Int:
-        return _whole(Int, -int(value))
-    if type(value) is Double:
-        return Double(-float(value))
-    raise Failed(NO_OVERLOAD)
+    """By a floating-point zero as times infinity, since cel-python forgets the sign."""
+    if type(b) is Double and not b:
+        return multiply(a, Double(math.copysign(math.inf, b)))
+    return _divide(a, b)
 
 
 UNARY: dict[str, Callable[[Any], Any]] = {
     "unary_not": lambda value: FALSE if truth(value) else TRUE,
-    "unary_neg": opposite,
+    "unary_neg": _arithmetic("-_", (Int, Double)),
 }
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "relation_lt": _order(lambda a, b: a < b),
@@ -199,9 +150,9 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "relation_eq": lambda a, b: TRUE if equal(a, b) else FALSE,
     "relation_ne": lambda a, b: FALSE if equal(a, b) else TRUE,
     "relation_in": contains,
-    "addition_add": add,
-    "addition_sub": subtract,
+    "addition_add": _arithmetic("_+_", SUMMED),
+    "addition_sub": _arithmetic("_-_", (*NUMBERS, *MOMENTS)),
     "multiplication_mul": multiply,
     "multiplication_div": divide,
-    "multiplication_mod": remainder,
+    "multiplication_mod": _arithmetic("_%_", (Int, Uint)),
 }

@@ -22,7 +22,7 @@ DELETE_KEYS = ("propagationPolicy", "gracePeriodSeconds", "orphanDependents", "d
 def options_of(request: Request, subresource: str = "") -> Options:
     dry_run = request.query.get("dryRun", "")
     if dry_run not in ("", "All"):
-        cause = errors.not_supported("dryRun", errors.go_list([dry_run]), ["All"])
+        cause = errors.not_supported("dryRun", [dry_run], ["All"])
         raise errors.unprocessable("CreateOptions", "meta.k8s.io", "", [cause])
     validation = request.query.get("fieldValidation", "") or "Warn"
     if validation not in ("Strict", "Warn", "Ignore"):
@@ -102,7 +102,7 @@ def deletion_of(request: Request) -> Deletion:
     dry_run = [dry_run] if isinstance(dry_run, str) else dry_run
     if any(word != "All" for word in dry_run):
         raise errors.unprocessable(
-            "DeleteOptions", "meta.k8s.io", "", [errors.not_supported("dryRun", errors.go_list(dry_run), ["All"])]
+            "DeleteOptions", "meta.k8s.io", "", [errors.not_supported("dryRun", dry_run, ["All"])]
         )
     try:
         grace = int(reported["gracePeriodSeconds"]) if reported["gracePeriodSeconds"] is not None else None

@@ -27,17 +27,7 @@ class Cause:
 
 
 class Spelled(str):
-    """A refused value already spelled the way Go prints it, such as `[]string{"a"}` or `0x0`."""
-
-
-def go_list(values: list[str]) -> Spelled:
-    """A list of strings as Go source."""
-    return Spelled("[]string{" + ", ".join(map(shown, values)) + "}")
-
-
-def go_map(values: dict[str, str]) -> Spelled:
-    """A map of strings as Go source, in the order of its keys."""
-    return Spelled("map[string]string{" + ", ".join(f"{shown(k)}:{shown(v)}" for k, v in sorted(values.items())) + "}")
+    """A refused value that is shown as it is, such as `0x0`."""
 
 
 def shown(value: Any) -> str:
@@ -51,31 +41,6 @@ def shown(value: Any) -> str:
 
 def as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-
-
-def as_go(value: Any) -> Any:
-    """A refused value of no type of its own, as the Go source it is shown in; scalars stay what they are."""
-    return Spelled(_go_source(value)) if isinstance(value, (dict, list)) else value
-
-
-def _go_source(value: Any) -> str:
-    if isinstance(value, dict):
-        parts = ", ".join(f"{json.dumps(key, ensure_ascii=False)}:{_go_source(value[key])}" for key in sorted(value))
-        return "map[string]interface {}{" + parts + "}"
-    if isinstance(value, list):
-        return "[]interface {}{" + ", ".join(map(_go_source, value)) + "}"
-    return "interface {}(nil)" if value is None else json.dumps(value, ensure_ascii=False)
-
-
-GO_TYPES: dict[type, str] = {  # how Go calls what JSON decodes into
-    str: "string",
-    bool: "bool",
-    int: "int64",
-    float: "float64",
-    list: "[]interface {}",
-    dict: "map[string]interface {}",
-    type(None): "<nil>",
-}
 
 
 def required(field: str, detail: str = "") -> Cause:

@@ -7,11 +7,6 @@ from typing import Any
 
 
 def compact(value: Any) -> bytes:
-    """JSON as a Go server prints what has no fields of its own: sorted, without spaces, angle brackets escaped."""
-    return as_printed(value, sort_keys=True)
-
-
-def as_printed(value: Any, sort_keys: bool = False) -> bytes:
-    """JSON as a Go server prints it; the fields of types come in their own order."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=sort_keys)
+    """Sorted, without spaces, angle brackets escaped."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e").encode()

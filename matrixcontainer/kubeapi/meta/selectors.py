@@ -5,14 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 from matrixcontainer.kubeapi.meta.errors import bad_request
-from matrixcontainer.kubeapi.meta.label_selector import Reader, Requirement
+from matrixcontainer.kubeapi.meta.label_selector import Requirement, read_requirements
 
 
 class LabelSelector:
     """`app=web,tier in (a, b),!old` as a list of requirements; empty matches everything."""
 
     def __init__(self, text: str) -> None:
-        self.requirements = Reader(text).requirements() if text else []
+        self.requirements = read_requirements(text)
 
     def __bool__(self) -> bool:
         return bool(self.requirements)

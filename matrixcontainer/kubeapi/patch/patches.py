@@ -8,7 +8,7 @@ done. JSON patch: RFC 6902; merge patch: RFC 7386; strategic merge: the public d
 
 from typing import Any
 
-from matrixcontainer.kubeapi.meta.errors import GO_TYPES, ApiError, bad_request, untyped
+from matrixcontainer.kubeapi.meta.errors import ApiError, as_json, bad_request, untyped
 from matrixcontainer.kubeapi.patch.field_set import ANY
 from matrixcontainer.kubeapi.schema.structural import Schema, copy_json
 from matrixcontainer.kubeapi.schema.validation import type_of
@@ -217,7 +217,7 @@ def _merge_object(target: dict[str, Any], patch: dict[str, Any], schema: Schema)
             return {key: copy_json(value) for key, value in patch.items() if key != "$patch"}
         if directive == DELETE:
             return {}
-        raise untyped(f"unknown patch type: {spelled(directive)} in map: {spelled(patch)}")
+        raise untyped(f"unknown patch type: {as_json(directive)} in map: {as_json(patch)}")
     if "$retainKeys" in patch:
         target = _retained(target, patch)
     done = {"$retainKeys"}
@@ -253,7 +253,7 @@ def _merge_in_order(target: dict[str, Any], name: str, patch: dict[str, Any], or
     current, reported = target.get(name), patch.get(name)
     for value in (order, current, reported):
         if value is not None and not isinstance(value, list):
-            raise untyped(f"expected a []interface {{}}, but received a {GO_TYPES[type(value)]}")
+            raise untyped(f"expected a list, but received {type_of(value)}")
     if name not in schema.properties and schema.ref:
         struct = schema.ref.rsplit(".", 1)[1]
         raise untyped(f'unable to find api field in struct {struct} for the json field "{name}"')
@@ -274,9 +274,10 @@ def _demand_order(reported: list[Any], order: list[Any], merge_key: str) -> None
         if place < len(wanted) and _identity(wanted[place], merge_key) == _identity(item, merge_key):
             place += 1
     if order and place < len(wanted):
-        raise untyped(
-            f"The order in patch list:\n{spelled(reported)}\n doesn't match $setElementOrder list:\n{spelled(order)}\n"
+        text = (
+            f"The order in patch list:\n{as_json(reported)}\n doesn't match $setElementOrder list:\n{as_json(order)}\n"
         )
+        raise untyped(text)
 
 
 def _merge_value(target: Any, value: Any, schema: Schema) -> Any:
@@ -308,7 +309,7 @@ def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any
     wanted, replaces = [], False
     for item in patch:
         if not isinstance(item, dict):
-            raise untyped(f"list element types are not identical: {spelled([target, patch])}")
+            raise untyped(f"list element types are not identical: {as_json([target, patch])}")
         directive = item.get("$patch")
         if directive is None and "$patch" not in item:
             wanted.append(item)
@@ -320,7 +321,7 @@ def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any
         elif directive == MERGE:
             raise untyped("merging lists cannot yet be specified in the patch")
         else:
-            raise untyped(f"unknown patch type: {spelled(directive)} in map: {spelled(item)}")
+            raise untyped(f"unknown patch type: {as_json(directive)} in map: {as_json(item)}")
     if replaces:
         return [copy_json(item) for item in wanted]
     merged = list(target)
@@ -336,11 +337,11 @@ def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any
 
 def _demand_key(item: dict[str, Any], key: str) -> None:
     if key not in item:
-        raise untyped(f"map: {spelled(item)} does not contain declared merge key: {key}")
+        raise untyped(f"map: {as_json(item)} does not contain declared merge key: {key}")
 
 
 def _identity(item: Any, merge_key: str) -> str:
-    return spelled(item.get(merge_key)) if merge_key and isinstance(item, dict) else spelled(item)
+    return as_json(item.get(merge_key)) if merge_key and isinstance(item, dict) else as_json(item)
 
 
 def _in_order(merged: list[Any], order: list[Any], before: list[Any], merge_key: str) -> list[Any]:
@@ -360,14 +361,3 @@ def _in_order(merged: list[Any], order: list[Any], before: list[Any], merge_key:
         left, right = (stood.get(_identity(one[0], merge_key)) for one in (others, named))
         woven.append((others if left is not None and right is not None and left < right else named).pop(0))
     return woven + named + others
-
-
-def spelled(value: Any) -> str:
-    """A value as Go prints it in passing: `map[name:a port:1]`."""
-    if isinstance(value, dict):
-        return "map[" + " ".join(f"{key}:{spelled(value[key])}" for key in sorted(value)) + "]"
-    if isinstance(value, list):
-        return "[" + " ".join(map(spelled, value)) + "]"
-    if value is None or isinstance(value, bool):
-        return {None: "<nil>", True: "true", False: "false"}[value]
-    return str(value)

@@ -1,16 +1,24 @@
 """Whether an applied configuration has the types its kind declares; server-side apply merges nothing else.
 
 Unlike validation this knows only shapes: scalars, lists, maps, which fields there are, and that members of sets and
-keyed lists come once. Wording is that of the library the API server merges with, Go spelling of values included.
+keyed lists come once.
 """
 
 from typing import Any
 
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.patch.field_set import child_schema, element_text, item_element
-from matrixcontainer.kubeapi.patch.patches import spelled
 from matrixcontainer.kubeapi.schema.structural import Schema
 
+NUMBER = ((int, float), "numeric (int or float)")
+SHAPES: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "object": (dict, "map"),
+    "array": (list, "list"),
+    "string": (str, "string"),
+    "boolean": (bool, "boolean"),
+    "integer": NUMBER,
+    "number": NUMBER,
+}
 Mistakes = list[tuple[str, str]]  # path, what is wrong there
 
 
@@ -32,28 +40,15 @@ def demand_typed(config: dict[str, Any], schema: Schema, api_version: str) -> No
 
 
 def _check(value: Any, schema: Schema, at: str, path: tuple[str, ...], found: Mistakes) -> None:
-    if value is None or schema.int_or_string:
+    if value is None or schema.int_or_string or schema.type not in SHAPES:
         return
-    kind = schema.type
-    if kind == "object":
-        if isinstance(value, dict):
-            _check_map(value, schema, at, path, found)
-        else:
-            found.append((at, f"expected map, got &{{{spelled(value)}}}"))
-    elif kind == "array":
-        if isinstance(value, list):
-            _check_list(value, schema, at, path, found)
-        else:
-            found.append((at, f"expected list, got &{{{spelled(value)}}}"))
-    elif kind in ("integer", "number"):
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            found.append((at, f"expected numeric (int or float), got {errors.GO_TYPES[type(value)]}"))
-    elif kind == "string" and not isinstance(value, str):
-        found.append(
-            (at, f"expected string, got &value.valueUnstructured{{Value:{errors.shown(errors.as_go(value))}}}")
-        )
-    elif kind == "boolean" and not isinstance(value, bool):
-        found.append((at, f"expected boolean, got &{{{spelled(value)}}}"))
+    python, name = SHAPES[schema.type]
+    if not isinstance(value, python) or (isinstance(value, bool) and schema.type != "boolean"):
+        found.append((at, f"expected {name}, got {errors.shown(value)}"))
+    elif isinstance(value, dict):
+        _check_map(value, schema, at, path, found)
+    elif isinstance(value, list):
+        _check_list(value, schema, at, path, found)
 
 
 def _check_map(value: dict[str, Any], schema: Schema, at: str, path: tuple[str, ...], found: Mistakes) -> None:

@@ -4,12 +4,10 @@ from typing import Any
 
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import ApiError
-from matrixcontainer.kubeapi.meta.go_json import as_printed, compact
 from matrixcontainer.kubeapi.registry import object_meta
 from matrixcontainer.kubeapi.registry.options import Options
 from matrixcontainer.kubeapi.registry.resource import Registry, Resource
 from matrixcontainer.kubeapi.schema.structural import copy_json
-from matrixcontainer.kubeapi.schema.types import schema_of
 
 
 class Decoder:
@@ -26,7 +24,12 @@ class Decoder:
         if resource.custom:
             return self._decode_custom(resource, body, options)
         if (kind and kind != resource.kind) or (api_version and api_version != resource.api_version):
-            raise errors.bad_request(self._another(resource, str(api_version or resource.api_version), str(kind), body))
+            raise errors.bad_request(
+                f"{kind} in version {str(api_version)!r} cannot be handled as a {resource.kind}: "
+                f"the API version in the data does not match the expected API version ({resource.api_version})"
+                if kind in (None, resource.kind)
+                else f"{kind} in version {str(api_version)!r} cannot be handled as a {resource.kind}"
+            )
         obj = {"apiVersion": resource.api_version, "kind": resource.kind} | {
             key: value for key, value in body.items() if key not in ("apiVersion", "kind")
         }
@@ -35,27 +38,12 @@ class Decoder:
         report_unknown([f'unknown field "{path}"' for path in unknown], resource, options)
         return obj
 
-    def _another(self, resource: Resource, api_version: str, kind: str, body: dict[str, Any]) -> str:
-        """Why what was sent cannot be an object of this built-in resource."""
-        group, _, version = api_version.rpartition("/")
-        text = f'{kind} in version "{version}" cannot be handled as a {resource.kind}: '
-        meant = self._registry.by_kind(api_version, kind)
-        if meant is None or meant.custom:
-            shown = api_version if group else version
-            return f'{text}no kind "{kind}" is registered for version "{shown}"'
-        try:
-            meant.strategy.clean(copy_json(body), meant)
-        except errors.ApiError as failure:
-            return text + failure.message.partition(f"cannot be handled as a {kind}: ")[2]
-        if meant.kind == resource.kind:
-            return f"the API version in the data ({api_version}) does not match the expected API version ({resource.api_version})"  # noqa: E501
-        return f"{text}converting ({meant.version}.{kind}) to (v1.{resource.kind}): unknown conversion"
-
     def _decode_custom(self, resource: Resource, body: dict[str, Any], options: Options) -> dict[str, Any]:
         """An object of another kind is left as it is: validation reports that it has another kind."""
         kind, api_version = body.get("kind"), body.get("apiVersion") or ""
         if not kind or not isinstance(kind, str):
-            raise errors.bad_request(_without_kind(resource.kind, options.body or compact(body)))
+            text = "the object provided is unrecognized"
+            raise errors.bad_request(f"{text} (must be of type {resource.kind}): Object 'Kind' is missing")
         obj = {"apiVersion": api_version, "kind": kind} | {
             key: value for key, value in body.items() if key not in ("apiVersion", "kind")
         }
@@ -85,15 +73,13 @@ class Decoder:
             why = failure.message.removeprefix(
                 f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
             )
-            typed = not resource.custom and isinstance(body, dict)
-            printed = _in_go_order(whole, resource) if typed else whole
-            raise broken_patch(printed, why, typed) from failure
+            raise broken_patch(whole, why) from failure
         return obj
 
     def _demand_kind_of_patched(self, resource: Resource, body: dict[str, Any]) -> None:
         version, kind = body.get("apiVersion"), body.get("kind")
         if not kind:
-            raise broken_patch(body, f"Object 'Kind' is missing in '{compact(body).decode()}'", typed=False)
+            raise broken_patch(body, "Object 'Kind' is missing")
         if not version:
             raise errors.internal("Object 'apiVersion' is missing in 'object has no apiVersion field'")
         if version != resource.api_version:
@@ -113,25 +99,6 @@ def report_unknown(texts: list[str], resource: Resource, options: Options) -> No
     options.warnings.extend(texts)
 
 
-SUMMARY_LENGTH = 30
-
-
-def _in_go_order(body: dict[str, Any], resource: Resource) -> dict[str, Any]:
-    """The object as a patch leaves it: its own keys sorted, those of metadata in the order of their struct."""
-    found = {key: body[key] for key in sorted(body)}
-    if isinstance(meta := body.get("metadata"), dict):
-        known = [key for key in schema_of("meta.v1.ObjectMeta").properties if key in meta]
-        found["metadata"] = {key: meta[key] for key in [*known, *(set(meta) - set(known))]}
-    return found
-
-
-def broken_patch(body: Any, why: str, typed: bool = True) -> ApiError:
+def broken_patch(body: Any, why: str) -> ApiError:
     """422 for an object that no longer is one after it was patched."""
-    text = (as_printed if typed else compact)(body).decode()
-    return errors.unprocessable("", "", "", [errors.invalid("patch", text, why)])
-
-
-def _without_kind(kind: str, body: bytes) -> str:
-    text = body.decode(errors="replace")
-    summary = f"{text[:SUMMARY_LENGTH]} ..." if len(text) > SUMMARY_LENGTH else text
-    return f"the object provided is unrecognized (must be of type {kind}): Object 'Kind' is missing in '{text}' ({summary})"  # noqa: E501
+    return errors.unprocessable("", "", "", [errors.invalid("patch", errors.as_json(body), why)])

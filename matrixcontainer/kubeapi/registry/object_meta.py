@@ -88,7 +88,7 @@ def check_metadata(obj: dict[str, Any], resource: "Resource") -> list[Cause]:
     both = [word for word in ("foregroundDeletion", "orphan") if word in (meta.get("finalizers") or [])]
     if len(both) == 2:
         why = "finalizer orphan and foregroundDeletion cannot be both set"
-        found.append(errors.invalid("metadata.finalizers", errors.go_list(meta["finalizers"]), why))
+        found.append(errors.invalid("metadata.finalizers", meta["finalizers"], why))
     return found
 
 
@@ -150,7 +150,7 @@ def check_metadata_update(new: dict[str, Any], old: dict[str, Any]) -> list[Caus
     if before.get("deletionTimestamp"):
         added = [f for f in after.get("finalizers") or [] if f not in (before.get("finalizers") or [])]
         if added:
-            listed = errors.go_list(sorted(added))
+            listed = sorted(added)
             text = f"no new finalizers can be added if the object is being deleted, found new finalizers {listed}"
             found.append(errors.forbidden_field("metadata.finalizers", text))
     return (found + _check_marks(after)) * 2

@@ -116,7 +116,7 @@ def enum_check(allowed: list[Any]) -> Validator:
     def check(value: Any, name: str, old: Any, found: list[Cause]) -> int:
         kind = type(value) is bool
         if value is None or not any(value == word and (type(word) is bool) == kind for word in allowed):
-            shown = "null" if value is None else errors.as_go(value)
+            shown = "null" if value is None else value
             found.append(errors.not_supported(name, shown, words))
         return 0
 

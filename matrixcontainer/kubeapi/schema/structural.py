@@ -24,27 +24,9 @@ def compile_pattern(pattern: str) -> Any:
     """A pattern of RE2, whose search takes time linear in the text; raises ValueError on a bad pattern."""
     try:
         return re2.compile(pattern)
-    except Exception as failure:
-        raise ValueError(_as_go_tells_it(failure)) from failure
-
-
-RE2_SAYS = {  # what the engine says, and what Go says of the same mistake
-    "missing ]": "missing closing ]",
-    "missing )": "missing closing )",
-    "trailing \\": "trailing backslash at end of expression",
-    "no argument for repetition operator": "missing argument to repetition operator",
-    "invalid repetition size": "invalid repeat count",
-    "bad repetition operator": "invalid nested repetition operator",
-    "invalid perl operator": "invalid or unsupported Perl syntax",
-    "invalid named capture group": "invalid named capture",
-}
-
-
-def _as_go_tells_it(failure: Exception) -> str:
-    reported = failure.args[0] if failure.args else str(failure)
-    text = reported.decode(errors="replace") if isinstance(reported, bytes) else str(reported)
-    what, colon, where = text.partition(": ")
-    return f"error parsing regexp: {RE2_SAYS.get(what, what)}" + (f": `{where}`" if colon else "")
+    except re2.error as failure:
+        (why,) = failure.args
+        raise ValueError(f"error parsing regexp: {why.decode() if isinstance(why, bytes) else why}") from failure
 
 
 class Schema:

@@ -236,7 +236,7 @@ def _check_unique(value: list[Any], schema: Schema, path: str, found: list[Cause
         for index, item in enumerate(value):
             if item is not None and not isinstance(item, dict):
                 text = "must be an object for an array of list-type map"
-                found.append(errors.invalid(f"{path}[{index}]", errors.as_go(item), text))
+                found.append(errors.invalid(f"{path}[{index}]", item, text))
                 return
     seen: dict[Any, int] = {}
     for index, item in enumerate(value):
@@ -250,7 +250,7 @@ def _check_unique(value: list[Any], schema: Schema, path: str, found: list[Cause
         if times == 2:
             current = item or {}
             shown = item if schema.list_type == "set" else {key: current[key] for key in keys if key in current}
-            found.append(errors.duplicate(f"{path}[{index}]", errors.as_go(shown)))
+            found.append(errors.duplicate(f"{path}[{index}]", shown))
 
 
 def _identity(member: Any) -> Any:

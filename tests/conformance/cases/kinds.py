@@ -69,7 +69,6 @@ REFUSED: list[tuple[Any, ...]] = [
     ("deployment deadline", "~apps/v1/deployments", deployment(progressDeadlineSeconds=5, minReadySeconds=5)),
     ("deployment empty selector", "~apps/v1/deployments", deployment(selector={})),
     ("deployment selector operator", "~apps/v1/deployments", deployment(selector={"matchExpressions": [{"key": "app", "operator": "Is", "values": ["a"]}]})),
-    ("stateful set policy", "~apps/v1/statefulsets", deployment(podManagementPolicy="Random") | {"kind": "StatefulSet"}),
     ("job negative", "~batch/v1/jobs", META | {"spec": JOB | {"parallelism": -1, "completions": -2}}),
     ("job mode", "~batch/v1/jobs", META | {"spec": JOB | {"completionMode": "Odd"}}),
     ("job indexed without completions", "~batch/v1/jobs", META | {"spec": JOB | {"completionMode": "Indexed", "parallelism": 2}}),

@@ -424,7 +424,6 @@ REFUSED_KINDS: list[tuple[Any, ...]] = [
     ("deployment string replicas", "~apps/v1/deployments", deployment(replicas="two"), 400),
     ("job without template", "~batch/v1/jobs", {"metadata": {"name": "x"}, "spec": {}}, 422),
     ("job restart policy", "~batch/v1/jobs", {"metadata": {"name": "x"}, "spec": {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}}, 422),
-    ("cron job schedule", "~batch/v1/cronjobs", {"metadata": {"name": "x"}, "spec": {"schedule": "now", "jobTemplate": {"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}}}}, 422),
     ("service without ports", "~services", {"metadata": {"name": "x"}, "spec": {}}, 422),
     ("service port", "~services", {"metadata": {"name": "x"}, "spec": {"ports": [{"port": 0}]}}, 422),
     ("service name", "~services", {"metadata": {"name": "1x"}, "spec": {"ports": [{"port": 80}]}}, 422),

@@ -42,11 +42,11 @@ spec: {{instance: {SERVED}}}
 """
 
 
-def settled(stack: RealStack, held: Collection[str]) -> None:
+def settled(stack: RealStack, allocated: Collection[str]) -> None:
     wrong: list[str] = []
 
     def nothing_is_wrong() -> bool:
-        wrong[:] = stack.broken_promises(held)
+        wrong[:] = stack.broken_promises(allocated)
         return not wrong
 
     try:

@@ -65,7 +65,7 @@ async def test_generate_name(widgets: Talk) -> None:
         (
             {"spec": {"size": 1, "ports": [{"name": "a", "port": 1}, {"name": "a", "port": 2}]}},
             "spec.ports[1]",
-            'Duplicate value: map[string]interface {}{"name":"a"}',
+            'Duplicate value: {"name":"a"}',
         ),
         ({"spec": {"size": 1, "ports": [{"name": "a"}]}}, "spec.ports[0].port", "Required value"),
         ({"metadata": {"name": "Not_A_Name"}}, "metadata.name", "a lowercase RFC 1123 subdomain"),

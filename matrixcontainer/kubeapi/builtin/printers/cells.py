@@ -1,4 +1,4 @@
-"""What the cells of tables are made of: ages, labels, containers, short lists."""
+"""What the cells of tables are made of: ages, labels, containers."""
 
 from typing import Any
 
@@ -7,7 +7,6 @@ from matrixcontainer.kubeapi.registry.printer_columns import age_of
 Obj = dict[str, Any]
 NONE = "<none>"
 UNSET = "<unset>"
-LISTED = 3
 LABEL_OPERATORS = {
     "In": "{key} in ({values})",
     "NotIn": "{key} notin ({values})",
@@ -52,10 +51,3 @@ def containers(spec: Obj) -> list[Any]:
     """Names and images of a pod spec's containers."""
     current = spec.get("containers") or []
     return [",".join(one.get("name", "") for one in current), ",".join(one.get("image", "") for one in current)]
-
-
-def shortened(words: list[str], empty: str, total: int | None = None) -> str:
-    """The first three, and how many more there are."""
-    count = len(words) if total is None else total
-    text = ",".join(words[:LISTED])
-    return f"{text} + {count - LISTED} more..." if count > LISTED else text or empty

@@ -1,16 +1,8 @@
-"""The cells that no path leads to of everything but workloads: core objects, networking, storage, access."""
+"""The cells that no path leads to of everything but workloads: core objects, services, access."""
 
 from typing import Any
 
-from matrixcontainer.kubeapi.builtin.printers.cells import (
-    NONE,
-    UNSET,
-    Obj,
-    dig,
-    label_selector,
-    labels,
-    shortened,
-)
+from matrixcontainer.kubeapi.builtin.printers.cells import NONE, Obj, dig, labels
 from matrixcontainer.kubeapi.registry.printer_columns import age_of
 
 # ---- core
@@ -91,71 +83,6 @@ def _reachable_at(obj: Obj) -> str:
 def _balancers(obj: Obj) -> str:
     current = dig(obj, "status", "loadBalancer", "ingress", default=[])
     return ",".join(sorted({one.get("ip") or one.get("hostname") or "" for one in current} - {""}))
-
-
-def ingress(obj: Obj, now: float) -> list[Any]:
-    spec = obj.get("spec") or {}
-    rules = spec.get("rules") or []
-    hosts = [rule["host"] for rule in rules if rule.get("host")]
-    text = shortened(hosts, "*", len(rules)) if hosts else "*"
-    return [text, _balancers(obj), "80, 443" if spec.get("tls") else "80"]
-
-
-def network_policy(obj: Obj, now: float) -> list[Any]:
-    return [label_selector(dig(obj, "spec", "podSelector"))]
-
-
-def endpoint_slice(obj: Obj, now: float) -> list[Any]:
-    ports = [str(port.get("port", port.get("name", "*"))) for port in obj.get("ports") or []]
-    addresses = [address for one in obj.get("endpoints") or [] for address in one.get("addresses") or []]
-    return [shortened(ports, UNSET), shortened(addresses, UNSET)]
-
-
-# ---- storage
-
-MODES = {
-    "ReadWriteOnce": "RWO",
-    "ReadOnlyMany": "ROX",
-    "ReadWriteMany": "RWX",
-    "ReadWriteOncePod": "RWOP",
-}
-CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
-DEFAULT_ANNOTATIONS = (
-    "storageclass.kubernetes.io/is-default-class",
-    "storageclass.beta.kubernetes.io/is-default-class",
-)
-
-
-def _modes(current: list[str] | None) -> str:
-    return ",".join(short for mode, short in MODES.items() if mode in (current or []))
-
-
-def storage_class(obj: Obj) -> str:
-    marks = obj["metadata"].get("annotations") or {}
-    return str(marks.get(CLASS_ANNOTATION) or dig(obj, "spec", "storageClassName", default=""))
-
-
-def phase(obj: Obj) -> str:
-    return "Terminating" if "deletionTimestamp" in obj["metadata"] else dig(obj, "status", "phase", default="")
-
-
-def default_mark(obj: Obj) -> str:
-    """What stands behind the name of the class that is taken where none is named."""
-    marks = obj["metadata"].get("annotations") or {}
-    return " (default)" if any(marks.get(key) == "true" for key in DEFAULT_ANNOTATIONS) else ""
-
-
-def claim(obj: Obj, now: float) -> list[Any]:
-    status = obj.get("status") or {}
-    if not dig(obj, "spec", "volumeName"):
-        return ["", ""]
-    return [dig(status, "capacity", "storage", default="0"), _modes(status.get("accessModes"))]
-
-
-def volume(obj: Obj, now: float) -> list[Any]:
-    current = dig(obj, "spec", "claimRef")
-    bound = f"{current.get('namespace', '')}/{current.get('name', '')}" if current else ""
-    return [_modes(dig(obj, "spec", "accessModes")), bound]
 
 
 # ---- access

@@ -1,4 +1,4 @@
-"""The columns people expect of built-in kinds, and what fills in their cells.
+"""The columns people expect of built-in kinds, and what fills in their cells; kinds nobody acts on have name and age.
 
 A table is a line of words: `Name ~IP +Data=#data Status=status.phase|Unknown`. ~ marks columns of the wide form only,
 + integers, ? truths, @ dates, # names; _ is a space. What stands behind = fills in the cell: a path, with the default
@@ -26,14 +26,9 @@ FILLERS: dict[str, Fill] = {
     "@containers": lambda obj, now: cells.containers(cells.dig(obj, "spec", "template", "spec", default={}))[0],
     "@images": lambda obj, now: cells.containers(cells.dig(obj, "spec", "template", "spec", default={}))[1],
     "@selector": lambda obj, now: cells.label_selector(cells.dig(obj, "spec", "selector")),
-    "@class": lambda obj, now: cluster.storage_class(obj),
-    "@marked": lambda obj, now: cells.name(obj) + cluster.default_mark(obj),
-    "@phase": lambda obj, now: cluster.phase(obj),
 }
 PODS = "~Containers=@containers ~Images=@images"
 COUNTS = "+Desired=spec.replicas|1 +Current=status.replicas +Ready=status.readyReplicas"
-VOLUME = "VolumeAttributesClass=spec.volumeAttributesClassName|<unset>"
-MODE = "~VolumeMode=spec.volumeMode|<unset>"
 BINDING = "Name Role Age ~Users ~Groups ~ServiceAccounts"
 WEBHOOKS = "Name +Webhooks=#webhooks Age"
 PLAIN = "Name @Created_At"
@@ -87,7 +82,6 @@ _TABLES = {
         "~Nominated_Node=status.nominatedNodeName|<none> ~Readiness_Gates",
         workloads.pod,
     ),
-    "replicationcontrollers": _table(f"Name {COUNTS} Age {PODS} ~Selector", workloads.replication_controller),
     "deployments.apps": _table(
         f"Name Ready Up-to-date=status.updatedReplicas|0 Available=status.availableReplicas|0 Age {PODS} ~Selector",
         workloads.deployment,
@@ -101,11 +95,6 @@ _TABLES = {
         workloads.daemon_set,
     ),
     "jobs.batch": _table(f"Name Status Completions Duration Age {PODS} ~Selector=@selector", workloads.job),
-    "cronjobs.batch": _table(
-        "Name Schedule=spec.schedule Timezone=spec.timeZone|<none> ?Suspend +Active=#status.active Last_Schedule Age "
-        "~Containers ~Images ~Selector",
-        workloads.cron_job,
-    ),
     "horizontalpodautoscalers.autoscaling": _table(
         "Name Reference Targets MinPods MaxPods=spec.maxReplicas|0 Replicas=status.currentReplicas|0 Age",
         workloads.autoscaler,
@@ -131,26 +120,6 @@ _TABLES = {
         "Name +Value=value ?Global-Default=globalDefault Age PreemptionPolicy=preemptionPolicy"
     ),
     "services": _table("Name Type=spec.type Cluster-IP External-IP Port(s) Age ~Selector", cluster.service),
-    "endpointslices.discovery.k8s.io": _table(
-        "Name AddressType=addressType Ports Endpoints Age", cluster.endpoint_slice
-    ),
-    "ingresses.networking.k8s.io": _table(
-        "Name Class=spec.ingressClassName|<none> Hosts Address Ports Age", cluster.ingress
-    ),
-    "networkpolicies.networking.k8s.io": _table("Name Pod-Selector Age", cluster.network_policy),
-    "persistentvolumes": _table(
-        'Name Capacity=spec.capacity.storage|"0" Access_Modes Reclaim_Policy=spec.persistentVolumeReclaimPolicy '
-        f"Status=@phase Claim StorageClass=@class {VOLUME} Reason=status.reason Age {MODE}",
-        cluster.volume,
-    ),
-    "persistentvolumeclaims": _table(
-        f"Name Status=@phase Volume=spec.volumeName Capacity Access_Modes StorageClass=@class {VOLUME} Age {MODE}",
-        cluster.claim,
-    ),
-    "storageclasses.storage.k8s.io": _table(
-        "Name=@marked Provisioner=provisioner ReclaimPolicy=reclaimPolicy|Delete "
-        "VolumeBindingMode=volumeBindingMode|Immediate AllowVolumeExpansion=allowVolumeExpansion|false Age"
-    ),
     "customresourcedefinitions.apiextensions.k8s.io": _table(PLAIN),
     f"roles.{RBAC}": _table(PLAIN),
     f"clusterroles.{RBAC}": _table(PLAIN),

@@ -2,15 +2,7 @@
 
 from typing import Any
 
-from matrixcontainer.kubeapi.builtin.printers.cells import (
-    NONE,
-    UNSET,
-    Obj,
-    containers,
-    dig,
-    label_selector,
-    labels,
-)
+from matrixcontainer.kubeapi.builtin.printers.cells import NONE, UNSET, Obj, dig, label_selector, labels
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp
 from matrixcontainer.kubeapi.registry.printer_columns import age_of, human_age
 
@@ -129,10 +121,6 @@ def deployment(obj: Obj, now: float) -> list[Any]:
     return [*ready_of_wanted(obj, now), label_selector(dig(obj, "spec", "selector"), nothing="")]
 
 
-def replication_controller(obj: Obj, now: float) -> list[Any]:
-    return [labels(dig(obj, "spec", "selector"))]
-
-
 def daemon_set(obj: Obj, now: float) -> list[Any]:
     return [labels(dig(obj, "spec", "template", "spec", "nodeSelector"))]
 
@@ -151,18 +139,6 @@ def job(obj: Obj, now: float) -> list[Any]:
     started, ended = status.get("startTime"), status.get("completionTime")
     took = human_age((parse_timestamp(ended) if ended else now) - parse_timestamp(started)) if started else ""
     return [state, done, took]
-
-
-def cron_job(obj: Obj, now: float) -> list[Any]:
-    spec = obj.get("spec", {})
-    made = dig(spec, "jobTemplate", "spec", default={})
-    last = dig(obj, "status", "lastScheduleTime")
-    return [
-        {True: "True", False: "False"}.get(spec.get("suspend"), UNSET),
-        age_of(last, now) if last else NONE,
-        *containers(dig(made, "template", "spec", default={})),
-        label_selector(made.get("selector")),
-    ]
 
 
 def budget(obj: Obj, now: float) -> list[Any]:

@@ -12,29 +12,15 @@ from matrixcontainer.kubeapi.kubelet.pod_info import Name
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.conditions import set_condition
 from matrixcontainer.kubeapi.meta.errors import ApiError
-from matrixcontainer.kubeapi.meta.timestamps import timestamp
 from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.registry.options import Deletion, Options
 from matrixcontainer.kubeapi.registry.resource import Resource
 from matrixcontainer.kubeapi.storage.objects import Change, Record
 
 SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
-TOKENS_TRACKED = "kube-apiserver-legacy-service-account-token-tracking"  # since when use of old tokens is recorded
-CA_DESCRIPTION = (
-    "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the "
-    "internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes "
-    "clusters."
-)
 WELL = {  # what the conditions of a namespace that goes say where nothing stands in its way
     "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),
-    "NamespaceDeletionGroupVersionParsingFailure": (
-        "ParsedGroupVersions",
-        "All legacy kube types successfully parsed",
-    ),
-    "NamespaceDeletionContentFailure": (
-        "ContentDeleted",
-        "All content successfully deleted, may be waiting on finalization",
-    ),
+    "NamespaceDeletionContentFailure": ("ContentDeleted", "All content successfully deleted"),
     "NamespaceContentRemaining": ("ContentRemoved", "All content successfully removed"),
     "NamespaceFinalizersRemaining": ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
 }
@@ -102,11 +88,8 @@ class Namespaces(Controller):
         """A service account to run as and the CA to trust, as every namespace has them."""
         await self._ensure(name, "serviceaccounts", {"metadata": {"name": "default"}})
         if self._root_ca:
-            meta = {"name": "kube-root-ca.crt", "annotations": {"kubernetes.io/description": CA_DESCRIPTION}}
-            await self._ensure(name, "configmaps", {"metadata": meta, "data": {"ca.crt": self._root_ca}})
-        if name == "kube-system":
-            since = timestamp(self.core.now())[:10]
-            await self._ensure(name, "configmaps", {"metadata": {"name": TOKENS_TRACKED}, "data": {"since": since}})
+            authority = {"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": self._root_ca}}
+            await self._ensure(name, "configmaps", authority)
 
     async def _ensure(self, namespace: str, plural: str, body: dict[str, Any]) -> None:
         if self.core.store.latest((plural, namespace, body["metadata"]["name"])) is None:

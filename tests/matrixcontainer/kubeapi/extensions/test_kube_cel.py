@@ -31,9 +31,6 @@ PATH = "spec.validation.openAPIV3Schema"
         "!format.dns1123Label().validate('abc').hasValue()",
         "format.dns1123Label().validate('A_').hasValue() && format.uuid().validate('1').value().size() == 1",
         "format.named('labelValue').hasValue() && !format.named('none').hasValue()",
-        "semver('1.2.3') == semver('1.2.3') && isSemver('1.0.0-rc.1') && !isSemver('1.0')",
-        "semver('1.2.3').isLessThan(semver('1.10.0')) && semver('1.0.0-rc').compareTo(semver('1.0.0')) == -1",
-        "semver('4.5.6').major() == 4 && semver('4.5.6').patch() == 6",
         "self.?a.orValue('x') == 'here' && self.?z.orValue('x') == 'x'",
         "self.?m.b.orValue('x') == 'deep' && self.?z.b.c.hasValue() == false",
         "self.?m.?c.or(self.?a).orValue('x') == 'here'",
@@ -97,7 +94,8 @@ def test_rules_that_are(schema: dict[str, Any]) -> None:
 
 
 def test_what_a_call_and_a_request_may_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cost, "REQUEST_MAX", 1000)
+    monkeypatch.setattr(cost, "CALL_MAX", 1000)
+    monkeypatch.setattr(cost, "REQUEST_MAX", 2000)
     pairs = Schema(rules(TEXTS, {"rule": "self.all(x, self.exists(y, x == y))", "message": "odd"}))
     assert check(pairs, ["a"] * 5, None) == []  # type: ignore[arg-type]
     reported = check(pairs, ["a"] * 2000, None)  # type: ignore[arg-type]
@@ -105,7 +103,7 @@ def test_what_a_call_and_a_request_may_cost(monkeypatch: pytest.MonkeyPatch) -> 
         'Invalid value: "array": call cost exceeds limit for rule: odd, no further validation rules will be run'
     ]
     many = Schema({"type": "array", "items": rules(TEXTS, "self.all(x, self.exists(y, x == y))")})
-    reported = check(many, [["a"] * 8] * 40, None)  # type: ignore[arg-type]
+    reported = check(many, [["a"] * 8] * 400, None)  # type: ignore[arg-type]
     assert "running out of cost budget, no further validation rules will be run" in reported[-1].message
     assert len(reported) == 1
 

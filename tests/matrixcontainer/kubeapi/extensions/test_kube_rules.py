@@ -56,24 +56,15 @@ def test_what_is_no_amount_says_why(text: str, why: str) -> None:
         canonical(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "place"),
-    [
-        ("", -1),
-        ("Yg==", -1),
-        ("YWJj", -1),
-        ("YW\nJj", -1),
-        ("v", 0),
-        ("not base64!", 3),
-        ("YQ=", 3),
-        ("YQ=x", 3),
-        ("YQ==x", 4),
-        ("=", 0),
-        ("YWJ", 0),
-    ],
-)
-def test_base64_faults_are_counted_as_go_counts_them(text: str, place: int) -> None:
-    assert conversion.base64_fault(text) == place
+@pytest.mark.parametrize("text", ["", "Yg==", "YWJj", "YW\nJj", None])
+def test_base64_is_taken(text: str | None) -> None:
+    conversion._check_base64(text)
+
+
+@pytest.mark.parametrize("text", ["v", "not base64!", "YQ=", "YQ=x", "YQ==x", "=", "YWJ", 5])
+def test_what_is_no_base64_is_refused(text: Any) -> None:
+    with pytest.raises(conversion.Unreadable, match="base64"):
+        conversion._check_base64(text)
 
 
 def settled(name: str, **given: Any) -> dict[str, Any]:

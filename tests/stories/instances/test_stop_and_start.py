@@ -174,10 +174,7 @@ async def test_parts_of_nodes_are_not_switched_off(tmp_path):
 
 async def test_a_spec_that_cannot_be_met_ever_fails_and_may_be_changed(tmp_path):
     async with Stack(tmp_path) as stack:
-        assert (await stack.http["resource"].put("/v1/supernodes/sn1", json={})).is_success
-        assert (await stack.http["agents"].put("/v1/supernodes/sn1")).is_success
-        await stack.until(lambda: _enrolled(stack, 96), "every node is available", within_s=600)
-        await stack.apply("wide", 60, placement={"policy": "spread", "level": "supernode"})
+        await stack.apply("wide", 6, network={"rdma": {"qosClass": "Guaranteed", "floorGbpsPerNpu": 10_000}})
         await reaches_failed(stack, "wide")
         view = await stack.compute.find_instance("wide")
         scheduled = next(each for each in view.conditions if each.type == "Scheduled")
@@ -185,11 +182,6 @@ async def test_a_spec_that_cannot_be_met_ever_fails_and_may_be_changed(tmp_path)
         assert not (await stack.http["resource"].get("/v1/allocations")).json()["items"]
         await stack.apply("wide", 3)
         await stack.active("wide", 3)
-
-
-async def _enrolled(stack: Stack, count: int) -> bool:
-    nodes = (await stack.http["resource"].get("/v1/nodes", params={"pageSize": 500})).json()["items"]
-    return sum(node["state"] == "Available" for node in nodes) == count
 
 
 async def reaches_failed(stack: Stack, name: str) -> None:

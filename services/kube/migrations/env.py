@@ -1,4 +1,0 @@
-from matrixcontainer.kubeapi.storage.tables import metadata
-from services.chassis.migrating import run
-
-run(metadata)
