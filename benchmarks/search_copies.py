@@ -18,6 +18,7 @@ from functools import partial
 from benchmarks import Figure
 from benchmarks.allocation_plans import brim, refusals
 from benchmarks.busy import SHAPES, busy, percentile
+from matrixcommon.persistence.searches import copied
 from matrixresource.scheduler import FORM
 from matrixresource.scheduler.changes import preemption
 from matrixresource.scheduler.ledger import Ledger
@@ -45,7 +46,7 @@ def copied_ms(ledger: Ledger) -> float:
     took = list[float]()
     for _ in range(COPIES):
         begun = time.thread_time()
-        ledger.copy()
+        copied(ledger)
         took.append(time.thread_time() - begun)
     return 1000 * sorted(took)[COPIES // 2]
 
@@ -58,7 +59,7 @@ async def searched(ledger: Ledger, now: float, count: int) -> tuple[list[float],
     for _ in range(count):
         request = replace(next(refused), priority=1)
         find = partial(preemption.victims, request=request, now=now)
-        state = ledger.copy()
+        state = copied(ledger)
         watching = asyncio.create_task(stood_still())
         await asyncio.sleep(0)
         took.append(1000 * await loop.run_in_executor(None, timed, find, state))
