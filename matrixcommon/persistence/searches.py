@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from contextvars import ContextVar
@@ -54,7 +55,19 @@ def search(name: str, find: Callable[[C], T], state: C, holds: Callable[[T], boo
     if name in found and holds(found[name]):
         result: T = found[name]
         return result
-    raise SearchNeeded(name, partial(find, state.copy()))
+    raise SearchNeeded(name, partial(find, copied(state)))
+
+
+def copied(state: C) -> C:
+    """Its copy, in the loop. Garbage is not collected meanwhile: each collection that a growing copy sets off walks all
+    that there is, which takes four times as long as a copy of 20,000 nodes."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return state.copy()
+    finally:
+        if collects:
+            gc.enable()
 
 
 async def search_outside(verb: Callable[[], Awaitable[T]], executor: Executor | None) -> T:

@@ -130,10 +130,16 @@ def test_a_lost_member_is_replaced_under_its_rules_else_with_them_as_preferences
     assert ledger.allocations["gang"].request == before
 
 
+INDEXED = (
+    "by_free", "cpus", "dies", "faulty_dies", "free", "halves", "having", "idle_faulty", "left", "mem", "node_bits",
+    "parts", "rows", "shape", "sizes", "up", "whole",
+)  # fmt: skip
+
+
 def everything(ledger: Ledger) -> list[Any]:
     """All that a ledger knows."""
     index, chooser = ledger.index, ledger.chooser
-    known = [getattr(index, name) for name in FreeCapacityIndex.__slots__]
+    known: list[Any] = [getattr(index, name) for name in INDEXED]
     known += [chooser.node_ends, chooser.cabinet_ends, chooser.seen, chooser.orders]
     known += [ledger.allocations, ledger.reservations, ledger.promises.waiting, ledger.tenants]
     return known
