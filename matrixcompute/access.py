@@ -7,7 +7,6 @@ from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, In
 from matrixcompute.store.store import EventRow, FaultRow, InstanceRow, OperationRecord, SagaRow
 
 NOT_YET = ("scaling-policies", "recovery-policies", "maintenances")
-VERBS_NOT_YET = ("start", "stop", "restart")
 
 INSTANCES = ResourceKind(
     "instances",
@@ -18,18 +17,19 @@ INSTANCES = ResourceKind(
         "POST :resize": EDITORS,
         "POST :move": EDITORS,
         "POST :renew": EDITORS,
-        **{f"POST :{verb}": EDITORS for verb in VERBS_NOT_YET},
+        "POST :stop": EDITORS,
+        "POST :start": EDITORS,
+        "POST :restart": EDITORS,
     },
     request=InstanceRequest,
     view=InstanceView,
     row=InstanceRow,
     holders=("preempts",),
-    queries=tuple(f"POST :{verb}" for verb in VERBS_NOT_YET),
 )
 OPERATIONS = ResourceKind(
     "operations",
     Scope.PROJECT,
-    {**READ, "POST :wait": VIEWERS, "POST :cancel": EDITORS},
+    {**READ, "POST :wait": VIEWERS, "POST :cancel": EDITORS, "POST :resume": EDITORS},
     view=OperationRecord,
     row=SagaRow,
     queries=("POST :wait",),

@@ -11,6 +11,7 @@ from matrixcommon.model.resource_key import resolve
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixresource.contract.allocations import Affinity, MemberView, PlacementPolicy
 from matrixresource.contract.fields import MEMBERS_MAX
+from matrixresource.contract.nodes import Power
 
 
 class PlaneShare(ApiModel):
@@ -53,7 +54,7 @@ class Network(ApiModel):
 class InstanceAffinity(ApiModel):
     """Toward other instances: only in domains that all of them use, or in none that any of them uses."""
 
-    instances: list[Annotated[str, Field(min_length=1, max_length=58)]] = Field(
+    instances: list[Annotated[str, Field(min_length=1, max_length=57)]] = Field(
         min_length=1, max_length=64, description="the instances that are meant"
     )
     level: Literal["node", "cabinet", "supernode"] = Field("cabinet", description="the domain that is shared or not")
@@ -86,6 +87,7 @@ class InstanceShape(ApiModel):
     preemption: Literal["Never", "LowerPriority"] = Field(
         "Never", description="whether it may preempt instances of lower priority when it comes and there is no room"
     )
+    power: Power = Field("On", description="Off: its nodes are switched off and kept; `:stop` and `:start` set it")
     lease_s: float | None = Field(
         None, gt=0, le=1e9, description="deleted this many seconds after it got its nodes, unless renewed"
     )
@@ -116,17 +118,25 @@ class SliceSummary(ApiModel):
     message: str = Field("", description="what is not as it was asked for")
 
 
+class CancelledChange(ApiModel):
+    """A change of an instance that somebody cancelled: the instance went back to what it was."""
+
+    operation: str = Field(description="the operation that was cancelled")
+    shape: InstanceShape = Field(description="what it would have made of the instance")
+
+
 class InstanceView(ResourceView):
     """One instance: its spec, and what has become of it."""
 
     nodes: int
     spares: int
-    npus: int
+    npus: int = Field(0, description="NPUs that its members have; none before nodes are reserved")
     placement: PlacementPolicy
     affinity: InstanceAffinity | None = None
     anti_affinity: InstanceAffinity | None = None
     priority: int = 0
     preemption: Literal["Never", "LowerPriority"] = "Never"
+    power: Power = "On"
     lease_s: float | None = None
     network: Network
     allocation: str
@@ -138,6 +148,7 @@ class InstanceView(ResourceView):
     members: list[MemberView] = Field(default_factory=list)
     slices: list[SliceSummary] = Field(default_factory=list)
     repairs: int = 0
+    cancelled: CancelledChange | None = Field(None, description="the last change, where it was cancelled")
 
     def request(self) -> InstanceRequest:
         """The spec it shows, as it would be asked for again."""
@@ -174,10 +185,24 @@ class DetectedFault(ResourceView):
     instance: str | None = None
 
 
+class StepView(ApiModel):
+    """One step of an operation: how far it is, how often it failed, and what it said last."""
+
+    name: str
+    state: Literal["Waiting", "Running", "Done", "Undoing", "Undone", "Failed", "Cancelled"]
+    attempts: int = Field(0, description="how often it failed")
+    started_at: str | None = None
+    finished_at: str | None = Field(None, description="when it was done, or undone")
+    message: str = Field("", description="what it waits for, or why it failed last")
+
+
 class StuckView(ApiModel):
-    """An instance that has been in a passing state for longer than its deadline, and for how many emulated seconds."""
+    """An instance that does not get on, and for how many emulated seconds: its operation cannot be resumed by this
+    release, or it has been in a passing state for longer than its deadline."""
 
     name: str
     project: str
     state: str
     seconds: float
+    reason: str = Field(description="of its operation's condition Stuck, or DeadlineExceeded")
+    message: str = Field(description="which operation and why, or which deadline")

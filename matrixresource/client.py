@@ -8,7 +8,7 @@ from matrixcommon.api.client import ServiceClient, at, call
 from matrixresource.contract.agents import NodeReport, ReportAnswer
 from matrixresource.contract.allocations import AllocationRequest, AllocationView
 from matrixresource.contract.defragmentations import DefragmentationView, MoveRefused, RelocateRequest
-from matrixresource.contract.nodes import NodeView, SupernodeView
+from matrixresource.contract.nodes import NodeView, Power, SupernodeView
 from matrixresource.contract.topology import DomainView, SupernodeWiring, TopologyVersionView
 
 
@@ -38,8 +38,9 @@ class ResourceClient(ServiceClient):
     async def reserve(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView:
         return await self._allocation("PUT", name, "", request, validate_only)
 
-    async def bind(self, name: str) -> AllocationView:
-        return await self._allocation("PUT", name, "/binding")
+    async def bind(self, name: str, power: Power = "On") -> AllocationView:
+        """Have its nodes deployed, or switched off and kept."""
+        return await self._allocation("PUT", name, "/binding", {"power": power})
 
     async def replace(self, name: str, node: str, reason: str) -> AllocationView:
         return await self._allocation("POST", name, ":replace", {"node": node, "reason": reason})

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from matrixcommon.model.resource_key import key_of, name_of, project_of, resolve
+from matrixcommon.model.resource_key import key_of, project_of, resolve
 from tests.rest_lists import Item, Lists, fetch, fetch_over_http
 
 __all__ = ["Acknowledged", "Lists", "audit", "fetch", "fetch_over_http"]
@@ -78,16 +78,16 @@ def _holders(lists: Lists) -> Iterator[str]:
         for die in sorted(dies):
             other = allocated.setdefault((member["node"], die), key)
             if other != key:
-                yield f"NPU {die // 2} of {member['node']} (die {die}) is held by {other} and by {key}"
+                yield f"NPU {die // 2} of {member['node']} (die {die}) is allocated by {other} and by {key}"
         if len(dies) == DIES and member.get("npus") is None:
             whole[member["node"]] = key
     if "nodes" in lists.of:
         for node in lists["nodes"]:
             shown, listed = node.get("allocation"), whole.get(node["name"])
             if shown != listed:
-                yield f"{node['name']} says it is held by {shown}, allocations say by {listed}"
+                yield f"{node['name']} says it is allocated by {shown}, allocations say by {listed}"
             if shown is not None and shown not in lists.keyed("allocations"):
-                yield f"{node['name']} is held by {shown}, which is not there"
+                yield f"{node['name']} is allocated by {shown}, which is not there"
 
 
 def _ranks(lists: Lists) -> Iterator[str]:
@@ -100,7 +100,7 @@ def _ranks(lists: Lists) -> Iterator[str]:
 
 
 def _counts(lists: Lists) -> Iterator[str]:
-    """Free and held and faulty are all there are, counted by node, by supernode and by domain."""
+    """Free and allocated and faulty are all there are, counted by node, by supernode and by domain."""
     nodes = lists["nodes"]
     for supernode in lists["supernodes"]:
         own = [node for node in nodes if node["supernode"] == supernode["name"]]
@@ -125,7 +125,7 @@ def _counts(lists: Lists) -> Iterator[str]:
             shown = domain["free"], domain["allocated"], domain["nodes"] - domain["free"] - domain["allocated"] + both
             if shown != (len(free), len(allocated), len(others)):
                 yield (
-                    f"{domain['domain']} shows {shown[0]} free, {shown[1]} held and {shown[2]} others, "
+                    f"{domain['domain']} shows {shown[0]} free, {shown[1]} allocated and {shown[2]} others, "
                     f"its nodes count {len(free)}, {len(allocated)} and {len(others)}"
                 )
 
@@ -136,7 +136,7 @@ def _lends_only(node: Item, pools: int) -> bool:
 
 
 def _reserved(lists: Lists) -> Iterator[str]:
-    """What is promised whole to one reservation is promised to no other at that time, nor held by who stays."""
+    """What is promised whole to one reservation is promised to no other at that time, nor allocated by who stays."""
     promises = {key: each for key, each in lists.keyed("reservations").items() if each["state"] == "Promised"}
     whole = {key: set(each["nodes"]) for key, each in promises.items() if _asks_whole(each["request"])}
     for key, nodes in whole.items():
@@ -245,6 +245,8 @@ def _owners(lists: Lists) -> Iterator[str]:
         if allocation["state"] == "Releasing":
             yield f"allocation {key} is still being released"
     for key, slice in lists.keyed("slices").items():
+        if OWNER_LABEL not in slice["labels"]:
+            continue  # made by hand, and whoever made it takes it back
         instance, allocation_key = (resolve(slice[each], slice["project"]) for each in ("instance", "allocation"))
         if instance not in instances:
             yield f"slice {key} is of instance {instance}, which is gone"
@@ -256,17 +258,15 @@ def _owners(lists: Lists) -> Iterator[str]:
                 yield f"slice {key} has member {outside[0]}, which is no node of allocation {allocation_key}"
     for key, reservation in lists.keyed("reservations").items():
         if reservation["state"] == "Active" and key not in allocations:
-            yield f"reservation {key} is held by no allocation"
+            yield f"reservation {key} is allocated by no allocation"
 
 
 def _active(lists: Lists) -> Iterator[str]:
     """An instance that is Active has what it shows: its allocation's members, a slice on every plane for all of them."""
     allocations = lists.keyed("allocations")
-    planes: dict[str, dict[str, Item]] = defaultdict(dict)
+    planes: dict[str, dict[str, list[Item]]] = defaultdict(lambda: defaultdict(list))
     for slice in lists["slices"]:
-        instance_key = resolve(slice["instance"], slice["project"])
-        if slice["name"] == f"{name_of(instance_key)}-{slice['plane']}":  # somebody may have given it more
-            planes[instance_key][slice["plane"]] = slice
+        planes[slice["labels"].get(OWNER_LABEL, "")][slice["plane"]].append(slice)
     for key, instance in lists.keyed("instances").items():
         if instance["state"] != "Active":
             continue
@@ -284,11 +284,12 @@ def _active(lists: Lists) -> Iterator[str]:
             yield f"instance {key} is Active with {len(members)} members, {instance['readyNodes']} ready, of {instance['nodes']}"
         if missing := sorted(PLANES - planes[key].keys()):
             yield f"instance {key} is Active without a slice on {', '.join(missing)}"
-        for plane, slice in planes[key].items():
-            if sorted(slice["members"]) != members:
-                yield f"instance {key}: slice {slice['name']} on {plane} has other members than the allocation"
-            if slice["state"] != "Active":
-                yield f"instance {key} is Active, its slice on {plane} is {slice['state']}"
+        for plane, slices in planes[key].items():
+            if sorted(member for slice in slices for member in slice["members"]) != members:
+                yield f"instance {key}: its slices on {plane} have other members than the allocation"
+            for slice in slices:
+                if slice["state"] != "Active":
+                    yield f"instance {key} is Active, its slice {slice['name']} is {slice['state']}"
 
 
 def _programs(lists: Lists) -> Iterator[str]:

@@ -41,13 +41,13 @@ class Generated:
         """The whole file as it should be."""
         return self.text() if self.marker is None else between(self._path.read_text(), self.marker, self.text())
 
-    def allocation(self) -> str:
+    def stored(self) -> str:
         return self._path.read_text() if self._path.exists() else ""
 
     def rewrite(self) -> bool:
         """Bring the file up to date; whether it was not."""
         expected = self.expected()
-        if self.allocation() == expected:
+        if self.stored() == expected:
             return False
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._path.write_text(expected)

@@ -56,24 +56,23 @@ class Seat:
 class Stack:
     """`async with Stack(tmp_path) as stack`: everything up, nodes enrolled. With `tokens` everybody has to show one."""
 
-    spec: Path | None = None
-    """The file with the numbers of its supernode; without it, the published one."""
-
     def __init__(
         self,
         folder: Path,
         seed: int = 1,
         topology: Path | None = None,
         *,
+        spec: Path | None = None,
         tokens: bool = False,
         infer: bool = False,
         from_nothing: bool = False,
     ) -> None:
-        """`topology`: a file in which its supernode is drawn, which is always begun with from nothing. On a folder
-        that a stack has run in, this one is that stack's next life."""
+        """`topology`: a file in which its supernode is drawn; `spec`: one with other numbers than the published ones.
+        Both are always begun with from nothing. On a folder that a stack has run in, this one is that stack's next
+        life."""
         self.folder = folder
-        self.from_nothing = from_nothing or topology is not None or any(folder.glob("*.db"))
-        self.topology = topology
+        self.from_nothing = from_nothing or bool(topology or spec) or any(folder.glob("*.db"))
+        self.topology, self.spec = topology, spec
         self.services = (*SERVICES, *(["infer"] if infer else []))
         self.tokens = folder / "tokens.json" if tokens else None
         admin = self.token("admin", project="default") if tokens else ""
@@ -82,7 +81,7 @@ class Stack:
         self.clock = LoopClock(EPOCH_S)
         self.seats = {name: Seat() for name in self.services}
         self.http = {name: http_client(f"http://{name}", admin, transport=self.way_to(name)) for name in self.services}
-        self._agent_http = {
+        self.agents_http = {
             name: http_client(f"http://{name}", agent, transport=self.way_to(name)) for name in self.services
         }
         self.resource = WholeResourceClient(self.http["resource"])
@@ -168,15 +167,14 @@ class Stack:
     def _build(self, name: str, seat: Seat) -> Any:
         if name == "agents":
             settings = agents_main.AgentSettings(seed=self.seed, state=self.folder, tokens=self.tokens, spec=self.spec)
-            resource, link = ResourceClient(self._agent_http["resource"]), WholeLinkClient(self._agent_http["link"])
+            resource, link = ResourceClient(self.agents_http["resource"]), WholeLinkClient(self.agents_http["link"])
             self.fleet = agents_main.build_fleet(settings, self.clock, self.memory, resource, link)
             return agents_main.build(self.fleet, settings)
         seat.database = DatabaseEngine(f"sqlite:///{self.folder / f'{name}.db'}")
         if name == "resource":
             seat.database.migrate(resource_main.MIGRATIONS)
-            settings = resource_main.ResourceSettings(
-                state=self.folder, tokens=self.tokens, topology=self.topology, spec=self.spec
-            )
+            drawn = {"topology": self.topology, "spec": self.spec}
+            settings = resource_main.ResourceSettings(state=self.folder, tokens=self.tokens, **drawn)
             return resource_main.build(settings, self.clock, seat.database, executor=AtOnce())
         if name == "link":
             seat.database.migrate(link_main.MIGRATIONS)

@@ -34,6 +34,8 @@ class MatrixError(Exception):
 
     status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
+    final: ClassVar[bool] = False
+    """Whether the same request will be refused whenever it is sent."""
 
     def __init__(
         self,
@@ -71,6 +73,7 @@ class MatrixError(Exception):
 
 class Malformed(MatrixError):
     status = 400
+    final = True
 
 
 class Unauthorized(MatrixError):
@@ -131,10 +134,12 @@ class PreconditionFailed(MatrixError):
 
 class TooLarge(MatrixError):
     status = 413
+    final = True
 
 
 class InvalidField(MatrixError):
     status = 422
+    final = True
 
 
 class NotYetSupported(MatrixError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -13,15 +13,15 @@ from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import NotYetSupported
 from matrixcommon.model.hardware_names import NodeName
-from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.persistence.database_session import find
 from matrixcompute import access
 from matrixcompute.contract import InstanceRequest, InstanceView, StuckView
 from matrixcompute.instances.service import InstanceService
-from matrixcompute.model.states import INSTANCE_STATES
+from matrixcompute.instances.stuck import stuck_instances
 from matrixcompute.operations.saga_runner import SagaRunner
 from matrixcompute.store.store import OPEN, ComputeStore, SagaRow
 from matrixresource.contract.allocations import PlacementPolicy, RenewRequest
+from matrixresource.contract.nodes import Power
 
 Leaving = Annotated[
     Sequence[NodeName], Query(max_length=1024, description="where it shrinks: the members that go, drained before")
@@ -82,11 +82,16 @@ def routes(
         with store.reading() as session:
             return store.instance(session, name).shape
 
-    async def verb_not_yet(name: str) -> None:
-        raise NotYetSupported(f":{', :'.join(access.VERBS_NOT_YET)} are in the contract and not in this version")
+    def switch(power: Power) -> Callable[..., Awaitable[InstanceView]]:
+        async def switched(name: str, if_match: str | None = None, validate_only: bool = False) -> InstanceView:
+            shape = shape_of(name).model_copy(update={"power": power})
+            return await instance_service.ensure(name, shape, if_match=if_match, validate_only=validate_only)
 
-    for verb in access.VERBS_NOT_YET:
-        instances.ask(f"POST :{verb}", include_in_schema=False)(verb_not_yet)
+        return switched
+
+    instances.change("POST :stop", status_code=202, name="stop_instance")(switch("Off"))
+    instances.change("POST :start", status_code=202, name="start_instance")(switch("On"))
+    instances.change("POST :restart", status_code=202, name="restart_instance")(instance_service.restart)
 
     # -- operations ----------------------------------------------------------------------------------------------
 
@@ -110,31 +115,23 @@ def routes(
             await store.records.changed(within_wall_s=min(1.0, left_s))
 
     operations.change("POST :cancel", status_code=202)(instance_service.cancel)
+    operations.change("POST :resume", status_code=202)(instance_service.resume)
 
     # -- what happened -------------------------------------------------------------------------------------------
 
     api.of(access.EVENTS).list(order_by="at")
-
-    def views() -> list[InstanceView]:
-        with store.reading() as session:
-            return [row.view() for row in store.instances(session)]
 
     faults = api.of(access.FAULTS)
     faults.list()
     faults.get()
 
     def stuck() -> list[StuckView]:
-        found = []
-        for view in views():
-            progressing = next((c for c in view.conditions if c.type == "Progressing"), None)
-            since = from_timestamp(progressing.last_transition_time) if progressing is not None else clock.now()
-            if INSTANCE_STATES.stuck(view.state, since, clock.now()):
-                seconds = round(clock.now() - since, 1)
-                found.append(StuckView(name=view.name, project=view.project, state=view.state, seconds=seconds))
-        return found
+        with store.reading() as session:
+            return stuck_instances(store, session, clock.now())
 
     api.of(access.STUCK).list(
-        stuck, description="Instances that have been in a passing state for longer than its deadline."
+        stuck,
+        description="Instances whose operation cannot be resumed, or in a passing state for longer than its deadline.",
     )
 
     async def kind_not_yet() -> None:

@@ -9,10 +9,9 @@ import httpx
 
 from matrixcommon.api.client import WatchEvent
 from matrixcommon.model.errors import MatrixError
-from matrixcommon.model.planes import Plane
-from matrixcommon.model.resource_key import project_of, resolve
+from matrixcommon.model.resource_key import name_of, project_of
 from matrixcompute.contract import SliceSummary
-from matrixcompute.model.composition import OWNER_LABEL, SliceSpec, slice_name
+from matrixcompute.model.composition import OWNER_LABEL, SliceSpec
 from matrixlink.client import LinkClient
 from matrixlink.contract.slices import SliceRequest, SliceView
 from matrixresource.client import ResourceClient
@@ -71,7 +70,7 @@ class ControlPlane(ResourceClient):
         """Cabinets and supernodes that whoever lies there is to leave."""
         return [domain.name for domain in await self.domains("state=Draining")]
 
-    async def admit(self, instance: str, spec: SliceSpec, members: list[str]) -> SliceSummary:
+    async def admit(self, instance: str, spec: SliceSpec) -> SliceSummary:
         request = SliceRequest.model_validate(
             {
                 "project": project_of(instance),
@@ -79,7 +78,7 @@ class ControlPlane(ResourceClient):
                 "allocation": instance,
                 "instance": instance,
                 "plane": spec.plane,
-                "members": members,
+                "members": list(spec.members),
                 **spec.share.wire(),
             }
         )
@@ -94,15 +93,27 @@ class ControlPlane(ResourceClient):
 
     async def slices_of(self, instance: str) -> list[SliceSummary]:
         """The instance's own slices, as far as they are there."""
-        found = [await self._link.find_slice(slice_name(instance, plane)) for plane in Plane]
-        return [summary(view) for view in found if view is not None]
+        return [summary(view) for view in await self._owned(instance)]
+
+    async def owned_slices(self, instance: str) -> list[str]:
+        """The keys of the instance's own slices, as far as they are there."""
+        return [view.key for view in await self._owned(instance)]
+
+    async def _owned(self, instance: str) -> list[SliceView]:
+        found = await self._link.slices(f"instance={name_of(instance)}")
+        return [view for view in found if view.labels.get(OWNER_LABEL) == instance]
 
     async def slices(self) -> dict[str, list[SliceSummary]]:
-        """Every slice by the instance it belongs to."""
+        """Every slice by the instance that it was made for; what somebody else made is not among them."""
         found: dict[str, list[SliceSummary]] = {}
         for view in await self._link.slices():
-            found.setdefault(resolve(view.instance, view.project), []).append(summary(view))
+            if owner := view.labels.get(OWNER_LABEL):
+                found.setdefault(owner, []).append(summary(view))
         return found
+
+    async def slice_owners(self) -> dict[str, str]:
+        """The instance that each slice was made for, by the slice's key; what somebody else made is not among them."""
+        return {each.key: owner for each in await self._link.slices() if (owner := each.labels.get(OWNER_LABEL))}
 
     def watch(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
         """Changes of `allocations`, `defragmentations`, `nodes` or `slices`."""

@@ -17,9 +17,10 @@ from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.model.resource_key import name_of, resolve
 from matrixcommon.persistence.database_session import check_etag, find
 from matrixcompute.clients.control_plane import ControlPlane
-from matrixcompute.contract import InstanceRequest, InstanceView
+from matrixcompute.contract import CancelledChange, InstanceRequest, InstanceShape, InstanceView
 from matrixcompute.model.composition import PLACEMENT_FIELDS, compose
-from matrixcompute.operations.saga import RELOCATE
+from matrixcompute.model.states import SETTLED
+from matrixcompute.operations.saga import RELOCATE, RESTART
 from matrixcompute.operations.saga_runner import SagaRunner
 from matrixcompute.operations.saga_starter import SagaStarter
 from matrixcompute.recovery.loss import active_or_none
@@ -27,8 +28,8 @@ from matrixcompute.store.store import ComputeStore, InstanceRow, OperationRecord
 from matrixcompute.workflows.draining import without
 from matrixresource.contract.allocations import AllocationView
 
-INSTANCE_NAME_LENGTH_MAX = 58
-"""So that `<instance>-rdma` is still a legal name."""
+INSTANCE_NAME_LENGTH_MAX = 57
+"""So that `<instance>-ub107`, its slice in supernode sn107, is still a legal name."""
 
 
 class InstanceService:
@@ -86,13 +87,15 @@ class InstanceService:
                 self._changed(session, instance, request, list(leaving))
             view = instance.view()
         if planned is not None:
-            return view.model_copy(update={"members": planned.members, "preempts": planned.preempts})
+            return view.model_copy(
+                update={"members": planned.members, "npus": int(planned.npus), "preempts": planned.preempts}
+            )
         self._wake()
         return instance.view()
 
     async def _planned(self, name: str, request: InstanceRequest, leaving: Sequence[str]) -> AllocationView:
         """Where it would lie; what is held stays as far as it can."""
-        allocation_request = without(compose(name, request).allocation, leaving)
+        allocation_request = without(compose(name, request), leaving)
         allocation = active_or_none(await self._neighbours.find_allocation(name))
         if allocation is not None and any(
             getattr(allocation, field) != getattr(allocation_request, field) for field in PLACEMENT_FIELDS
@@ -130,6 +133,7 @@ class InstanceService:
         if not shape_changed:
             return
         instance.generation += 1
+        instance.cancelled = None
         instance.retry_at = 0.0
         instance.leaving = leaving
         self._store.record_event(
@@ -139,8 +143,10 @@ class InstanceService:
             f"generation {instance.generation}: {request.nodes} nodes, {request.spares} spares",
             self._clock.now(),
         )
-        if instance.state == "Active":
+        if instance.state in SETTLED:
             self._sagas.open_change(session, instance)
+        elif instance.state == "Failed":
+            self._sagas.open(session, "create-instance", instance, "Provisioning", "Creating")
 
     def delete(self, name: str) -> InstanceView:
         """Give everything back and forget the instance. Overtakes whatever was under way; asked again, it continues."""
@@ -172,6 +178,23 @@ class InstanceService:
         with self._store.transaction() as session:
             instance = self._store.instance(session, name)
             instance.retry_at = 0.0
+            if instance.state == "Failed":
+                self._sagas.open(session, "create-instance", instance, "Provisioning", "Creating")
+        self._wake()
+        return instance.view()
+
+    def restart(self, name: str) -> InstanceView:
+        """Switch its nodes off and on again. Raises Conflict unless it is Active."""
+        with self._store.transaction() as session:
+            instance = self._store.instance(session, name)
+            restarting = [saga for saga in self._store.open_sagas(session, name) if saga.verb == RESTART]
+            if not restarting:
+                if instance.state != "Active":
+                    raise Conflict(f"instance {name!r} is {instance.state}; only one that is Active can be restarted")
+                self._store.record_event(
+                    session, name, "Restarting", "nodes are switched off and on", self._clock.now()
+                )
+                self._sagas.open(session, RESTART, instance, "Updating", "Restarting")
         self._wake()
         return instance.view()
 
@@ -185,10 +208,21 @@ class InstanceService:
             instance = self._store.instance(session, row.target)
             abandoned = row.spec_generation == instance.generation != instance.observed_generation
             if abandoned and instance.state == "Updating" and instance.applied is not None:
+                shape = InstanceShape.model_validate(instance.shape.model_dump(exclude={"labels"}))
+                instance.cancelled = CancelledChange(operation=name_of(row.name), shape=shape).wire()
                 instance.spec = {**instance.applied, "labels": instance.labels}
                 instance.generation += 1
                 instance.leaving = None
         self._runner.nudge(row.target)
+        return row.view()
+
+    def resume(self, name: str) -> OperationRecord:
+        """Have an operation that is stuck tried again. Raises Conflict where it is not, or that would not help."""
+        with self._store.transaction() as session:
+            row = find(session, SagaRow, name)
+            self._runner.unstick(row)
+        self._runner.nudge(row.target)
+        self._wake()
         return row.view()
 
     def relocate(self, name: str, about: dict[str, str]) -> bool:
@@ -198,7 +232,7 @@ class InstanceService:
         """
         with self._store.transaction() as session:
             instance = session.get(InstanceRow, name)
-            if instance is None or instance.state != "Active" or instance.applied is None:
+            if instance is None or instance.state not in SETTLED or instance.applied is None:
                 return False
             settled = instance.generation == instance.observed_generation and self._clock.now() >= instance.retry_at
             if not settled or self._store.open_sagas(session, name):

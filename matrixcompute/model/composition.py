@@ -1,16 +1,18 @@
-"""compose(name, shape): the one allocation and the three slices that an instance takes.
+"""compose(name, shape): the allocation that an instance takes; slices_over: its slices, once its members are known.
 
-Names derive from the owner, so asking twice finds the first: allocation `<instance>`, slices `<instance>-<plane>`.
+Names derive from the owner, so asking twice finds the first: allocation `<instance>`, slices `<instance>-<plane>`. The
+UB plane ends at a supernode, so an instance over several has a UB slice in each of them: `<instance>-ub` where its
+first member lies, `<instance>-ub3` in supernode sn3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.planes import Plane
-from matrixcommon.model.resource_key import name_of
-from matrixcompute.contract import InstanceRequest, PlaneShare, SliceSummary
+from matrixcompute.contract import InstanceRequest, PlaneShare
 from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.contract.defragmentations import INSTANCE_LABEL
 
@@ -19,33 +21,34 @@ OWNER_LABEL = INSTANCE_LABEL
 
 @dataclass(frozen=True)
 class SliceSpec:
-    """A slice to ask MatrixLink for, once the members are known."""
+    """A slice to ask MatrixLink for."""
 
     name: str
     plane: Plane
     share: PlaneShare
-
-
-@dataclass(frozen=True)
-class Composition:
-    """Everything one instance takes."""
-
-    allocation: AllocationRequest
-    slices: tuple[SliceSpec, ...]
+    members: tuple[str, ...]
 
 
 PLACEMENT_FIELDS = ("placement", "affinity", "anti_affinity")
 """What of a shape says where it lies: changed, the instance moves; anything else changes in place."""
 
 
-def slice_name(instance: str, plane: Plane) -> str:
-    return f"{instance}-{plane.value}"
-
-
-def own_slices(instance: str, slices: Iterable[SliceSummary]) -> tuple[SliceSummary, ...]:
-    """Those of its slices that an instance takes itself; somebody may have given it more."""
-    own = {name_of(slice_name(instance, plane)) for plane in Plane}
-    return tuple(each for each in slices if each.name in own)
+def slices_over(name: str, shape: InstanceRequest, nodes: Sequence[str]) -> tuple[SliceSpec, ...]:
+    """The slices that connect these members, the first of them first. Pure."""
+    found = []
+    for plane in Plane:
+        groups: dict[str, list[str]] = {"": list(nodes)}
+        if plane == Plane.UB and nodes:
+            home = NodeName(nodes[0]).supernode
+            groups = {"": []}
+            for node in nodes:
+                supernode = NodeName(node).supernode
+                suffix = "" if supernode == home else supernode.removeprefix("sn")
+                groups.setdefault(suffix, []).append(node)
+        for suffix, members in groups.items():
+            slice_name = f"{name}-{plane.value}{suffix}"
+            found.append(SliceSpec(slice_name, plane, shape.network.share(plane), tuple(members)))
+    return tuple(found)
 
 
 def placement_changed(shape: InstanceRequest, current: InstanceRequest) -> bool:
@@ -53,21 +56,17 @@ def placement_changed(shape: InstanceRequest, current: InstanceRequest) -> bool:
     return any(getattr(shape, field) != getattr(current, field) for field in PLACEMENT_FIELDS)
 
 
-def compose(name: str, shape: InstanceRequest) -> Composition:
-    """The allocation and the slices for `shape`. Pure."""
-    labels = {**shape.labels, OWNER_LABEL: name}
-    return Composition(
-        AllocationRequest(
-            project=shape.project,
-            labels=labels,
-            nodes=shape.nodes,
-            spares=shape.spares,
-            placement=shape.placement,
-            affinity=shape.affinity.affinity() if shape.affinity else None,
-            anti_affinity=shape.anti_affinity.affinity() if shape.anti_affinity else None,
-            priority=shape.priority,
-            preemption=shape.preemption,
-            lease_s=shape.lease_s,
-        ),
-        tuple(SliceSpec(slice_name(name, plane), plane, shape.network.share(plane)) for plane in Plane),
+def compose(name: str, shape: InstanceRequest) -> AllocationRequest:
+    """The allocation for `shape`. Pure."""
+    return AllocationRequest(
+        project=shape.project,
+        labels={**shape.labels, OWNER_LABEL: name},
+        nodes=shape.nodes,
+        spares=shape.spares,
+        placement=shape.placement,
+        affinity=shape.affinity.affinity() if shape.affinity else None,
+        anti_affinity=shape.anti_affinity.affinity() if shape.anti_affinity else None,
+        priority=shape.priority,
+        preemption=shape.preemption,
+        lease_s=shape.lease_s,
     )

@@ -25,6 +25,8 @@ class Observed:
     def ready_nodes(self) -> int:
         if self.allocation is None or self.allocation.state == "Releasing" or not self.allocation.bound:
             return 0
+        if self.allocation.power == "Off":
+            return 0
         return sum(member.ready for member in self.allocation.members if member.role == "member")
 
     @property
@@ -33,7 +35,12 @@ class Observed:
 
     @property
     def links_ready(self) -> bool:
-        return len(self.slices) == len(Plane) and all(each.programmed for each in self.slices)
+        return len(programmed_planes(self.slices)) == len(Plane)
+
+
+def programmed_planes(slices: Sequence[SliceSummary]) -> set[Plane]:
+    """The planes whose every slice is programmed on all its members."""
+    return {each.plane for each in slices} - {each.plane for each in slices if not each.programmed}
 
 
 def conditions_of(
@@ -60,14 +67,15 @@ def conditions_of(
         say("Scheduled", False, "Pending", "nodes are being chosen")
     elif state == "Deleting":
         say("Scheduled", False, "Released", "nodes are given back")
+    off = allocation is not None and allocation.power == "Off"
     wanted = allocation.nodes if allocation is not None else nodes
     say(
         "NodesReady",
         observed.nodes_ready,
-        "AllActive" if observed.nodes_ready else "Waiting",
+        "AllActive" if observed.nodes_ready else "SwitchedOff" if off else "Waiting",
         f"{observed.ready_nodes} of {wanted} members are active",
     )
-    programmed = sum(each.programmed for each in observed.slices)
+    programmed = len(programmed_planes(observed.slices))
     say(
         "LinksReady",
         observed.links_ready,
@@ -75,7 +83,7 @@ def conditions_of(
         f"{programmed} of {len(Plane)} planes are programmed on every member{_details(observed.slices)}",
     )
     kept = observed.links_ready and all(each.floors_kept for each in observed.slices)
-    broken_floors = [each.plane.value for each in observed.slices if not each.floors_kept]
+    broken_floors = list(dict.fromkeys(each.plane.value for each in observed.slices if not each.floors_kept))
     say(
         "QosSatisfied",
         kept,

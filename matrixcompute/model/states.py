@@ -14,16 +14,38 @@ INSTANCE_STATES = StateMachine(
         ),
         State("Provisioning", "nodes and slices are committed; agents deploy and program", 3600),
         State("Active", "every member and route has been reported ready"),
-        State("Updating", "moving to a changed shape; what was there keeps running", 3600),
+        State("Updating", "moving to a changed shape, or restarting; what was there keeps running", 3600),
         State("Repairing", "a member is lost or faulty and is being replaced", 3600),
+        State("Stopping", "its nodes stop their work and are switched off", 1800),
+        State("Stopped", "its nodes are switched off and kept, and so is what links promise it"),
+        State("Starting", "its nodes are switched on, boot and join again", 3600),
+        State(
+            "Failed",
+            "it cannot be had as it is specified, and trying again would not help: `:retry`, change or delete it",
+        ),
         State("Deleting", "routes are cleared, nodes cleaned, everything is given back", 3600),
     ],
     moves={
         "Pending": ["Provisioning", "Deleting"],
-        "Provisioning": ["Active", "Pending", "Deleting"],
-        "Active": ["Pending", "Updating", "Repairing", "Deleting"],
-        "Updating": ["Active", "Pending", "Repairing", "Deleting"],
-        "Repairing": ["Active", "Pending", "Updating", "Deleting"],
+        "Provisioning": ["Active", "Stopped", "Pending", "Failed", "Deleting"],
+        "Active": ["Pending", "Updating", "Repairing", "Stopping", "Deleting"],
+        "Updating": ["Active", "Stopped", "Pending", "Repairing", "Stopping", "Starting", "Deleting"],
+        "Repairing": ["Active", "Stopped", "Pending", "Updating", "Stopping", "Deleting"],
+        "Stopping": ["Stopped", "Active", "Pending", "Updating", "Starting", "Deleting"],
+        "Stopped": ["Starting", "Updating", "Pending", "Deleting"],
+        "Starting": ["Active", "Stopped", "Pending", "Updating", "Repairing", "Stopping", "Deleting"],
+        "Failed": ["Provisioning", "Deleting"],
         "Deleting": [],
     },
 )
+
+SETTLED = ("Active", "Stopped")
+"""Stable states in which an instance has its nodes."""
+
+HOLDING = ("Active", "Updating", "Repairing", "Stopping", "Stopped", "Starting")
+"""States in which an instance has its nodes; who finds none then has lost them."""
+
+
+def settled_state(power: str) -> str:
+    """The stable state of an instance whose nodes stand as they are to."""
+    return "Stopped" if power == "Off" else "Active"

@@ -19,6 +19,7 @@ from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.store import ComputeStore, InstanceRow, SagaRow
 
 REPAIR, MOVE, YIELD_CAPACITY, RELOCATE = "replace-node", "move-instance", "yield-capacity", "relocate-member"
+STOP, START, RESTART = "stop-instance", "start-instance", "restart-instance"
 
 
 class StepPending(Exception):
@@ -75,6 +76,8 @@ class Step:
 
     do: StepFunction
     undo: StepFunction | None = None
+    deadline_s: float = 1800.0
+    """After this long (emulated) its operation counts as stuck; it is still waited for."""
 
     @property
     def name(self) -> str:

@@ -24,6 +24,7 @@ from matrixcommon.model.resource_key import name_of, sibling
 from matrixcommon.model.resource_model import is_true
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.contract import InstanceRequest
+from matrixcompute.model.step_progress import RetryPolicy, attempts, noted
 from matrixcompute.operations.saga import RELOCATE, REPAIR, Saga, Step, StepContext, StepPending
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.store import OPEN, ComputeStore, InstanceRow, SagaRow
@@ -31,7 +32,10 @@ from matrixcompute.store.store import OPEN, ComputeStore, InstanceRow, SagaRow
 log = logging.getLogger(__name__)
 
 STUCK = "Stuck"
-"""The condition of an operation that this release cannot resume."""
+"""The condition of an operation that does not get on: this release cannot resume it, a step failed too often or takes
+longer than its deadline."""
+
+NEXT_RELEASE, TRY_AGAIN = "it resumes in a release that does", "`:resume` has it tried again"
 
 WAIT_S, WAIT_FLOOR_WALL_S = 15.0, 0.5
 """How often a waiting step looks again even when nobody nudges."""
@@ -70,8 +74,10 @@ class SagaRunner:
         neighbours: ControlPlane,
         clock: Clock,
         policy: RecoveryPolicy,
+        retry: RetryPolicy = RetryPolicy(),
     ) -> None:
         self._sagas = sagas
+        self._retry = retry
         self._store = store
         self._neighbours = neighbours
         self._clock = clock
@@ -102,6 +108,7 @@ class SagaRunner:
             shape=instance.applied if as_it_is else instance.spec,
             parameters=about,
         )
+        row.trace = noted(None, row.steps[0], startedAt=self._clock.now())
         session.add(row)
         instance.operation = row.name
         return row
@@ -128,6 +135,19 @@ class SagaRunner:
             )
         refused = Cancelled(f"{row.verb} was cancelled at {row.reached}")
         _roll_back(row, refused)
+
+    def unstick(self, row: SagaRow) -> None:
+        """Have a saga that gave up after too many failures tried again, in the caller's transaction. Raises Conflict
+        where it is not stuck, or stuck in what only another release can resume."""
+        stuck = is_true(row.conditions or [], STUCK)
+        reported = next((each for each in row.conditions or [] if stuck and each["type"] == STUCK), None)
+        if row.state not in OPEN or reported is None:
+            raise Conflict(f"{row.verb} is {row.state} and not stuck; there is nothing to resume")
+        if reported["reason"] not in ("RetriesExhausted", "StepDeadline"):
+            raise Conflict(f"{row.verb} resumes in a release that knows it: {reported['message']}")
+        row.trace = noted(row.trace, row.reached, attempts=0, startedAt=self._clock.now())
+        row.set_condition(STUCK, False, "Resumed", "somebody had it tried again", self._clock.now())
+        self._stuck.discard(row.name)
 
     def resume(self) -> int:
         """Start a task for every open saga that has none: new ones, and those a crash left. Returns how many run."""
@@ -215,19 +235,22 @@ class SagaRunner:
                     await self._undo(step, work, run)
                     self._undone(name, saga)
             except StepPending as waiting:
-                self._note(name, str(waiting))
+                self._note(name, step, str(waiting))
                 run.on = waiting.on
                 await self._pause(run.wake)
             except MatrixError as refused:
                 if refused.retryable or state == "Undoing":
-                    self._note(name, f"{refused.reason}: {refused.message}; trying again")
-                    await self._pause(run.wake)
+                    failed = self._note(name, step, f"{refused.reason}: {refused.message}", failed=True)
+                    await self._pause(run.wake, self._retry.delay_s(failed))
                 else:
                     self._begin_compensation(name, reached, refused)
             except Exception as wrong:
                 log.exception("saga step failed", extra={"saga": name, "step": reached})
-                self._note(name, f"{type(wrong).__name__}: see the log; trying again")
-                await self._pause(run.wake)
+                failed = self._note(name, step, f"{type(wrong).__name__}: see the log", failed=True)
+                if state == "Running" and self._retry.exhausted(failed):
+                    self._say_stuck(name, "RetriesExhausted", f"{reached} failed {failed} times", TRY_AGAIN)
+                    return
+                await self._pause(run.wake, self._retry.delay_s(failed))
 
     async def _undo(self, step: Step, work: StepContext, run: _Run) -> None:
         run.undoing = True
@@ -237,8 +260,8 @@ class SagaRunner:
         finally:
             run.undoing = False
 
-    async def _pause(self, nudge: asyncio.Event) -> None:
-        await pause(self._clock, self._clock.at_least_wall(WAIT_S, WAIT_FLOOR_WALL_S), nudge)
+    async def _pause(self, nudge: asyncio.Event, most_s: float = WAIT_S) -> None:
+        await pause(self._clock, self._clock.at_least_wall(most_s, WAIT_FLOOR_WALL_S), nudge)
 
     # -- the log -------------------------------------------------------------------------------------------------
 
@@ -250,24 +273,48 @@ class SagaRunner:
                 return None
             return row.state, row.reached
 
-    def _note(self, name: str, message: str) -> None:
-        self._update(name, message=message)
+    def _note(self, name: str, step: Step, message: str, failed: bool = False) -> int:
+        """Keep the last word of a step, and whether it was a failure; returns how many there were of those.
+
+        One that has been at it for longer than its deadline is stuck, and is still waited for.
+        """
+        now = self._clock.now()
+        with self._store.transaction() as session:
+            row = session.get(SagaRow, name)
+            if row is None or row.state not in OPEN:
+                return 0
+            count = attempts(row.trace, step.name) + failed
+            row.message = f"{message}; trying again" if failed else message
+            if failed or (row.trace or {}).get(step.name, {}).get("message") != message:
+                row.trace = noted(row.trace, step.name, message=message, attempts=count)
+            started = (row.trace or {}).get(step.name, {}).get("startedAt", now)
+            late = now - started > step.deadline_s and not is_true(row.conditions or [], STUCK)
+        if late:
+            self._say(name, True, "StepDeadline", f"{step.name} for longer than {step.deadline_s:g} s: {message}")
+        return count
 
     def _done(self, name: str) -> None:
         with self._store.transaction() as session:
             row = session.get(SagaRow, name)
             if row is None or row.state != "Running":
                 return  # overtaken, or cancelled meanwhile: then this step is undone first
+            now = self._clock.now()
+            row.trace = noted(row.trace, row.reached, finishedAt=now, message="")
             row.step += 1
             row.message = ""
+            if is_true(row.conditions or [], STUCK):
+                row.set_condition(STUCK, False, "Resumed", "the step it was stuck in is done", now)
             if row.step == len(row.steps):
-                row.state, row.finished_at = "Done", self._clock.now()
+                row.state, row.finished_at = "Done", now
+            else:
+                row.trace = noted(row.trace, row.reached, startedAt=now)
 
     def _undone(self, name: str, saga: Saga) -> None:
         with self._store.transaction() as session:
             row = session.get(SagaRow, name)
             if row is None or row.state not in OPEN:
                 return
+            row.trace = noted(row.trace, row.reached, undoneAt=self._clock.now())
             if row.step > 0:
                 row.step -= 1
                 return
@@ -286,13 +333,14 @@ class SagaRunner:
         with self._store.transaction() as session:
             row = session.get(SagaRow, name)
             if row is not None and row.state == "Running":
+                row.trace = noted(row.trace, step, refused=True, message=f"{refused.reason}: {refused.message}")
                 _roll_back(row, refused)
 
-    def _say_stuck(self, name: str, reason: str, message: str) -> None:
-        """This release cannot resume it: it stays as it is, and everything else continues."""
+    def _say_stuck(self, name: str, reason: str, message: str, way_out: str = NEXT_RELEASE) -> None:
+        """It stays as it is, and everything else continues."""
         log.error("saga is stuck", extra={"saga": name, "reason": reason, "why": message})
         self._stuck.add(name)
-        self._say(name, True, reason, f"stuck: {message}; it resumes in a release that does")
+        self._say(name, True, reason, f"stuck: {message}; {way_out}")
 
     def _say_resumed(self, name: str) -> None:
         self._say(name, False, "Resumed", "this release knows it again")

@@ -8,7 +8,7 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.resource_key import name_of
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.model.composition import placement_changed
-from matrixcompute.operations.saga import MOVE
+from matrixcompute.operations.saga import MOVE, START, STOP
 from matrixcompute.operations.saga_runner import SagaRunner
 from matrixcompute.store.store import ComputeStore, InstanceRow
 
@@ -20,7 +20,15 @@ def change_verb(instance: InstanceRow) -> str:
     """
     moving = instance.generation != instance.observed_generation and name_of(instance.operation or "").startswith(MOVE)
     current = InstanceRequest.model_validate(instance.applied) if instance.applied else instance.shape
-    return MOVE if moving or placement_changed(instance.shape, current) else "scale-instance"
+    if moving or placement_changed(instance.shape, current):
+        return MOVE
+    if instance.shape.power != current.power:
+        return STOP if current.power == "On" else START
+    return "scale-instance"
+
+
+STATE_OF = {MOVE: ("Updating", "Moving"), STOP: ("Stopping", "Stopping"), START: ("Starting", "Starting")}
+"""The state that a change brings an instance into, and the reason its condition Progressing gives; else Scaling."""
 
 
 class SagaStarter:
@@ -33,7 +41,8 @@ class SagaStarter:
 
     def open_change(self, session: Session, instance: InstanceRow) -> None:
         verb = change_verb(instance)
-        self.open(session, verb, instance, "Updating", "Moving" if verb == MOVE else "Scaling")
+        state, reason = STATE_OF.get(verb, ("Updating", "Scaling"))
+        self.open(session, verb, instance, state, reason)
 
     def open(
         self,

@@ -11,8 +11,8 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.resource_key import name_of
 from matrixcompute.clients.control_plane import ControlPlane
-from matrixcompute.model.composition import own_slices
 from matrixcompute.model.observation import Observed
+from matrixcompute.model.states import HOLDING, SETTLED
 from matrixcompute.operations.saga import REPAIR
 from matrixcompute.operations.saga_runner import SagaRunner
 from matrixcompute.operations.saga_starter import SagaStarter, change_verb
@@ -62,8 +62,7 @@ class InstanceReconciler:
                 if instance.version != versions.get(instance.name):
                     findings.changed.append(instance.name)  # what was seen may be older than what was written since
                     continue
-                own = own_slices(instance.name, slices.get(instance.name, ()))
-                observed = Observed(allocations.get(instance.name), own)
+                observed = Observed(allocations.get(instance.name), tuple(slices.get(instance.name, ())))
                 members = observed.allocation.members if observed.allocation is not None else ()
                 recovery = plan_recovery(members, silent, self._policy)
                 instance.observe(observed, recovery, self._clock.now())
@@ -114,6 +113,11 @@ class InstanceReconciler:
         if instance.state == "Deleting":
             self._sagas.open_quietly(session, "delete-instance", instance)
             return True
+        if instance.state == "Failed":
+            return False
+        if instance.state == "Stopped" and instance.generation == instance.observed_generation:
+            instance.set_condition("Progressing", False, "Settled", "nothing is under way", now)
+            return False  # what broke of it is replaced when it starts
         if recovery.action == "hold":
             self._store.record_event(session, instance.name, recovery.reason, recovery.message, now, "Warning")
             return False
@@ -123,7 +127,7 @@ class InstanceReconciler:
         if instance.state in ("Pending", "Provisioning"):
             self._sagas.open(session, "create-instance", instance, "Provisioning", "Creating")
             return True
-        if instance.state in ("Updating", "Repairing"):  # its saga ended without a word: bring it home
+        if instance.state in HOLDING and instance.state not in SETTLED:  # its saga ended without a word
             self._sagas.open_quietly(session, change_verb(instance), instance)
             return True
         if recovery.action == "replace":

@@ -5,7 +5,8 @@ A thing is let go only when it was ownerless on two looks in a row, so that one 
 
 from __future__ import annotations
 
-from matrixcommon.model.resource_key import sibling
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.resource_key import name_of
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.model.composition import OWNER_LABEL
 from matrixcompute.store.store import ComputeStore
@@ -14,25 +15,27 @@ from matrixcompute.store.store import ComputeStore
 class OrphanCollector:
     """`look` once per period."""
 
-    def __init__(self, store: ComputeStore, neighbours: ControlPlane) -> None:
+    def __init__(self, store: ComputeStore, neighbours: ControlPlane, clock: Clock) -> None:
         self._store = store
+        self._clock = clock
         self._neighbours = neighbours
-        self._suspects: set[tuple[str, str]] = set()
+        self._suspects: set[tuple[str, str, str]] = set()
 
     async def reconcile(self) -> str:
         """Release what was ownerless last time too. Returns a sentence about what it did."""
-        found: set[tuple[str, str]] = set()
-        slices, allocations = await self._neighbours.slices(), await self._neighbours.allocations()
+        slices, allocations = await self._neighbours.slice_owners(), await self._neighbours.allocations()
+        marked = [("slice", key, owner) for key, owner in slices.items()]
+        marked += [
+            ("allocation", each.key, each.labels[OWNER_LABEL]) for each in allocations if OWNER_LABEL in each.labels
+        ]
         with self._store.reading() as session:
-            owners = {row.name for row in self._store.instances(session)}
-        for instance in slices.keys() - owners:
-            found |= {("slice", sibling(instance, each.name)) for each in slices[instance]}
-        for allocation in allocations:
-            owner = allocation.labels.get(OWNER_LABEL)
-            if owner is not None and owner not in owners:
-                found.add(("allocation", allocation.key))
-        for kind, name in sorted(found & self._suspects):
+            instances = {row.name for row in self._store.instances(session)}
+        found = {each for each in marked if each[2] not in instances}
+        for kind, name, owner in sorted(found & self._suspects):
             await (self._neighbours.withdraw(name) if kind == "slice" else self._neighbours.release(name))
+            with self._store.transaction() as session:
+                text = f"{kind} {name_of(name)} was left behind and is given back"
+                self._store.record_event(session, owner, "OrphanReleased", text, self._clock.now(), "Warning")
         released = len(found & self._suspects)
         self._suspects = found
         return f"{released} orphans released"

@@ -12,6 +12,7 @@ from matrixcommon.model.clock import Clock
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.model.composition import compose
 from matrixcompute.model.observation import Observed
+from matrixcompute.model.states import HOLDING, SETTLED
 from matrixcompute.operations.saga import MOVE, YIELD_CAPACITY
 from matrixcompute.operations.saga_starter import SagaStarter
 from matrixcompute.reconcilers.findings import Findings
@@ -41,8 +42,8 @@ class PreemptionReconciler:
         loss = diagnose_loss(instance.name, allocation, everybody, instance.expires_at, self._clock.now(), leased)
         if loss is None or instance.state == "Deleting":
             return None
-        serving = instance.state in ("Active", "Updating", "Repairing")
-        return loss if serving or (loss.reason == "LeaseEnded" and instance.expires_at is not None) else None
+        ended = loss.reason == "LeaseEnded" and instance.expires_at is not None
+        return loss if ended or instance.state in HOLDING else None
 
     async def give_up(self, name: str, loss: AllocationLoss, everybody: Iterable[AllocationView]) -> int:
         """Open what a loss calls for, when it still is one: between two looks a saga may have taken nodes."""
@@ -69,7 +70,7 @@ class PreemptionReconciler:
     ) -> None:
         """Note the members of a settled instance, which no saga carries, that stand in a domain that drains; its spares
         there when none does."""
-        if observed.allocation is None or instance.state != "Active" or self._clock.now() < instance.retry_at:
+        if observed.allocation is None or instance.state not in SETTLED or self._clock.now() < instance.retry_at:
             return
         nodes = lying_in(observed.allocation.members, draining)
         if nodes:
@@ -81,11 +82,11 @@ class PreemptionReconciler:
     async def leave(self, name: str, nodes: Sequence[str]) -> int:
         """Move whoever can leave a domain that drains; say who cannot, and why."""
         with self._store.reading() as session:
-            request = compose(name, self._store.instance(session, name).shape).allocation
+            request = compose(name, self._store.instance(session, name).shape)
         leaving, refused = await who_can_leave(self._neighbours, name, request, nodes)
         with self._store.transaction() as session:
             instance = session.get(InstanceRow, name)
-            if instance is None or instance.state != "Active" or self._store.open_sagas(session, name):
+            if instance is None or instance.state not in SETTLED or self._store.open_sagas(session, name):
                 return 0
             now = self._clock.now()
             if refused is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from pydantic import Field
 from sqlalchemy import JSON, Float, Integer, String, Text, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
@@ -12,9 +13,10 @@ from matrixcommon.model.resource_key import name_of, project_of
 from matrixcommon.model.resource_model import OperationView, ResourceView
 from matrixcommon.persistence.database_session import ResourceRow, Store, find, journal_tables
 from matrixcommon.persistence.resource_row import EventColumns
-from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceShape, InstanceView
+from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceShape, InstanceView, StepView
 from matrixcompute.model.observation import Observed, conditions_of
 from matrixcompute.model.states import INSTANCE_STATES
+from matrixcompute.model.step_progress import step_views
 from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.recovery.policy import Recovery
 
@@ -43,12 +45,16 @@ class InstanceRow(ResourceRow, Base):
     members: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
     slices: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
     ready_nodes: Mapped[int] = mapped_column(Integer, default=0)
+    npus: Mapped[int] = mapped_column(Integer, default=0)
+    """That its members have, as MatrixResource counts them: it knows what a node has."""
     repairs: Mapped[int] = mapped_column(Integer, default=0)
     retry_at: Mapped[float] = mapped_column(Float, default=0.0)
     leaving: Mapped[list[str] | None] = mapped_column(JSON)
     """Which members the present spec lets go, where somebody has named them."""
     expires_at: Mapped[float | None] = mapped_column(Float)
     """When its lease ends, as MatrixResource last reported."""
+    cancelled: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    """The `CancelledChange`, until another spec is asked for."""
 
     @property
     def shape(self) -> InstanceRequest:
@@ -60,6 +66,7 @@ class InstanceRow(ResourceRow, Base):
         self.ready_nodes = observed.ready_nodes
         self.members = [m.wire() for m in allocation.members] if allocation is not None else []
         self.slices = [each.wire() for each in observed.slices]
+        self.npus = int(allocation.npus) if allocation is not None else 0
         if (current := active_or_none(allocation)) is not None:
             self.expires_at = from_timestamp(current.expires_at) if current.expires_at else None
         self.conditions = conditions_of(
@@ -78,7 +85,6 @@ class InstanceRow(ResourceRow, Base):
         return self.view_as(
             InstanceView,
             **asked,
-            npus=shape.nodes * 8,
             expires_at=timestamp(self.expires_at) if self.expires_at else None,
             allocation=name_of(self.name),
             operation=name_of(self.operation) if self.operation else None,
@@ -107,6 +113,8 @@ class SagaRow(ResourceRow, Base):
     parameters: Mapped[dict[str, str] | None] = mapped_column(JSON)
     """What besides the shape the saga is about: of a member that moves, where from and to, and for which plan."""
     finished_at: Mapped[float | None] = mapped_column(Float)
+    trace: Mapped[dict[str, dict[str, Any]] | None] = mapped_column(JSON)
+    """How far each step is, by its name: `model.step_progress`."""
 
     @property
     def reached(self) -> str:
@@ -121,6 +129,7 @@ class SagaRow(ResourceRow, Base):
             done=done,
             step="" if done else self.reached,
             progress=round(self.step / max(1, len(self.steps)), 3),
+            steps=step_views(self.steps, self.trace, self.step, self.state),
             started_at=timestamp(self.created_at or 0.0),
             finished_at=timestamp(self.finished_at) if self.finished_at else None,
         )
@@ -130,6 +139,7 @@ class OperationRecord(ResourceView, OperationView):
     """An operation as it is listed: everything a resource has, and where the work is."""
 
     message: str = ""
+    steps: list[StepView] = Field(default_factory=list)
 
 
 class FaultRow(ResourceRow, Base):

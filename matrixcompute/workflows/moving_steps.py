@@ -15,7 +15,7 @@ async def take_successors(work: StepContext) -> None:
 
     Members in a domain that drains lie elsewhere then, as many as there is room for.
     """
-    request = compose(work.instance, work.shape).allocation
+    request = compose(work.instance, work.shape)
     if nodes := lying_in((await steps.current_allocation(work)).members, await work.neighbours.draining()):
         request = without(request, (await who_can_leave(work.neighbours, work.instance, request, nodes))[0])
     allocation = await work.neighbours.move(work.instance, request)
@@ -100,7 +100,7 @@ async def await_routes(work: StepContext) -> None:
 async def cut_over(work: StepContext) -> None:
     """Successors take over at once; the nodes they follow are cleaned."""
     before = await steps.current_allocation(work)
-    after = await work.neighbours.cut_over(work.instance, compose(work.instance, work.shape).allocation)
+    after = await work.neighbours.cut_over(work.instance, compose(work.instance, work.shape))
     gone = {m.node for m in before.members if m.role == "member"} - {m.node for m in after.members}
     if gone:
         work.record_event("Moved", f"{', '.join(sorted(gone))} gave their places up")

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.errors import Cancelled, MatrixError, StaleGeneration
-from matrixcompute.operations.saga import MOVE, RELOCATE, REPAIR, YIELD_CAPACITY, Saga, Step
+from matrixcompute.contract import InstanceRequest
+from matrixcompute.model.states import settled_state
+from matrixcompute.operations.saga import (
+    MOVE,
+    RELOCATE,
+    REPAIR,
+    RESTART,
+    START,
+    STOP,
+    YIELD_CAPACITY,
+    Saga,
+    Step,
+)
 from matrixcompute.store.store import InstanceRow
 from matrixcompute.workflows import moving_steps, steps
 
@@ -18,7 +31,9 @@ RETRY_S = 30.0
 
 
 def _waits_for_room(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
-    instance.move("Pending")
+    # Whom it is to lie near to may still come.
+    hopeless = refused.final and not (refused.field or "").startswith(("affinity", "antiAffinity"))
+    instance.move("Failed" if hopeless else "Pending")
     # Who cancelled it does not want it tried again: it waits for `:retry` or another shape.
     instance.retry_at = math.inf if isinstance(refused, Cancelled) else now + RETRY_S
     if instance.expires_at is not None and instance.expires_at > now:
@@ -27,7 +42,7 @@ def _waits_for_room(session: Session, instance: InstanceRow, refused: MatrixErro
 
 
 def _kept_as_it_was(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
-    instance.move("Active")
+    instance.move(settled_state(InstanceRequest.model_validate(instance.applied or instance.spec).power))
     instance.retry_at = now if isinstance(refused, (Cancelled, StaleGeneration)) else now + RETRY_S
     instance.set_condition("Progressing", False, refused.reason, refused.message, now)
 
@@ -67,6 +82,20 @@ SCALE_INSTANCE = Saga(
     committed_at="mark_active",
 )
 """A changed shape; the rest works on."""
+
+STOP_INSTANCE = replace(SCALE_INSTANCE, verb=STOP)
+"""The nodes are switched off and kept; a shape that changed with it is taken up too."""
+
+START_INSTANCE = replace(SCALE_INSTANCE, verb=START)
+"""The other way round. What broke while the nodes were off is repaired on the way."""
+
+RESTART_INSTANCE = Saga(
+    RESTART,
+    (Step(steps.switch_off, undo=steps.bind_nodes), Step(steps.await_off), Step(steps.bind_nodes), *TO_ACTIVE),
+    refused=_kept_as_it_was,
+    committed_at="mark_active",
+)
+"""Off and on again, on the nodes it has."""
 
 MOVE_INSTANCE = Saga(
     MOVE,
@@ -128,6 +157,7 @@ first: until their floors are free, who took the nodes may not get its own."""
 SAGAS = {
     saga.verb: saga
     for saga in (
-        CREATE_INSTANCE, SCALE_INSTANCE, MOVE_INSTANCE, RELOCATE_MEMBER, REPLACE_NODE, DELETE_INSTANCE, YIELD_TO_OTHERS,
+        CREATE_INSTANCE, SCALE_INSTANCE, STOP_INSTANCE, START_INSTANCE, RESTART_INSTANCE, MOVE_INSTANCE,
+        RELOCATE_MEMBER, REPLACE_NODE, DELETE_INSTANCE, YIELD_TO_OTHERS,
     )
 }  # fmt: skip

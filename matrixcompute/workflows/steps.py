@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from matrixcommon.model.errors import Conflict, InsufficientBandwidth, InsufficientCapacity, MatrixError, NotFound
-from matrixcommon.model.resource_key import named, project_of
+from matrixcommon.model.planes import Plane
+from matrixcommon.model.resource_key import name_of, named, project_of
 from matrixcommon.model.resource_model import is_true
 from matrixcompute.contract import InstanceRequest, SliceSummary
-from matrixcompute.model.composition import compose
-from matrixcompute.model.observation import Observed
+from matrixcompute.model.composition import SliceSpec, compose, slices_over
+from matrixcompute.model.observation import Observed, programmed_planes
+from matrixcompute.model.states import settled_state
 from matrixcompute.operations.saga import StepContext, StepPending
 from matrixcompute.recovery.loss import active_or_none, diagnose_loss
 from matrixcompute.recovery.policy import SILENT, Recovery, broken_members, plan_recovery
 from matrixcompute.workflows.draining import without
 from matrixresource.contract.allocations import AllocationView, MemberView
+
+NODES_ARE = {"On": "active", "Off": "off"}
 
 
 async def reserve_nodes(work: StepContext) -> None:
@@ -20,7 +26,7 @@ async def reserve_nodes(work: StepContext) -> None:
     before = await work.neighbours.find_allocation(work.instance)
     if before is not None and active_or_none(before) is None:
         raise StepPending("the nodes it had before are being cleaned")
-    request = compose(work.instance, work.shape).allocation
+    request = compose(work.instance, work.shape)
     if before is not None and before.nodes > work.shape.nodes:
         request = without(request, work.leaving())
     allocation = await work.neighbours.reserve(work.instance, request)
@@ -38,12 +44,10 @@ async def restore_shape(work: StepContext) -> None:
     applied = work.applied()
     if applied is None or active_or_none(await work.neighbours.find_allocation(work.instance)) is None:
         return
-    composition = compose(work.instance, applied)
-    allocation = await work.neighbours.reserve(work.instance, composition.allocation)
-    members = [member.node for member in allocation.members if member.role == "member"]
-    for spec in composition.slices:
-        await work.neighbours.admit(work.instance, spec, members)
-        await work.neighbours.program(spec.name)
+    allocation = await work.neighbours.reserve(work.instance, compose(work.instance, applied))
+    await _admitted(work, slices_over(work.instance, applied, nodes_of(allocation, {"member"})))
+    await program_routes(work)
+    await work.neighbours.bind(work.instance, applied.power)
 
 
 async def release_nodes(work: StepContext) -> None:
@@ -59,16 +63,31 @@ async def admit_slices(work: StepContext) -> None:
 
 async def admit(work: StepContext, shape: InstanceRequest, roles: set[str]) -> None:
     allocation = await current_allocation(work)
-    nodes = [member.node for member in allocation.members if member.role in roles]
-    for spec in compose(work.instance, shape).slices:
-        try:
-            await work.neighbours.admit(work.instance, spec, nodes)
-        except InsufficientBandwidth:
-            if going := await _still_going(work, allocation):
-                raise StepPending(
-                    f"{named(going, project_of(work.instance))} made way and has yet to give up its floors", on=going
-                ) from None
-            raise
+    try:
+        await _admitted(work, slices_over(work.instance, shape, nodes_of(allocation, roles)))
+    except InsufficientBandwidth:
+        if going := await _still_going(work, allocation):
+            raise StepPending(
+                f"{named(going, project_of(work.instance))} made way and has yet to give up its floors", on=going
+            ) from None
+        raise
+
+
+async def _admitted(work: StepContext, wanted: Sequence[SliceSpec]) -> None:
+    """Exactly these slices, as promised; one in a supernode that has no member any more is withdrawn first."""
+    names = {spec.name for spec in wanted}
+    for name in await work.neighbours.owned_slices(work.instance):
+        if name not in names:
+            await work.neighbours.withdraw(name)
+    for spec in wanted:
+        await work.neighbours.admit(work.instance, spec)
+
+
+def nodes_of(allocation: AllocationView, roles: Collection[str]) -> list[str]:
+    """Its nodes in these roles, members first and by rank."""
+    found = [member for member in allocation.members if member.role in roles]
+    found.sort(key=lambda member: (member.role != "member", member.rank or 0, member.node))
+    return [member.node for member in found]
 
 
 async def _still_going(work: StepContext, allocation: AllocationView) -> list[str]:
@@ -82,24 +101,39 @@ async def _still_going(work: StepContext, allocation: AllocationView) -> list[st
 
 async def withdraw_slices(work: StepContext) -> None:
     """Take every slice back; waits until agents have cleared the routes."""
-    gone = [await work.neighbours.withdraw(spec.name) for spec in compose(work.instance, work.shape).slices]
+    gone = [await work.neighbours.withdraw(name) for name in await work.neighbours.owned_slices(work.instance)]
     if not all(gone):
         raise StepPending("routes are being cleared")
 
 
 async def bind_nodes(work: StepContext) -> None:
-    """Have the agents deploy members and prepare spares."""
+    """Have the agents deploy members and prepare spares, or switch them off where the shape says so."""
     try:
-        await work.neighbours.bind(work.instance)
+        await work.neighbours.bind(work.instance, work.shape.power)
     except (NotFound, Conflict):
         await current_allocation(work)
         raise
 
 
+async def switch_off(work: StepContext) -> None:
+    """Have the agents stop the work of every node, and switch it off."""
+    await current_allocation(work)
+    await work.neighbours.bind(work.instance, "Off")
+
+
+async def await_off(work: StepContext) -> None:
+    """Until every member is off; one that is lost or faulty is not waited for: it is replaced when the rest is on."""
+    allocation = await current_allocation(work)
+    broken = {member.node for member, _ in broken_members(allocation.members)}
+    waiting = [m.node for m in allocation.members if m.role == "member" and not m.ready and m.node not in broken]
+    if waiting:
+        raise StepPending(f"{len(waiting)} of {allocation.nodes} nodes have yet to be switched off")
+
+
 async def program_routes(work: StepContext) -> None:
     """Have the agents program the routes of every slice."""
-    for spec in compose(work.instance, work.shape).slices:
-        await work.neighbours.program(spec.name)
+    for name in await work.neighbours.owned_slices(work.instance):
+        await work.neighbours.program(name)
 
 
 async def replace_members(work: StepContext) -> None:
@@ -137,18 +171,20 @@ async def await_ready(work: StepContext) -> None:
         await admit_slices(work)
         await program_routes(work)
         raise StepPending(plan.message)
-    planes = len(compose(work.instance, work.shape).slices)
-    if len(slices) < planes:  # somebody has withdrawn one; while any is going, none can be admitted again
+    wanted = slices_over(work.instance, work.shape, nodes_of(allocation, {"member"}))
+    if {name_of(spec.name) for spec in wanted} - {each.name for each in slices}:
+        # Somebody has withdrawn one. While any is going, none can be admitted again.
         if not any(each.state == "Withdrawing" for each in slices):
             await admit_slices(work)
             await program_routes(work)
         raise StepPending("a slice was withdrawn, and is admitted again")
     members = [member for member in allocation.members if member.role == "member"]
     ready = sum(member.ready for member in members)
-    programmed = sum(each.programmed for each in slices)
-    if not allocation.bound or ready < len(members) or programmed < planes:
+    programmed = programmed_planes(slices)
+    if not allocation.bound or ready < len(members) or len(programmed) < len(Plane):
         raise StepPending(
-            f"{ready} of {len(members)} nodes are active, {programmed} of 3 planes programmed{states(slices)}"
+            f"{ready} of {len(members)} nodes are {NODES_ARE[work.shape.power]}, "
+            f"{len(programmed)} of 3 planes programmed{states(slices)}"
         )
 
 
@@ -157,17 +193,17 @@ async def mark_active(work: StepContext) -> None:
     allocation = await current_allocation(work)
     plan = await recovery(work, allocation)
     observed = Observed(allocation, tuple(await work.neighbours.slices_of(work.instance)))
-    done, now = work.spec_generation, work.clock.now()
+    done, now, state = work.spec_generation, work.clock.now(), settled_state(work.shape.power)
     with work.store.transaction() as session:
         instance = work.store.instance(session, work.instance)
-        instance.move("Active")
+        instance.move(state)
         instance.observed_generation = done
         instance.applied = work.shape.wire()
         if is_true(instance.conditions or [], "Preempted"):
             instance.set_condition("Preempted", False, "Returned", "it has its place again", now, done)
         instance.observe(observed, plan, now)
-        message = f"generation {done} is active on {work.shape.nodes} nodes"
-        work.store.record_event(session, work.instance, "Active", message, now)
+        message = f"generation {done}: {work.shape.nodes} nodes are {NODES_ARE[work.shape.power]}"
+        work.store.record_event(session, work.instance, state, message, now)
 
 
 async def mark_pending(work: StepContext) -> None:

@@ -4,18 +4,22 @@ What a Kubernetes user sets (`kubectl cordon`, `drain`) is a cordon of the owner
 others keep newcomers off a node for there shows as `unschedulable` here, with their names in an annotation. Taking it
 back on one side takes back that side's own. The annotation says whether `unschedulable` was set by us: with it, only
 its absence is news of a user. Both are written at once and at the version that was read, so neither can be mistaken
-for the other; MatrixResource remembers the user's cordon for as long as both are there.
+for the other; MatrixResource remembers the user's cordon for as long as both are there. Where we close a Node, an event
+on it says for whom, which is the answer to a user whose `kubectl uncordon` found other owners.
+
+`kubectl cordon` of a Node that is unschedulable already sends nothing at all: it cannot be seen, and leaves no owner.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from matrixcommon.model.errors import Conflict, NotFound
 from matrixcontainer.client.client import NODE, KubeClient
+from matrixcontainer.client.events import event_on, record
 from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL
 from matrixcontainer.operator.reconciler import READS_MAX
 from matrixresource.client import ResourceClient
@@ -58,9 +62,10 @@ def cordoned_in_kubernetes(node: NodeView, mark: NodeMark) -> bool:
 class Cordons:
     """Of all mirrored nodes. `take` is given what a watch of them brings; without one they are listed anew."""
 
-    def __init__(self, kube: KubeClient, resource: ResourceClient) -> None:
+    def __init__(self, kube: KubeClient, resource: ResourceClient, wall: Callable[[], float]) -> None:
         self._kube = kube
         self._resource = resource
+        self._wall = wall
         self._marks: dict[str, NodeMark] = {}
 
     def see(self, bodies: Iterable[dict[str, Any]]) -> None:
@@ -95,7 +100,7 @@ class Cordons:
             if mark.says_the_same(wanted):
                 return node
             with contextlib.suppress(Conflict):
-                await self._write(node.name, wanted)
+                await self._write(node.name, mark, wanted)
                 return node
             found = await self._kube.find(NODE, node.name)
             if found is None:
@@ -104,8 +109,20 @@ class Cordons:
                 self.take("MODIFIED", found)
         raise Conflict(f"Node {node.name} changes faster than its cordons can be mirrored")
 
-    async def _write(self, name: str, wanted: NodeMark) -> None:
+    async def _write(self, name: str, before: NodeMark, wanted: NodeMark) -> None:
         metadata = {"resourceVersion": wanted.version, "annotations": {CORDONED_BY: wanted.owners or None}}
         body = {"metadata": metadata, "spec": {"unschedulable": wanted.unschedulable or None}}
         with contextlib.suppress(NotFound):
-            self.take("MODIFIED", await self._kube.merge(NODE, name, body))
+            written = await self._kube.merge(NODE, name, body)
+            self.take("MODIFIED", written)
+            if wanted.unschedulable and not before.unschedulable:
+                await self._record_closed(written, wanted.owners, uncordoned=bool(before.owners))
+
+    async def _record_closed(self, node: dict[str, Any], owners: str, uncordoned: bool) -> None:
+        """`uncordoned`: a user took `unschedulable` away, and these owners' cordons are still there."""
+        message, type = f"cordoned by {owners}", "Normal"
+        if uncordoned:
+            message, type = f"uncordoned in Kubernetes, and still cordoned by {owners}", "Warning"
+        mark = node["metadata"]["resourceVersion"]
+        about = (type, "NodeNotSchedulable", message)
+        await record(self._kube, event_on(NODE, node, *about, component=MANAGED_BY, at=self._wall(), mark=mark))

@@ -120,7 +120,7 @@ class Mirrors:
         self._resource = resource
         self._slices = slices
         self._wall = wall
-        self.cordons = Cordons(kube, resource)
+        self.cordons = Cordons(kube, resource, wall)
         self._nodes = Mirror(kube, NODE)
         self._supernodes = Mirror(kube, SUPERNODE)
         self._links = Mirror(kube, NETWORK_SLICE)

@@ -62,6 +62,8 @@ def _taints(node: NodeView, shared: bool) -> list[dict[str, str]]:
 def _ready(node: NodeView) -> str:
     if node.state == "Enrolled":
         return "Unknown"
+    if node.power == "Off":
+        return "False"
     return {"Connected": "True", "Stale": "Unknown", "Lost": "Unknown"}.get(node.agent, "False")
 
 
@@ -75,10 +77,11 @@ def node_status(node: NodeView, at: str, before: dict[str, Any] | None, taken: i
     separated = len({f.component.split("-")[0] for f in node.faults if f.level.startswith("Separate")})
     healthy = str(max(0, node.npus - separated - taken))
     ready = _ready(node)
+    text = f"the resource agent is {node.agent}; the node is {node.state}" + ", off" * (node.power == "Off")
     current = {c["type"]: c for c in (before or {}).get("conditions") or []}
     conditions = []
     for type, status, reason, message in (
-        ("Ready", ready, f"Agent{node.agent}", f"the resource agent is {node.agent}; the node is {node.state}"),
+        ("Ready", ready, f"Agent{node.agent}" if node.power != "Off" else "SwitchedOff", text),
         (
             "NPUHealthy",
             {"Healthy": "True", "Unknown": "Unknown"}.get(node.health, "False"),

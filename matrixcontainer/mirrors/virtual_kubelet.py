@@ -66,7 +66,7 @@ class Kubelets:
         return f"{len(alive & set(mirrored))} leases renewed"
 
     async def _alive(self) -> set[str]:
-        return {node.name for node in await self._resource.nodes() if node.agent == "Connected"}
+        return {node.name for node in await self._resource.nodes() if node.agent == "Connected" and node.power != "Off"}
 
     def _lease(self, name: str, uid: str) -> dict[str, Any]:
         at = datetime.fromtimestamp(self._wall(), UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -43,7 +43,7 @@ class InferSpec(ApiModel):
     """CloudMatrix-Infer on an instance: which model, and how many NPUs play which role (by default, as the paper)."""
 
     instance: str = Field(
-        min_length=1, max_length=58, description="the CloudMatrixInstance to serve on, same namespace"
+        min_length=1, max_length=57, description="the CloudMatrixInstance to serve on, same namespace"
     )
     model: Literal["deepseek-r1"] = Field("deepseek-r1", description="the model that is served")
     prefill_npus: int | None = Field(None, ge=1, le=32768, description="NPUs of the prefill pool")
@@ -295,6 +295,8 @@ def _definitions() -> list[dict[str, Any]]:
                 **_counts(repairs="how often a member was replaced"),
                 members=_parts("node", MemberView, "every node, spares and successors among them"),
                 slices=_parts("plane", SliceSummary, "the share of each plane"),
+                cancelled=_OPEN
+                | {"description": "the operation that was cancelled, and the generation that is not asked for again"},
                 plan=_OPEN
                 | {"description": "with dryRun: whether it fits, where, who would move, or what is in the way"},
             ),

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, key_of, project_of, resolve
-from matrixcompute.contract import InstanceRequest, InstanceView
+from matrixcompute.contract import CancelledChange, InstanceRequest, InstanceShape, InstanceView
 
 MANAGED_LABEL = "app.kubernetes.io/managed-by"
 MANAGED_BY = "cloudmatrix-operator"
@@ -65,6 +65,21 @@ def lease_over(body: dict[str, Any]) -> bool:
     return same and bool(reported.get("expiresAt")) and body["spec"].get("leaseS") is not None
 
 
+def cancelled_change(body: dict[str, Any], observed: InstanceView | None) -> CancelledChange | None:
+    """The change that the spec still asks for and somebody has cancelled; None where there is none, or where the spec
+    has changed since that was seen, if only to what it was."""
+    cancelled = observed.cancelled if observed is not None else None
+    if cancelled is None or cancelled.shape != _shape(desired_instance(body)):
+        return None
+    seen = (body.get("status") or {}).get("cancelled") or {}
+    earlier = seen.get("generation", 0) < body["metadata"].get("generation", 1)
+    return None if seen.get("operation") == cancelled.operation and earlier else cancelled
+
+
+def _shape(request: InstanceRequest) -> InstanceShape:
+    return InstanceShape.model_validate(request.model_dump(exclude={"labels"}))
+
+
 def next_action(body: dict[str, Any], observed: InstanceView | None) -> Action:
     """What brings the instance nearer to what its resource says."""
     if body["metadata"].get("deletionTimestamp"):
@@ -81,6 +96,8 @@ def next_action(body: dict[str, Any], observed: InstanceView | None) -> Action:
         return Action("EnsureInstance", request, "there is no such instance")
     if observed.state == "Deleting":
         return Action("Nothing", why="an instance of that name is still being deleted")
+    if cancelled_change(body, observed) is not None:
+        return Action("Nothing", why="the change was cancelled; another spec asks again")
     if observed.request() != request:
         return Action("EnsureInstance", request, "the shape has changed")
     return Action("Nothing", why="as specified")

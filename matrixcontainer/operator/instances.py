@@ -14,7 +14,7 @@ from matrixcontainer.client.events import record
 from matrixcontainer.operator.decision import desired_instance, next_action
 from matrixcontainer.operator.reconciler import AGAIN_WALL_S, GONE_WALL_S, Reconciler
 from matrixcontainer.operator.scale_in import ScaleIn
-from matrixcontainer.operator.status import event_object, instance_status, planned_status
+from matrixcontainer.operator.status import SYNCED, event_object, instance_status, planned_status, reported_of
 
 
 class InstanceReconciler(Reconciler):
@@ -62,7 +62,11 @@ class InstanceReconciler(Reconciler):
         status = instance_status(body, observed, self.wall())
         if (body.get("status") or {}).get("plan") and not body["spec"].get("dryRun"):
             status["plan"] = None  # what was planned is the spec now
-        await self.write_status(body, status)
+        before = (body.get("status") or {}).get("cancelled")
+        if await self.write_status(body, status) and (status.get("cancelled") or before) != before:
+            synced = next(each for each in body["status"]["conditions"] if each["type"] == SYNCED)
+            about = (synced["reason"], synced["message"], self.wall(), synced["lastTransitionTime"])
+            await record(self.kube, reported_of(self.kind, body, "Warning", *about))
 
     async def record(self, event: dict[str, Any]) -> None:
         """Record what MatrixCompute reports of an instance on its resource; recorded twice, it is there once."""

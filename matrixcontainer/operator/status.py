@@ -11,10 +11,13 @@ from typing import Any
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_model import condition
-from matrixcompute.contract import InstanceView
+from matrixcompute.contract import CancelledChange, InstanceView
 from matrixcontainer.client.client import Kind
 from matrixcontainer.client.events import event_body, event_on
-from matrixcontainer.operator.decision import INSTANCE_LABEL, MANAGED_BY, lease_over, next_action
+from matrixcontainer.operator.decision import INSTANCE_LABEL, MANAGED_BY, cancelled_change, lease_over, next_action
+
+SYNCED = "Synced"
+"""The condition that says why the instance is not made what its spec says; there while that is so."""
 
 HEALTHY = {"Healthy": True, "SubHealthy": True, "Unhealthy": False}
 """Whether a member's hardware is healthy enough; of one that nobody hears of it is unknown."""
@@ -33,7 +36,9 @@ def instance_status(body: dict[str, Any], observed: InstanceView | None, wall_no
         conditions = condition(conditions, "Ready", False, *why, generation=generation, now=wall_now)
         nothing: dict[str, Any] = {"readyNodes": 0, "readySpares": 0, "conditions": conditions}
         return {"state": "Ended", "members": [], "slices": []} | nothing if ended else {"state": "Pending"} | nothing
+    cancelled = cancelled_change(body, observed)
     settled = observed.generation == observed.observed_generation and next_action(body, observed).verb == "Nothing"
+    settled = settled and cancelled is None
     seen = {each["type"] for each in conditions}
     of = (generation if settled else before.get("observedGeneration", 0)) or generation
     for current in observed.conditions:
@@ -42,6 +47,10 @@ def instance_status(body: dict[str, Any], observed: InstanceView | None, wall_no
             conditions, current.type, status, current.reason, current.message, generation=of, now=wall_now
         )
         seen.discard(current.type)
+    if cancelled is not None:
+        message = cancelled_message(cancelled)
+        conditions = condition(conditions, SYNCED, False, "Cancelled", message, generation=generation, now=wall_now)
+        seen.discard(SYNCED)
     return {
         "state": observed.state,
         "observedGeneration": generation if settled else before.get("observedGeneration", 0),
@@ -54,7 +63,11 @@ def instance_status(body: dict[str, Any], observed: InstanceView | None, wall_no
         "members": _members(before, observed, of, wall_now),
         "slices": _planes(before, observed, of, wall_now),
         "conditions": [each for each in conditions if each["type"] not in seen],
-    }
+    } | ({"cancelled": {"operation": cancelled.operation, "generation": generation}} if cancelled is not None else {})
+
+
+def cancelled_message(cancelled: CancelledChange) -> str:
+    return f"operation {cancelled.operation} was cancelled: the instance stays as it was until the spec changes"
 
 
 def planned_status(

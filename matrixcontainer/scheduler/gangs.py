@@ -12,10 +12,11 @@
 | Volcano, coscheduling | PodGroup: `minMember`, `networkTopology` | size and domain (`pod_groups.py`) |
 | Kubernetes | `spec.priority` (of a PriorityClass), `spec.preemptionPolicy` | whom it may preempt |
 
-A gang is placed whole: all its pods or none. A pod takes up to a node's worth of NPUs (8); pods of a gang that ask for
-fewer share nodes as far as they fill them evenly. Who speaks MindCluster may count a whole node in dies (16). A pod
-with scheduling gates is not there yet. Everything a gang gets lies in one supernode, which is what a tier-1 HyperNode
-of CCE asks for; a gang with a `sp-block` may take several, each block whole in one.
+A gang is placed whole: all its pods or none. A pod takes up to a node's worth of NPUs (8, or what the machine's nodes
+have); pods of a gang that ask for fewer share nodes as far as they fill them evenly. Who speaks MindCluster may count
+a whole node in dies (two an NPU). A pod with scheduling gates is not there yet. Everything a gang gets lies in one
+supernode, which is what a tier-1 HyperNode of CCE asks for; a gang with a `sp-block` may take several, each block
+whole in one.
 Sources: Volcano and Kueue API documentation; Ascend/mind-cluster scheduling documentation (commit 22bb3d98).
 """
 
@@ -37,7 +38,7 @@ from matrixcontainer.scheduler.pod_groups import PodGroup, group_named
 from matrixresource.contract.allocations import AllocationRequest, AllocationView, Block, PlacementPolicy
 
 SCHEDULER_NAME = "matrix-scheduler"
-DIES_PER_NODE = 16
+DIES_PER_NPU = 2
 SPARES_MAX = 48
 
 CABINET_KEYS = ("cloudmatrix.io/cabinet", "topology.kubernetes.io/zone")
@@ -46,13 +47,15 @@ SUPERNODE_KEYS = ("cloudmatrix.io/supernode", "volcano.sh/hypernode")
 
 @dataclass
 class Gang:
-    """Pods to be placed together. `size` is how many there must be before any is placed."""
+    """Pods to be placed together. `size` is how many there must be before any is placed; a node of the machine has
+    `node_npus`."""
 
     namespace: str
     name: str
     pods: list[dict[str, Any]] = field(default_factory=list)
     size: int = 1
     group: PodGroup = field(default_factory=PodGroup)
+    node_npus: int = NPUS_PER_NODE
 
     @property
     def allocation(self) -> str:
@@ -81,7 +84,7 @@ class Gang:
         chosen, block = self._domain(), self.notes.get("sp-block")
         if block is None:
             return chosen or PlacementPolicy()
-        blocks = [Block(nodes=int(block) // (2 * self.each * self.share), level="supernode")]
+        blocks = [Block(nodes=int(block) // (DIES_PER_NPU * self.each * self.share), level="supernode")]
         return (chosen or PlacementPolicy(level="supernode")).model_copy(update={"blocks": blocks})
 
     def _domain(self) -> PlacementPolicy | None:
@@ -102,14 +105,14 @@ class Gang:
     @property
     def each(self) -> int:
         """NPUs of one pod."""
-        asked = max((npus_of(pod) for pod in self.alive()), default=NPUS_PER_NODE)
-        return min(asked, NPUS_PER_NODE)
+        asked = max((npus_of(pod) for pod in self.alive()), default=self.node_npus)
+        return min(asked, self.node_npus)
 
     @property
     def share(self) -> int:
         """How many of its pods lie on one node: as many as go evenly."""
         pods = len(self.alive())
-        return max(count for count in range(1, NPUS_PER_NODE // self.each + 1) if pods % count == 0)
+        return max(count for count in range(1, self.node_npus // self.each + 1) if pods % count == 0)
 
     @property
     def priority(self) -> int:
@@ -124,12 +127,12 @@ class Gang:
     def request(self, allocation: AllocationView | None) -> AllocationRequest:
         """What it needs; of one that holds something already the share of a node and the placement stay."""
         each = self.each
-        per = (allocation.npus_per_node or NPUS_PER_NODE) if allocation is not None else each * self.share
+        per = (allocation.npus_per_node or self.node_npus) if allocation is not None else each * self.share
         members = -(-len(self.alive()) // max(1, int(per // each)))
         return AllocationRequest(
             project=self.namespace,
             nodes=members,
-            npus_per_node=None if per == NPUS_PER_NODE else per,
+            npus_per_node=None if per == self.node_npus else per,
             spares=self.spares,
             placement=self.placement() if allocation is None else allocation.placement,
             priority=self.priority,
@@ -140,12 +143,12 @@ class Gang:
         """Raises what cannot be placed as it is asked for."""
         for pod in self.alive():
             npus, name = npus_of(pod), pod["metadata"]["name"]
-            if npus == DIES_PER_NODE and _speaks_mindcluster(pod, self.notes):
-                npus = NPUS_PER_NODE
-            if npus > NPUS_PER_NODE:
+            if npus == DIES_PER_NPU * self.node_npus and _speaks_mindcluster(pod, self.notes):
+                npus = self.node_npus
+            if npus > self.node_npus:
                 raise InvalidField(
-                    f"pod {name} asks for {npus} {NPU_RESOURCE}; a node has {NPUS_PER_NODE}: "
-                    f"make it a gang of pods with {NPUS_PER_NODE} each"
+                    f"pod {name} asks for {npus} {NPU_RESOURCE}; a node has {self.node_npus}: "
+                    f"make it a gang of pods with {self.node_npus} each"
                 )
             if npus < 1:
                 raise InvalidField(f"pod {name} asks for 0 {NPU_RESOURCE}; leave it to the default scheduler")
@@ -153,18 +156,22 @@ class Gang:
                 raise InvalidField(f"pod {name} asks for {npus} {NPU_RESOURCE}, another of its gang for {self.each}")
         block = self.notes.get("sp-block")
         if block is not None:
-            dies, member = whole_number(block), 2 * self.each * self.share
-            gang = 2 * self.each * self.size
+            dies, member = whole_number(block), DIES_PER_NPU * self.each * self.share
+            gang = DIES_PER_NPU * self.each * self.size
             if dies < member or dies % member or gang % dies:
                 raise InvalidField(
                     f"sp-block {block!r} must be a multiple of {member} dies that divides the gang's {gang}"
                 )
 
 
-def gangs_of(pods: Iterable[dict[str, Any]], groups: Mapping[tuple[str, str], PodGroup] | None = None) -> list[Gang]:
+def gangs_of(
+    pods: Iterable[dict[str, Any]],
+    groups: Mapping[tuple[str, str], PodGroup] | None = None,
+    node_npus: int = NPUS_PER_NODE,
+) -> list[Gang]:
     """The pods of our scheduler, gathered into gangs; a pod that names none is a gang of its own.
 
-    `groups` are the PodGroups that there are, by namespace and name.
+    `groups` are the PodGroups that there are, by namespace and name; `node_npus` is what a node of the machine has.
     """
     found: dict[tuple[str, str], Gang] = {}
     sizes: dict[tuple[str, str], int] = defaultdict(int)
@@ -175,7 +182,7 @@ def gangs_of(pods: Iterable[dict[str, Any]], groups: Mapping[tuple[str, str], Po
         name, size = _named(pod)
         key = (metadata["namespace"], name)
         group = (groups or {}).get(key, PodGroup()) if group_named(pod) == name else PodGroup()
-        found.setdefault(key, Gang(*key, group=group)).pods.append(pod)
+        found.setdefault(key, Gang(*key, group=group, node_npus=node_npus)).pods.append(pod)
         sizes[key] = max(sizes[key], size, group.least)
     for key, gang in found.items():
         gang.size = max(sizes[key], 1)
@@ -210,7 +217,7 @@ def npus_of(pod: dict[str, Any]) -> int:
 
 
 def _speaks_mindcluster(pod: dict[str, Any], notes: Mapping[str, str]) -> bool:
-    """Whether it bears the words of MindCluster, for which a node has sixteen chips."""
+    """Whether it bears the words of MindCluster, for which each of the two dies of an NPU is a chip."""
     labels = pod["metadata"].get("labels") or {}
     return "sp-block" in notes or any(key.startswith("huawei.com/schedule_") for key in labels)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, MatrixError, NotFound
 from matrixcommon.model.hardware_names import NPUS_PER_NODE, NodeName
@@ -40,7 +41,7 @@ class PodScheduler:
         """Place what waits, release what is over. A sentence about what was done."""
         pods, _ = await self._kube.list(POD)
         ours = [pod for pod in pods if pod["spec"].get("schedulerName") == SCHEDULER_NAME]
-        gangs = gangs_of(ours, await pod_groups(self._kube, ours))
+        gangs = gangs_of(ours, await pod_groups(self._kube, ours), await self._node_npus(ours))
         current = {each.key: each for each in await self._resource.allocations() if GANG_LABEL in each.labels}
         bound = 0
         for gang in gangs:
@@ -57,6 +58,11 @@ class PodScheduler:
         for name in set(current) - wanted:
             await self._resource.release(name)
         return f"{bound} pods bound, {len(set(current) - wanted)} gangs released"
+
+    async def _node_npus(self, ours: list[dict[str, Any]]) -> int:
+        """NPUs of a node, which is the same in the whole machine; read each time, for another machine may be there."""
+        machine = await self._resource.supernodes() if ours else []
+        return next((each.npus // each.nodes for each in machine if each.nodes), NPUS_PER_NODE)
 
     async def _place(self, gang: Gang, allocation: AllocationView | None) -> int:
         pods = gang.alive()
@@ -85,7 +91,7 @@ class PodScheduler:
             return 0
         await self._replace_lost(gang, allocation)
         ready = [NodeName(m.node) for m in allocation.members if m.role == "member" and m.ready]
-        placed = bindings(pods, ready, max(1, int(allocation.npus_per_node or NPUS_PER_NODE) // gang.each))
+        placed = bindings(pods, ready, max(1, int(allocation.npus_per_node or gang.node_npus) // gang.each))
         for name, node in placed.items():
             await self._bind(gang, name, node)
         missing = sum(not pod["spec"].get("nodeName") for pod in pods) - len(placed)

@@ -13,16 +13,16 @@ from matrixlink.maintenance.drains import Drains
 from matrixlink.slices.slice_controller import SliceController
 
 
-def drain_routes(switchboard: SliceController, drains: Drains) -> APIRouter:
-    """The routes over one switchboard's drains."""
-    api = ResourceRoutes(switchboard.store.records)
+def drain_routes(slice_controller: SliceController, drains: Drains) -> APIRouter:
+    """The routes over one slice controller's drains."""
+    api = ResourceRoutes(slice_controller.store.records)
 
     @api.of(access.WHAT_IFS).ask(
         "CREATE", summary="What a failure, a drain or a repair would do; nothing changes", dependencies=PROJECT
     )
     async def ask_what_if(body: WhatIfRequest, caller: CallerOf) -> WhatIfView:
         """Counts are of all slices; those of projects that the caller may not see are not named."""
-        judged = what_if(switchboard.promises, body)
+        judged = what_if(slice_controller.promises, body)
         return judged.model_copy(update={"slices": [each for each in judged.slices if caller.sees(each.project)]})
 
     kind = api.of(access.DRAINS)

@@ -16,16 +16,19 @@ from matrixlink.telemetry.inventory import FabricInventory
 
 
 def care_routes(
-    switchboard: SliceController, conditions: LinkStateTracker, diagnosis: FaultLocaliser, nudge: Callable[[], None]
+    slice_controller: SliceController,
+    conditions: LinkStateTracker,
+    diagnosis: FaultLocaliser,
+    nudge: Callable[[], None],
 ) -> APIRouter:
     """`nudge` has routes looked at anew."""
-    api = ResourceRoutes(switchboard.store.records)
-    inventory = FabricInventory(switchboard)
+    api = ResourceRoutes(slice_controller.store.records)
+    inventory = FabricInventory(slice_controller)
 
     @api.of(access.LINKS).change("POST :undamp", after=nudge, shown=inventory.link)
     def undamp(name: str) -> LinkView:
-        with switchboard.promises.changing() as session:
-            switchboard.promises.mark_stale()
+        with slice_controller.promises.changing() as session:
+            slice_controller.promises.mark_stale()
             conditions.undamp(session, name)
         return inventory.link(name)
 

@@ -17,9 +17,9 @@ from matrixlink.peering.reachability import is_network, reachability
 from matrixlink.slices.slice_controller import SliceController
 
 
-def peering_routes(switchboard: SliceController, peerings: Peerings) -> APIRouter:
-    """The routes over one switchboard's peerings."""
-    api = ResourceRoutes(switchboard.store.records)
+def peering_routes(slice_controller: SliceController, peerings: Peerings) -> APIRouter:
+    """The routes over one slice controller's peerings."""
+    api = ResourceRoutes(slice_controller.store.records)
     kind = api.of(access.PEERINGS)
 
     def visible(name: str, caller: Caller) -> PeeringView:
@@ -64,6 +64,6 @@ def peering_routes(switchboard: SliceController, peerings: Peerings) -> APIRoute
     ) -> ReachabilityView:
         source = source if is_network(source) else caller.resolve(source)
         target = caller.resolve(target)
-        return reachability(switchboard.store, source, target, plane, protocol, port)
+        return reachability(slice_controller.store, source, target, plane, protocol, port)
 
     return api.router

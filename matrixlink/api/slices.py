@@ -33,12 +33,12 @@ from matrixlink.telemetry.inventory import FabricInventory, qos_classes
 
 
 def routes(
-    switchboard: SliceController, reports: LinkReportProcessor, allocations: Allocations | None = None
+    slice_controller: SliceController, reports: LinkReportProcessor, allocations: Allocations | None = None
 ) -> APIRouter:
-    """The routes over one switchboard. `allocations`: who knows which nodes a slice may have, if anybody is asked."""
-    store = switchboard.store
+    """The routes over one slice controller. `allocations` knows which nodes a slice may have, if anybody is asked."""
+    store = slice_controller.store
     api = ResourceRoutes(store.records)
-    inventory = FabricInventory(switchboard)
+    inventory = FabricInventory(slice_controller)
 
     # -- the fabric ----------------------------------------------------------------------------------------------------
 
@@ -72,14 +72,14 @@ def routes(
     slices = api.of(access.SLICES)
     slices.list()
     slices.get()
-    slices.change("POST :program")(switchboard.program)
-    slices.change("DELETE", fast=True)(switchboard.withdraw)
+    slices.change("POST :program")(slice_controller.program)
+    slices.change("DELETE", fast=True)(slice_controller.withdraw)
 
     async def are_allocated(request: SliceRequest) -> None:
         if allocations is not None:
             await allocations.check(request.allocation, request.members)
 
-    slices.change("PUT", name="ensure_slice", before=are_allocated, fast=True)(switchboard.admit)
+    slices.change("PUT", name="ensure_slice", before=are_allocated, fast=True)(slice_controller.admit)
 
     # -- what may be used --------------------------------------------------------------------------------------------
 
@@ -99,14 +99,14 @@ def routes(
     paths = api.of(access.BACKUP_PATHS)
 
     def all_backup_paths() -> list[BackupPathsView]:
-        protected = [terms for terms in switchboard.promises.slices if terms.protection != Protection.NONE]
-        return [backup_paths(switchboard.fabric, terms) for terms in protected]
+        protected = [terms for terms in slice_controller.promises.slices if terms.protection != Protection.NONE]
+        return [backup_paths(slice_controller.fabric, terms) for terms in protected]
 
     def one_backup_path(name: str) -> BackupPathsView:
-        terms = switchboard.promises.slices.get(name)
+        terms = slice_controller.promises.slices.get(name)
         if terms is None or terms.protection == Protection.NONE:
             raise NotFound(f"there is no protected slice named {name[:80]!r}", field="name")
-        return backup_paths(switchboard.fabric, terms)
+        return backup_paths(slice_controller.fabric, terms)
 
     paths.list(all_backup_paths, summary="Over what each protected slice would go after a failure")
     paths.get(one_backup_path)

@@ -1,9 +1,10 @@
-"""Looks at what agents reported and probes found, lets damped ports go, and asks the switchboard to reroute around what
-was lost, and back when it returns; finishes withdrawals that wait for agents nobody can reach. Nudged by reports, and
-on a period in case a nudge was lost."""
+"""Looks at what agents reported and probes found, lets damped ports go, and asks the slice controller to reroute
+around what was lost, and back when it returns; finishes withdrawals that wait for agents nobody can reach. Nudged by
+reports, and on a period in case a nudge was lost."""
 
 from __future__ import annotations
 
+from matrixcommon.model.process_pauses import ProcessPauses
 from matrixlink.link_health.fault_localisation import FaultLocaliser
 from matrixlink.link_health.link_events import LinkEvents
 from matrixlink.link_health.link_state import LinkStateTracker
@@ -15,26 +16,30 @@ class LinkHealth:
 
     def __init__(
         self,
-        switchboard: SliceController,
+        slice_controller: SliceController,
         conditions: LinkStateTracker,
         diagnosis: FaultLocaliser,
         events: LinkEvents,
+        pauses: ProcessPauses,
     ) -> None:
-        self._switchboard = switchboard
+        """`pauses`: what sees in the beat of these runs whether the process stood still."""
+        self._slice_controller = slice_controller
         self._events = events
         self._conditions = conditions
         self._diagnosis = diagnosis
+        self._pauses = pauses
 
     async def watch(self) -> str:
+        self._pauses.beat()
         found = self._diagnosis.look()
         if self._conditions.damped():
-            with self._switchboard.promises.changing() as session:
+            with self._slice_controller.promises.changing() as session:
                 self._conditions.release(session)
-        with self._switchboard.store.reading() as session:
+        with self._slice_controller.store.reading() as session:
             due = self._events.due(session)
         if due:
-            with self._switchboard.promises.changing() as session:
+            with self._slice_controller.promises.changing() as session:
                 self._events.tell(session)
-        rerouted = self._switchboard.reroute()
-        gone = self._switchboard.settle_all()
+        rerouted = self._slice_controller.reroute()
+        gone = self._slice_controller.settle_all()
         return f"{len(found)} parts judged by probes, {len(rerouted)} slices rerouted, {len(gone)} gone"

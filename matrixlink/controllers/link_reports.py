@@ -62,7 +62,7 @@ class LinkReportProcessor:
 
     def __init__(
         self,
-        switchboard: SliceController,
+        slice_controller: SliceController,
         leases: Leases,
         conditions: LinkStateTracker,
         diagnosis: FaultLocaliser,
@@ -71,8 +71,8 @@ class LinkReportProcessor:
         nudge: Callable[[], None],
     ) -> None:
         self.counters: Counter[str] = Counter()
-        self._switchboard = switchboard
-        self._store: LinkStore = switchboard.store
+        self._slice_controller = slice_controller
+        self._store: LinkStore = slice_controller.store
         self._leases = leases
         self._conditions = conditions
         self._diagnosis = diagnosis
@@ -86,16 +86,16 @@ class LinkReportProcessor:
         """An answer per report, in their order. What else they bring is passed on once they are durable."""
         nodes = [str(report.node) for report in reports]
         batch = LinkReportBatch()
-        with self._switchboard.promises.changing() as session:
+        with self._slice_controller.promises.changing() as session:
             programs = self._store.programs_by_node(session, nodes)
             fences = self._store.fences_by_node(session, nodes)
             agents = self._store.agents(session, nodes)
             taken = [self._take(session, report, agents, programs, fences, batch) for report in reports]
             for slice, generation in self._ahead(reports, taken, programs).items():
-                self._switchboard.supersede_generation(session, slice, generation)
+                self._slice_controller.supersede_generation(session, slice, generation)
                 batch.touched.add(slice)
             if batch.touched:
-                self._switchboard.reconcile(session, batch.touched)
+                self._slice_controller.reconcile(session, batch.touched)
             answers = [
                 self._answer(session, report, reason, programs) for report, reason in zip(reports, taken, strict=True)
             ]
@@ -121,7 +121,7 @@ class LinkReportProcessor:
     ) -> tuple[str, str] | None:
         """Take one report in; a reason and a sentence where it is refused."""
         node = str(report.node)
-        fabric = self._switchboard.fabric
+        fabric = self._slice_controller.fabric
         if not fabric.has(node) and not self._discovered(report.node):
             return "NotFound", f"there is no node {node}"
         agent = agents.get(node)
@@ -161,7 +161,7 @@ class LinkReportProcessor:
     def _discovered(self, node: NodeName) -> bool:
         """Take up the supernode that a node never heard of stands in: it is there, as its agent speaks. Whoever reads
         the tables next finds it by the agent's row."""
-        fabric = self._switchboard.fabric
+        fabric = self._slice_controller.fabric
         if node.supernode in fabric.supernodes or node not in Supernode(node.supernode, fabric.spec).nodes():
             return False
         fabric.ensure_supernode(node.supernode)

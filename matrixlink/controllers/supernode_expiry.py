@@ -27,15 +27,15 @@ class DepartedSupernodes:
     leases."""
 
     def __init__(
-        self, switchboard: SliceController, leases: Leases, kept: Iterable[str], *memories: NodeMemory
+        self, slice_controller: SliceController, leases: Leases, kept: Iterable[str], *memories: NodeMemory
     ) -> None:
-        self._switchboard = switchboard
+        self._slice_controller = slice_controller
         self._leases = leases
         self._memories = (leases, *memories)
         self._kept = frozenset(kept)
 
     async def watch(self) -> str:
-        fabric, store = self._switchboard.fabric, self._switchboard.store
+        fabric, store = self._slice_controller.fabric, self._slice_controller.store
         silent = [
             name
             for name, supernode in fabric.supernodes.items()
@@ -43,7 +43,7 @@ class DepartedSupernodes:
         ]
         gone = []
         if silent:
-            with self._switchboard.promises.changing() as session:
+            with self._slice_controller.promises.changing() as session:
                 used = {member for row in store.slices(session) for member in row.members}
                 gone = [name for name in silent if used.isdisjoint(fabric.supernodes[name].nodes())]
                 for name in gone:
@@ -54,5 +54,5 @@ class DepartedSupernodes:
                 for memory in self._memories:
                     memory.forget_nodes(nodes)
             if gone:
-                self._switchboard.promises.load()
+                self._slice_controller.promises.load()
         return f"{len(gone)} supernodes forgotten"

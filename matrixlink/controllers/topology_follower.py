@@ -28,15 +28,15 @@ MOVED = "CableMoved"
 class TopologyFollower:
     """One run asks for what is not known yet, and reroutes what crossed another cable."""
 
-    def __init__(self, switchboard: SliceController, resource: ResourceClient) -> None:
-        self._switchboard = switchboard
+    def __init__(self, slice_controller: SliceController, resource: ResourceClient) -> None:
+        self._slice_controller = slice_controller
         self._resource = resource
         self._known: dict[str, str] = {}
         """By supernode, the version of the topology that its graph was asked at."""
 
     async def watch(self) -> str:
         version = await self._resource.topology_version()
-        fabric = self._switchboard.fabric
+        fabric = self._slice_controller.fabric
         self._known = {name: seen for name, seen in self._known.items() if name in fabric.supernodes}
         behind = [name for name in fabric.supernodes if self._known.get(name) != version]
         learnt = []
@@ -46,19 +46,19 @@ class TopologyFollower:
                 learnt.append(name)
             self._known[name] = version
         if learnt:
-            self._switchboard.reroute()
+            self._slice_controller.reroute()
         return f"wired anew: {', '.join(learnt) or 'nothing'}"
 
     def _take(self, name: str, wiring: SupernodeWiring) -> bool:
         document: dict[str, Any] = {"spec": wiring.spec, "drawn": wiring.drawn, "found": _moved(wiring)}
         supernode = supernode_of(name, document)
         try:
-            news = self._switchboard.promises.take_topology(supernode)
+            news = self._slice_controller.promises.take_topology(supernode)
         except InvalidField as refused:
             log.warning("graph refused", extra={"supernode": name, "why": refused.message})
             return False
         if news:
-            with self._switchboard.store.transaction() as session:
+            with self._slice_controller.store.transaction() as session:
                 row = session.get(WiringRow, name)
                 if row is None:
                     row = WiringRow(supernode=name)

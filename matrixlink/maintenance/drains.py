@@ -28,12 +28,12 @@ BLOCKING_MAX = 20
 class Drains:
     """The verbs over drains."""
 
-    def __init__(self, switchboard: SliceController) -> None:
-        self._switchboard = switchboard
-        self._store = switchboard.store
-        self._promises = switchboard.promises
-        self._fabric = switchboard.fabric
-        switchboard.after_settle.append(self.reconcile)
+    def __init__(self, slice_controller: SliceController) -> None:
+        self._slice_controller = slice_controller
+        self._store = slice_controller.store
+        self._promises = slice_controller.promises
+        self._fabric = slice_controller.fabric
+        slice_controller.after_settle.append(self.reconcile)
 
     def ensure(self, name: str, request: DrainRequest, *, validate_only: bool = False) -> DrainView:
         """Take elements out of use, or change which; the same again is no news. Raises InsufficientBandwidth with the
@@ -99,7 +99,7 @@ class Drains:
         self._promises.mark_stale()
         self._fabric.set_drained(together([row.ports for row in self._store.drains(session)]))
         self._promises.trim_leaving()
-        self._switchboard.reroute_around(session, self._promises.stale_routes())
+        self._slice_controller.reroute_around(session, self._promises.stale_routes())
         self.reconcile(session)
 
     def reconcile(self, session: Session) -> None:

@@ -43,17 +43,17 @@ class ActivePeering:
 class Peerings:
     """The verbs over peerings."""
 
-    def __init__(self, switchboard: SliceController) -> None:
-        self._switchboard = switchboard
-        self._store = switchboard.store
-        self._promises = switchboard.promises
+    def __init__(self, slice_controller: SliceController) -> None:
+        self._slice_controller = slice_controller
+        self._store = slice_controller.store
+        self._promises = slice_controller.promises
         self._live: dict[str, list[ActivePeering]] = {}
         self._slices: set[str] = set()
         self._open = False
         self._promises.on_load.append(self.refresh)
-        switchboard.after_settle.append(self.reconcile)
-        switchboard.after_change.append(self.synchronise)
-        switchboard.extend_bodies = self.extend
+        slice_controller.after_settle.append(self.reconcile)
+        slice_controller.after_change.append(self.synchronise)
+        slice_controller.extend_bodies = self.extend
         with self._store.reading() as session:
             self.refresh(session)
 
@@ -241,9 +241,9 @@ class Peerings:
         slices = [each for each in self._store.slices_named(session, row.slices) if each.name != but]
         for each in slices:
             if each.program_generation and each.state not in (ADMITTED, WITHDRAWING):
-                self._switchboard.reprogram(session, each)
+                self._slice_controller.reprogram(session, each)
         if slices:
-            self._switchboard.reconcile(session, slices)
+            self._slice_controller.reconcile(session, slices)
         else:
             self.reconcile(session)
 

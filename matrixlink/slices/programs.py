@@ -7,14 +7,13 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from matrixcommon.model.hardware_names import NPUS_PER_NODE
 from matrixcommon.persistence.table_cache import shape_of
 from matrixlink.routing.routing import NodeRoutes, Routes, Stripe
 from matrixlink.store.tables import ProgramRow, SliceRow
 
 
-def program_bodies(row: SliceRow, routes: Routes) -> dict[str, dict[str, Any]]:
-    """By member, what does not depend on the generation: key, class, rates, peers and routes."""
+def program_bodies(row: SliceRow, routes: Routes, npus: int) -> dict[str, dict[str, Any]]:
+    """By member, what does not depend on the generation: key, class, rates, peers and routes. `npus`: of a node."""
     common = {
         "plane": row.plane,
         "instance": row.instance,
@@ -22,9 +21,9 @@ def program_bodies(row: SliceRow, routes: Routes) -> dict[str, dict[str, Any]]:
         "isolation_key": row.isolation_key,
         "qos_class": row.qos_class,
         "weight": row.weight,
-        "floor_gbps": row.floor_gbps * NPUS_PER_NODE,
+        "floor_gbps": row.floor_gbps * npus,
         "security_rules": row.security_rules or [],
-        "ceiling_gbps": None if row.ceiling_gbps is None else row.ceiling_gbps * NPUS_PER_NODE,
+        "ceiling_gbps": None if row.ceiling_gbps is None else row.ceiling_gbps * npus,
     }
     return {
         node: common | {"peers": [peer for peer in row.members if peer != node]} | routes_body(routes.nodes[node])

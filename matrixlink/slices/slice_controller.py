@@ -223,7 +223,7 @@ class SliceController:
 
     def _bodies(self, row: SliceRow) -> dict[str, dict[str, Any]]:
         """What each member is to hold now: its own routes, and what else it takes part in."""
-        bodies = program_bodies(row, self.promises.routes(row))
+        bodies = program_bodies(row, self.promises.routes(row), self.fabric.spec.node.npus)
         self.extend_bodies(row, bodies)
         return bodies
 

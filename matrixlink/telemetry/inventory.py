@@ -24,9 +24,9 @@ from matrixresource.topology import Link, Supernode, Vertex
 class FabricInventory:
     """What the routes show of the fabric."""
 
-    def __init__(self, switchboard: SliceController) -> None:
-        self._switchboard = switchboard
-        self._fabric = switchboard.fabric
+    def __init__(self, slice_controller: SliceController) -> None:
+        self._slice_controller = slice_controller
+        self._fabric = slice_controller.fabric
 
     # -- links -------------------------------------------------------------------------------------------------------
 
@@ -50,12 +50,12 @@ class FabricInventory:
         return self._fabric.links(node, plane)
 
     def _link_items(self, links: list[Link]) -> list[dict[str, Any]]:
-        with self._switchboard.store.reading() as session:
-            known = {row.name: row.view().wire() for row in self._switchboard.store.links(session)}
+        with self._slice_controller.store.reading() as session:
+            known = {row.name: row.view().wire() for row in self._slice_controller.store.links(session)}
         return [self._link_item(link, known.get(link.name)) for link in links]
 
     def link(self, name: str) -> LinkView:
-        with self._switchboard.store.reading() as session:
+        with self._slice_controller.store.reading() as session:
             row = session.get(LinkRow, name)
             return LinkView.model_validate(self._link_item(self._fabric.link(name), row.view().wire() if row else None))
 
@@ -70,7 +70,7 @@ class FabricInventory:
             item["node"] = link.node
         if link.sub_plane is not None:
             item["subPlane"] = link.sub_plane
-        floors = round(float(self._switchboard.promises.ledger.booked(link.name)), 6)
+        floors = round(float(self._slice_controller.promises.ledger.booked(link.name)), 6)
         now = {"gbps": gbps, "state": health(gbps, link.capacity_gbps), "floorsGbps": floors}
         return item | (known or {}) | now | {"drained": link.port in self._fabric.drained(link.name.partition(".")[0])}
 
@@ -117,8 +117,8 @@ class FabricInventory:
     # -- planes and classes -------------------------------------------------------------------------------------------
 
     def planes(self) -> list[PlaneSummary]:
-        with self._switchboard.store.reading() as session:
-            slices = Counter(row.plane for row in self._switchboard.store.slices(session))
+        with self._slice_controller.store.reading() as session:
+            slices = Counter(row.plane for row in self._slice_controller.store.slices(session))
         below = self._below_by_plane()
         return [self._plane_view(plane, below[plane], slices[plane]) for plane in Plane]
 
@@ -130,7 +130,7 @@ class FabricInventory:
         return below
 
     def _plane_view(self, plane: Plane, below: Counter[str], slices: int) -> PlaneSummary:
-        model = self._switchboard.promises.planes[plane]
+        model = self._slice_controller.promises.planes[plane]
         links = sum(
             link.plane == plane
             for supernode in self._fabric.supernodes.values()

@@ -30,13 +30,13 @@ class LinkMetrics:
 
     def __init__(
         self,
-        switchboard: SliceController,
+        slice_controller: SliceController,
         telemetry: Telemetry,
         conditions: LinkStateTracker,
         diagnosis: FaultLocaliser,
         reported: Counter[str],
     ) -> None:
-        self._switchboard = switchboard
+        self._slice_controller = slice_controller
         self._telemetry = telemetry
         self._conditions = conditions
         self._diagnosis = diagnosis
@@ -58,8 +58,8 @@ class LinkMetrics:
     def _links(self) -> Iterator[Metric]:
         """How many links are below their rate, and why."""
         found = GaugeMetricFamily("matrixlink_links_below", "Links below their rate.", labels=["plane", "reason"])
-        with self._switchboard.store.reading() as session:
-            rows = self._switchboard.store.links(session)
+        with self._slice_controller.store.reading() as session:
+            rows = self._slice_controller.store.links(session)
             below = Counter((str(row.built["plane"]), row.reason) for row in rows if row.reason)
         for (plane, reason), count in sorted(below.items()):
             found.add_metric([plane, reason], count)

@@ -66,10 +66,10 @@ class Aggregate:
 class Telemetry:
     """Answers `by` any of GROUPS."""
 
-    def __init__(self, switchboard: SliceController, rates: PortRates, diagnosis: FaultLocaliser) -> None:
+    def __init__(self, slice_controller: SliceController, rates: PortRates, diagnosis: FaultLocaliser) -> None:
         self.rates = rates
-        self._switchboard = switchboard
-        self._fabric = switchboard.fabric
+        self._slice_controller = slice_controller
+        self._fabric = slice_controller.fabric
         self._diagnosis = diagnosis
         self._by: dict[str, Callable[[], Iterable[Aggregate]]] = {
             "link": self._links, "switch": self._switches, "node": self._nodes, "plane": self._planes,
@@ -85,7 +85,7 @@ class Telemetry:
 
     def _links(self) -> list[Aggregate]:
         """Every uplink, RDMA port and card of nodes whose rates are known, the idle ones among them."""
-        ledger, found = self._switchboard.promises.ledger, []
+        ledger, found = self._slice_controller.promises.ledger, []
         for node, gbps in self.rates.nodes().items():
             latency_us, at = self._diagnosis.latency_us.get(node, {}), self.rates.at(node)
             for number, port in enumerate(self.rates.ports):
@@ -136,8 +136,8 @@ class Telemetry:
     # -- slices -------------------------------------------------------------------------------------------------------
 
     def _rows(self) -> list[SliceRow]:
-        with self._switchboard.store.reading() as session:
-            return self._switchboard.store.slices(session)
+        with self._slice_controller.store.reading() as session:
+            return self._slice_controller.store.slices(session)
 
     def _slices(self) -> list[Aggregate]:
         """What each slice moves over all its members; its capacity is what its members may use of their uplinks, as

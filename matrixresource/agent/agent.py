@@ -20,10 +20,15 @@ from matrixcommon.model.errors import StaleGeneration
 from matrixresource.agent.hardware import EmulatedNode
 from matrixresource.agent.partitions import Partitions
 from matrixresource.contract.agents import AssignmentView, NodeReport, ReportAnswer, ReportedFault
-from matrixresource.contract.nodes import NodeInventory
+from matrixresource.contract.nodes import NodeInventory, Power
 
 DONE = {"Clean": "Clean", "Spare": "Spare", "Member": "Active"}
 """The status that fulfils a spec."""
+
+
+def goal(wanted: str, power: Power) -> str:
+    """The status that fulfils a spec, of a node that is to be on or off."""
+    return "Off" if power == "Off" and wanted != "Clean" else DONE[wanted]
 
 
 @dataclass(frozen=True)
@@ -36,23 +41,28 @@ class AgentTask:
 
 
 def next_work(
-    status: str, holds: str | None, wanted: str, allocation: str | None, deployed: bool = False
+    status: str, holds: str | None, wanted: str, allocation: str | None, deployed: bool = False, power: Power = "On"
 ) -> AgentTask | None:
     """What brings a node nearer to the spec; None when it is fulfilled. A pure decision.
 
     `status` and `holds`: what the node is and whose work is on it; `deployed`: whether a finished image is on its disk,
-    so that after a loss of power it need only boot and join. Whoever takes a node over starts from clean.
+    so that after it was without power it need only boot and join. Whoever takes a node over starts from clean.
     """
     if status in ("Verifying", "Inspecting"):
         return AgentTask("enrol", "Clean", None)
-    if status == DONE[wanted] and holds == allocation:
+    if status == goal(wanted, power) and holds == allocation:
         return None
     if status == "Cleaning" or wanted == "Clean" or (status != "Clean" and holds != allocation):
         return AgentTask("clean", "Clean", None)
+    if power == "Off":
+        return AgentTask("shut-down", "Off", allocation)
     if wanted == "Spare":
-        return AgentTask("clean", "Clean", None) if status == "Active" else AgentTask("prepare", "Spare", allocation)
+        used = status == "Active" or deployed
+        return AgentTask("clean", "Clean", None) if used else AgentTask("prepare", "Spare", allocation)
     if status == "Spare":
         return AgentTask("promote", "Active", allocation)
+    if deployed and status in ("Off", "Stopping"):
+        return AgentTask("start", "Active", allocation)
     return AgentTask("rejoin" if deployed and status == "Deploying" else "deploy", "Active", allocation)
 
 
@@ -81,6 +91,7 @@ class ResourceAgent:
         self.stage: str | None = None
         self.holds: str | None = None
         self.desired_role = "Clean"
+        self.desired_power: Power = "On"
         self.allocation: str | None = None
         self.generation = 0
         self.deployed = False
@@ -102,13 +113,14 @@ class ResourceAgent:
         if assignment.generation == self.generation:
             return
         self.generation = assignment.generation
-        self.desired_role, self.allocation = assignment.desired_role, assignment.allocation
+        self.desired_role, self.desired_power = assignment.desired_role, assignment.power
+        self.allocation = assignment.allocation
         self.parts.ensure(assignment.parts)
         self._assignment_changed.set()
         self._changed()
 
     def _next(self) -> AgentTask | None:
-        return next_work(self.status, self.holds, self.desired_role, self.allocation, self.deployed)
+        return next_work(self.status, self.holds, self.desired_role, self.allocation, self.deployed, self.desired_power)
 
     @property
     def reported_status(self) -> str:
@@ -145,13 +157,13 @@ class ResourceAgent:
                 self.stage = None
                 return
         self.status, self.stage, self.holds = work.ends, None, work.allocation
-        self.deployed = work.ends == "Active"
+        self.deployed = work.ends == "Active" or (work.ends == "Off" and self.deployed)
         self.parts.wake()
         self._changed()
 
     def _overtaken(self, work: AgentTask) -> bool:
         """Whether the newest spec makes this work pointless; seen between stages, as on a real machine."""
-        return (DONE[self.desired_role], self.allocation) != (work.ends, work.allocation)
+        return (goal(self.desired_role, self.desired_power), self.allocation) != (work.ends, work.allocation)
 
     def power_lost(self) -> None:
         """What was in memory is gone; the disk is not. After power returns, a deployed node has to boot and join."""
@@ -159,6 +171,8 @@ class ResourceAgent:
         self.parts.power_lost()
         if self.status in ("Active", "Spare", "Deploying", "Preparing"):
             self.status = "Deploying" if self.status in ("Active", "Deploying") else "Preparing"
+        elif self.status == "Stopping":
+            self.status = "Off"
 
     # -- reports and memory --------------------------------------------------------------------------------------
 
@@ -174,7 +188,7 @@ class ResourceAgent:
             epoch=self.epoch,
             sequence=self.sequence,
             lease_s=self._lease_s,
-            power="On",
+            power="Off" if self.status == "Off" else "On",
             status=self.reported_status,
             generation=self.generation,
             allocation=self.holds,
@@ -210,6 +224,7 @@ class ResourceAgent:
             "status": self.status,
             "holds": self.holds,
             "desired_role": self.desired_role,
+            "desired_power": self.desired_power,
             "allocation": self.allocation,
             "generation": self.generation,
             "deployed": self.deployed,
@@ -220,6 +235,7 @@ class ResourceAgent:
         """Begin the next life where the last one ended: one epoch on, work in progress from its first stage."""
         self.status, self.holds = memory["status"], memory["holds"]
         self.desired_role, self.allocation = memory["desired_role"], memory["allocation"]
+        self.desired_power = memory.get("desired_power", "On")
         self.generation, self.deployed = memory["generation"], memory["deployed"]
         self.epoch = memory["epoch"] + 1
         self.sequence = 0

@@ -29,7 +29,13 @@ from matrixresource.allocations.relocation import Relocations
 from matrixresource.allocations.request_checks import check_request
 from matrixresource.allocations.reservations import ReservationService
 from matrixresource.allocations.status import AllocationStatus
-from matrixresource.contract.allocations import REPLACEMENT_LABEL, AllocationRequest, AllocationView, system_labels
+from matrixresource.contract.allocations import (
+    REPLACEMENT_LABEL,
+    AllocationRequest,
+    AllocationView,
+    BindingRequest,
+    system_labels,
+)
 from matrixresource.contract.defragmentations import RelocateRequest
 from matrixresource.contract.nodes import ADMIN, NodeView
 from matrixresource.scheduler.changes import advance_reservation
@@ -87,11 +93,17 @@ class Allocator:
                 return tried
         return current.shown()
 
-    def bind(self, name: str) -> AllocationView:
-        """Ask the agents of all members to deploy, and of all spares to stand ready."""
+    def bind(self, name: str, request: BindingRequest | None = None) -> AllocationView:
+        """Ask the agents of all members to deploy, and of all spares to stand ready; or all of them to switch off.
+
+        Raises Conflict where nodes that others share are to be switched off.
+        """
+        power = request.power if request is not None else "On"
         with self._store.transaction() as session:
             allocation = self._living(session, name)
-            allocation.bound = True
+            if power == "Off" and self._store.parts(session, name):
+                raise Conflict(f"{name!r} has parts of nodes, which cannot be switched off", field="power")
+            allocation.bound, allocation.power = True, power
             if allocation.state == "Reserved":
                 allocation.move("Binding")
             for node in self._store.allocated_to(session, name):

@@ -51,12 +51,14 @@ class NodeAssignments:
         """One generation on, unless that is already what is requested of the node."""
         row = self._assignment(session, node)
         # Whoever is to be clean is so for nobody: a node that was never asked for anything else has nothing to do.
-        allocation, rank = (None, None) if current is None or wanted == "Clean" else (current.name, node.rank)
-        if (row.desired_role, row.allocation, row.rank) == (wanted, allocation, rank):
+        allocation, rank, power = None, None, "On"
+        if current is not None and wanted != "Clean":
+            allocation, rank, power = current.name, node.rank, current.power
+        if (row.desired_role, row.allocation, row.rank, row.power) == (wanted, allocation, rank, power):
             return
-        row.desired_role, row.allocation, row.rank = wanted, allocation, rank
+        row.desired_role, row.allocation, row.rank, row.power = wanted, allocation, rank, power
         row.generation += 1
-        node.desired_role = wanted
+        node.desired_role, node.desired_power = wanted, power
         node.wanted_generation = node.assignment_generation = row.generation
         node.read_state()
 
@@ -113,6 +115,8 @@ class NodeAssignments:
     def _assignment(self, session: Session, node: NodeRow) -> AssignmentRow:
         row = session.get(AssignmentRow, node.name)
         if row is None:
-            row = AssignmentRow(name=node.name, generation=0, state="Wanted", desired_role="Clean", parts=[])
+            row = AssignmentRow(
+                name=node.name, generation=0, state="Wanted", desired_role="Clean", power="On", parts=[]
+            )
             session.add(row)
         return row

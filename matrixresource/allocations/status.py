@@ -9,6 +9,8 @@ from matrixresource.contract.allocations import MemberView
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AllocationRow
 
+NODES_ARE = {"On": "active", "Off": "off"}
+
 
 class AllocationStatus:
     """Settles allocations after anything about them or their nodes has changed."""
@@ -35,7 +37,7 @@ class AllocationStatus:
         spares = sum(view.ready for view in members if view.role == "spare") if allocation.bound else 0
         whole, enough = allocation.bound and ready == len(serving), spares >= allocation.spares
         reason = "NotBound" if not allocation.bound else "AllReady" if whole else "Waiting"
-        message = f"{ready if allocation.bound else 0} of {len(serving)} members are active"
+        message = f"{ready if allocation.bound else 0} of {len(serving)} members are {NODES_ARE[allocation.power]}"
         allocation.set_condition("NodesReady", whole, reason, message, now)
         reason = "SparesReady" if enough else "SparesMissing"
         message = f"{spares} of {allocation.spares} spares stand ready"

@@ -35,7 +35,9 @@ from matrixresource.topology.supernode import Supernode
 Drain = Annotated[bool, Query(description="whoever lies there is to leave; nobody is moved by MatrixResource itself")]
 
 
-def topology_routes(store: ResourceStore, surveyor: TopologyManager, replenish: Callable[[], None]) -> APIRouter:
+def topology_routes(
+    store: ResourceStore, topology_manager: TopologyManager, replenish: Callable[[], None]
+) -> APIRouter:
     """The routes over one store. `replenish` nudges the watcher that refills spares."""
     api = ResourceRoutes(store.records)
 
@@ -64,12 +66,12 @@ def topology_routes(store: ResourceStore, surveyor: TopologyManager, replenish: 
     @kind.change("PUT", after=replenish)
     def ensure_supernode(name: str, body: SupernodeRequest, caller: Caller) -> SupernodeView:
         """Have this supernode in the inventory."""
-        return surveyor.ensure_supernode(name, body, by=_who(caller))
+        return topology_manager.ensure_supernode(name, body, by=_who(caller))
 
     @kind.change("DELETE")
     def remove_supernode(name: str, caller: Caller) -> None:
         """Take it out of the inventory; refused while anything is held there."""
-        surveyor.remove_supernode(name, by=_who(caller))
+        topology_manager.remove_supernode(name, by=_who(caller))
 
     @kind.ask("GET /topology")
     async def get_topology(
@@ -125,12 +127,12 @@ def topology_routes(store: ResourceStore, surveyor: TopologyManager, replenish: 
     @domains.change("POST :close")
     def close(name: str, caller: Caller, body: DomainRequest | None = None, drain: Drain = False) -> DomainView:
         """Take nothing new there; what runs continues."""
-        return surveyor.close(name, by=_who(caller), reason=body.reason if body else "", drain=drain)
+        return topology_manager.close(name, by=_who(caller), reason=body.reason if body else "", drain=drain)
 
     @domains.change("POST :open", after=replenish)
     def open_domain(name: str, caller: Caller, body: DomainRequest | None = None) -> DomainView:
         """Take newcomers there again."""
-        return surveyor.open(name, by=_who(caller), reason=body.reason if body else "")
+        return topology_manager.open(name, by=_who(caller), reason=body.reason if body else "")
 
     return api.router
 

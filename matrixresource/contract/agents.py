@@ -10,7 +10,7 @@ from matrixcommon.api.reports import Count, EachByItself
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixresource.contract.fields import DieNumber, PartName, PortName
-from matrixresource.contract.nodes import NodeInventory
+from matrixresource.contract.nodes import NodeInventory, Power
 
 
 class DesiredPartition(ApiModel):
@@ -26,12 +26,14 @@ class DesiredPartition(ApiModel):
 class AssignmentView(ResourceView):
     """What is requested of one node: Clean, Spare or Member of an allocation, and parts of it for several.
 
-    Its generation fences older specs; any change of the whole or of a part is a new one.
+    With `power` Off the node is kept for its allocation and switched off. Its generation fences older specs; any change
+    of the whole or of a part is a new one.
     """
 
     desired_role: Literal["Clean", "Spare", "Member"]
     allocation: str | None = None
     rank: int | None = None
+    power: Power = "On"
     parts: list[DesiredPartition] = Field(default_factory=list)
 
 
@@ -65,10 +67,11 @@ class NodeReport(ApiModel):
     epoch: Count
     sequence: Count
     lease_s: float = Field(gt=0, le=86_400)
-    power: Literal["On", "Off"] = "On"
+    power: Power = "On"
     status: Literal[
-        "Verifying", "Inspecting", "Clean", "Preparing", "Spare", "Deploying", "Active", "Cleaning", "Failed"
-    ]
+        "Verifying", "Inspecting", "Clean", "Preparing", "Spare", "Deploying", "Active", "Stopping", "Off", "Cleaning",
+        "Failed",
+    ]  # fmt: skip
     generation: Count
     allocation: str | None = None
     stage: str | None = None

@@ -10,6 +10,7 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.resource_key import reference
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixresource.contract.fields import MEMBERS_MAX, NpuCount
+from matrixresource.contract.nodes import Power
 
 REPLACEMENT_LABEL, RESERVATION_LABEL = "cloudmatrix.io/last-replacement", "cloudmatrix.io/reservation"
 """Labels that MatrixResource itself puts on allocations; a caller's own come and go with its requests."""
@@ -138,6 +139,12 @@ class RenewRequest(ApiModel):
     lease_s: float = Field(gt=0, le=1e9)
 
 
+class BindingRequest(ApiModel):
+    """How the nodes of an allocation are to stand: deployed and on, or switched off and kept."""
+
+    power: Power = Field("On", description="Off: the nodes are stopped and switched off; what is on their disks stays")
+
+
 class ReplaceRequest(ApiModel):
     """Which member to replace, and why (kept in the member's history)."""
 
@@ -185,5 +192,6 @@ class AllocationView(ResourceView):
     expires_at: str | None = None
     topology_version: str
     bound: bool
+    power: Power = "On"
     members: list[MemberView] = Field(default_factory=list)
     preempts: list[str] = Field(default_factory=list)

@@ -8,6 +8,8 @@ from pydantic import Field
 
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 
+Power = Literal["On", "Off"]
+
 ADMIN, KUBERNETES, MAINTENANCE = "admin", "kubernetes", "maintenance"
 """Owners of cordons: who asks without saying who it is, who marks the mirrored Node unschedulable, a closed domain."""
 

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.hardware_names import NpuName
+from matrixcommon.model.process_pauses import ProcessPauses
 from matrixcommon.persistence.table_cache import rows_where
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.contract.agents import NodeReport, ReportAnswer
@@ -31,9 +32,6 @@ from matrixresource.store.topology_versions import spec_at
 from matrixresource.supernodes.topology_manager import TopologyManager
 
 log = logging.getLogger(__name__)
-
-LATE_PERIODS = 2.0
-"""A watch that comes later than this many of its periods after the last one is late."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ class NodeReportProcessor:
         self,
         store: ResourceStore,
         allocator: Allocator,
-        surveyor: TopologyManager,
+        topology_manager: TopologyManager,
         clock: Clock,
         *,
         grace_s: float,
@@ -78,16 +76,18 @@ class NodeReportProcessor:
         `watch_period_s`: how often leases are watched; where that comes late, this process was too busy to hear."""
         self._store = store
         self._allocator = allocator
-        self._surveyor = surveyor
+        self._topology_manager = topology_manager
         self._clock = clock
         self._grace_s = grace_s
         self._started_at = clock.now()
         self._leases = Leases()
-        self._watch_period_s = watch_period_s
-        self._watched_at = math.inf
-        self.deaf_s = 0.0
-        """For how long, in all, leases were not judged since this process was behind; emulated seconds."""
+        self._pauses = ProcessPauses(clock, watch_period_s)
         self._nudge = nudge
+
+    @property
+    def deaf_s(self) -> float:
+        """For how long, in all, leases were not judged since this process was behind; emulated seconds."""
+        return self._pauses.total_s
 
     def take(self, reports: list[NodeReport]) -> list[ReportAnswer]:
         """An answer per report, in their order."""
@@ -123,7 +123,7 @@ class NodeReportProcessor:
             spec = spec_at(batch.session, node.supernode)
             node_inventories.take(batch.session, node, report.inventory, spec, now)
         if report.ports:
-            self._surveyor.observe(batch.session, node.name, report.ports)
+            self._topology_manager.observe(batch.session, node.name, report.ports)
         node.read_state()
         if _fault_summary(node) != before:
             touched.add(node, released)
@@ -155,15 +155,13 @@ class NodeReportProcessor:
     async def watch_leases(self) -> str:
         """Mark the agents whose leases ran out. Run on a period."""
         now = self._clock.now()
-        late_s = now - self._watched_at - LATE_PERIODS * self._watch_period_s
-        self._watched_at = now
-        if late_s > 0:
-            self.deaf_s += late_s
-            self._leases.forgive(late_s, now)
+        late_s = self._pauses.beat()
+        if late_s:
             log.warning("behind: silence is not held against agents", extra={"late_s": round(late_s, 1)})
         touched = ChangedNodes()
         with self._store.transaction() as session:
             self._leases.open(session)
+            self._leases.forgive(late_s, now)  # what was written down before it, or meanwhile, is known now
             for node in self._store.nodes(session):
                 agent = self._leases.agent(node.name, now, new=now - self._started_at < self._grace_s)
                 # Only for the worse: what is better is reported by a report, to whichever replica.

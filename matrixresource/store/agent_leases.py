@@ -63,12 +63,18 @@ class Leases:
     def __init__(self) -> None:
         self._heard: dict[str, Lease] = {}
         self._written: dict[str, LeaseRow] = {}
+        self._forgiven_s = 0.0
+        self._first_read: dict[str, tuple[float, float]] = {}
+        """By node, when the lease in the table is of, and what was forgiven in all until we first read it."""
 
     def open(self, session: Session, nodes: Sequence[str] | None = None) -> None:
         """Read what was written down of these nodes, or of all."""
         wanted = select(LeaseRow)
         rows = session.scalars(wanted if nodes is None else wanted.where(LeaseRow.node.in_([*map(str, nodes)])))
         self._written = {row.node: row for row in rows}
+        for node, row in self._written.items():
+            if self._first_read.get(node, (None,))[0] != row.heard_at:
+                self._first_read[node] = row.heard_at, self._forgiven_s
 
     def reached(self, node: str) -> tuple[int, int] | None:
         """Life and number of the newest report that is known; None where none is."""
@@ -88,7 +94,9 @@ class Leases:
         row.epoch, row.sequence, row.heard_at, row.lease_s = *lease.reached, lease.heard_at, lease.lease_s
 
     def forgive(self, seconds: float, now: float) -> None:
-        """Nobody could be heard for that long: it is not held against them."""
+        """Nobody could be heard for that long: it is not held against them, nor against whom another replica hears.
+        What stopped us may have stopped that one too; it gives up itself whom it hears no more."""
+        self._forgiven_s += seconds
         for lease in self._heard.values():
             lease.heard_at = min(lease.heard_at + seconds, now)
 
@@ -102,6 +110,7 @@ class Leases:
         # Only of what another replica heard after us the table knows more than we do.
         later = row is not None and (heard is None or (row.epoch, row.sequence) > heard.reached)
         if row is not None and later and not new:
-            behind = row.heard_at + BEHIND_LEASES * row.lease_s
+            forgiven_s = self._forgiven_s - self._first_read[node][1]
+            behind = min(now, row.heard_at + BEHIND_LEASES * row.lease_s + forgiven_s)
             reported.append(Lease(behind, row.lease_s, row.epoch, row.sequence).agent(now))
         return min(reported, key=WORSE.__getitem__) if reported else None if new else "Lost"

@@ -145,6 +145,7 @@ class NodeRow(ResourceRow, Base):
     stage: Mapped[str | None] = mapped_column(String(40))
     observed_generation: Mapped[int] = mapped_column(BigInteger, default=0)
     desired_role: Mapped[str] = mapped_column(String(10), default="Clean")
+    desired_power: Mapped[str] = mapped_column(String(10), default="On", server_default="On")
     wanted_generation: Mapped[int] = mapped_column(BigInteger, default=1)
     assignment_generation: Mapped[int] = mapped_column(BigInteger, default=1)
     faults: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
@@ -165,6 +166,8 @@ class NodeRow(ResourceRow, Base):
     def ready(self) -> bool:
         """Whether the agent has reported exactly what is requested."""
         desired = {"Clean": "Clean", "Spare": "Spare", "Member": "Active"}[self.desired_role]
+        if self.desired_power == "Off":
+            desired = "Off"
         return self.in_sync and self.status == desired and self.agent == "Connected"
 
     def read_state(self) -> None:
@@ -289,6 +292,7 @@ class AssignmentRow(ResourceRow, Base):
     desired_role: Mapped[str] = mapped_column(String(10), default="Clean")
     allocation: Mapped[str | None] = mapped_column(String(127))
     rank: Mapped[int | None] = mapped_column(Integer)
+    power: Mapped[str] = mapped_column(String(10), default="On", server_default="On")
     parts: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
     """What is requested of parts of the node: a `DesiredPartition` each, in its wire form."""
 
@@ -313,6 +317,7 @@ class AllocationRow(ResourceRow, Base):
     expires_at: Mapped[float | None] = mapped_column(Float)
     topology_version: Mapped[str] = mapped_column(String(200))
     bound: Mapped[bool] = mapped_column(Boolean, default=False)
+    power: Mapped[str] = mapped_column(String(10), default="On", server_default="On")
     members: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
     preempts: Mapped[list[str]] = mapped_column(JSON, default=list)
     """Whom it preempted when it came."""

@@ -88,7 +88,7 @@ def build(
     )
     moves = DefragmentationExecutor(store, neighbours, instance_service)
     moving = Periodic("member-moves", moves.reconcile, clock, period_s=MEMBER_MOVES_PERIOD_S, floor_wall_s=1.0)
-    orphans = OrphanCollector(store, neighbours)
+    orphans = OrphanCollector(store, neighbours, clock)
     faults = FaultReconciler(store, neighbours)
     judging = Periodic("faults", faults.reconcile, clock, period_s=FAULTS_PERIOD_S, floor_wall_s=10.0)
 

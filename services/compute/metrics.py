@@ -7,7 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.quantities import from_timestamp
+from matrixcompute.instances.stuck import stuck_instances
 from matrixcompute.model.states import INSTANCE_STATES
 from matrixcompute.store.store import ComputeStore, EventRow, InstanceRow
 
@@ -22,7 +22,7 @@ class InstanceMetrics:
         self._clock = clock
         self._states = Gauge("instances", "Instances by state.", ["state"], registry=registry)
         self._degraded = Gauge("instances_degraded", "Instances that lack what was promised.", registry=registry)
-        self._stuck = Gauge("instances_stuck", "Instances past the deadline of a passing state.", registry=registry)
+        self._stuck = Gauge("instances_stuck", "Instances that do not get on.", registry=registry)
         self._open = Gauge("operations_open", "Operations under way.", registry=registry)
 
         self._queue = Histogram(
@@ -38,7 +38,7 @@ class InstanceMetrics:
             current = self._store.instances(session)
             states = [row.state for row in current]
             degraded = sum((_condition(row, "Degraded") or {}).get("status") == "True" for row in current)
-            stuck = sum(self._is_stuck(row) for row in current)
+            stuck = len(stuck_instances(self._store, session, self._clock.now()))
             open_sagas = len(self._store.open_sagas(session))
             waited = self._waited(session)
         for state in INSTANCE_STATES.states:
@@ -68,12 +68,6 @@ class InstanceMetrics:
                     found.append(waited)
         self._placed_until = max([event.at for event in news], default=self._placed_until)
         return found
-
-    def _is_stuck(self, row: InstanceRow) -> bool:
-        progressing = _condition(row, "Progressing")
-        now = self._clock.now()
-        since = now if progressing is None else from_timestamp(progressing["lastTransitionTime"])
-        return INSTANCE_STATES.stuck(row.state, since, now)
 
 
 def _condition(row: InstanceRow, type: str) -> dict[str, str] | None:

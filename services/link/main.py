@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import Field, model_validator
 
 from matrixcommon.model.clock import Clock
+from matrixcommon.model.process_pauses import ProcessPauses
 from matrixcommon.persistence.database_session import Database
 from matrixlink.api.access import ACCESS
 from matrixlink.api.communicators import communicator_routes
@@ -52,7 +53,7 @@ from services.link.allocations import ReservedNodes
 
 MIGRATIONS = Migrations("link", Base.metadata)
 
-HEALTH_PERIOD_S = 5.0
+HEALTH_PERIOD_S, HEALTH_FLOOR_WALL_S = 5.0, 0.5
 DEPARTED_PERIOD_S = 60.0
 TOPOLOGY_PERIOD_S = 5.0
 
@@ -105,14 +106,15 @@ def build(
             learnt = supernode_of(name, document)
             if learnt.spec.fingerprint == spec.fingerprint:
                 fabric.set_topology(learnt)
-    leases = Leases(clock, clock.at_least_wall(settings.lease_grace, 6.0))
-    switchboard = SliceController(store, fabric, clock, leases)
-    conditions = LinkStateTracker(switchboard.store, switchboard.promises, clock, settings.damping())
-    diagnosis = FaultLocaliser(fabric, switchboard.promises, conditions, clock)
+    pauses = ProcessPauses(clock, clock.at_least_wall(HEALTH_PERIOD_S, HEALTH_FLOOR_WALL_S))
+    leases = Leases(clock, clock.at_least_wall(settings.lease_grace, 6.0), pauses)
+    slice_controller = SliceController(store, fabric, clock, leases)
+    conditions = LinkStateTracker(slice_controller.store, slice_controller.promises, clock, settings.damping())
+    diagnosis = FaultLocaliser(fabric, slice_controller.promises, conditions, clock)
     events = LinkEvents(store, fabric, leases.reachable, clock)
-    watcher = LinkHealth(switchboard, conditions, diagnosis, events)
-    health = Periodic("link-health", watcher.watch, clock, period_s=HEALTH_PERIOD_S, floor_wall_s=0.5)
-    communicators = Communicators(switchboard.store, fabric, clock)
+    watcher = LinkHealth(slice_controller, conditions, diagnosis, events, pauses)
+    health = Periodic("link-health", watcher.watch, clock, period_s=HEALTH_PERIOD_S, floor_wall_s=HEALTH_FLOOR_WALL_S)
+    communicators = Communicators(slice_controller.store, fabric, clock)
     following = Periodic("communicators", communicators.watch, clock, period_s=HEALTH_PERIOD_S, floor_wall_s=0.5)
 
     def ports_changed() -> None:
@@ -121,15 +123,15 @@ def build(
         health.nudge()
 
     rates = PortRates(fabric, clock)
-    telemetry = Telemetry(switchboard, rates, diagnosis)
-    reports = LinkReportProcessor(switchboard, leases, conditions, diagnosis, rates, clock, ports_changed)
-    departed = DepartedSupernodes(switchboard, leases, kept, reports, rates, diagnosis)
+    telemetry = Telemetry(slice_controller, rates, diagnosis)
+    reports = LinkReportProcessor(slice_controller, leases, conditions, diagnosis, rates, clock, ports_changed)
+    departed = DepartedSupernodes(slice_controller, leases, kept, reports, rates, diagnosis)
     registry = CollectorRegistry()
-    registry.register(LinkMetrics(switchboard, telemetry, conditions, diagnosis, reports.counters))
+    registry.register(LinkMetrics(slice_controller, telemetry, conditions, diagnosis, reports.counters))
 
     watchers: list[Periodic] = []
     if resource is not None:
-        follower = TopologyFollower(switchboard, resource)
+        follower = TopologyFollower(slice_controller, resource)
 
         async def follow() -> str:
             found = await follower.watch()
@@ -140,17 +142,17 @@ def build(
 
     def forget_events() -> None:
         with records.transaction() as session:
-            switchboard.store.forget_events(session)
+            slice_controller.store.forget_events(session)
 
     allocations = ReservedNodes(resource, clock) if resource is not None else None
     return create_app(
         "link",
         "MatrixLink",
         [
-            routes(switchboard, reports, allocations),
-            care_routes(switchboard, conditions, diagnosis, health.nudge),
-            drain_routes(switchboard, Drains(switchboard)),
-            peering_routes(switchboard, Peerings(switchboard)),
+            routes(slice_controller, reports, allocations),
+            care_routes(slice_controller, conditions, diagnosis, health.nudge),
+            drain_routes(slice_controller, Drains(slice_controller)),
+            peering_routes(slice_controller, Peerings(slice_controller)),
             communicator_routes(communicators),
             telemetry_routes(telemetry),
         ],

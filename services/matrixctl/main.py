@@ -19,6 +19,7 @@ from services.matrixctl.commands import (
     experiment,
     get,
     hardware,
+    instances,
     plan,
     quotas,
     stack,
@@ -34,7 +35,23 @@ EPILOG = """Exit codes: 0 done; 1 refused or failed; 2 wrong use, or a command o
 running or does not answer."""
 
 app = declared_in(
-    (stack, get, apply, hardware, topology, plan, quotas, defrag, drains, top, traffic, experiment, demo, unsupported),
+    (
+        stack,
+        get,
+        apply,
+        hardware,
+        topology,
+        plan,
+        quotas,
+        instances,
+        defrag,
+        drains,
+        top,
+        traffic,
+        experiment,
+        demo,
+        unsupported,
+    ),
     typer.Typer(
         name="matrixctl",
         help="Run an emulated CloudMatrix384 supernode and its control plane, and ask it things.",

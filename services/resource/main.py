@@ -80,8 +80,8 @@ def build(
     records.executor = executor
     store = ResourceStore(records)
     drawn = compiled_drawing(read_file(settings.topology), spec) if settings.topology else None
-    surveyor = TopologyManager(store, clock, spec, drawn)
-    surveyor.seed(f"sn{index}" for index in range(settings.supernodes))
+    topology_manager = TopologyManager(store, clock, spec, drawn)
+    topology_manager.seed(f"sn{index}" for index in range(settings.supernodes))
     allocator = Allocator(store, clock, settings.policy)
 
     async def replenish() -> str:
@@ -97,7 +97,7 @@ def build(
     reports = NodeReportProcessor(
         store,
         allocator,
-        surveyor,
+        topology_manager,
         clock,
         grace_s=clock.at_least_wall(settings.lease_grace, 6.0),
         nudge=refill.nudge,
@@ -114,8 +114,8 @@ def build(
     room_making = Periodic("room-making", carry_on_outside, clock, period_s=ROOM_MAKING_PERIOD_S, floor_wall_s=0.5)
 
     async def survey() -> str:
-        drained = ", ".join(surveyor.finish_drains())
-        return f"{surveyor.reconcile() or 'no new topology version'}{drained and f'; drained: {drained}'}"
+        drained = ", ".join(topology_manager.finish_drains())
+        return f"{topology_manager.reconcile() or 'no new topology version'}{drained and f'; drained: {drained}'}"
 
     registry = CollectorRegistry()
     capacity = CapacityReport(store, allocator.ledger)
@@ -128,7 +128,7 @@ def build(
         "resource",
         "MatrixResource",
         [
-            topology_routes(store, surveyor, refill.nudge),
+            topology_routes(store, topology_manager, refill.nudge),
             routes(store, allocator, reports, capacity, clock, refill.nudge),
             defragmentation_routes(store, defragmentations, room_making.nudge),
         ],

@@ -35,13 +35,13 @@ class ChartStack(Stack):
         mine = {
             each: http_client(f"http://{each}", token, transport=seat.transport) for each, seat in self.seats.items()
         }
-        kept = self.http, self._agent_http, self.resource, self.link
-        self.http = self._agent_http = mine
+        kept = self.http, self.agents_http, self.resource, self.link
+        self.http = self.agents_http = mine
         self.resource, self.link = WholeResourceClient(mine["resource"]), WholeLinkClient(mine["link"])
         try:
             return super()._build(name, seat)
         finally:
-            self.http, self._agent_http, self.resource, self.link = kept
+            self.http, self.agents_http, self.resource, self.link = kept
 
 
 def test_every_process_with_a_token_is_here() -> None:

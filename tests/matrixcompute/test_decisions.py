@@ -6,7 +6,7 @@ import pytest
 
 from matrixcommon.model.planes import Plane
 from matrixcompute.contract import InstanceRequest, SliceSummary
-from matrixcompute.model.composition import OWNER_LABEL, compose
+from matrixcompute.model.composition import OWNER_LABEL, compose, slices_over
 from matrixcompute.model.observation import Observed, conditions_of
 from matrixcompute.recovery.policy import Recovery, RecoveryPolicy, plan_recovery
 from matrixresource.contract.allocations import AllocationView, MemberView, PlacementPolicy
@@ -112,6 +112,22 @@ def test_conditions_are_true_to_what_was_observed(sentence, observed, state, exp
 
 
 def test_a_composition_is_named_after_its_owner_and_takes_all_three_planes():
-    composition = compose("one", InstanceRequest(nodes=4, spares=1, labels={"team": "a"}))
-    assert composition.allocation.labels == {"team": "a", OWNER_LABEL: "one"}
-    assert [spec.name for spec in composition.slices] == ["one-ub", "one-rdma", "one-vpc"]
+    shape = InstanceRequest(nodes=4, spares=1, labels={"team": "a"})
+    assert compose("one", shape).labels == {"team": "a", OWNER_LABEL: "one"}
+    nodes = ["sn0-c00-n0", "sn0-c00-n1"]
+    specs = slices_over("one", shape, nodes)
+    assert [(spec.name, list(spec.members)) for spec in specs] == [
+        ("one-ub", nodes), ("one-rdma", nodes), ("one-vpc", nodes)
+    ]  # fmt: skip
+
+
+def test_a_composition_over_supernodes_has_a_ub_slice_in_each_and_one_of_the_other_planes():
+    nodes = ["sn7-c00-n0", "sn0-c00-n1", "sn7-c01-n0", "sn12-c00-n0"]
+    specs = slices_over("one", InstanceRequest(nodes=4), nodes)
+    assert [(spec.name, list(spec.members)) for spec in specs] == [
+        ("one-ub", ["sn7-c00-n0", "sn7-c01-n0"]),
+        ("one-ub0", ["sn0-c00-n1"]),
+        ("one-ub12", ["sn12-c00-n0"]),
+        ("one-rdma", nodes),
+        ("one-vpc", nodes),
+    ]

@@ -80,8 +80,8 @@ class Stack:
         self.client = WholeLinkClient(self.http)
         self.health = self.app.state.watchers["link-health"]
 
-    def switchboard(self):
-        return self.health._action.__self__._switchboard
+    def slice_controller(self):
+        return self.health._action.__self__._slice_controller
 
     def remembering(self):
         """What keeps something of nodes in memory: what the watcher of departed supernodes tells."""

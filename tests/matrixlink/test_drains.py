@@ -126,7 +126,7 @@ async def test_validate_only_shows_what_if_and_changes_nothing(stack):
     assert [effect["slice"] for effect in view["whatIf"]["slices"]] == ["a-ub"]
     assert (await stack.http.get("/v1/drains")).json()["items"] == []
     assert (await stack.client.find_slice("a-ub")).state == "Active"
-    assert stack.switchboard().fabric.touched() == set()
+    assert stack.slice_controller().fabric.touched() == set()
 
 
 async def test_newcomers_keep_off_what_is_drained(stack):

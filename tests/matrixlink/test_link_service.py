@@ -335,14 +335,14 @@ async def test_a_supernode_is_known_by_its_agents_and_forgotten_with_them(stack)
     departed = stack.app.state.watchers["departed"]
     stack.clock.at += 601
     await departed.step()
-    assert stack.switchboard().fabric.has(other[0]), "a slice lies in it"
+    assert stack.slice_controller().fabric.has(other[0]), "a slice lies in it"
     await stack.client.withdraw("far")
     await stack.health.step()
     await departed.step()
-    assert not stack.switchboard().fabric.has(other[0])
-    assert stack.switchboard().fabric.has(NODES[0]), "it was started with that one"
+    assert not stack.slice_controller().fabric.has(other[0])
+    assert stack.slice_controller().fabric.has(NODES[0]), "it was started with that one"
     stack.restart()
-    assert not stack.switchboard().fabric.has(other[0])
+    assert not stack.slice_controller().fabric.has(other[0])
 
 
 async def test_lists_of_what_there_is(stack):

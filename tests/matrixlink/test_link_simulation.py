@@ -90,7 +90,7 @@ ACTIONS += [report, report, work, work, look, look]
 
 
 def nothing_is_promised_twice(stack):
-    board = stack.switchboard()
+    board = stack.slice_controller()
     with board.store.reading() as session:
         keys = [(row.isolation, row.isolation_key) for row in session.scalars(select(SliceRow))]
         fenced = {(row.isolation, row.isolation_key, row.slice) for row in session.scalars(select(FenceRow))}
@@ -135,7 +135,7 @@ async def test_any_order_settles(tmp_path, seed):
         await stack.client.withdraw(name)
     await stack.settle()
     assert await stack.client.slices() == []
-    board = stack.switchboard()
+    board = stack.slice_controller()
     assert board.promises.ledger.all_owners() == set()
     with board.store.reading() as session:
         assert session.scalars(select(FenceRow)).all() == []

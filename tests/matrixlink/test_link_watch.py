@@ -32,7 +32,7 @@ async def until(client, collection, since, enough):
 
 
 async def test_agents_hear_of_their_programs(stack, watching):
-    since = stack.switchboard().store.records.latest()
+    since = stack.slice_controller().store.records.latest()
     hearing = asyncio.create_task(until(watching, "programs", since, lambda e: e.view["node"] == NODES[3]))
     await stack.client.admit("a-ub", a_request())
     await stack.client.program("a-ub")

@@ -54,13 +54,13 @@ class Machine:
         self.database = DatabaseEngine(self.url)
         self.database.migrate(MIGRATIONS)
         self.store = ResourceStore(Database(self.database.sessions, Tables.metadata, self.clock))
-        self.surveyor = TopologyManager(self.store, self.clock, self.spec)
-        self.surveyor.seed(names)
+        self.topology_manager = TopologyManager(self.store, self.clock, self.spec)
+        self.topology_manager.seed(names)
         self.allocator = Allocator(self.store, self.clock, self.policy)
         self.planner = Planner(self.store, self.allocator.ledger, self.clock)
         self.quotas = Quotas(self.store)
         self.reports = NodeReportProcessor(
-            self.store, self.allocator, self.surveyor, self.clock, grace_s=60, nudge=lambda: None
+            self.store, self.allocator, self.topology_manager, self.clock, grace_s=60, nudge=lambda: None
         )
 
     def promise(self, name: str) -> ReservationView:

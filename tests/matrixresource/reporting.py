@@ -39,12 +39,17 @@ class Reporting:
         database = DatabaseEngine(self._url)
         database.migrate(MIGRATIONS)
         self.store = ResourceStore(Database(database.sessions, Tables.metadata, self.clock))
-        surveyor = TopologyManager(self.store, self.clock, load_spec())
-        surveyor.seed(["sn0"])
+        topology_manager = TopologyManager(self.store, self.clock, load_spec())
+        topology_manager.seed(["sn0"])
         self.nudges: list[str] = []
         allocator = Allocator(self.store, self.clock)
         self.reports = NodeReportProcessor(
-            self.store, allocator, surveyor, self.clock, grace_s=60, nudge=lambda: self.nudges.append("replenish")
+            self.store,
+            allocator,
+            topology_manager,
+            self.clock,
+            grace_s=60,
+            nudge=lambda: self.nudges.append("replenish"),
         )
 
     def report(self, *faults: tuple[str, str], after_s: float = 0.0, epoch: int = 1, **more: object) -> ReportAnswer:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from matrixcommon.model.errors import StaleGeneration
 from matrixcommon.model.hardware_names import NodeName
-from matrixresource.agent.agent import DONE, AgentTask, ResourceAgent, next_work, node_stages
+from matrixresource.agent.agent import AgentTask, ResourceAgent, goal, next_work, node_stages
 from matrixresource.agent.hardware import EmulatedNode, InjectedFault
 from matrixresource.contract.agents import AssignmentView
 from tests.clocks import LoopClock
@@ -49,6 +49,11 @@ NODE = NodeName("sn0-c00-n0")
         ("half cleaned is cleaned again", "Cleaning", "a", "Member", "a", False, AgentTask("clean", "Clean", None)),
         ("after a loss of power it rejoins", "Deploying", "a", "Member", "a", True, AgentTask("rejoin", "Active", "a")),
         ("half deployed is deployed again", "Deploying", "a", "Member", "a", False, AgentTask("deploy", "Active", "a")),
+        ("switched off it starts", "Off", "a", "Member", "a", True, AgentTask("start", "Active", "a")),
+        ("half switched off it starts", "Stopping", "a", "Member", "a", True, AgentTask("start", "Active", "a")),
+        ("off and never deployed", "Off", "a", "Member", "a", False, AgentTask("deploy", "Active", "a")),
+        ("a member that is off and should be spare", "Off", "a", "Spare", "a", True, AgentTask("clean", "Clean", None)),
+        ("off and released: cleaned", "Off", "a", "Clean", None, True, AgentTask("clean", "Clean", None)),
         ("released: cleaned", "Active", "a", "Clean", None, True, AgentTask("clean", "Clean", None)),
     ],
 )
@@ -56,20 +61,39 @@ def test_next_work(sentence, status, holds, wanted, allocation, deployed, expect
     assert next_work(status, holds, wanted, allocation, deployed) == expected, sentence
 
 
+@pytest.mark.parametrize(
+    ("sentence", "status", "holds", "expected"),
+    [
+        ("a member is switched off", "Active", "a", AgentTask("shut-down", "Off", "a")),
+        ("half deployed it is switched off", "Deploying", "a", AgentTask("shut-down", "Off", "a")),
+        ("a clean node is switched off for its holder", "Clean", None, AgentTask("shut-down", "Off", "a")),
+        ("a member of another is cleaned first", "Active", "b", AgentTask("clean", "Clean", None)),
+        ("off for another it is cleaned first", "Off", "b", AgentTask("clean", "Clean", None)),
+        ("off it stays", "Off", "a", None),
+    ],
+)
+def test_next_work_of_a_node_that_is_to_be_off(sentence, status, holds, expected):
+    assert next_work(status, holds, "Member", "a", deployed=True, power="Off") == expected, sentence
+
+
 @given(
-    status=st.sampled_from(["Verifying", "Clean", "Preparing", "Spare", "Deploying", "Active", "Cleaning"]),
+    status=st.sampled_from(
+        ["Verifying", "Clean", "Preparing", "Spare", "Deploying", "Active", "Stopping", "Off", "Cleaning"]
+    ),
     holds=st.sampled_from([None, "a", "b"]),
     wanted=st.sampled_from(["Clean", "Spare", "Member"]),
     deployed=st.booleans(),
+    power=st.sampled_from(["On", "Off"]),
 )
-def test_work_after_work_every_node_arrives_at_every_spec(status, holds, wanted, deployed):
+def test_work_after_work_every_node_arrives_at_every_spec(status, holds, wanted, deployed, power):
     allocation = None if wanted == "Clean" else "a"
     for _ in range(4):
-        work = next_work(status, holds, wanted, allocation, deployed)
+        work = next_work(status, holds, wanted, allocation, deployed, power)
         if work is None:
             break
-        status, holds, deployed = work.ends, work.allocation, work.ends == "Active"
-    assert (status, holds if wanted != "Clean" else None) == (DONE[wanted], allocation)
+        deployed = work.ends == "Active" or (work.ends == "Off" and deployed)
+        status, holds = work.ends, work.allocation
+    assert (status, holds if wanted != "Clean" else None) == (goal(wanted, power), allocation)
 
 
 def agent() -> ResourceAgent:

@@ -148,14 +148,14 @@ def test_a_closed_cabinet_takes_nobody_and_a_plan_knows_its_version(machine):
     plan = machine.planner.plan(PlanRequest(nodes=48))
     assert plan.fits
     for number in range(11):
-        machine.surveyor.close(f"sn0-c{number:02d}", by="test", reason="cooling")
+        machine.topology_manager.close(f"sn0-c{number:02d}", by="test", reason="cooling")
     assert machine.ask("one", nodes=4).members[0].cabinet == "sn0-c11"
     with pytest.raises(StaleTopology):
         machine.ask("two", nodes=1, topologyVersion=plan.topology_version)
     refused = machine.planner.plan(PlanRequest(nodes=1))
     assert not refused.fits
     assert refused.blocking[0].reasons["DomainClosed"] == 44
-    machine.surveyor.open("sn0-c00", by="test")
+    machine.topology_manager.open("sn0-c00", by="test")
     assert machine.ask("two", nodes=4).members[0].cabinet == "sn0-c00"
 
 

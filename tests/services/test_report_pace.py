@@ -9,9 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from matrixcommon.model.process_pauses import ProcessPauses
 from matrixcommon.model.resource_model import ApiModel
+from matrixlink.controllers.agent_leases import Leases
 from services.node_agent.channels.agent_gateway import REPORTS_A_CALL, Line, Uplink
-from tests.clocks import LoopClock
+from tests.clocks import FixedClock, LoopClock
 from tests.matrixresource.reporting import Reporting
 
 OWN_S = 30.0
@@ -80,7 +82,7 @@ async def test_who_falls_behind_says_so_once_rests_and_recovers(caplog):
 
 async def test_a_service_that_was_too_busy_to_hear_gives_nobody_up(tmp_path):
     service = Reporting(tmp_path)
-    service.reports._watch_period_s = 5.0
+    service.reports._pauses = ProcessPauses(service.clock, 5.0)
     service.report(lease_s=30.0)
     await service.reports.watch_leases()
     service.clock.at += 500  # the process stood still; reports wait in its sockets
@@ -91,3 +93,37 @@ async def test_a_service_that_was_too_busy_to_hear_gives_nobody_up(tmp_path):
         service.clock.at += 5
         await service.reports.watch_leases()
     assert service.node.agent == "Lost", "silence while it listened counts"
+
+
+async def test_who_is_heard_by_another_replica_is_not_given_up_for_a_pause_that_may_have_stopped_both(tmp_path):
+    service = Reporting(tmp_path)
+    service.report(lease_s=300.0)
+    service.begin()  # a replica that knows of that report from the table alone
+    service.reports._pauses = ProcessPauses(service.clock, 5.0)
+    for _ in range(14):  # until it is no longer new
+        await service.reports.watch_leases()
+        service.clock.at += 5
+    service.clock.at += 5000
+    await service.reports.watch_leases()
+    assert service.node.agent == "Connected"
+    while service.clock.at < 1_750_000_000 + 5070 + 900:
+        service.clock.at += 5
+        await service.reports.watch_leases()
+    assert service.node.agent == "Lost", "nobody heard it, and we listened"
+
+
+def test_matrixlink_reaches_whom_it_could_not_hear():
+    clock = FixedClock()
+    pauses = ProcessPauses(clock, 5.0)
+    leases = Leases(clock, 60.0, pauses)
+    pauses.beat()
+    leases.renew("n", 30.0, 1, 1)
+    clock.at += 500
+    assert leases.reachable("n"), "before the first beat"
+    pauses.beat()
+    assert leases.reachable("n"), "and after it"
+    assert leases.silent_s("unknown") == 10, "since the start it has heard for ten seconds"
+    for _ in range(7):
+        clock.at += 5
+        pauses.beat()
+    assert not leases.reachable("n"), "silence while it listened counts"

@@ -86,7 +86,7 @@ def begun() -> Path:
     for supernode in ("sn0", "sn1"):
         for number in range(12):
             if f"{supernode}-c{number:02d}" not in OPEN:
-                machine.surveyor.close(f"{supernode}-c{number:02d}", by="test")
+                machine.topology_manager.close(f"{supernode}-c{number:02d}", by="test")
     machine.database.close()
     return folder
 
@@ -375,7 +375,9 @@ class Lives(RuleBasedStateMachine):
 
     @action(domain=st.sampled_from([*OPEN, "sn1"]), close=st.booleans())
     def close_or_open(self, domain: str, close: bool) -> None:
-        self.attempt(self.machine.surveyor.close if close else self.machine.surveyor.open, domain, by="test")
+        self.attempt(
+            self.machine.topology_manager.close if close else self.machine.topology_manager.open, domain, by="test"
+        )
 
     # ---- the service itself
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from matrixcontainer.client.client import NODE
+from matrixcontainer.client.client import EVENT, NODE
 from matrixcontainer.mirrors.cordons import CORDONED_BY
 from tests.cluster import Cluster
 
@@ -16,7 +16,10 @@ UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 
 
 async def kubectl(cluster: Cluster, cordoned: bool) -> None:
-    """As `kubectl cordon` and `uncordon` do it."""
+    """As `kubectl cordon` and `uncordon` do it: where the Node says so already, nothing is sent."""
+    mirror = await cluster.kube.find(NODE, NAME)
+    if mirror is not None and bool(mirror["spec"].get("unschedulable")) == cordoned:
+        return
     await cluster.kube.merge(NODE, NAME, {"spec": {"unschedulable": cordoned or None}})
     await cluster.tick()
 
@@ -72,6 +75,47 @@ async def test_each_side_takes_back_its_own_reason_only(tmp_path):
         await rest(cluster, "cordon", by="rack-team")
         await kubectl(cluster, False)
         assert await seen(cluster) == (["rack-team"], "Cordoned", True, "rack-team", True)
+        await rest(cluster, "uncordon", by="rack-team")
+        assert await seen(cluster) == ([], None, False, "", False)
+
+
+async def closings(cluster: Cluster) -> list[tuple[str, str]]:
+    """Type and message of the events that tell why the Node was closed."""
+    events = (await cluster.kube.list(EVENT))[0]
+    return [
+        (each["type"], each["message"])
+        for each in events
+        if (each["involvedObject"]["name"], each["reason"]) == (NAME, "NodeNotSchedulable")
+    ]
+
+
+async def test_uncordoning_what_others_keep_closed_takes_the_users_reason_and_is_answered_by_an_event(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        await cluster.tick()
+        await kubectl(cluster, True)
+        await rest(cluster, "cordon", by="rack-team")
+        await rest(cluster, "cordon", by="cooling")
+        assert await closings(cluster) == [], "a user closed it"
+        await kubectl(cluster, False)
+        assert await seen(cluster) == (["cooling", "rack-team"], "Cordoned", True, "cooling,rack-team", True)
+        answer = ("Warning", "uncordoned in Kubernetes, and still cordoned by cooling,rack-team")
+        assert await closings(cluster) == [answer]
+        for _ in range(3):
+            await cluster.tick()
+        assert await closings(cluster) == [answer], "told once"
+
+
+async def test_a_second_cordon_by_kubectl_sends_nothing_and_leaves_no_owner(tmp_path):
+    """kubectl looks first, and finds the Node as it would make it: the first owner's cordon is the only one."""
+    async with Cluster(tmp_path) as cluster:
+        await cluster.tick()
+        await rest(cluster, "cordon", by="rack-team")
+        assert await closings(cluster) == [("Normal", "cordoned by rack-team")]
+        version = (await cluster.kube.find(NODE, NAME))["metadata"]["resourceVersion"]
+        await kubectl(cluster, True)
+        await cluster.kube.merge(NODE, NAME, {"spec": {"unschedulable": True}})
+        after = (await cluster.kube.find(NODE, NAME))["metadata"]["resourceVersion"]
+        assert after == version, "even sent, it changes nothing that anybody could see"
         await rest(cluster, "uncordon", by="rack-team")
         assert await seen(cluster) == ([], None, False, "", False)
 

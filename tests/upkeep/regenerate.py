@@ -10,7 +10,7 @@ from tests.upkeep.generated import GENERATED
 def main(arguments: list[str]) -> int:
     checking = "--check" in arguments
     here = [entry for entry in GENERATED if not entry.missing()]
-    late = [entry for entry in here if (entry.allocation() != entry.expected() if checking else entry.rewrite())]
+    late = [entry for entry in here if (entry.stored() != entry.expected() if checking else entry.rewrite())]
     for entry in GENERATED:
         if why := entry.missing():
             print(f"not looked at: {entry.file}: {why}")

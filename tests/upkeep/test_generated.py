@@ -10,7 +10,7 @@ from tests.upkeep.generated import GENERATED
 def test_generated_text_is_up_to_date(entry: Generated) -> None:
     if why := entry.missing():
         pytest.skip(f"{why}: {entry.file} was not compared")
-    assert entry.allocation() == entry.expected(), "run `make regenerate`"
+    assert entry.stored() == entry.expected(), "run `make regenerate`"
 
 
 def test_a_text_goes_between_its_marker_and_the_end_that_follows() -> None:

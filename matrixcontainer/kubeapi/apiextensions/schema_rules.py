@@ -1,209 +1,258 @@
-"""The openAPIV3Schema of a CRD version: whether it is shaped like one, and everything that is wrong with it.
+"""The openAPIV3Schema of a CRD version: whether it is structural, and everything else that is wrong with it.
 
-A schema that is not structural is refused as such first (structural_rules.py); of a structural one the defaults are
-validated; keywords that contradict each other are reported in any case; rules are checked only when nothing else is
-wrong.
+Rules of the public documentation ("Specifying a structural schema"): every node has a type unless it says
+int-or-string or preserve-unknown-fields; inside allOf, anyOf, oneOf and not there is no type, default, description,
+nullable or additionalProperties, and nothing is named that the schema itself does not have; metadata may only restrict
+name and generateName. Defaults and rules are checked only when nothing else is wrong.
 """
 
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from matrixcontainer.kubeapi.apiextensions.embedded_objects import check_embedded
-from matrixcontainer.kubeapi.apiextensions.structural_rules import JUNCTIONS, check_structure, unsupported
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
-from matrixcontainer.kubeapi.schema.structural import Schema, copy_json, prune_custom
+from matrixcontainer.kubeapi.schema.structural import Schema, compile_pattern, copy_json, prune_custom
 from matrixcontainer.kubeapi.schema.validation import validate
 
+Node = dict[str, Any]
+
 TYPES = ["array", "boolean", "integer", "number", "object", "string"]
-FORBIDDEN = ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref")
+UNSUPPORTED = ("id", "$schema", "$ref", "additionalItems", "patternProperties", "definitions", "dependencies")
 META = ("metadata", "apiVersion", "kind")
-WITH_STATUS = (  # what a root may say when the status has an endpoint of its own, in Go's and in the wire's words
-    "Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern "
-    "MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields "
-    "XValidations"
-)
+JUNCTIONS = ("anyOf", "allOf", "oneOf")
+INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
+NOT_NESTED = {  # what may not stand inside a junction, and what it must be instead
+    **dict.fromkeys(
+        ("type", "title", "description", "x-kubernetes-list-map-keys", "x-kubernetes-validations"), "empty"
+    ),
+    **dict.fromkeys(
+        ("default", "additionalProperties", "x-kubernetes-list-type", "x-kubernetes-map-type"), "undefined"
+    ),
+    **dict.fromkeys(
+        (
+            "nullable", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource",
+            "x-kubernetes-int-or-string",
+        ),
+        "false",
+    ),
+}  # fmt: skip
 
 
-def check_schema(document: dict[str, Any], path: str, with_status: bool = False) -> list[Cause]:
+@dataclass
+class Place:
+    """Where a node stands: its path; at the root, as a field or an item; whether it is metadata of an object;
+    why no default may stand there."""
+
+    path: str
+    found: list[Cause]
+    level: str = "at the root"
+    in_meta: bool = False
+    no_default: str = field(default="", kw_only=True)
+
+    @property
+    def root(self) -> bool:
+        return self.level == "at the root"
+
+    def below(self, part: str, level: str = "for specified object fields", **more: Any) -> "Place":
+        return replace(self, path=f"{self.path}.{part}", level=level, **more)
+
+    def forbid(self, key: str, why: str) -> None:
+        self.found.append(errors.forbidden_field(f"{self.path}.{key}", why))
+
+    def refuse(self, key: str, value: Any, why: str) -> None:
+        """The keyword has to say something else, or something at all."""
+        where = f"{self.path}.{key}"
+        self.found.append(errors.required(where, why) if value in ("", None) else errors.invalid(where, value, why))
+
+
+def check_schema(document: Node, path: str, with_status: bool = False) -> list[Cause]:
     """All mistakes of one version's openAPIV3Schema."""
-    found: list[Cause] = []
-    if with_status:
-        found += _check_root_with_status(document, path)
+    place = Place(path, [])
     if document.get("nullable"):
-        found.append(errors.forbidden_field(f"{path}.nullable", "nullable cannot be true at the root"))
-    refused = unsupported(document)
-    if not refused:
-        found += check_structure(document, path) or check_defaults(document, path)
-    _check_keywords(document, path, found, root=True)
-    if refused and not found:
-        found.append(errors.invalid(path, "", refused))
-    if not found and Schema(document).has_rules():
+        place.forbid("nullable", "nullable cannot be true at the root")
+    junction = next((key for key in (*JUNCTIONS, "not", "enum", "default") if document.get(key)), None)
+    if with_status and junction:
+        place.forbid(junction, "must not be used at the root if the status subresource is enabled")
+    _check_node(document, place)
+    if found := place.found or check_defaults(document, path):
+        return found
+    if Schema(document).has_rules():
         from matrixcontainer.kubeapi.cel import checker
 
-        found += checker.check_rules(document, path)
-    return found
-
-
-def _check_root_with_status(document: dict[str, Any], path: str) -> list[Cause]:
-    if document.get("type") != "object":
-        text = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
-        return [errors.invalid(f"{path}.type", document.get("type", ""), text)]
-    allowed = {word[0].lower() + word[1:] for word in WITH_STATUS.split()}
-    allowed |= {"x-kubernetes-preserve-unknown-fields", "x-kubernetes-validations"}
-    if any(value and key not in allowed for key, value in document.items()):
-        text = f"only [{WITH_STATUS}] fields are allowed at the root of the schema if the status subresource is enabled"
-        return [errors.invalid(path, errors.as_go(document), text)]
+        return checker.check_rules(document, path)
     return []
 
 
-# ---- keywords
-
-
-def _check_keywords(
-    node: Any, path: str, found: list[Cause], root: bool = False, no_default: str = "", in_meta: bool = False
-) -> None:
-    """What no schema may say, structural or not; `no_default` is why a default may not stand here."""
+def _check_node(node: Any, place: Place) -> None:
     if not isinstance(node, dict):
         return
-    _check_standard(node, path, found, no_default, in_meta)
+    for key in UNSUPPORTED:
+        if node.get(key):
+            place.forbid(key, f"{key} is not supported")
+    _check_type(node, place)
+    _check_embedded(node, place)
+    _check_pattern(node, place)
+    if node.get("default") is not None and place.no_default:
+        place.forbid("default", f"must not be set {place.no_default}")
     if node.get("uniqueItems"):
-        text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-        found.append(errors.forbidden_field(f"{path}.uniqueItems", text))
-    properties, extra = node.get("properties") or {}, node.get("additionalProperties")
-    if extra is not None:
-        if properties and extra is not True:
-            text = "additionalProperties and properties are mutual exclusive"
-            found.append(errors.forbidden_field(f"{path}.additionalProperties", text))
-        why = "inside additionalProperties applying to object metadata" if in_meta else no_default
-        _check_keywords(extra, f"{path}.additionalProperties", found, no_default=why, in_meta=in_meta)
-    for name, child in properties.items():
-        meta = (root or bool(node.get("x-kubernetes-embedded-resource"))) and name in META
-        why = f"in top-level {name}" if meta and root else no_default
-        _check_keywords(child, f"{path}.properties[{name}]", found, no_default=why, in_meta=in_meta or meta)
-    _check_keywords(node.get("not"), f"{path}.not", found, no_default=no_default, in_meta=in_meta)
-    for word in JUNCTIONS:
-        for index, part in enumerate(node.get(word) or []):
-            _check_keywords(part, f"{path}.{word}[{index}]", found, no_default=no_default, in_meta=in_meta)
-    items = node.get("items")
-    for part, where in (
-        [(part, f"{path}.items[{index}]") for index, part in enumerate(items)]
-        if isinstance(items, list)
-        else [(items, f"{path}.items")]
-    ):
-        _check_keywords(part, where, found, no_default=no_default, in_meta=in_meta)
-    _check_lists_and_maps(node, path, found)
+        place.forbid("uniqueItems", "uniqueItems cannot be set to true since the runtime complexity becomes quadratic")
+    _check_lists_and_maps(node, place)
+    _check_junctions(node, node, place.path, place)
+    items, extra = node.get("items"), node.get("additionalProperties")
+    if isinstance(items, list):
+        place.forbid("items", "items must be a schema object and not an array")
+    elif node.get("type") == "array" and items is None:
+        place.refuse("items", items, "must be specified")
+    if extra is not None and (place.root or (node.get("properties") and extra is not True)):
+        why = (
+            "must not be used at the root" if place.root else "additionalProperties and properties are mutual exclusive"
+        )
+        place.forbid("additionalProperties", why)
+    for name, child in (node.get("properties") or {}).items():
+        meta = name in META and (place.root or bool(node.get("x-kubernetes-embedded-resource")))
+        why = f"in top-level {name}" if meta and place.root else place.no_default
+        _check_node(child, place.below(f"properties[{name}]", in_meta=place.in_meta or meta, no_default=why))
+    _check_node(items, place.below("items", "for specified array items"))
+    inside = "inside additionalProperties applying to object metadata" if place.in_meta else place.no_default
+    _check_node(extra, place.below("additionalProperties", no_default=inside))
 
 
-def _check_standard(node: dict[str, Any], path: str, found: list[Cause], no_default: str, in_meta: bool) -> None:
+def _check_type(node: Node, place: Place) -> None:
     kind = node.get("type", "")
+    free, either = (bool(node.get(f"x-kubernetes-{key}")) for key in ("preserve-unknown-fields", "int-or-string"))
     if kind and kind not in TYPES:
-        found.append(errors.not_supported(f"{path}.type", kind, TYPES))
-    if node.get("default") is not None and no_default:
-        found.append(errors.forbidden_field(f"{path}.default", f"must not be set {no_default}"))
-    found += [
-        errors.forbidden_field(f"{path}.{key}", f"{key} is not supported")
-        for key in FORBIDDEN
-        if node.get(key) or (key in ("additionalItems", "dependencies", "$ref") and node.get(key) is not None)
-    ]
-    if kind == "null":
-        text = "type cannot be set to null, use nullable as an alternative"
-        found.append(errors.forbidden_field(f"{path}.type", text))
-    if isinstance(node.get("items"), list) and node["items"]:
-        found.append(errors.forbidden_field(f"{path}.items", "items must be a schema object and not an array"))
-    if in_meta and node.get("x-kubernetes-embedded-resource"):
-        text = "must not be used inside of resource meta"
-        found.append(errors.forbidden_field(f"{path}.x-kubernetes-embedded-resource", text))
-
-
-def _check_lists_and_maps(node: dict[str, Any], path: str, found: list[Cause]) -> None:
-    kind = node.get("type", "")
+        place.found.append(errors.not_supported(f"{place.path}.type", kind, TYPES))
+    elif place.root and kind != "object":
+        place.refuse("type", kind, "must be object at the root")
+    elif not kind and not either and not free:
+        place.refuse("type", kind, f"must not be empty {place.level}")
     if node.get("x-kubernetes-preserve-unknown-fields") is False:
-        where = f"{path}.x-kubernetes-preserve-unknown-fields"
-        found.append(errors.invalid(where, False, "must be true or undefined"))
+        place.refuse("x-kubernetes-preserve-unknown-fields", False, "must be true or undefined")
+    if either and free:
+        why = "must be false if x-kubernetes-int-or-string is true"
+        place.refuse("x-kubernetes-preserve-unknown-fields", True, why)
+
+
+def _check_embedded(node: Node, place: Place) -> None:
+    """Whole objects, the root among them: what their schema may say of their identity."""
+    embedded, properties = bool(node.get("x-kubernetes-embedded-resource")), node.get("properties") or {}
+    if embedded and place.in_meta:
+        place.forbid("x-kubernetes-embedded-resource", "must not be used inside of resource meta")
+    if embedded and node.get("type") != "object":
+        place.refuse("type", node.get("type"), "must be object if x-kubernetes-embedded-resource is true")
+    if embedded and not properties and not node.get("x-kubernetes-preserve-unknown-fields"):
+        why = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields"
+        place.refuse("properties", None, why)
+    for name, wanted in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
+        stated = properties.get(name)
+        if (embedded or place.root) and stated is not None and stated.get("type") != wanted:
+            place.refuse(f"properties[{name}].type", stated.get("type", ""), f"must be {wanted}")
+    stated = properties.get("metadata") or {}
+    more = {key for key, value in stated.items() if value} - {"type", "properties", "default"}
+    if place.root and (more or set(stated.get("properties") or {}) - {"name", "generateName"}):
+        why = "must not specify anything other than name and generateName, but metadata is implicitly specified"
+        place.forbid("properties[metadata]", why)
+
+
+def _check_pattern(node: Node, place: Place) -> None:
+    if node.get("pattern"):
+        try:
+            compile_pattern(node["pattern"])
+        except ValueError as failure:
+            place.refuse("pattern", node["pattern"], f"must be a valid regular expression, but isn't: {failure}")
+
+
+# ---- junctions
+
+
+def _check_junctions(part: Node, node: Node | None, at: str, place: Place) -> None:
+    """allOf, anyOf, oneOf and not only restrict: what they name stands in the schema (`node`, at `at`) itself."""
+    parts = [(deeper, f"{word}[{index}]") for word in JUNCTIONS for index, deeper in enumerate(part.get(word) or [])]
+    if part.get("anyOf") == INT_OR_STRING:  # how int-or-string is spelt out
+        parts = [(deeper, word) for deeper, word in parts if not word.startswith("anyOf")]
+    for deeper, word in [*parts, (part.get("not"), "not")]:
+        if isinstance(deeper, dict):
+            _check_nested(deeper, node, at, place.below(word))
+
+
+def _check_nested(part: Node, node: Node | None, at: str, place: Place) -> None:
+    if node is None:
+        place.found.append(errors.required(at, f"because it is defined in {place.path}"))
+        return
+    for key, instead in NOT_NESTED.items():
+        if part.get(key) or (instead == "undefined" and part.get(key) is not None):
+            place.forbid(key, f"must be {instead} to be structural")
+    _check_pattern(part, place)
+    _check_junctions(part, node, at, place)
+    if isinstance(part.get("items"), dict):
+        _check_nested(part["items"], node.get("items"), f"{at}.items", place.below("items"))
+    for name, child in (part.get("properties") or {}).items():
+        declared = (node.get("properties") or {}).get(name)
+        _check_nested(child, declared, f"{at}.properties[{name}]", place.below(f"properties[{name}]"))
+    if "metadata" in (part.get("properties") or {}):
+        place.forbid("properties[metadata]", "must not be specified in a nested context")
+
+
+# ---- lists and maps
+
+
+def _check_lists_and_maps(node: Node, place: Place) -> None:
     for word, wanted, allowed in (
         ("map", "object", ["atomic", "granular"]),
         ("list", "array", ["atomic", "set", "map"]),
     ):
-        reported = node.get(f"x-kubernetes-{word}-type")
-        if reported is None:
+        key = f"x-kubernetes-{word}-type"
+        if (stated := node.get(key)) is None:
             continue
-        if kind != wanted:
-            text = f"must be {wanted} if x-kubernetes-{word}-type is specified"
-            found.append(errors.invalid(f"{path}.type", kind, text) if kind else errors.required(f"{path}.type", text))
-        elif reported == "set" and isinstance(node.get("items"), dict):
-            _check_set_items(node["items"], f"{path}.items", found)
-        if reported not in allowed:
-            found.append(errors.not_supported(f"{path}.x-kubernetes-{word}-type", reported, allowed))
-    _check_map_list(node, path, found)
-
-
-def _check_set_items(items: dict[str, Any], path: str, found: list[Cause]) -> None:
-    list_type, map_type = items.get("x-kubernetes-list-type"), items.get("x-kubernetes-map-type")
-    text = "must be atomic as item of a list with x-kubernetes-list-type=set"
-    shown = "null" if list_type is None else list_type
-    if items.get("type") == "array" and list_type not in (None, "atomic"):
-        found.append(errors.invalid(f"{path}.x-kubernetes-list-type", shown, text))
-    if items.get("type") == "object" and map_type != "atomic":
-        found.append(errors.invalid(f"{path}.x-kubernetes-map-type", shown, text))
-
-
-def _check_map_list(node: dict[str, Any], path: str, found: list[Cause]) -> None:
-    reported, keys, items = (
-        node.get("x-kubernetes-list-type"),
-        node.get("x-kubernetes-list-map-keys"),
-        node.get("items"),
-    )
-    if keys and reported != "map":
-        text, where = "must be map if x-kubernetes-list-map-keys is non-empty", f"{path}.x-kubernetes-list-type"
-        found.append(errors.required(where, text) if reported is None else errors.invalid(where, reported, text))
-    where = f"{path}.x-kubernetes-list-map-keys"
-    if reported == "map":
-        if not keys:
-            found.append(errors.required(where, "must not be empty if x-kubernetes-list-type is map"))
-        if items is None:
-            found.append(errors.required(f"{path}.items", "must have a schema if x-kubernetes-list-type is map"))
-        elif isinstance(items, dict) and items.get("type") != "object":
-            text = "must be object if parent array's x-kubernetes-list-type is map"
-            found.append(errors.invalid(f"{path}.items.type", items.get("type", ""), text))
-        elif isinstance(items, dict):
-            _check_keys(keys or [], items, where, f"{path}.items", found)
-    if reported in ("set", "map") and isinstance(items, dict):
-        if items.get("nullable"):
-            text = f"cannot be nullable when x-kubernetes-list-type is {reported}"
-            found.append(errors.forbidden_field(f"{path}.items.nullable", text))
-        for key in (keys or []) if reported == "map" else []:
-            _check_key(key, items, f"{path}.items", found)
-
-
-def _check_keys(keys: list[str], items: dict[str, Any], where: str, path: str, found: list[Cause]) -> None:
-    shown = errors.go_list(keys)
-    for place, key in enumerate(keys):
-        field = (items.get("properties") or {}).get(key)
-        if field is None:
-            found.append(errors.invalid(where, shown, "entries must all be names of item properties"))
-        elif field.get("type") in ("array", "object"):
-            text = "must be a scalar type if parent array's x-kubernetes-list-type is map"
-            found.append(errors.invalid(f"{path}.properties[{key}].type", items.get("type", ""), text))
-        if key in keys[:place]:
-            found.append(errors.invalid(where, shown, "must not contain duplicate entries"))
-
-
-def _check_key(key: str, items: dict[str, Any], path: str, found: list[Cause]) -> None:
-    field = (items.get("properties") or {}).get(key)
-    if field is None:
+        if node.get("type", "") != wanted:
+            place.refuse("type", node.get("type", ""), f"must be {wanted} if {key} is specified")
+        if stated not in allowed:
+            place.found.append(errors.not_supported(f"{place.path}.{key}", stated, allowed))
+    listed, keys = node.get("x-kubernetes-list-type"), node.get("x-kubernetes-list-map-keys") or []
+    items, inner = node.get("items"), place.below("items")
+    if keys and listed != "map":
+        place.refuse("x-kubernetes-list-type", listed, "must be map if x-kubernetes-list-map-keys is non-empty")
+    if listed == "map" and not keys:
+        place.refuse("x-kubernetes-list-map-keys", None, "must not be empty if x-kubernetes-list-type is map")
+    if listed not in ("set", "map") or not isinstance(items, dict):
         return
-    output = "this property is in x-kubernetes-list-map-keys, so it"
-    if key not in (items.get("required") or []) and field.get("default") is None:
-        text = f"{output} must have a default or be a required property"
-        found.append(errors.required(f"{path}.properties[{key}].default", text))
-    if field.get("nullable"):
-        found.append(errors.forbidden_field(f"{path}.properties[{key}].nullable", f"{output} cannot be nullable"))
+    if items.get("nullable"):
+        inner.forbid("nullable", f"cannot be nullable when x-kubernetes-list-type is {listed}")
+    if listed == "set":
+        why = "must be atomic as item of a list with x-kubernetes-list-type=set"
+        if items.get("type") == "array" and items.get("x-kubernetes-list-type", "atomic") != "atomic":
+            inner.refuse("x-kubernetes-list-type", items["x-kubernetes-list-type"], why)
+        if items.get("type") == "object" and items.get("x-kubernetes-map-type") != "atomic":
+            inner.refuse("x-kubernetes-map-type", items.get("x-kubernetes-map-type", "granular"), why)
+    elif items.get("type") != "object":
+        inner.refuse("type", items.get("type"), "must be object if parent array's x-kubernetes-list-type is map")
+    else:
+        _check_keys(keys, items, place, inner)
+
+
+def _check_keys(keys: list[str], items: Node, place: Place, inner: Place) -> None:
+    if len(set(keys)) < len(keys):
+        place.refuse("x-kubernetes-list-map-keys", keys, "must not contain duplicate entries")
+    for key in dict.fromkeys(keys):
+        stated = (items.get("properties") or {}).get(key)
+        where, reason = f"properties[{key}]", "this property is in x-kubernetes-list-map-keys, so it"
+        if stated is None:
+            place.refuse("x-kubernetes-list-map-keys", keys, "entries must all be names of item properties")
+            continue
+        if stated.get("type") in ("array", "object"):
+            why = "must be a scalar type if parent array's x-kubernetes-list-type is map"
+            inner.refuse(f"{where}.type", stated["type"], why)
+        if key not in (items.get("required") or []) and stated.get("default") is None:
+            inner.refuse(f"{where}.default", None, f"{reason} must have a default or be a required property")
+        if stated.get("nullable"):
+            inner.forbid(f"{where}.nullable", f"{reason} cannot be nullable")
 
 
 # ---- defaults
 
 
-def check_defaults(node: dict[str, Any], path: str) -> list[Cause]:
+def check_defaults(node: Node, path: str) -> list[Cause]:
     """Defaults that do not fit the schema they stand in, or say more than it knows."""
     found: list[Cause] = []
     if node.get("default") is not None:
@@ -218,17 +267,12 @@ def check_defaults(node: dict[str, Any], path: str) -> list[Cause]:
 def _check_default(value: Any, schema: Schema, where: str) -> list[Cause]:
     unknown: list[str] = []
     prune_custom(copy_json(value), schema, "", unknown, root=schema.embedded)
-    found: list[Cause] = []
     if unknown:
-        found.append(errors.invalid(where, errors.as_go(value), "must not have unknown fields"))
+        return [errors.invalid(where, value, "must not have unknown fields")]
     mistakes = check_embedded(value, schema, where) or validate(value, schema, below=where)
     if not mistakes and schema.has_rules():
         from matrixcontainer.kubeapi.cel import environment
 
-        mistakes = [_placed(cause, where) for cause in environment.check(schema, value, None)]
-    return found + mistakes
-
-
-def _placed(cause: Cause, where: str) -> Cause:
-    dot = "" if not cause.field or cause.field.startswith("[") else "."
-    return Cause(cause.reason, cause.message, f"{where}{dot}{cause.field}")
+        found = environment.check(schema, value, None)
+        mistakes = [replace(cause, field=f"{where}.{cause.field}".rstrip(".")) for cause in found]
+    return mistakes

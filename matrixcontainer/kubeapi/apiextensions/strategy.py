@@ -6,7 +6,7 @@ from matrixcontainer.kubeapi.apiextensions import embedded_objects, scale_rules
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import ABSENT, Cause
 from matrixcontainer.kubeapi.registry.resource import ScalePaths
-from matrixcontainer.kubeapi.registry.strategy import ResourceInfo, Strategy, unreadable
+from matrixcontainer.kubeapi.registry.strategy import ResourceInfo, Strategy
 from matrixcontainer.kubeapi.schema import structural, validation
 
 
@@ -25,8 +25,7 @@ class CustomStrategy(Strategy):
         unknown: list[str] = []
         structural.prune_custom(obj, self.schema, "", unknown, root=True)
         deeper: list[str] = []
-        for cause in embedded_objects.clean_embedded(obj, self.schema, "", deeper):
-            raise unreadable(resource, str(cause))
+        embedded_objects.clean_embedded(obj, self.schema, deeper)
         return sorted(unknown) + sorted(deeper)
 
     def default(self, obj: dict[str, Any]) -> None:

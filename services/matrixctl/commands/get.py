@@ -112,7 +112,7 @@ def events(stack: OfProject, watch: Watch = False, output: Output = Form.TABLE) 
 
 @command("stuck")
 def stuck(stack: OfProject, output: Output = Form.TABLE) -> None:
-    """Resources that have outlived the deadline of a passing state. Exit code 1 when there are any."""
+    """Resources past the deadline of a passing state, or whose operation cannot be resumed; exit code 1 with any."""
     client = stack.client
     found, silent = [], []
     for service in ("resource", "link", "compute", "infer"):
@@ -124,12 +124,13 @@ def stuck(stack: OfProject, output: Output = Form.TABLE) -> None:
             silent.append(service)
             continue
         found += [
-            {"service": service, **{key: item.get(key) for key in ("name", "state", "seconds")}} for item in items
+            {"service": service, **{key: item.get(key) for key in ("name", "state", "seconds", "message")}}
+            for item in items
         ]
     if printed({"items": found, "notAsked": silent}, output):
         raise typer.Exit(1 if found else 0)
     if found:
-        listing("service, name, state, emulated seconds:seconds", found)
+        listing("service, name, state, emulated seconds:seconds, why:message", found)
     else:
         say("nothing is stuck")
     if silent:

@@ -1,4 +1,4 @@
-"""quota, reserve, allocation, instance: what a project may hold, what is kept for later, and how long it is held."""
+"""quota, reserve, allocation: what a project may hold, what is kept for later, and how long it is held."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from services.matrixctl.output.screen import say
 group("quota", "How much a project may hold at once. `get quotas` shows all.")
 group("reservation", "What is kept for later. `get reservations` shows all.")
 group("allocation", "What is held, whoever asked for it. `get allocations` shows all.")
-group("instance", "Instances beyond apply and delete. `get instances` shows all.")
 
 Whose = Annotated[str, typer.Argument(help="Whose it is; `default` unless a project was named.")]
 Name = Annotated[str, typer.Argument(help="Which one.")]
@@ -94,17 +93,3 @@ def allocation_release(stack: OfProject, name: Name) -> None:
     """Give it back. One that an instance owns is taken again: delete the instance instead."""
     view = stack.client.call("resource", "DELETE", at("allocations", name))
     say(f"{name} is {view['state']}" if view else f"{name} is gone")
-
-
-@command("instance renew")
-def instance_renew(stack: OfProject, name: Name, lease_s: LeaseS) -> None:
-    """Let its lease start again; without it the instance is deleted when that ends."""
-    view = stack.client.call("compute", "POST", at("instances", name, ":renew"), body={"leaseS": lease_s})
-    say(f"{name} is held until {view['expiresAt']}")
-
-
-@command("instance retry")
-def instance_retry(stack: OfProject, name: Name) -> None:
-    """Try now what was refused, instead of when its time comes."""
-    view = stack.client.call("compute", "POST", at("instances", name, ":retry"))
-    say(f"{name} is {view['state']}")

@@ -105,7 +105,7 @@ def apply(telling: Telling) -> None:
     telling.run_and_say(telling.cluster.apply(telling.manifest))
     view = until("the spec is stored", lambda: telling.instance().get("spec"), 10.0)
     spares = f" and {view['spares']} spare" if view.get("spares") else ""
-    say(f"   asked for {view['nodes']} nodes ({view['nodes'] * 8} NPUs){spares}")
+    say(f"   asked for {view['nodes']} nodes{spares}")
 
 
 def become_active(telling: Telling) -> None:

@@ -29,6 +29,7 @@ from pydantic import TypeAdapter
 
 from services.catalogue import PROCESSES, Process
 from services.chassis.logging import configure
+from services.matrixctl.supervisor.log_rotation import rotate_all
 from services.matrixctl.supervisor.probe import free_port, port_is_free, readiness
 from services.matrixctl.supervisor.process_lock import Holder, SeatTaken, started_at, stop
 from services.matrixctl.supervisor.process_spawn import (
@@ -52,6 +53,7 @@ PROBE_TIMEOUT_WALL_S = 1.0
 HUNG_WALL_S = 60.0
 """A process that was ready once and has not answered for this long is replaced."""
 STOP_PATIENCE_WALL_S = 5.0
+LOGS_PERIOD_WALL_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ class Supervisor:
         self._tokens = {process.name: folder.token_of(process) for process in request.processes}
         self.stack = self._first_stack()
         self._written: Stack | None = None
+        self._logs_at = 0.0
         self._wakeup, self._wake = os.pipe()
 
     def _first_stack(self) -> Stack:
@@ -185,7 +188,7 @@ class Supervisor:
         self.stopping = True
 
     def round(self) -> None:
-        """One turn: who ended, who is missing, who is ready; then write it down."""
+        """One turn: who ended, who is missing, who is ready; then write it down. Logs are kept short beside."""
         self._reap()
         for name in self.care:
             self._ensure(name)
@@ -193,6 +196,10 @@ class Supervisor:
         if self.stack != self._written:
             self.folder.write(self.stack)
             self._written = self.stack
+        if time.monotonic() >= self._logs_at:
+            self._logs_at = time.monotonic() + LOGS_PERIOD_WALL_S
+            if rotated := rotate_all(self.folder.logs):
+                log.info("began logs anew", extra={"files": rotated})
 
     def _wait(self) -> None:
         now = time.monotonic()

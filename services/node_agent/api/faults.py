@@ -6,7 +6,7 @@ This is not part of the control plane: it never tells the services anything.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from fastapi import APIRouter
@@ -19,6 +19,7 @@ from matrixcommon.model.hardware_names import NodeName, SwitchName, checked_reso
 from matrixcommon.model.resource_model import ApiModel
 from matrixresource.agent.hardware import FAULT_KINDS, PORT_KINDS, SWITCH_KINDS, FaultKind, InjectedFault, lacking
 from matrixresource.nodes.expected_inventory import part_names, port_names
+from matrixresource.topology.spec import SupernodeSpec
 from services.node_agent.access import FAULTS, NODES, SUPERNODES
 from services.node_agent.contract import InjectedFaultView, InstalledSupernode
 from services.node_agent.fleet.fleet import Fleet
@@ -92,7 +93,7 @@ def routes(fleet: Fleet) -> APIRouter:
             return
         if fault.target not in fleet.nodes:
             raise NotFound(f"this fleet has no node {fault.target!r}", field="target")
-        for field, satisfied, wanted in _conditions(fault, port_names(fleet.spec), part_names(fleet.spec)):
+        for field, satisfied, wanted in _conditions(fault, fleet.spec):
             if not satisfied:
                 raise InvalidField(wanted, field=f"parameters.{field}")
 
@@ -136,8 +137,9 @@ def routes(fleet: Fleet) -> APIRouter:
     return api.router
 
 
-def _conditions(fault: InjectedFault, ports: Sequence[str], parts: Collection[str]) -> Iterator[tuple[str, bool, str]]:
+def _conditions(fault: InjectedFault, spec: SupernodeSpec) -> Iterator[tuple[str, bool, str]]:
     """What a fault of its kind needs of its parameters: the field, whether it is as needed, and what is."""
+    ports, parts, npus = port_names(spec), part_names(spec), spec.node.npus
     given, kind = fault.parameters, fault.kind
     port, peer, share = given.get("port"), given.get("peer"), given.get("share")
     if kind == "cable-moved":
@@ -151,7 +153,7 @@ def _conditions(fault: InjectedFault, ports: Sequence[str], parts: Collection[st
         yield "share", fits, "give the share of the rate that is left, at least 0 and below 1"
     yield "slice", isinstance(given.get("slice", ""), str), "give the name of a slice, or nothing for all of them"
     if kind == "npu-fault":
-        yield "npu", given.get("npu", 0) in range(8), "give the number of an NPU, 0 to 7"
+        yield "npu", given.get("npu", 0) in range(npus), f"give the number of an NPU, 0 to {npus - 1}"
         yield "die", given.get("die", 0) in (0, 1), "give the number of a die, 0 or 1"
     yield "severity", given.get("severity", "hint") in SEVERITIES, f"one of {', '.join(SEVERITIES)}"
     if kind == "missing-part":

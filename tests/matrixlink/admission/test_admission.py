@@ -124,7 +124,7 @@ PORTS = ["ub-p0-k00", "ub-p0-k01", "ub-p3-k11", "npu5-die1-p2", "ub-p6-k15"]
 
 
 class Floors(RuleBasedStateMachine):
-    """Slices come, change and go while ports fail and return, as the switchboard does it."""
+    """Slices come, change and go while ports fail and return, as the slice controller does it."""
 
     def __init__(self):
         super().__init__()

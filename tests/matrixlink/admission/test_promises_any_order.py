@@ -105,7 +105,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     def connect(self):
         self.http = TestClient(self.stack.app)
-        self.board = self.stack.switchboard()
+        self.board = self.stack.slice_controller()
 
     def put(self, path, body):
         answer = self.http.put(path, json=body)
@@ -201,7 +201,7 @@ class AnyOrder(RuleBasedStateMachine):
         with self.board.store.reading() as session:
             for row in session.scalars(select(SliceRow)):
                 assert (row.state, row.kept, row.unprotected) == ("Active", 1.0, ""), row.view()
-                first = program_bodies(row, choose_routes(pristine, Plane(row.plane), row.members))
+                first = program_bodies(row, choose_routes(pristine, Plane(row.plane), row.members), 8)
                 for node, body in first.items():
                     generation, current = self.agents[node].tables[row.name]
                     assert generation == row.generation

@@ -200,7 +200,7 @@ async def test_protection_lost_to_a_newcomer_in_a_damaged_fabric_cannot_be(stack
     """What was set aside is not given away while it is not needed, so that repair finds it there."""
     await stack.active(request=a_request(floor_gbps_per_npu=300.0, protection="anySubPlane"))
     for node in stack.hardware.values():
-        node.ports |= {port: 0.0 for port in stack.switchboard().fabric.built if port.startswith("ub-p6-")}
+        node.ports |= {port: 0.0 for port in stack.slice_controller().fabric.built if port.startswith("ub-p6-")}
     await stack.settle()
     assert (await stack.client.find_slice("a-ub")).protected is False
     with pytest.raises(InsufficientBandwidth):

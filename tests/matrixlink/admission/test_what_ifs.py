@@ -57,7 +57,7 @@ def test_a_part_that_is_not_there(element):
 
 def state(stack):
     """All that a question must not change, in memory and in the tables."""
-    board = stack.switchboard()
+    board = stack.slice_controller()
     promises, fabric = board.promises, board.fabric
     with board.store.reading() as session:
         rows = [row.view().wire() for row in board.store.slices(session)]
@@ -136,9 +136,9 @@ async def test_asking_changes_nothing(stack):
         asked = WhatIfRequest(fail=fail, drain=drain, repair=repair)
         if asked == WhatIfRequest():
             with pytest.raises(InvalidField):
-                what_if(stack.switchboard().promises, asked)
+                what_if(stack.slice_controller().promises, asked)
         else:
-            view = what_if(stack.switchboard().promises, asked)
+            view = what_if(stack.slice_controller().promises, asked)
             assert all(0 <= each.kept_after_gbps_per_npu <= each.floor_gbps_per_npu for each in view.slices)
         assert state(stack) == before
 

@@ -87,7 +87,7 @@ class History:
 
     async def check(self):
         states, flows = await self.reported()
-        fabric = self.stack.switchboard().fabric
+        fabric = self.stack.slice_controller().fabric
         members = {view.name: set(view.members) for view in await self.stack.client.slices()}
         carried: dict[tuple[str, str], list[float]] = {}
         for view in await self.stack.client.communicators():

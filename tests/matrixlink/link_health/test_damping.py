@@ -93,7 +93,7 @@ async def test_it_is_believed_again_when_it_was_quiet_also_after_a_restart(tmp_p
     stack.database.close()
     stack.restart()
     assert (await link(stack))["reason"] == "Damped"
-    assert stack.switchboard().fabric.rate(NODES[0], PORT) == 0
+    assert stack.slice_controller().fabric.rate(NODES[0], PORT) == 0
     stack.clock.at += 230
     await stack.settle()
     assert (await link(stack))["reason"] == "Damped"

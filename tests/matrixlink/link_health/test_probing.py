@@ -275,7 +275,7 @@ async def test_what_was_found_outlives_a_restart_and_is_revoked(tmp_path):
     stack.database.close()
     stack.restart()
     assert await found()
-    assert stack.switchboard().fabric.rate(CELL[1], "ub-p3-k11") == 0
+    assert stack.slice_controller().fabric.rate(CELL[1], "ub-p3-k11") == 0
     await rounds(stack, 3)
     assert await found()
     stack.hardware[CELL[1]].silent.clear()

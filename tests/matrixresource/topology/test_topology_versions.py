@@ -47,7 +47,7 @@ class Desk:
         app = build(ResourceSettings(state=self.folder, supernodes=supernodes), self.clock, self.database)
         self.http = http_client("http://resource", transport=httpx.ASGITransport(app))
         self.store = ResourceStore(Database(self.database.sessions, Base.metadata, self.clock))
-        self.surveyor = TopologyManager(self.store, self.clock, load_spec())
+        self.topology_manager = TopologyManager(self.store, self.clock, load_spec())
 
     async def call(self, method: str, path: str, body: Any = None, status: int = 200, **headers: str) -> Any:
         answer = await self.http.request(method, f"/v1/{path}", json=body, headers=headers)
@@ -66,7 +66,7 @@ class Desk:
     def report(self, ports: dict[str, str | None], *nodes: str) -> None:
         with self.store.transaction() as session:
             for node in nodes:
-                self.surveyor.observe(session, node, ports)
+                self.topology_manager.observe(session, node, ports)
 
     def hold(self, node: str, by: str | None) -> None:
         with self.store.transaction() as session:
@@ -97,8 +97,8 @@ async def test_a_cabinet_is_closed_and_opened(desk: Desk) -> None:
         assert session.get(NodeRow, "sn0-c03-n2").holder == "job"  # type: ignore[union-attr]
     desk.restart()
     desk.hold("sn0-c03-n2", None)
-    assert desk.surveyor.finish_drains() == ["sn0-c03"]
-    assert desk.surveyor.finish_drains() == []
+    assert desk.topology_manager.finish_drains() == ["sn0-c03"]
+    assert desk.topology_manager.finish_drains() == []
     listed = (await desk.call("GET", "domains?filter=state!=Open"))["items"]
     assert [(each["name"], each["state"], each["allocations"]) for each in listed] == [("sn0-c03", "Drained", [])]
     again = await desk.call("POST", "domains/sn0-c03:close?drain=true")
@@ -177,17 +177,17 @@ async def test_a_failed_switch_is_one_version_and_old_ones_are_read_back(desk: D
     for node in nodes:  # reported one by one, while the machine continues, with a restart in the middle
         desk.clock.at += 0.5
         desk.report(DARK, node)
-        assert desk.surveyor.reconcile() is None
+        assert desk.topology_manager.reconcile() is None
         if node == nodes[20]:
             desk.restart()
     desk.clock.at += 60
-    failed = desk.surveyor.reconcile()
+    failed = desk.topology_manager.reconcile()
     assert failed is not None
     desk.restart()
-    assert desk.surveyor.reconcile() is None
+    assert desk.topology_manager.reconcile() is None
     desk.report(WELL, *nodes)
     desk.clock.at += 60
-    repaired = desk.surveyor.reconcile()
+    repaired = desk.topology_manager.reconcile()
     assert await desk.changes() == [
         [("SupernodeAdded", "sn0")],
         [("SwitchFailed", "sn0-l2p3-k11")],
@@ -208,7 +208,7 @@ async def test_a_flapping_port_makes_no_version_and_keeps_no_other_back(desk: De
         desk.report(DARK if beat % 2 else WELL, "sn0-c00-n0")
         if beat == 3:
             desk.report({"ub-p0-k00": "sn0-l2p0-k01", "no-such-port": None}, "sn0-c00-n1")
-        desk.surveyor.reconcile()
+        desk.topology_manager.reconcile()
     assert await desk.changes() == [[("SupernodeAdded", "sn0")], [("CableMoved", "sn0-c00-n1.ub-p0-k00")]]
     with desk.store.reading() as session:
         assert [each.peer for each in topology_at(session).deviations] == ["sn0-l2p0-k01"]
@@ -222,13 +222,13 @@ def test_a_crash_at_any_commit_leaves_one_history(tmp_path: Path, monkeypatch: p
     """Each verb is killed just before its commit, then just after it, then asked a third time by who never heard."""
     reported, killed = Desk(tmp_path / "told"), Desk(tmp_path / "killed")
     life: list[Callable[[Desk], object]] = [
-        lambda desk: desk.surveyor.ensure_supernode("sn1", SupernodeRequest(), by="me"),
-        lambda desk: desk.surveyor.close("sn0-c03", by="me", drain=True),
+        lambda desk: desk.topology_manager.ensure_supernode("sn1", SupernodeRequest(), by="me"),
+        lambda desk: desk.topology_manager.close("sn0-c03", by="me", drain=True),
         lambda desk: desk.report(DARK | {"ub-p0-k00": "sn0-l2p0-k01"}, "sn0-c00-n0"),
-        lambda desk: desk.surveyor.reconcile(),
-        lambda desk: desk.surveyor.open("sn0-c03", by="me"),
-        lambda desk: desk.surveyor.close("sn1", by="me"),
-        lambda desk: desk.surveyor.remove_supernode("sn1", by="me"),
+        lambda desk: desk.topology_manager.reconcile(),
+        lambda desk: desk.topology_manager.open("sn0-c03", by="me"),
+        lambda desk: desk.topology_manager.close("sn1", by="me"),
+        lambda desk: desk.topology_manager.remove_supernode("sn1", by="me"),
     ]
     for action in life:
         action(reported)

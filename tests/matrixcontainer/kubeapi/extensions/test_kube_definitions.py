@@ -8,7 +8,8 @@ from tests.matrixcontainer.kubeapi.talk import SPEC, WIDGETS, Talk, a_crd, a_wid
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ONE = f"{CRDS}/widgets.example.test"
-ROOT = "spec.validation.openAPIV3Schema"
+VERSION = "spec.versions[0]"
+ROOT = f"{VERSION}.schema.openAPIV3Schema"
 
 
 async def test_served_before_established_is_published(talk: Talk) -> None:
@@ -57,12 +58,12 @@ CONVERSION = {
         (lambda c: _schema(c)["properties"]["spec"]["properties"]["tags"].update(uniqueItems=True), f"{ROOT}.properties[spec].properties[tags].uniqueItems"),
         (lambda c: _schema(c)["properties"]["spec"]["properties"]["tags"].pop("items"), f"{ROOT}.properties[spec].properties[tags].items"),
         (lambda c: _schema(c)["properties"]["spec"]["properties"]["ports"].pop("x-kubernetes-list-map-keys"), f"{ROOT}.properties[spec].properties[ports].x-kubernetes-list-map-keys"),
-        (lambda c: c["spec"]["versions"][0]["subresources"]["scale"].update(specReplicasPath=".status.x"), "spec.subresources.scale.specReplicasPath"),
-        (lambda c: c["spec"]["versions"][0]["additionalPrinterColumns"][0].update(jsonPath="nope["), "spec.additionalPrinterColumns[0].JSONPath"),
-        (lambda c: c["spec"].update(conversion={"strategy": "Webhook"}), "spec.conversion.webhookClientConfig"),
+        (lambda c: c["spec"]["versions"][0]["subresources"]["scale"].update(specReplicasPath=".status.x"), f"{VERSION}.subresources.scale.specReplicasPath"),
+        (lambda c: c["spec"]["versions"][0]["additionalPrinterColumns"][0].update(jsonPath="nope["), f"{VERSION}.additionalPrinterColumns[0].jsonPath"),
+        (lambda c: c["spec"].update(conversion={"strategy": "Webhook"}), "spec.conversion.strategy"),
         (lambda c: c["spec"].update(conversion=CONVERSION), "spec.conversion.strategy"),
         (lambda c: _schema(c)["properties"]["spec"].update(nullable=True, default={"size": 1, "odd": 2}), f"{ROOT}.properties[spec].default"),
-        (lambda c: c["spec"]["versions"][0].update(selectableFields=[{"jsonPath": ".spec.tags"}]), "spec.selectableFields[0].jsonPath"),
+        (lambda c: c["spec"]["versions"][0].update(selectableFields=[{"jsonPath": ".spec.tags"}]), f"{VERSION}.selectableFields[0].jsonPath"),
     ],
 )  # fmt: skip
 async def test_refused_definitions(talk: Talk, change, field: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from matrixcompute.store.store import SagaRow
 from tests.stack import Stack
 
 pytestmark = pytest.mark.looptime
@@ -123,3 +124,27 @@ async def test_waiting_ends_by_the_clock_however_often_it_is_woken(tmp_path):
         assert not wait.done(), "forty changes in four seconds are not forty seconds"
         assert not (await wait).json()["done"]
         assert loop.time() - begun == pytest.approx(10, abs=0.5)
+
+
+async def test_an_operation_that_no_release_at_hand_resumes_is_listed_as_stuck_at_once(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 4)
+        operation = await at_step(stack, "one", "await_ready")
+        assert (await stack.get("compute", "/v1/stuck")).json()["items"] == []
+        await stack.kill("compute")
+        with stack.seats["compute"].database.sessions.begin() as session:
+            session.get(SagaRow, operation["name"]).verb = "of-another-release"
+        await stack.start("compute")
+
+        async def listed() -> list[dict[str, Any]]:
+            return (await stack.get("compute", "/v1/stuck")).json()["items"]
+
+        await stack.until(listed, "it is listed", within_s=60)
+        (stuck,) = await listed()
+        assert (stuck["name"], stuck["state"], stuck["reason"]) == ("one", "Provisioning", "UnknownVerb")
+        assert "knows no of-another-release" in stuck["message"]
+
+        async def counted() -> bool:
+            return "\ninstances_stuck 1.0" in (await stack.get("compute", "/metrics")).text
+
+        await stack.until(counted, "and counted", within_s=120)

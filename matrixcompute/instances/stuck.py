@@ -1,0 +1,46 @@
+"""Which instances do not get on: their operation cannot be resumed, or a passing state has outlived its deadline."""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.quantities import from_timestamp
+from matrixcommon.model.resource_key import name_of
+from matrixcommon.model.resource_model import is_true
+from matrixcompute.contract import StuckView
+from matrixcompute.model.states import INSTANCE_STATES
+from matrixcompute.operations.saga_runner import STUCK
+from matrixcompute.store.store import ComputeStore, InstanceRow, SagaRow
+
+
+def stuck_instances(store: ComputeStore, session: Session, now: float) -> list[StuckView]:
+    """By name. What no release at hand can resume is listed at once: no deadline makes a difference to it."""
+    operations = {saga.target: saga for saga in store.open_sagas(session) if is_true(saga.conditions or [], STUCK)}
+    found = (_stuck(row, operations.get(row.name), now) for row in store.instances(session))
+    return [view for view in found if view is not None]
+
+
+def _stuck(row: InstanceRow, operation: SagaRow | None, now: float) -> StuckView | None:
+    reported = _condition(operation, STUCK) if operation is not None else _condition(row, "Progressing")
+    if reported is None:
+        return None
+    since = from_timestamp(reported["lastTransitionTime"])
+    if operation is not None:
+        reason, message = reported["reason"], f"operation {name_of(operation.name)}: {reported['message']}"
+    elif INSTANCE_STATES.stuck(row.state, since, now):
+        deadline_s = INSTANCE_STATES.states[row.state].deadline_s
+        reason, message = "DeadlineExceeded", f"{row.state} for longer than {deadline_s:g} s"
+    else:
+        return None
+    return StuckView(
+        name=name_of(row.name),
+        project=row.project,
+        state=row.state,
+        seconds=round(now - since, 1),
+        reason=reason,
+        message=message,
+    )
+
+
+def _condition(row: InstanceRow | SagaRow, type: str) -> dict[str, str] | None:
+    return next((each for each in row.conditions or [] if each["type"] == type), None)

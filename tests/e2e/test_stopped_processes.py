@@ -1,0 +1,97 @@
+"""Processes that are stopped for many leases and go on (SIGSTOP, SIGCONT), as under a debugger or on a host that was
+suspended. What stood still tells nothing of the nodes: MatrixResource holds its own pause against nobody, and nodes whose
+process stood still come back in the life they had, without a wipe.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from matrixcommon.model.errors import MatrixError
+from tests.e2e.conftest import RealStack, eventually
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+PAUSE_WALL_S = 8.0
+"""Sixteen leases of 30 s at sixty emulated seconds a second."""
+
+
+@contextmanager
+def stopped(stack: RealStack, name: str) -> Iterator[None]:
+    holder = stack.folder.seat(name).holder()
+    assert holder is not None
+    os.kill(holder.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(holder.pid, signal.SIGCONT)
+
+
+def nodes(stack: RealStack) -> list[dict[str, Any]]:
+    return stack.reach.list("resource", "/v1/nodes")
+
+
+def all_are(stack: RealStack, **fields: Any) -> bool:
+    return all(node[key] == value for node in nodes(stack) for key, value in fields.items())
+
+
+class Watched:
+    """What nodes are shown as, for as long as it is watched."""
+
+    def __init__(self, stack: RealStack) -> None:
+        self._stack = stack
+        self.seen: set[tuple[str, str]] = set()
+        self.whole = threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
+        assert self.whole.wait(30)
+
+    def _watch(self) -> None:
+        known = set()
+        while True:
+            try:
+                for _, node in self._stack.reach.watch("resource", "/v1/nodes", {}):
+                    known.add(node["name"])
+                    self.seen.add((node["agent"], node["state"]))
+                    if len(known) == 48:
+                        self.whole.set()
+            except MatrixError:
+                if not self._stack.folder.holders():
+                    return
+
+
+def test_a_pause_of_matrixresource_is_held_against_nobody(real_stack: RealStack) -> None:
+    eventually(lambda: all_are(real_stack, agent="Connected", state="Available"), "the nodes are there")
+    watched = Watched(real_stack)
+    with stopped(real_stack, "resource"):
+        time.sleep(PAUSE_WALL_S)
+
+    def forgiven_s() -> float:
+        lines = real_stack.reach.fetch("resource", "/metrics").text.splitlines()
+        return float(next(line.split()[1] for line in lines if line.startswith("leases_not_judged_seconds ")))
+
+    assert eventually(lambda: forgiven_s() > PAUSE_WALL_S * 60 / 2, "the pause was seen")
+    real_stack.reach.call("compute", "PUT", "/v1/instances/after", body={"nodes": 2})
+    active = lambda: real_stack.reach.call("compute", "GET", "/v1/instances/after")["state"] == "Active"  # noqa: E731
+    eventually(active, "everything works")
+    assert not [each for each in watched.seen if "Lost" in each or "Quarantined" in each], watched.seen
+    real_stack.reach.call("compute", "DELETE", "/v1/instances/after")
+    eventually(lambda: all_are(real_stack, agent="Connected", state="Available"), "it is given back")
+
+
+def test_nodes_whose_process_stood_still_come_back_in_the_life_they_had(real_stack: RealStack) -> None:
+    eventually(lambda: all_are(real_stack, agent="Connected", state="Available"), "the nodes are there")
+    before = {node["name"]: (node["epoch"], node["assignmentGeneration"]) for node in nodes(real_stack)}
+    with stopped(real_stack, "agents"):
+        eventually(lambda: all_are(real_stack, agent="Lost", state="Quarantined"), "they are lost: nobody hears them")
+        watched = Watched(real_stack)
+    eventually(lambda: all_are(real_stack, agent="Connected", state="Available"), "they are back")
+    assert {node["name"]: (node["epoch"], node["assignmentGeneration"]) for node in nodes(real_stack)} == before
+    assert {state for _, state in watched.seen} == {"Quarantined", "Available"}, "nothing was wiped"

@@ -1,0 +1,1 @@
+"""What instances live through: made, changed, stopped, repaired, deleted."""
