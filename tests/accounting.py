@@ -131,8 +131,9 @@ def _counts(lists: Lists) -> Iterator[str]:
 
 
 def _lends_only(node: Item, pools: int) -> bool:
-    """Whether all that is held of a node are sockets and memory: whoever has them, its NPUs are free."""
-    return node.get("unschedulableReason") == "PartlyHeld" and node["sharedBy"] == pools
+    """Whether all that is held of a clean node are sockets and memory: whoever has them, its NPUs are free."""
+    partly = node["state"] == "Available" and node.get("unschedulableReason") == "PartlyHeld"
+    return partly and node["sharedBy"] == pools
 
 
 def _reserved(lists: Lists) -> Iterator[str]:
