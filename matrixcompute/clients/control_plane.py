@@ -9,7 +9,7 @@ import httpx
 
 from matrixcommon.api.client import WatchEvent
 from matrixcommon.model.errors import MatrixError
-from matrixcommon.model.resource_key import name_of, project_of
+from matrixcommon.model.resource_key import name_of, project_of, resolve
 from matrixcompute.contract import SliceSummary
 from matrixcompute.model.composition import OWNER_LABEL, SliceSpec
 from matrixlink.client import LinkClient
