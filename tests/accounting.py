@@ -53,10 +53,12 @@ def audit(
         broken += [*_floors(lists), *_isolation(lists)]
     if "compute" not in lists.torn:
         broken += _operations(lists)
+    written = acknowledged or Acknowledged()
+    broken += _lost_writes(lists, written)
     if settled:
         broken += [f"{service} went on changing while it was read" for service in sorted(lists.torn)]
         broken += [*_owners(lists), *_active(lists), *_programs(lists), *_at_rest(lists)]
-        broken += _lost_writes(lists, acknowledged or Acknowledged())
+        broken += _not_deleted(lists, written)
     return broken
 
 
@@ -112,20 +114,26 @@ def _counts(lists: Lists) -> Iterator[str]:
                 yield f"{supernode['name']} shows {field_} {supernode[field_]}, its nodes count {counted}"
     if lists.capacity is None:
         return
+    pools = Counter(member["node"] for _, member, dies in _holds(lists) if not dies)
     for level in ("supernode", "cabinet"):
         for domain in lists.capacity[f"{level}s"]:
             own = [node for node in nodes if node[level] == domain["domain"]]
-            free = sum(node["schedulable"] for node in own)
-            allocated = sum(node.get("allocation") is not None or node["sharedBy"] > 0 for node in own)
-            faulty = sum(
-                not (node["schedulable"] or node.get("allocation") is not None or node["sharedBy"]) for node in own
-            )
-            shown = domain["free"], domain["allocated"], domain["nodes"] - domain["free"] - domain["allocated"]
-            if shown != (free, allocated, faulty):
+            allocated = [node for node in own if node.get("allocation") is not None or node["sharedBy"]]
+            free = [node for node in own if node["schedulable"] or _lends_only(node, pools[node["name"]])]
+            others = [node for node in own if node not in allocated and node not in free]
+            both = sum(node in allocated for node in free)
+            shown = domain["free"], domain["allocated"], domain["nodes"] - domain["free"] - domain["allocated"] + both
+            if shown != (len(free), len(allocated), len(others)):
                 yield (
                     f"{domain['domain']} shows {shown[0]} free, {shown[1]} allocated and {shown[2]} others, "
-                    f"its nodes count {free}, {allocated} and {faulty}"
+                    f"its nodes count {len(free)}, {len(allocated)} and {len(others)}"
                 )
+
+
+def _lends_only(node: Item, pools: int) -> bool:
+    """Whether all that is allocated of a clean node are sockets and memory: whoever has them, its NPUs are free."""
+    partly = node["state"] == "Available" and node.get("unschedulableReason") == "PartlyHeld"
+    return partly and node["sharedBy"] == pools
 
 
 def _reserved(lists: Lists) -> Iterator[str]:
@@ -154,8 +162,8 @@ def _quotas(lists: Lists, before: Lists | None) -> Iterator[str]:
     for quota in lists["quotas"]:
         name = quota["name"]
         for counted, used in (("npus", "usedNpus"), ("cpus", "usedCpus"), ("memoryGib", "usedMemoryGib")):
-            limit, was = quota.get(counted), earlier.get(name, {}).get(used, 0)
-            if before is not None and limit is not None and quota[used] > max(limit, was) + SLACK:
+            limit, was = quota.get(counted), earlier.get(name, quota)[used]
+            if limit is not None and quota[used] > max(limit, was) + SLACK:
                 yield f"project {name} holds {quota[used]} {counted} of {limit}"
         members = [
             len(dies) / 2
@@ -175,7 +183,7 @@ def _floors(lists: Lists) -> Iterator[str]:
             yield f"link {link['name']} of {link['builtGbps']} GB/s is promised {link['floorsGbps']}"
         elif link["floorsGbps"] > link["gbps"] + SLACK and link["gbps"] >= link["builtGbps"]:
             yield f"link {link['name']} carries {link['gbps']} GB/s and is promised {link['floorsGbps']}"
-    uplinks = {plane["name"]: plane["uplinkGbps"] for plane in lists["planes"]}
+    uplinks = {plane["name"]: plane["uplinkGbps"] * plane["subPlanes"] for plane in lists["planes"]}
     sums: Counter[tuple[str, str]] = Counter()
     kept = {key: _share_kept(each) for key, each in lists.keyed("slices").items()}
     for program in lists["programs"]:
@@ -212,6 +220,19 @@ def _operations(lists: Lists) -> Iterator[str]:
             yield f"operations {other} and {name} are both under way for instance {target}"
 
 
+def _lost_writes(lists: Lists, acknowledged: Acknowledged) -> Iterator[str]:
+    for collection, written in acknowledged.of.items():
+        if collection not in lists.of:
+            continue
+        shown = lists.keyed(collection)
+        for key, fields in sorted(written.items()):
+            if fields is not None and key not in shown:
+                yield f"{collection} {key} was acknowledged and is not there"
+            for name, value in (fields or {}).items() if key in shown else ():
+                if shown[key].get(name) != value:
+                    yield f"{collection} {key}: {name} was acknowledged as {value} and is {shown[key].get(name)}"
+
+
 # -- once settled ------------------------------------------------------------------------------------------------------
 
 
@@ -225,6 +246,8 @@ def _owners(lists: Lists) -> Iterator[str]:
         if allocation["state"] == "Releasing":
             yield f"allocation {key} is still being released"
     for key, slice in lists.keyed("slices").items():
+        if OWNER_LABEL not in slice["labels"]:
+            continue  # made by hand, and whoever made it takes it back
         instance, allocation_key = (resolve(slice[each], slice["project"]) for each in ("instance", "allocation"))
         if instance not in instances:
             yield f"slice {key} is of instance {instance}, which is gone"
@@ -242,9 +265,9 @@ def _owners(lists: Lists) -> Iterator[str]:
 def _active(lists: Lists) -> Iterator[str]:
     """An instance that is Active has what it shows: its allocation's members, a slice on every plane for all of them."""
     allocations = lists.keyed("allocations")
-    planes: dict[str, dict[str, Item]] = defaultdict(dict)
+    planes: dict[str, dict[str, list[Item]]] = defaultdict(lambda: defaultdict(list))
     for slice in lists["slices"]:
-        planes[resolve(slice["instance"], slice["project"])][slice["plane"]] = slice
+        planes[slice["labels"].get(OWNER_LABEL, "")][slice["plane"]].append(slice)
     for key, instance in lists.keyed("instances").items():
         if instance["state"] != "Active":
             continue
@@ -262,11 +285,12 @@ def _active(lists: Lists) -> Iterator[str]:
             yield f"instance {key} is Active with {len(members)} members, {instance['readyNodes']} ready, of {instance['nodes']}"
         if missing := sorted(PLANES - planes[key].keys()):
             yield f"instance {key} is Active without a slice on {', '.join(missing)}"
-        for plane, slice in planes[key].items():
-            if sorted(slice["members"]) != members:
-                yield f"instance {key}: slice {slice['name']} on {plane} has other members than the allocation"
-            if slice["state"] != "Active":
-                yield f"instance {key} is Active, its slice on {plane} is {slice['state']}"
+        for plane, slices in planes[key].items():
+            if sorted(member for slice in slices for member in slice["members"]) != members:
+                yield f"instance {key}: its slices on {plane} have other members than the allocation"
+            for slice in slices:
+                if slice["state"] != "Active":
+                    yield f"instance {key} is Active, its slice {slice['name']} is {slice['state']}"
 
 
 def _programs(lists: Lists) -> Iterator[str]:
@@ -295,15 +319,9 @@ def instance_of(operation: Item, lists: Lists) -> Item:
     return lists.keyed("instances").get(key_of(operation["project"], operation["target"]), {})
 
 
-def _lost_writes(lists: Lists, acknowledged: Acknowledged) -> Iterator[str]:
+def _not_deleted(lists: Lists, acknowledged: Acknowledged) -> Iterator[str]:
+    """What is let go takes its time, and is gone in the end."""
     for collection, written in acknowledged.of.items():
-        shown = lists.keyed(collection)
-        for key, fields in written.items():
-            if fields is None and key in shown:
+        for key in sorted(key for key, fields in written.items() if fields is None):
+            if key in lists.keyed(collection):
                 yield f"{collection} {key} was acknowledged as deleted and is there"
-            elif fields is not None and key not in shown:
-                yield f"{collection} {key} was acknowledged and is not there"
-            elif fields is not None:
-                for name, value in fields.items():
-                    if shown[key].get(name) != value:
-                        yield f"{collection} {key}: {name} was acknowledged as {value} and is {shown[key].get(name)}"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import chain
 
 import pytest
 
+from tests.figures import PROPERTY, Figures, printed
 from tests.stack import Stack
 
 MEMORY, MEMORY_LEAST_BYTES = "/dev/shm", 2 << 30  # a whole run writes some 300 MB
@@ -36,3 +38,18 @@ async def stack(tmp_path) -> AsyncIterator[Stack]:
     """Resource, link, compute and 48 nodes, all up. Use with @pytest.mark.looptime."""
     async with Stack(tmp_path) as running:
         yield running
+
+
+@pytest.fixture
+def figures(record_property: Callable[[str, object], None]) -> Iterator[Figures]:
+    """To be filled in with what the test measures; see `tests/figures.py`."""
+    measured = Figures()
+    yield measured
+    record_property(PROPERTY, str(measured))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    lines = sorted(printed(chain.from_iterable(terminalreporter.stats.values())))
+    if lines:
+        terminalreporter.section("figures")
+        terminalreporter.write_line("\n".join(lines))

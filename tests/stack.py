@@ -80,17 +80,19 @@ class Stack:
         self.seed = seed
         self.clock = LoopClock(EPOCH_S)
         self.seats = {name: Seat() for name in self.services}
-        self.http = {
-            name: http_client(f"http://{name}", admin, transport=seat.transport) for name, seat in self.seats.items()
-        }
+        self.http = {name: http_client(f"http://{name}", admin, transport=self.way_to(name)) for name in self.services}
         self.agents_http = {
-            name: http_client(f"http://{name}", agent, transport=seat.transport) for name, seat in self.seats.items()
+            name: http_client(f"http://{name}", agent, transport=self.way_to(name)) for name in self.services
         }
         self.resource = WholeResourceClient(self.http["resource"])
         self.link = WholeLinkClient(self.http["link"])
         self.compute = WholeComputeClient(self.http["compute"])
         self.fleet: Fleet | None = None
         self.memory = FleetStore(None)
+
+    def way_to(self, name: str) -> httpx.AsyncBaseTransport:
+        """How requests to a service get there."""
+        return self.seats[name].transport
 
     async def __aenter__(self) -> Stack:
         if not self.from_nothing:

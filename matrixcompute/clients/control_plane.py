@@ -101,13 +101,16 @@ class ControlPlane(ResourceClient):
 
     async def _owned(self, instance: str) -> list[SliceView]:
         found = await self._link.slices(f"instance={name_of(instance)}")
-        return [view for view in found if view.labels.get(OWNER_LABEL) == instance]
+        mine = [view for view in found if view.project == project_of(instance)]
+        return [view for view in mine if view.labels.get(OWNER_LABEL) == instance]
 
     async def slices(self) -> dict[str, list[SliceSummary]]:
-        """Every slice by the instance it belongs to."""
+        """Every instance's own slices; somebody may have given it more."""
         found: dict[str, list[SliceSummary]] = {}
         for view in await self._link.slices():
-            found.setdefault(resolve(view.instance, view.project), []).append(summary(view))
+            owner = view.labels.get(OWNER_LABEL)
+            if owner is not None and owner == resolve(view.instance, view.project):
+                found.setdefault(owner, []).append(summary(view))
         return found
 
     async def slice_owners(self) -> dict[str, str]:

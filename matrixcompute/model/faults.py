@@ -39,6 +39,11 @@ class Detected:
         return ".".join(re.sub(r"[^a-z0-9]+", "-", part.lower()) for part in (self.node, self.component, self.code))
 
 
+def may_have_faults(node: NodeView) -> bool:
+    """Whether `detect` could find any: of most nodes it need not be asked."""
+    return bool(node.faults) or node.agent == "Lost"
+
+
 def detect(node: NodeView, instance: bool) -> dict[str, Detected]:
     """By name; `instance` says whether an instance holds the node, which then gives its place up where need be."""
     found = [

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.api.client import WatchEvent
 from matrixcompute.clients.control_plane import ControlPlane
-from matrixcompute.model.faults import NODE_LOST, detect
+from matrixcompute.model.faults import NODE_LOST, detect, may_have_faults
 from matrixcompute.store.store import ComputeStore, FaultRow, InstanceRow
 from matrixresource.contract.nodes import NodeView
 
@@ -30,23 +30,20 @@ class FaultReconciler:
         nodes = await self._neighbours.nodes()
         with self._store.transaction() as session:
             rows = self._rows(session)
-            for node in nodes:
-                self._write(session, node, rows.pop(node.name, {}))
+            faulty = {node.name for node in nodes if self._write(session, node, rows.pop(node.name, {}))}
             for row in (row for gone in rows.values() for row in gone.values()):
                 session.delete(row)
-        with self._store.reading() as session:
-            self._faulty = set(self._rows(session))
-        return f"{len(self._faulty)} nodes have faults"
+        self._faulty = faulty
+        return f"{len(faulty)} nodes have faults"
 
     def take(self, event: WatchEvent) -> None:
         """One node has changed."""
         node = NodeView.model_validate(event.view)
         if event.type == "DELETED":
             node = node.model_copy(update={"faults": [], "agent": "Connected"})
-        has_some = bool(node.faults) or node.agent == "Lost"
-        if self._faulty is None or has_some or node.name in self._faulty:
+        if self._faulty is None or may_have_faults(node) or node.name in self._faulty:
             with self._store.transaction() as session:
-                self._write(session, node, self._rows(session, [node.name]).get(node.name, {}))
+                has_some = self._write(session, node, self._rows(session, [node.name]).get(node.name, {}))
             if self._faulty is not None:
                 (self._faulty.add if has_some else self._faulty.discard)(node.name)
 
@@ -58,8 +55,10 @@ class FaultReconciler:
             found[row.node][row.name] = row
         return dict(found)
 
-    def _write(self, session: Session, node: NodeView, before: Mapping[str, FaultRow]) -> None:
-        holder = None if node.allocation is None else session.get(InstanceRow, node.allocation)
+    def _write(self, session: Session, node: NodeView, before: Mapping[str, FaultRow]) -> bool:
+        """Whether it has any now. Only of a node that may have some it matters who holds it."""
+        asked = node.allocation is not None and may_have_faults(node)
+        holder = session.get(InstanceRow, node.allocation) if asked else None
         found = detect(node, instance=holder is not None)
         for name in before.keys() - found.keys():
             session.delete(before[name])
@@ -75,3 +74,4 @@ class FaultReconciler:
             row.level, row.action, row.since = fault.level, fault.action, since
             row.message, row.raised_by = fault.message, fault.raised_by
             row.instance = None if holder is None else holder.name
+        return bool(found)

@@ -62,7 +62,8 @@ class InstanceReconciler:
                 if instance.version != versions.get(instance.name):
                     findings.changed.append(instance.name)  # what was seen may be older than what was written since
                     continue
-                observed = Observed(allocations.get(instance.name), tuple(slices.get(instance.name, ())))
+                own = tuple(slices.get(instance.name, ()))
+                observed = Observed(allocations.get(instance.name), own)
                 members = observed.allocation.members if observed.allocation is not None else ()
                 recovery = plan_recovery(members, silent, self._policy)
                 instance.observe(observed, recovery, self._clock.now())
@@ -147,6 +148,6 @@ class InstanceReconciler:
         return False
 
     def _whole(self, observed: Observed) -> bool:
-        """Whether everything an instance takes is still there; somebody may have given it more slices."""
+        """Whether everything an instance takes is still there."""
         planes = {each.plane for each in observed.slices}
         return observed.allocation is not None and observed.allocation.bound and planes == set(Plane)

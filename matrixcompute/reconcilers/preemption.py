@@ -38,7 +38,8 @@ class PreemptionReconciler:
         self, instance: InstanceRow, allocation: AllocationView | None, everybody: Iterable[AllocationView]
     ) -> AllocationLoss | None:
         """What became of an instance's nodes, if that calls for something else than the saga under way."""
-        loss = diagnose_loss(instance.name, allocation, everybody, instance.expires_at, self._clock.now())
+        leased = instance.shape.lease_s is not None
+        loss = diagnose_loss(instance.name, allocation, everybody, instance.expires_at, self._clock.now(), leased)
         if loss is None or instance.state == "Deleting":
             return None
         ended = loss.reason == "LeaseEnded" and instance.expires_at is not None

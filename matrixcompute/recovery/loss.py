@@ -38,14 +38,19 @@ def diagnose_loss(
     everybody: Iterable[AllocationView],
     expires_at: float | None,
     now: float,
+    leased: bool = True,
 ) -> AllocationLoss | None:
-    """Why `name` holds nothing (`held` is its allocation, `expires_at` the end of its lease); None while it does."""
+    """Why `name` holds nothing (`expires_at` is the end of its lease); None while it does. Who is not `leased` by its
+    spec loses its nodes where its allocation has a lease all the same: renewed by hand, or dropped from the spec too
+    late to be heard."""
     if active_or_none(allocation) is not None:
         return None
     reported = (
         {each.type for each in allocation.conditions if each.status == "True"} if allocation is not None else set()
     )
     if "Expired" in reported or (expires_at is not None and expires_at <= now):
+        if not leased:
+            return AllocationLoss("Revoked", "its nodes were released by a lease that it does not have")
         return AllocationLoss("LeaseEnded", "its lease has ended")
     by = next((each.key for each in everybody if name in each.preempts), None)
     if by is not None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from matrixcommon.model.errors import Conflict, InsufficientBandwidth, InsufficientCapacity, MatrixError, NotFound
 from matrixcommon.model.planes import Plane
-from matrixcommon.model.resource_key import named, project_of
+from matrixcommon.model.resource_key import name_of, named, project_of
 from matrixcommon.model.resource_model import is_true
 from matrixcompute.contract import InstanceRequest, SliceSummary
 from matrixcompute.model.composition import SliceSpec, compose, slices_over
@@ -171,6 +171,12 @@ async def await_ready(work: StepContext) -> None:
         await admit_slices(work)
         await program_routes(work)
         raise StepPending(plan.message)
+    wanted = {name_of(spec.name) for spec in slices_over(work.instance, work.shape, nodes_of(allocation, {"member"}))}
+    if wanted - {each.name for each in slices}:  # withdrawn by somebody; while any is going, none can be admitted again
+        if not any(each.state == "Withdrawing" for each in slices):
+            await admit_slices(work)
+            await program_routes(work)
+        raise StepPending("a slice was withdrawn, and is admitted again")
     members = [member for member in allocation.members if member.role == "member"]
     ready = sum(member.ready for member in members)
     programmed = programmed_planes(slices)

@@ -8,6 +8,7 @@ from typing import Any, cast
 from sqlalchemy import (
     CursorResult,
     Table,
+    delete,
     func,
     insert,
     select,
@@ -43,6 +44,10 @@ VNIS = range(4096, 1 << 24)
 EVENTS_MAX = 5000
 """The oldest events are forgotten beyond this many."""
 NAMES = cast(Table, SliceNameRow.__table__)
+SLICE_NAMES_MAX = 10_000
+"""Beyond this many names of slices that are gone, those of the lowest generations are forgotten."""
+ANY_NAME = "*"
+"""Stands for all names that were forgotten, with the highest generation that any of them had."""
 
 
 class LinkStore(Store):
@@ -77,14 +82,31 @@ class LinkStore(Store):
 
     def first_generation(self, session: Session, name: str) -> int:
         """For a slice made anew: one more than any slice of this name has had that some agent heard of."""
-        current = fetch_one(session.connection(), f"SELECT generation FROM {NAMES.name} WHERE name = %s", (name,))
-        return 1 + (0 if current is None else int(current[0]))
+        asked = f"SELECT max(generation) FROM {NAMES.name} WHERE name IN (%s, %s)"
+        current = fetch_one(session.connection(), asked, (name, ANY_NAME))
+        return 1 + (0 if current is None or current[0] is None else int(current[0]))
 
     def remember_generation(self, session: Session, row: SliceRow) -> None:
         """A slice that agents have heard of is going: one made again under its name must be younger."""
         asked = update(NAMES).where(NAMES.c.name == row.name).values(generation=row.generation)
         if not cast(CursorResult[Any], session.execute(asked)).rowcount:
             session.execute(insert(NAMES).values(name=row.name, generation=row.generation))
+
+    def forget_generations(self, session: Session, most: int = SLICE_NAMES_MAX) -> int:
+        """Forget names beyond `most`, how many: a slice made again under any of them is younger than all of them."""
+        over = (session.scalar(select(func.count()).select_from(NAMES).where(NAMES.c.name != ANY_NAME)) or 0) - most
+        if over <= 0:
+            return 0
+        oldest = select(NAMES).where(NAMES.c.name != ANY_NAME).order_by(NAMES.c.generation, NAMES.c.name).limit(over)
+        forgotten = session.execute(oldest).all()
+        session.execute(delete(NAMES).where(NAMES.c.name.in_([row.name for row in forgotten])))
+        highest = max(row.generation for row in forgotten)
+        before = session.execute(select(NAMES.c.generation).where(NAMES.c.name == ANY_NAME)).scalar_one_or_none()
+        if before is None:
+            session.execute(insert(NAMES).values(name=ANY_NAME, generation=highest))
+        elif highest > before:
+            session.execute(update(NAMES).where(NAMES.c.name == ANY_NAME).values(generation=highest))
+        return len(forgotten)
 
     # -- drains, peerings, fences -------------------------------------------------------------------------------------
 

@@ -18,6 +18,12 @@ from matrixresource.scheduler.placement.choose import choose
 class Ledger(LedgerState):
     """The verbs over one machine."""
 
+    def copy(self) -> Ledger:
+        """The same ledger for itself: what is done to the one is not done to the other."""
+        made = Ledger(self.shape, self.chooser.policy)
+        self.fill_copy(made)
+        return made
+
     # ---- verbs
 
     def allocate(

@@ -18,7 +18,7 @@ from matrixcommon.model.hardware_names import SupernodeName
 from matrixcommon.persistence.database_session import ResourceRow, find
 from matrixresource.contract.topology import TopologyVersionView
 from matrixresource.store.tables import Base, SupernodeRow
-from matrixresource.topology.compiled import CompiledTopology, compiled_document
+from matrixresource.topology.compiled import GRAPHS_KEPT, CompiledTopology, compiled_document
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.topology.supernode import Supernode
 from matrixresource.topology.versions import Topology, changes, matches, summary
@@ -173,6 +173,5 @@ def graph_of(session: Session, fingerprint: str) -> CompiledTopology:
     return _graphs.setdefault(fingerprint, graph)
 
 
-GRAPHS_KEPT = 64
 _graphs: dict[str, CompiledTopology] = {}
 """By fingerprint, which tells the content: the same whatever database it was read from."""

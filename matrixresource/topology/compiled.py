@@ -227,7 +227,11 @@ def _spec(numbers: str) -> SupernodeSpec:
     return standard if spec.fingerprint == standard.fingerprint else spec
 
 
-@functools.lru_cache(maxsize=64)
+GRAPHS_KEPT = 8
+"""Compiled graphs that are kept for whoever asks again; a supernode's takes some 10 MB, and half a second to make."""
+
+
+@functools.lru_cache(maxsize=GRAPHS_KEPT)
 def _compiled_deviating(spec: SupernodeSpec, found: frozenset[Deviation]) -> CompiledTopology:
     graph = supernode_graph(spec, STANDARD)
     return compile_graph(apply_deviations(graph, [each.of(STANDARD) for each in found]) if found else graph, spec)

@@ -143,6 +143,7 @@ def build(
     def forget_events() -> None:
         with records.transaction() as session:
             slice_controller.store.forget_events(session)
+            slice_controller.store.forget_generations(session)
 
     allocations = ReservedNodes(resource, clock) if resource is not None else None
     return create_app(

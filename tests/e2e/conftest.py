@@ -37,9 +37,9 @@ def eventually(what: Callable[[], Any], message: str, patience_wall_s: float = P
 class RealStack:
     """One stack and the ways to reach it."""
 
-    def __init__(self, path: Path, database: str = "") -> None:
+    def __init__(self, path: Path, database: str = "", scale: float = 60.0) -> None:
         self.folder = Folder(path)
-        self.request = Request(scale=60.0, database=database).to_json()
+        self.request = Request(scale=scale, database=database).to_json()
 
     def up(self, patience_wall_s: float = PATIENCE_WALL_S) -> None:
         for _ in until_ready(self.folder, start(self.folder, self.request), patience_wall_s):

@@ -8,6 +8,15 @@ def dicts_in(memory):
     return [kept for kept in vars(memory).values() if isinstance(kept, dict)]
 
 
+async def ten_minutes(stack):
+    """Of silence that the process lives through; what it slept through would count for nobody."""
+    pauses = stack.health._action.__self__._pauses
+    for _ in range(601):
+        stack.clock.at += 1
+        pauses.beat()
+    await stack.app.state.watchers["departed"].step()
+
+
 async def test_what_reports_leave_in_memory_goes_with_slices_and_supernodes(stack):
     """However many slices come and go, and supernodes with them: no more is remembered than what there is."""
     reports = next(hook for hook in stack.remembering() if hasattr(hook, "_programs"))
@@ -22,8 +31,7 @@ async def test_what_reports_leave_in_memory_goes_with_slices_and_supernodes(stac
     answer = await stack.http.post("/v1/link-reports", json={"reports": [report | {"node": node}]})
     assert answer.json()["answers"][0]["accepted"]
     assert any(node in kept for memory in stack.remembering() for kept in dicts_in(memory))
-    stack.clock.at += 601
-    await stack.app.state.watchers["departed"].step()
+    await ten_minutes(stack)
     for memory in stack.remembering():
         assert not any(node in kept for kept in dicts_in(memory)), memory
 
@@ -37,6 +45,24 @@ async def test_forwarding_tables_are_of_the_supernodes_there_are_now(stack):
     report = stack.agents[NODES[0]].report().wire() | {"node": "sn3-c00-n0"}
     await stack.http.post("/v1/link-reports", json={"reports": [report]})
     assert await supernodes() == {"sn0", "sn3"}
-    stack.clock.at += 601
-    await stack.app.state.watchers["departed"].step()
+    await ten_minutes(stack)
     assert await supernodes() == {"sn0"}
+
+
+async def test_names_of_slices_that_are_gone_are_forgotten_and_none_of_them_is_made_younger(stack):
+    """Agents refuse a slice that is older than one they have heard of under its name."""
+    store = stack.slice_controller().store
+    for turn in range(3):
+        for number in range(4 if turn == 0 else 2):
+            await stack.active(f"s{number}-ub")
+            await stack.client.withdraw(f"s{number}-ub")
+            await stack.settle()
+    with store.transaction() as session:
+        known = {f"s{number}-ub": store.first_generation(session, f"s{number}-ub") for number in range(4)}
+        fresh = store.first_generation(session, "never-ub")
+        assert fresh == 1
+        assert store.forget_generations(session, most=1) == 3
+        assert store.forget_generations(session, most=1) == 0
+        after = {name: store.first_generation(session, name) for name in known}
+    assert all(after[name] >= known[name] for name in known), (known, after)
+    await stack.active("s3-ub")

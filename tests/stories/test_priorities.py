@@ -133,6 +133,22 @@ async def test_a_lease_that_ends_takes_the_instance_with_it_unless_renewed(tmp_p
         await stack.nothing_left()
 
 
+async def test_a_lease_that_an_instance_does_not_have_does_not_delete_it(tmp_path):
+    """Its allocation was given one by hand: the instance loses its nodes, and takes others."""
+    async with Stack(tmp_path) as stack:
+        await stack.apply("stays", 2)
+        await stack.active("stays", 2)
+        answer = await stack.http["resource"].post("/v1/allocations/stays:renew", json={"leaseS": 60})
+        assert answer.status_code == 200
+
+        async def again() -> bool:
+            return "Revoked" in await reasons(stack, "stays")
+
+        await stack.until(again, "its nodes were released")
+        assert (await stack.active("stays", 2)).expires_at is None
+        assert (await stack.resource.find_allocation("stays")).expires_at is None
+
+
 async def absent(stack: Stack, name: str) -> bool:
     return await stack.compute.find_instance(name) is None
 

@@ -105,6 +105,13 @@ class BestFit:
             for size in range(npus + 1)
         ]
 
+    def copy(self, index: FreeCapacityIndex) -> BestFit:
+        """The same over a copy of its index."""
+        made = BestFit(index, self.policy)
+        made.node_ends, made.cabinet_ends, made.seen = list(self.node_ends), list(self.cabinet_ends), list(self.seen)
+        made.orders, made._until_learned = [list(order) for order in self.orders], self._until_learned
+        return made
+
     def copy_statistics(self, other: BestFit) -> None:
         """Take over what another chooser, of the same shape, has learned of sizes."""
         self.seen, self.orders, self._until_learned = other.seen, other.orders, other._until_learned

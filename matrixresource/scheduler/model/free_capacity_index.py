@@ -66,6 +66,16 @@ class FreeCapacityIndex:
             tuple(i for i in range(shape.nodes) if mask >> i & 1) for mask in range(min(full + 1, 1 << 12))
         ]
 
+    def copy(self) -> FreeCapacityIndex:
+        made = FreeCapacityIndex(self.shape)
+        made.dies, made.up, made.free = list(self.dies), list(self.up), list(self.free)
+        made.cpus, made.mem, made.whole = list(self.cpus), list(self.mem), list(self.whole)
+        made.rows, made.having, made.left = [list(row) for row in self.rows], list(self.having), list(self.left)
+        made.by_free, made.sizes = list(self.by_free), self.sizes
+        made.faulty_dies, made.idle_faulty = dict(self.faulty_dies), dict(self.idle_faulty)
+        made.parts, made.halves = list(self.parts), list(self.halves)
+        return made
+
     # ---- whole nodes
 
     def take_whole(self, cabinet: int, mask: int) -> None:

@@ -102,6 +102,9 @@ class Placement:
         self.cpus = [] if cpus is None else cpus
         self.mem = [] if mem is None else mem
 
+    def copy(self) -> Placement:
+        return Placement(list(self.whole), list(self.parts), list(self.spares), list(self.cpus), list(self.mem))
+
     def cabinets(self, nodes: int) -> set[int]:
         """The cabinets of its NPUs; `nodes` is how many nodes a cabinet has."""
         return {cabinet for cabinet, _ in self.whole} | {node // nodes for node, _ in self.parts}

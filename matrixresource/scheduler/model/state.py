@@ -36,6 +36,20 @@ class LedgerState:
         self.promises = ReservedCapacity()  # those of them that wait for their start
         self.tenants: list[set[str]] = [set() for _ in range(shape.all_cabinets)]  # who has anything in a cabinet
 
+    def fill_copy(self, made: LedgerState) -> None:
+        """Make it the same, of which changes here change nothing. Requests are never changed, and shared."""
+        made.index = self.index.copy()
+        made.chooser = self.chooser.copy(made.index)
+        made.allocations = {
+            name: HeldAllocation(each.request, each.place.copy(), each.since) for name, each in self.allocations.items()
+        }
+        made.reservations = {
+            name: Reservation(each.request, each.start, each.end, each.place.copy(), each.holds)
+            for name, each in self.reservations.items()
+        }
+        made.promises = ReservedCapacity(made.reservations.values() if self.promises else ())
+        made.tenants = [set(names) for names in self.tenants]
+
     def activate(self, name: str, request: PlacementRequest, place: Placement, now: float) -> None:
         """Take a place that is free; ValueError when the name or any of the place is held already."""
         if name in self.allocations or not self.index.has(place):

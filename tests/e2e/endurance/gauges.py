@@ -10,8 +10,9 @@ from services.matrixctl.supervisor.probe import memory
 from services.matrixctl.supervisor.state_folder import Folder
 
 MIB = float(1 << 20)
-SETTLING_SHARE = 0.25
-"""Of a run: caches fill, allocators find their size. Slopes are of what comes after."""
+SETTLING_SHARE = 0.5
+"""Of a run: caches fill, allocators find their size, and services keep what happened in the last hour. Slopes are of
+what comes after."""
 
 
 @dataclass

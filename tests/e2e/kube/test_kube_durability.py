@@ -19,6 +19,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.e2e.realkube.control_plane import resident_mb
+from tests.figures import Figures
 from tests.matrixcontainer.kubeapi.process import KubeProcess
 
 pytestmark = pytest.mark.e2e
@@ -38,6 +40,7 @@ class Writer:
     revision: int = 0
     acknowledged: int = 0
     refused: list[str] = field(default_factory=list)
+    figures: Figures = field(default_factory=Figures)
 
     def write_until_cut_off(self, client: httpx.Client) -> None:
         try:
@@ -63,6 +66,7 @@ class Writer:
             name, value = self.chance.choice(living), ABSENT
             self.unheard = (name, value)
             reported = client.delete(f"{PATH}/{name}")
+        self.figures.answered(reported.elapsed.total_seconds())
         if reported.status_code >= 300:
             self.refused.append(f"{reported.status_code} {reported.text[:300]}")
             return
@@ -91,13 +95,17 @@ def client_of(kube: KubeProcess) -> httpx.Client:
     return httpx.Client(base_url=url, verify=verify, headers=headers, timeout=30.0, trust_env=False)
 
 
-def kill_and_look(kube: KubeProcess, writers: list[Writer], chance: random.Random) -> None:
-    """One round: load, death at a random moment, another start, and the store against what was reported."""
+def kill_and_look(kube: KubeProcess, writers: list[Writer], chance: random.Random) -> float:
+    """One round: load, death at a random moment, another start, and the store against what was reported.
+
+    The memory that the process had at its end, in MB."""
     with client_of(kube) as client:
         threads = [threading.Thread(target=one.write_until_cut_off, args=(client,)) for one in writers]
         for thread in threads:
             thread.start()
         time.sleep(chance.uniform(0.0, 0.5))  # the moment of death, not a wait for anything
+        assert kube.process is not None
+        memory_mb = resident_mb(kube.process.pid)
         kube.kill()
         for thread in threads:
             thread.join(timeout=60)
@@ -112,6 +120,7 @@ def kill_and_look(kube: KubeProcess, writers: list[Writer], chance: random.Rando
         last = max(one.revision for one in writers)
         assert int(reported["metadata"]["resourceVersion"]) >= last
         assert resumes(client, last)
+    return memory_mb
 
 
 def resumes(client: httpx.Client, revision: int) -> bool:
@@ -122,24 +131,28 @@ def resumes(client: httpx.Client, revision: int) -> bool:
     return response.status_code == 200 and all(event["type"] != "ERROR" for event in events)
 
 
-def survive(folder: Path, rounds: int, seed: int) -> int:
+def survive(folder: Path, rounds: int, seed: int, figures: Figures) -> int:
     """The number of writes acknowledged over all rounds."""
     chance = random.Random(seed)
     writers = [Writer(number, random.Random(seed * 100 + number)) for number in range(WRITERS)]
     kube = KubeProcess(folder).start()
     try:
-        for _ in range(rounds):
-            kill_and_look(kube, writers, chance)
+        memory_mb = [kill_and_look(kube, writers, chance) for _ in range(rounds)]
+        figures.memory_before_mb, figures.memory_after_mb = memory_mb[0], memory_mb[-1]
     finally:
         kube.kill()
+        figures.requests = sum(one.figures.requests for one in writers)
+        figures.errors = sum(len(one.refused) for one in writers)
+        figures.worst_ms = max(one.figures.worst_ms for one in writers)
+        figures.more = f"{rounds} kills"
     return sum(one.acknowledged for one in writers)
 
 
-def test_acknowledged_writes_survive_kills(tmp_path: Path) -> None:
-    assert survive(tmp_path, rounds=6, seed=1) > 0
+def test_acknowledged_writes_survive_kills(tmp_path: Path, figures: Figures) -> None:
+    assert survive(tmp_path, rounds=6, seed=1, figures=figures) > 0
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_acknowledged_writes_survive_two_hundred_kills(tmp_path: Path) -> None:
-    assert survive(tmp_path, rounds=200, seed=2) > 0
+def test_acknowledged_writes_survive_two_hundred_kills(tmp_path: Path, figures: Figures) -> None:
+    assert survive(tmp_path, rounds=200, seed=2, figures=figures) > 0

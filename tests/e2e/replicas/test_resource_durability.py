@@ -23,7 +23,9 @@ from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import Base
 from services.chassis.database import DatabaseEngine
 from tests.clocks import FixedClock
+from tests.e2e.realkube.control_plane import resident_mb
 from tests.e2e.resource_process import ResourceProcess
+from tests.figures import Figures
 from tests.matrixresource.accounting import Accounts, same_as_the_tables
 
 pytestmark = pytest.mark.e2e
@@ -58,6 +60,7 @@ class Owner:
     unheard: str | None = None
     acknowledged: int = 0
     wrong: list[str] = field(default_factory=list)
+    figures: Figures = field(default_factory=Figures)
 
     def ask_until_cut_off(self, client: httpx.Client) -> None:
         try:
@@ -87,6 +90,7 @@ class Owner:
     def _hear(self, name: str, request: Any) -> None:
         self.unheard = name
         reported = request()
+        self.figures.answered(reported.elapsed.total_seconds())
         if reported.status_code in (200, 202, 204):
             self.reported[name] = None if reported.status_code == 204 else allocation(reported.json())
             self.acknowledged += 1
@@ -117,8 +121,10 @@ def look(state: Path) -> dict[str, Members]:
         database.close()
 
 
-def kill_and_look(resource: ResourceProcess, owners: list[Owner], chance: random.Random) -> None:
-    """One round: load, death at a random moment, and what is left against what was reported."""
+def kill_and_look(resource: ResourceProcess, owners: list[Owner], chance: random.Random) -> float:
+    """One round: load, death at a random moment, and what is left against what was reported.
+
+    The memory that the process had at its end, in MB."""
     stop = threading.Event()
 
     def report() -> None:
@@ -135,6 +141,8 @@ def kill_and_look(resource: ResourceProcess, owners: list[Owner], chance: random
         for thread in threads:
             thread.start()
         time.sleep(chance.uniform(0.0, 0.6))  # the moment of death, not a wait for anything
+        assert resource.process is not None
+        memory_mb = resident_mb(resource.process.pid)
         resource.kill()
         stop.set()
         for thread in threads:
@@ -144,9 +152,10 @@ def kill_and_look(resource: ResourceProcess, owners: list[Owner], chance: random
     found = look(resource.state)
     for one in owners:
         one.check(found)
+    return memory_mb
 
 
-def survive(folder: Path, rounds: int, seed: int) -> int:
+def survive(folder: Path, rounds: int, seed: int, figures: Figures) -> int:
     """The number of requests acknowledged over all rounds."""
     chance = random.Random(seed)
     owners = [Owner(number, random.Random(seed * 100 + number)) for number in range(OWNERS)]
@@ -154,19 +163,25 @@ def survive(folder: Path, rounds: int, seed: int) -> int:
     try:
         with resource.client() as agents:
             resource.obey(agents)
+        memory_mb = []
         for _ in range(rounds):
-            kill_and_look(resource, owners, chance)
+            memory_mb.append(kill_and_look(resource, owners, chance))
             resource.start()
+        figures.memory_before_mb, figures.memory_after_mb = memory_mb[0], memory_mb[-1]
     finally:
         resource.kill()
+        figures.requests = sum(one.figures.requests for one in owners)
+        figures.errors = sum(len(one.wrong) for one in owners)
+        figures.worst_ms = max(one.figures.worst_ms for one in owners)
+        figures.more = f"{rounds} kills"
     return sum(one.acknowledged for one in owners)
 
 
-def test_acknowledged_allocations_survive_kills(tmp_path: Path) -> None:
-    assert survive(tmp_path, rounds=6, seed=1) > 0
+def test_acknowledged_allocations_survive_kills(tmp_path: Path, figures: Figures) -> None:
+    assert survive(tmp_path, rounds=6, seed=1, figures=figures) > 0
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_acknowledged_allocations_survive_two_hundred_kills(tmp_path: Path) -> None:
-    assert survive(tmp_path, rounds=200, seed=2) > 0
+def test_acknowledged_allocations_survive_two_hundred_kills(tmp_path: Path, figures: Figures) -> None:
+    assert survive(tmp_path, rounds=200, seed=2, figures=figures) > 0

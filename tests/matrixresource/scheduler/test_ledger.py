@@ -128,3 +128,48 @@ def test_a_lost_member_is_replaced_under_its_rules_else_with_them_as_preferences
     lost = next(node for node in range(4) if "gang" in touched(ledger, node))
     assert ledger.fail_over("gang", lost) is None
     assert ledger.allocations["gang"].request == before
+
+
+INDEXED = (
+    "by_free", "cpus", "dies", "faulty_dies", "free", "halves", "having", "idle_faulty", "left", "mem", "node_bits",
+    "parts", "rows", "shape", "sizes", "up", "whole",
+)  # fmt: skip
+
+
+def everything(ledger: Ledger) -> list[Any]:
+    """All that a ledger knows."""
+    index, chooser = ledger.index, ledger.chooser
+    known: list[Any] = [getattr(index, name) for name in INDEXED]
+    known += [chooser.node_ends, chooser.cabinet_ends, chooser.seen, chooser.orders]
+    known += [ledger.allocations, ledger.reservations, ledger.promises.waiting, ledger.tenants]
+    return known
+
+
+def a_used_ledger() -> Ledger:
+    ledger = allocation(16, 0.5, 3, 24)
+    ledger.allocate("spared", request_of({"npus": 16, "spares": 1}, 0.0), 0.0)
+    ledger.allocate("pooled", request_of({"npus": 4, "cpus": 3}, 0.0), 0.0)
+    ledger.set_up(11, False)
+    return ledger
+
+
+def test_a_copy_is_the_same_and_chooses_the_same() -> None:
+    ledger = a_used_ledger()
+    copy = ledger.copy()
+    assert everything(copy) == everything(ledger)
+    for npus in (0.5, 1, 4, 8, 16, 64):
+        request = request_of({"npus": npus}, 0.0)
+        assert copy.choose(request) == ledger.choose(request)
+
+
+def test_what_is_done_to_a_copy_is_not_done_to_its_ledger() -> None:
+    ledger = a_used_ledger()
+    before, copy = ledger.copy(), ledger.copy()
+    for name in list(copy.allocations):
+        copy.release(name)
+    copy.set_up(11, True)
+    assert copy.allocate("all", request_of({"npus": 96}, 0.0), 0.0)[0] is not None
+    assert everything(ledger) == everything(before) != everything(copy)
+    for each in ledger.allocations.values():
+        each.place.whole.clear()
+    assert before.allocations != ledger.allocations, "places are not shared"

@@ -1,0 +1,87 @@
+"""What a long search outside of the loop costs: the copy of the ledger, and how long the loop stands still meanwhile.
+
+Machines are full to the brim; searched is whom to preempt for requests of the seeded mix that are refused there. The
+loop copies the ledger and a thread searches it, as `matrixcommon/persistence/searches.py` has it. A task of
+the loop that wants to run every millisecond sees for how long it could not: interpreted code gives the interpreter
+away every 5 ms, compiled code holds it to its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+from benchmarks import Figure
+from benchmarks.allocation_plans import brim, refusals
+from benchmarks.busy import SHAPES, busy, percentile
+from matrixcommon.persistence.searches import copied
+from matrixresource.scheduler import FORM
+from matrixresource.scheduler.changes import preemption
+from matrixresource.scheduler.ledger import Ledger
+
+SIZES = {"48 nodes": (2000, 60), "1,024 nodes": (4000, 40), "20,736 nodes": (10000, 15)}
+COPIES = 20
+TICK_S = 0.001
+
+
+def measure() -> Iterator[Figure]:
+    for name, (requests, searches) in SIZES.items():
+        found = busy(SHAPES[name], requests, rules=True)
+        brim(found.ledger, found.now)
+        method = f"{FORM.word}; {len(found.ledger.allocations):,} allocations, machine full to the brim"
+        yield Figure(f"copy of the ledger at {name}", copied_ms(found.ledger), "ms", f"{method}; in the loop")
+        took_ms, stood_ms = asyncio.run(searched(found.ledger, found.now, searches))
+        method = f"{FORM.word}; {searches} searches for whom to preempt, without the copy"
+        for word, share in (("P50", 50), ("longest", 100)):
+            yield Figure(f"search in a thread at {name}, {word}", percentile(took_ms, share), "ms", method)
+            yield Figure(f"the loop stood still in one at {name}, {word}", percentile(stood_ms, share), "ms", method)
+
+
+def copied_ms(ledger: Ledger) -> float:
+    """Milliseconds of a copy, the median of processor time: the machine may have others to serve."""
+    took = list[float]()
+    for _ in range(COPIES):
+        begun = time.thread_time()
+        copied(ledger)
+        took.append(time.thread_time() - begun)
+    return 1000 * sorted(took)[COPIES // 2]
+
+
+async def searched(ledger: Ledger, now: float, count: int) -> tuple[list[float], list[float]]:
+    """Milliseconds, in order: of processor time of each search, and the longest in each that the loop did not run."""
+    chance = random.Random(13)
+    refused = refusals(ledger, chance, now)
+    loop, took, stood = asyncio.get_running_loop(), list[float](), list[float]()
+    for _ in range(count):
+        request = replace(next(refused), priority=1)
+        find = partial(preemption.victims, request=request, now=now)
+        state = copied(ledger)
+        watching = asyncio.create_task(stood_still())
+        await asyncio.sleep(0)
+        took.append(1000 * await loop.run_in_executor(None, timed, find, state))
+        watching.cancel()
+        stood.append(1000 * await watching)
+    return sorted(took), sorted(stood)
+
+
+def timed(find: Callable[[Ledger], object], ledger: Ledger) -> float:
+    """Seconds of processor time that a search took."""
+    begun = time.thread_time()
+    find(ledger)
+    return time.thread_time() - begun
+
+
+async def stood_still() -> float:
+    """Until it is cancelled; the longest it was not run, in seconds beyond its pause."""
+    worst_s, seen = 0.0, time.perf_counter()
+    try:
+        while True:
+            await asyncio.sleep(TICK_S)
+            now = time.perf_counter()
+            worst_s, seen = max(worst_s, now - seen - TICK_S), now
+    except asyncio.CancelledError:
+        return max(worst_s, time.perf_counter() - seen - TICK_S)

@@ -1,0 +1,32 @@
+"""What strangers send is not kept: whatever is looked up by it is bounded."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+from tests.matrixcontainer.kubeapi.talk import Talk
+
+
+async def test_what_strangers_say_is_not_kept(talk: Talk) -> None:
+    """Paths, names of headers, tokens: whatever is looked up by them is bounded, and none of it is large."""
+    await talk.post("/api/v1/namespaces", {"metadata": {"name": "warm"}})
+    stranger = Talk(talk.api, talk.clock, "")
+    for number in range(100):
+        await _ask_at_length(stranger, f"w{number:06}")
+    tracemalloc.start()
+    try:
+        for number in range(1000):
+            await _ask_at_length(stranger, f"x{number:06}")
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 2**20
+
+
+async def _ask_at_length(stranger: Talk, word: str) -> None:
+    long = word * 3000
+    for path in (f"/{long}", f"/apis/{long}/v1/things/x", f"/api/v1/namespaces/{long}/pods", f"/{word}"):
+        assert (await stranger.get(path)).code == 403
+    stranger.headers = [(f"x-{long}".encode(), b"x"), (b"authorization", f"Bearer {long}".encode())]
+    assert (await stranger.get("/version", **{word: long})).code == 401
+    stranger.headers = []

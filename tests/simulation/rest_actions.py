@@ -1,0 +1,57 @@
+"""What may happen in a life, as a table of actions: each a function of the life and of what is drawn for it.
+
+Names are few, so that users stand in one another's way and come back to what is going or has gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.simulation.rest_life import Life
+
+ANY = st.integers(0, 99)
+"""Which of those there are, counted round."""
+
+Action = Callable[..., Coroutine[Any, Any, Any]]
+
+
+@dataclass(frozen=True)
+class Happening:
+    """An action with what was drawn for it."""
+
+    action: Action
+    drawn: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return f"{self.action.__name__}({', '.join(f'{name}={value!r}' for name, value in self.drawn.items())})"
+
+    def on(self, life: Life) -> Coroutine[Any, Any, Any]:
+        return self.action(life, **self.drawn)
+
+
+ACTIONS: dict[Action, st.SearchStrategy[Happening]] = {}
+
+
+def action(**drawn: st.SearchStrategy[Any]) -> Callable[[Action], Action]:
+    """One of the things that may happen. Not rules each: of many rules Hypothesis leaves out half in every life."""
+
+    def noted(function: Action) -> Action:
+        ACTIONS[function] = st.builds(Happening, st.just(function), st.fixed_dictionaries(drawn))
+        return function
+
+    return noted
+
+
+def of(function: Action) -> st.SearchStrategy[Happening]:
+    """That action, with whatever it is drawn from."""
+    return ACTIONS[function]
+
+
+def pick(life: Life, collection: str, which: int) -> tuple[str, str]:
+    """Project and name of one of those that were shown last; of nobody where there was none."""
+    items = life.lists[collection] or [{"project": "default", "name": "nobody"}]
+    return items[which % len(items)]["project"], items[which % len(items)]["name"]

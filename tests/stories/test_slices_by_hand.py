@@ -1,0 +1,55 @@
+"""Slices that users withdraw or add by hand: an instance has its own again, and those of others change nothing of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.stack import Stack
+
+pytestmark = pytest.mark.looptime
+
+
+async def at_work(stack: Stack, instance: str, step: str) -> None:
+    """Once the operation of the instance stands at that step."""
+
+    async def reached() -> bool:
+        view = await stack.compute.find_instance(instance)
+        return (await stack.get("compute", f"/v1/operations/{view.operation}")).json()["step"] == step
+
+    await stack.until(reached, f"{instance} is at {step}", within_s=600)
+
+
+async def test_a_slice_withdrawn_while_its_instance_is_created_is_admitted_again(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 2)
+        await at_work(stack, "one", "await_ready")
+        for plane in ("rdma", "vpc"):
+            answer = await stack.http["link"].delete(f"/v1/slices/one-{plane}")
+            assert answer.is_success
+        view = await stack.active("one", 2, within_s=900)
+        assert {each.plane.value for each in view.slices} == {"ub", "rdma", "vpc"}
+        await stack.check()
+
+
+async def test_a_slice_that_somebody_adds_stands_for_none_of_an_instances_own(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 2)
+        view = await stack.active("one", 2)
+        body = {
+            "allocation": "one",
+            "instance": "one",
+            "plane": "vpc",
+            "members": [member.node for member in view.members],
+            "qosClass": "BestEffort",
+        }
+        assert (await stack.http["link"].put("/v1/slices/more", json=body)).status_code == 200
+        await stack.http["link"].post("/v1/slices/more:program")
+        await stack.http["link"].delete("/v1/slices/one-vpc")
+
+        async def again() -> bool:
+            own = await stack.link.find_slice("one-vpc")
+            return own is not None and own.state == "Active"
+
+        await stack.until(again, "its own slice is there again", within_s=900)
+        view = await stack.active("one", 2, within_s=900)
+        assert {each.name for each in view.slices} == {"one-ub", "one-rdma", "one-vpc"}
