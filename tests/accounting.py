@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from matrixcommon.model.resource_key import key_of, name_of, project_of, resolve
+from matrixcommon.model.resource_key import key_of, project_of, resolve
 from tests.rest_lists import Item, Lists, fetch, fetch_over_http
 
 __all__ = ["Acknowledged", "Lists", "audit", "fetch", "fetch_over_http"]
@@ -131,8 +131,9 @@ def _counts(lists: Lists) -> Iterator[str]:
 
 
 def _lends_only(node: Item, pools: int) -> bool:
-    """Whether all that is allocated of a node are sockets and memory: whoever has them, its NPUs are free."""
-    return node.get("unschedulableReason") == "PartlyHeld" and node["sharedBy"] == pools
+    """Whether all that is allocated of a clean node are sockets and memory: whoever has them, its NPUs are free."""
+    partly = node["state"] == "Available" and node.get("unschedulableReason") == "PartlyHeld"
+    return partly and node["sharedBy"] == pools
 
 
 def _reserved(lists: Lists) -> Iterator[str]:
@@ -245,6 +246,8 @@ def _owners(lists: Lists) -> Iterator[str]:
         if allocation["state"] == "Releasing":
             yield f"allocation {key} is still being released"
     for key, slice in lists.keyed("slices").items():
+        if OWNER_LABEL not in slice["labels"]:
+            continue  # made by hand, and whoever made it takes it back
         instance, allocation_key = (resolve(slice[each], slice["project"]) for each in ("instance", "allocation"))
         if instance not in instances:
             yield f"slice {key} is of instance {instance}, which is gone"
@@ -262,11 +265,9 @@ def _owners(lists: Lists) -> Iterator[str]:
 def _active(lists: Lists) -> Iterator[str]:
     """An instance that is Active has what it shows: its allocation's members, a slice on every plane for all of them."""
     allocations = lists.keyed("allocations")
-    planes: dict[str, dict[str, Item]] = defaultdict(dict)
+    planes: dict[str, dict[str, list[Item]]] = defaultdict(lambda: defaultdict(list))
     for slice in lists["slices"]:
-        instance_key = resolve(slice["instance"], slice["project"])
-        if slice["name"] == f"{name_of(instance_key)}-{slice['plane']}":  # somebody may have given it more
-            planes[instance_key][slice["plane"]] = slice
+        planes[slice["labels"].get(OWNER_LABEL, "")][slice["plane"]].append(slice)
     for key, instance in lists.keyed("instances").items():
         if instance["state"] != "Active":
             continue
@@ -284,11 +285,12 @@ def _active(lists: Lists) -> Iterator[str]:
             yield f"instance {key} is Active with {len(members)} members, {instance['readyNodes']} ready, of {instance['nodes']}"
         if missing := sorted(PLANES - planes[key].keys()):
             yield f"instance {key} is Active without a slice on {', '.join(missing)}"
-        for plane, slice in planes[key].items():
-            if sorted(slice["members"]) != members:
-                yield f"instance {key}: slice {slice['name']} on {plane} has other members than the allocation"
-            if slice["state"] != "Active":
-                yield f"instance {key} is Active, its slice on {plane} is {slice['state']}"
+        for plane, slices in planes[key].items():
+            if sorted(member for slice in slices for member in slice["members"]) != members:
+                yield f"instance {key}: its slices on {plane} have other members than the allocation"
+            for slice in slices:
+                if slice["state"] != "Active":
+                    yield f"instance {key} is Active, its slice {slice['name']} is {slice['state']}"
 
 
 def _programs(lists: Lists) -> Iterator[str]:

@@ -56,9 +56,6 @@ class Seat:
 class Stack:
     """`async with Stack(tmp_path) as stack`: everything up, nodes enrolled. With `tokens` everybody has to show one."""
 
-    spec: Path | None = None
-    """The file with the numbers of its supernode; without it, the published one."""
-
     def __init__(
         self,
         folder: Path,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -239,12 +239,8 @@ class LinkAgent:
 
     def restore(self, memory: dict[str, Any]) -> None:
         """Begin the next life where the last one ended, one epoch on; what was half programmed is begun anew."""
-        known = {each.name for each in fields(HeldProgram)}  # a card written by an older version may say more
-        self._programs = {
-            slice: HeldProgram(**{key: value for key, value in current.items() if key in known})
-            for slice, current in memory["programs"].items()
-        }
-        tables = dict(memory.get("tables", {}))
+        self._programs = {slice: HeldProgram(**current) for slice, current in memory["programs"].items()}
+        tables = dict(memory["tables"])
         self.hardware.tables.clear()
         self.hardware.tables.update(tables)
         self.epoch = memory["epoch"] + 1

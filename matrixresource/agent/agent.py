@@ -24,6 +24,8 @@ from matrixresource.contract.nodes import NodeInventory, Power
 
 DONE = {"Clean": "Clean", "Spare": "Spare", "Member": "Active"}
 """The status that fulfils a spec."""
+REMEMBERED = ("epoch", "status", "holds", "desired_role", "desired_power", "allocation", "generation", "deployed")
+"""What of an agent its card remembers, beside the parts."""
 
 
 def goal(wanted: str, power: Power) -> str:
@@ -219,29 +221,17 @@ class ResourceAgent:
 
     def memory(self) -> dict[str, Any]:
         """What the agent keeps on its card across its own restarts."""
-        return {
-            "epoch": self.epoch,
-            "status": self.status,
-            "holds": self.holds,
-            "desired_role": self.desired_role,
-            "desired_power": self.desired_power,
-            "allocation": self.allocation,
-            "generation": self.generation,
-            "deployed": self.deployed,
-            "parts": self.parts.memory(),
-        }
+        return {key: getattr(self, key) for key in REMEMBERED} | {"parts": self.parts.memory()}
 
     def restore(self, memory: dict[str, Any]) -> None:
         """Begin the next life where the last one ended: one epoch on, work in progress from its first stage."""
-        self.status, self.holds = memory["status"], memory["holds"]
-        self.desired_role, self.allocation = memory["desired_role"], memory["allocation"]
-        self.desired_power = memory.get("desired_power", "On")
-        self.generation, self.deployed = memory["generation"], memory["deployed"]
-        self.epoch = memory["epoch"] + 1
+        for key in REMEMBERED:
+            setattr(self, key, memory[key])
+        self.epoch += 1
         self.sequence = 0
         self.stage = None
         self._reported_inventory, self._reported_ports = None, {}
-        self.parts.restore(memory.get("parts", {}))
+        self.parts.restore(memory["parts"])
 
 
 def node_stages(path: Path | None = None) -> Stages:

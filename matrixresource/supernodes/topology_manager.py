@@ -66,9 +66,7 @@ class TopologyManager:
             head = head_of(session)
             if head.name:
                 return
-            # A database from before there were versions has supernodes already.
-            current = [row.name for row in self._store.supernodes(session)]
-            built = [Supernode(name, topology=self._topology) for name in current or names]
+            built = [Supernode(name, topology=self._topology) for name in names]
             for supernode in built:
                 self._enrol(session, supernode)
             record(session, head, Topology(self._fingerprints(session, built)), by="start")

@@ -110,7 +110,7 @@ def not_there_yet(lists: Lists) -> None:
 
 
 ALWAYS: list[tuple[Callable[[Lists], None], str]] = [
-    (half_where_one_is, "NPU 0 of sn0-c00-n0 (die 0) is held by "),
+    (half_where_one_is, "NPU 0 of sn0-c00-n0 (die 0) is allocated by "),
     (a_promise_twice, "is promised to reservations later and again at one time"),
     (a_stranger_stays, "half stays on "),
     (a_rank_twice, "red/one gives rank 1 twice"),

@@ -93,7 +93,7 @@ def live(machine: type[Users], lives: int, steps: int, **more: Any) -> None:
             notes = "\n".join(getattr(failure, "__notes__", []))
             if found := re.search(r"reproduce_failure\('([^']*)', b'([^']*)'\)", notes):
                 test = os.environ["PYTEST_CURRENT_TEST"].partition(" ")[0]
-                failure.add_note(f"Replay it: {REPLAY}={found[1]}:{found[2]} python -m pytest -m '' {test}")
+                failure.add_note(f"Replay it: {REPLAY}={found[1]}:{found[2]} python -m pytest -m '' '{test}'")
         raise
 
 

@@ -24,10 +24,6 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "terminationMessagePath": "/dev/termination-log",
         "terminationMessagePolicy": "File",
     },
-    "core.v1.EphemeralContainerCommon": {
-        "terminationMessagePath": "/dev/termination-log",
-        "terminationMessagePolicy": "File",
-    },
     "core.v1.Probe": {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3},
     "core.v1.HTTPGetAction": {"path": "/", "scheme": "HTTP"},
     "core.v1.GRPCAction": {"service": ""},
@@ -37,12 +33,6 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "core.v1.DownwardAPIVolumeSource": {"defaultMode": FILE_MODE},
     "core.v1.ProjectedVolumeSource": {"defaultMode": FILE_MODE},
     "core.v1.HostPathVolumeSource": {"type": ""},
-    "core.v1.AzureDiskVolumeSource": {
-        "cachingMode": "ReadWrite",
-        "fsType": "ext4",
-        "readOnly": False,
-        "kind": "Shared",
-    },
     "core.v1.ServiceAccountTokenProjection": {"expirationSeconds": 3600},
     "core.v1.Secret": {"type": "Opaque"},
     "core.v1.PersistentVolumeSpec": {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"},
@@ -213,7 +203,6 @@ def _policy_types(spec: Obj) -> None:
 
 DEFAULTERS: dict[str, tuple[Callable[[Obj], None], ...]] = {
     "core.v1.Container": (_pull,),
-    "core.v1.EphemeralContainerCommon": (_pull,),
     "core.v1.PodSpec": (_account,),
     "core.v1.Volume": (_volume,),
     "core.v1.Pod": (_pod,),

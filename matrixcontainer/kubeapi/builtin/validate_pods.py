@@ -202,7 +202,8 @@ def requirements(value: Obj, path: str) -> Iterator[Cause]:
 
 # ---- which struct has which rules
 
-CONTAINER = (
+rules(
+    "core.v1.Container",
     needed("name", "image"),
     named("name", is_label),
     among("imagePullPolicy", *PULL_POLICIES, needed=True),
@@ -210,8 +211,6 @@ CONTAINER = (
     port_names,
     mount_paths,
 )
-rules("core.v1.Container", *CONTAINER)
-rules("core.v1.EphemeralContainer", *CONTAINER)
 rules(
     "core.v1.ContainerPort",
     port("containerPort", zero="missing"),

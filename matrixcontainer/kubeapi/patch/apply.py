@@ -13,7 +13,6 @@ import orjson
 
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import ApiError
-from matrixcontainer.kubeapi.meta.go_json import compact
 from matrixcontainer.kubeapi.patch.field_set import (
     ANY,
     NEVER_OWNED,
@@ -255,7 +254,8 @@ def _as_last_applied(stated: dict[str, Any]) -> str:
     meta = dict(stated.get("metadata") or {})
     if LAST_APPLIED in (meta.get("annotations") or {}):
         meta["annotations"] = {key: value for key, value in meta["annotations"].items() if key != LAST_APPLIED}
-    return compact(stated | {"metadata": meta}).decode() + "\n"
+    text = errors.as_json(stated | {"metadata": meta})  # as Go prints it, angle brackets escaped
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e") + "\n"
 
 
 def merge(live: Any, config: Any, schema: Schema, path: Path = ()) -> Any:

@@ -27,7 +27,11 @@ def instance_renew(stack: OfProject, name: Name, lease_s: LeaseS) -> None:
 
 @command("instance stop")
 def instance_stop(stack: OfProject, name: Name) -> None:
-    """Switch its nodes off and keep them, with what links promise it; `instance start` has them back within a boot."""
+    """Switch its nodes off and keep them, with what links promise it; `instance start` has them back within a boot.
+
+    Of an instance that a CloudMatrixInstance describes, the resource says whether it is on:
+    `kubectl patch cmi NAME --type merge -p '{"spec": {"power": "Off"}}'`.
+    """
     _instance_verb(stack, name, "stop")
 
 

@@ -33,7 +33,7 @@ WELL = {"ub-p3-k11": "sn0-l2p3-k11"}
 
 
 class Desk:
-    """MatrixResource over REST with a clock that stands, and its Surveyor beside it; `restart` is another life."""
+    """MatrixResource over REST with a clock that stands, and its TopologyManager beside it; `restart` is another life."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
