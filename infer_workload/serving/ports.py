@@ -41,6 +41,9 @@ class Hardware(Protocol):
     async def up(self) -> frozenset[str]:
         """Nodes that have booted as members: a rank can start there. Raises Unavailable as `dark` does."""
 
+    async def switched_off(self) -> frozenset[str]:
+        """Nodes that are kept for their instance and switched off, or about to be."""
+
     async def offer(self, name: str, traffic: DecodeTraffic | None) -> None:
         """Put what the workload sends on the ports under that name, in place of what was there; None: no more."""
 

@@ -66,6 +66,7 @@ class Serving:
         self._views = views
         self._hardware = hardware
         self._up: frozenset[str] | None = None
+        self._off: frozenset[str] = frozenset()
         self._workload_traffic = None if hardware is None else WorkloadTraffic(hardware)
         self._rng = rng
         self._endpoint = endpoint
@@ -185,11 +186,11 @@ class Serving:
         """Look at every instance's view once; lay out again where its generation has moved."""
         if self._hardware is not None and self.live:
             with suppress(Unavailable):  # what was up last is up still, as far as anybody knows
-                self._up = await self._hardware.up()
+                self._up, self._off = await self._hardware.up(), await self._hardware.switched_off()
         for live in list(self.live.values()):
             view = await self._views.fabric_view(live.spec.instance)
             if self.live.get(live.name) is live:
-                live.take_view(None if view is None else Fabric.of(view), self.clock.now(), self._up)
+                live.take_view(None if view is None else Fabric.of(view), self.clock.now(), self._up, self._off)
         self.nudge()
         return f"{len(self.live)} deployments follow their fabric"
 

@@ -61,6 +61,10 @@ class HardwareOverHttp:
     async def up(self) -> frozenset[str]:
         return frozenset(each["name"] for each in await self._nodes.all(status="Active"))
 
+    async def switched_off(self) -> frozenset[str]:
+        found = [await self._nodes.all(status=status) for status in ("Stopping", "Off")]
+        return frozenset(each["name"] for nodes in found for each in nodes)
+
     async def offer(self, name: str, traffic: DecodeTraffic | None) -> None:
         if traffic is None:
             await self._traffic.delete(name)
