@@ -275,6 +275,20 @@ async def test_a_gang_that_does_not_fit_says_why_in_an_event(tmp_path):
         assert all(not pod["spec"].get("nodeName") for pod in await cluster.pods())
 
 
+async def test_a_pod_that_asks_for_what_no_node_has_waits_and_holds_nobody_up(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        for name, wanted in (("a-poison", "1k"), ("b-fine", "8")):
+            body = gang_pod(name, name, 1)
+            body["spec"]["containers"][0]["resources"] = {"limits": {"huawei.com/Ascend910": wanted}}
+            await cluster.kube.create(POD, body, "default")
+        await cluster.settles(POD, "b-fine", lambda b: b["status"]["phase"] == "Running", "it runs", within_s=900)
+        poison = await cluster.kube.find(POD, "a-poison", "default")
+        assert not poison["spec"].get("nodeName")
+        (waits,) = poison["status"]["conditions"]
+        assert (waits["type"], waits["status"]) == ("PodScheduled", "False")
+        assert "asks for 1000 huawei.com/Ascend910; a node has 8" in waits["message"]
+
+
 async def test_two_pods_share_a_node_until_somebody_of_higher_priority_needs_it(tmp_path):
     async with Cluster(tmp_path) as cluster:
 
