@@ -118,22 +118,20 @@ def _counts(lists: Lists) -> Iterator[str]:
     for level in ("supernode", "cabinet"):
         for domain in lists.capacity[f"{level}s"]:
             own = [node for node in nodes if node[level] == domain["domain"]]
-            allocated = [node for node in own if node.get("allocation") is not None or node["sharedBy"]]
-            free = [node for node in own if node["schedulable"] or _lends_only(node, pools[node["name"]])]
-            others = [node for node in own if node not in allocated and node not in free]
-            both = sum(node in allocated for node in free)
-            shown = domain["free"], domain["allocated"], domain["nodes"] - domain["free"] - domain["allocated"] + both
-            if shown != (len(free), len(allocated), len(others)):
+            allocated = sum(node.get("allocation") is not None or node["sharedBy"] > 0 for node in own)
+            free = sum(node["schedulable"] for node in own)
+            lending = sum(_lends_only(node, pools[node["name"]]) for node in own)
+            counted = domain["nodes"] == len(own) and domain["allocated"] == allocated
+            if not counted or not free <= domain["free"] <= free + lending:
                 yield (
-                    f"{domain['domain']} shows {shown[0]} free, {shown[1]} allocated and {shown[2]} others, "
-                    f"its nodes count {len(free)}, {len(allocated)} and {len(others)}"
+                    f"{domain['domain']} shows {domain['free']} free and {domain['allocated']} allocated of "
+                    f"{domain['nodes']}, its nodes count {free}, {allocated} and {len(own)}"
                 )
 
 
 def _lends_only(node: Item, pools: int) -> bool:
-    """Whether all that is allocated of a clean node are sockets and memory: whoever has them, its NPUs are free."""
-    partly = node["state"] == "Available" and node.get("unschedulableReason") == "PartlyHeld"
-    return partly and node["sharedBy"] == pools
+    """Whether all that is held of a node are sockets and memory: its NPUs are free, unless it is being cleaned."""
+    return node.get("unschedulableReason") == "PartlyHeld" and node["sharedBy"] == pools
 
 
 def _reserved(lists: Lists) -> Iterator[str]:
@@ -308,7 +306,7 @@ def _programs(lists: Lists) -> Iterator[str]:
 
 def _at_rest(lists: Lists) -> Iterator[str]:
     for key, instance in lists.keyed("instances").items():
-        if instance["state"] not in ("Active", "Pending"):
+        if instance["state"] not in ("Active", "Stopped", "Pending", "Failed"):
             yield f"instance {key} is still {instance['state']}"
     for key, operation in lists.keyed("operations").items():
         if not operation["done"] and instance_of(operation, lists).get("state") != "Pending":

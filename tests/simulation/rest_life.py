@@ -292,7 +292,7 @@ class Life:
     async def _waiting_for_nothing(self) -> Any:
         """Who waits does so because it does not fit."""
         for instance in self.lists["instances"]:
-            if instance["state"] != "Pending":
+            if instance["state"] not in ("Pending", "Failed"):
                 continue
             project = instance["project"]
             await self.ask("compute", "POST", f"/v1/instances/{instance['name']}:retry", project=project)
@@ -317,7 +317,7 @@ class Life:
                 "compute", "PUT", f"/v1/instances/{instance['name']}", body, project=project, validateOnly="true"
             )
             if answer.ok:
-                yield f"instance {key_of(project, instance['name'])} is Pending and would fit"
+                yield f"instance {key_of(project, instance['name'])} is {instance['state']} and would fit"
 
     async def _give_back(self) -> None:
         self.written = Acknowledged()
