@@ -103,6 +103,7 @@ LIVES, STEPS, SEED = (f"REST_MACHINES_{name}" for name in ("LIVES", "STEPS", "SE
 drawn (without one, from a new one each time)."""
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_users_find_nothing_broken(machine: type[Users]) -> None:
     """The same lives every time, reported as they are: new ones, made small, are what the soak is for."""
