@@ -68,36 +68,26 @@ class LiveDeployment:
         self.stream_count = 0
         self.draining: Drain | None = None
         self._booting: frozenset[str] = frozenset()
-        self._off: frozenset[str] = frozenset()
         self.counting_since = 0.0
         self.submitted = self.cancelled = self.cut_off = self.requeued = 0
 
     # The fabric.
 
-    def take_view(
-        self,
-        fabric: Fabric | None,
-        now: float,
-        up: frozenset[str] | None = None,
-        off: frozenset[str] = frozenset(),
-    ) -> None:
+    def take_view(self, fabric: Fabric | None, now: float, up: frozenset[str] | None = None) -> None:
         """Lay out on this view of the fabric. None: the instance holds no slices (any more).
 
-        Nodes that are not `up` yet are used once they are; None: all of them are. Those that are switched `off` are as
-        good as gone.
+        Nodes that are not `up` yet are used once they are; None: all of them are.
         """
         if fabric is None:
             self.fabric = None
             self._lose(self._lost_state(), f"instance {self.spec.instance} has no network slices")
             return
-        fabric = fabric.leaving_out(off)
         booting = frozenset() if up is None else frozenset(fabric.nodes) - up
-        fresh = self.fabric is None or fabric.generation != self.fabric.generation or self.engine is None
-        fresh = fresh or off != self._off
+        fresh = self.engine is None or self.fabric is None or not self.fabric.same_as(fabric)
         if not fresh and not (self._booting - booting):
             return
         self._catch_up(now)
-        self.fabric, self._booting, self._off = fabric, booting, off
+        self.fabric, self._booting = fabric, booting
         if self.draining is not None and self.draining.over(fabric):
             self.draining = None
         self._follow(now)

@@ -190,7 +190,9 @@ class Serving:
         for live in list(self.live.values()):
             view = await self._views.fabric_view(live.spec.instance)
             if self.live.get(live.name) is live:
-                live.take_view(None if view is None else Fabric.of(view), self.clock.now(), self._up, self._off)
+                # What is switched off is as good as gone.
+                fabric = None if view is None else Fabric.of(view).leaving_out(self._off)
+                live.take_view(fabric, self.clock.now(), self._up)
         self.nudge()
         return f"{len(self.live)} deployments follow their fabric"
 

@@ -89,6 +89,10 @@ class Fabric:
         """Every node that has a port."""
         return {node for by_node in self.ports.values() for node in by_node}
 
+    def same_as(self, other: Fabric) -> bool:
+        """Whether both are views of one generation, of the same nodes."""
+        return (self.generation, self.everybody) == (other.generation, other.everybody)
+
     def leaving_out(self, nodes: Iterable[str]) -> Fabric:
         """The same view as far as it speaks of others."""
         unused = self.everybody.intersection(nodes)

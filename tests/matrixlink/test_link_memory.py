@@ -9,11 +9,7 @@ def dicts_in(memory):
 
 
 async def ten_minutes(stack):
-    """Of silence that the process lives through; what it slept through would count for nobody."""
-    pauses = stack.health._action.__self__._pauses
-    for _ in range(601):
-        stack.clock.at += 1
-        pauses.beat()
+    stack.passes(601)
     await stack.app.state.watchers["departed"].step()
 
 

@@ -95,7 +95,7 @@ async def test_a_lost_member_does_not_hold_up_its_replacement(stack):
 async def test_deletion_ends_without_those_who_cannot_be_reached(stack):
     view = await stack.active()
     stack.silent.add(NODES[0])
-    stack.clock.at += 31
+    stack.passes(31)
     await stack.client.withdraw("a-ub")
     await stack.settle()
     assert await stack.client.find_slice("a-ub") is None
@@ -112,7 +112,7 @@ async def test_deletion_ends_without_those_who_cannot_be_reached(stack):
 async def test_a_slice_made_again_is_never_older_than_what_an_absent_agent_holds(stack):
     await stack.active()
     stack.silent.add(NODES[0])
-    stack.clock.at += 31
+    stack.passes(31)
     await stack.client.withdraw("a-ub")
     await stack.settle()
     stack.silent.clear()
