@@ -8,7 +8,7 @@ In the end every instance is settled or says what it waits for, and after they a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 
@@ -104,10 +104,10 @@ BEGINNINGS: dict[str, tuple[Deed, Deed]] = {
 
 
 @pytest.fixture
-def mishaps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mishaps]:
+def mishaps(monkeypatch: pytest.MonkeyPatch) -> Mishaps:
     found = Mishaps()
     monkeypatch.setattr(compute_main, "SAGAS", found.wrapped(SAGAS))
-    yield found
+    return found
 
 
 def test_every_workflow_has_a_beginning_here() -> None:
@@ -119,9 +119,10 @@ async def ended(stack: Stack) -> None:
 
     async def none() -> bool:
         operations = (await stack.get("compute", "/v1/operations?pageSize=1000")).json()["items"]
-        return all(each["done"] for each in operations) and {
-            each.state for each in await stack.compute.instances()
-        } <= SETTLED
+        return (
+            all(each["done"] for each in operations)
+            and {each.state for each in await stack.compute.instances()} <= SETTLED
+        )
 
     await stack.until(none, "every workflow has ended", within_s=7200)
 
