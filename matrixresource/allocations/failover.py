@@ -72,6 +72,11 @@ class Failover:
             and node.health != "Unhealthy"
             and keeps_rules(ledger, request, members, numbers[node.name])
         ]
+        # The ledger looks for a free node in the lost one's supernode before it takes a spare of another.
+        if any(
+            number // ledger.shape.of_supernode != numbers[gone.name] // ledger.shape.of_supernode for number in members
+        ):
+            fit = [node for node in fit if node.supernode == gone.supernode]
         if not fit:
             return False
         # Ready soonest: already prepared, then in the lost node's own cabinet.

@@ -226,10 +226,13 @@ def _stepped_in(
     sound = {spare: index.shape.dies & ~index.faulty_dies.get(spare, 0) for spare in nodes_in(index, kept.spares)}
     spares = [spare for spare, dies in sound.items() if index.up[spare] and enough(dies, request.npus_per_node)]
     spares.sort(key=lambda s: (s // index.shape.of_supernode != supernode, s // index.nodes != cabinet, abs(s - node)))
-    near = sum(spare // index.shape.of_supernode == supernode for spare in spares)
-    for place, spare in enumerate(spares):
-        if place == near:
+    spans = any(each // index.shape.of_supernode != supernode for each in used_nodes(index, kept))
+    for spare in (*spares, None):
+        if spans and (spare is None or spare // index.shape.of_supernode != supernode):
             yield from _with_free_node(index, kept, request, node, count)
+            spans = False
+        if spare is None:
+            return
         found = copied(kept)
         found.spares = list(masks_of(index, nodes_in(index, kept.spares) - {spare}).items())
         add(index, found, {spare}, request.npus_per_node, sound)
