@@ -15,6 +15,7 @@ import httpx
 
 from matrixcommon.api.client import list_all
 from matrixcommon.model.errors import MatrixError
+from matrixcompute.clients.inference import Inference
 from matrixcontainer.client.client import CRD, FAULT, INFER, INSTANCE, NODE, POD, Kind, KubeClient
 from matrixcontainer.kubeapi.auth.authentication import User
 from matrixcontainer.kubeapi.storage.opening import open_database
@@ -27,7 +28,7 @@ from matrixcontainer.scheduler.scheduler import PodScheduler
 from services.chassis.database import DatabaseEngine
 from services.chassis.http import http_client
 from services.infer import main as infer_main
-from services.operator.main import FaultsOverHttp, InferenceOverHttp
+from services.operator.main import FaultsOverHttp
 from tests.asgi import StreamingASGITransport
 from tests.matrixcontainer.kubeapi.asgi import build_api
 from tests.matrixcontainer.kubeapi.tables import create_tables
@@ -48,7 +49,7 @@ class Cluster(Stack):
         self.operator = reconcilers_for(
             self.kube,
             self.compute,
-            InferenceOverHttp(self.http["infer"]),
+            Inference(self.http["infer"]),
             FaultsOverHttp(self.http["agents"]),
             now,
             "http://infer/v1",

@@ -14,8 +14,11 @@ from datetime import UTC, datetime
 from math import ceil
 
 from matrixcompute.autoscaling.behavior import limited, remember, stabilized, tolerances, whole
-from matrixcompute.autoscaling.forecast import KEPT_S, forecast, smoothed
+from matrixcompute.autoscaling.forecast import KEPT_S, SMOOTHED_S, forecast, smoothed
 from matrixcompute.autoscaling.policy import Metric, Reason, ScalingPolicySpec, ScalingState, Schedule
+
+TICK_S = 15.0
+"""How often it is looked, as HPA does; what is asked for now is asked for again a tick later at the earliest."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,8 @@ class Observation:
     """What is known of the members at one moment. A metric that is not there says nothing.
 
     `members` are those that belong to it, whatever they are doing; `load` is the work that comes in, in members that
-    it would keep busy, `backlog` what waits, in seconds of one member; `start_s` how long a member takes to serve.
+    it would keep busy, `backlog` what waits, in seconds of one member; `start_s` how long a member takes to serve, and
+    `stays_s` how long a request stays with it: what comes in counts as a mean over that.
     """
 
     members: int
@@ -32,6 +36,7 @@ class Observation:
     backlog: float = 0.0
     metrics: Mapping[str, float] = field(default_factory=dict)
     start_s: float = 60.0
+    stays_s: float = SMOOTHED_S
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,11 @@ def recommend(seen: Observation, policy: ScalingPolicySpec, state: ScalingState,
         state.loads = [each for each in state.loads if each[0] > now - KEPT_S] + [(now, seen.load)]
     proposals = [_by_metric(each, seen, policy) for each in policy.metrics]
     if not policy.metrics:
-        proposals = [None if seen.load is None else _by_work(seen, policy, smoothed(state.loads, now))]
+        proposals = [
+            None
+            if seen.load is None
+            else _by_work(seen, policy, smoothed(state.loads, now, max(SMOOTHED_S, seen.stays_s)))
+        ]
     known = [each for each in proposals if each is not None]
     silent = len(known) < len(proposals)
     wanted, reason = max(known, default=seen.members), Reason.DESIRED_WITHIN_RANGE
@@ -141,7 +150,7 @@ def _by_work(seen: Observation, policy: ScalingPolicySpec, load: float) -> int:
 def _forecast_floor(state: ScalingState, policy: ScalingPolicySpec, seen: Observation, now: float) -> int | None:
     if policy.predictive == "Off" or seen.load is None:
         return None
-    load = forecast(state.loads, now, seen.start_s)
+    load = forecast(state.loads, seen.start_s + TICK_S, max(SMOOTHED_S, seen.stays_s))
     return None if load is None else ceil(load / policy.objective.utilization - 1e-9)
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, ValidationInfo, field_validator
 
 from matrixcommon.model.resource_key import reference
-from matrixcommon.model.resource_model import ApiModel
+from matrixcommon.model.resource_model import ApiModel, ResourceView
 
 REPLICAS_MAX = 49152
 
@@ -218,3 +218,34 @@ class ScalingState(ApiModel):
     @classmethod
     def of(cls, stored: dict[str, Any] | None) -> ScalingState:
         return cls() if not stored else cls.model_validate(stored)
+
+
+class ScalingDecision(ApiModel):
+    """A decision that differed from the one before."""
+
+    at: str = Field(description="when, emulated")
+    current_replicas: int = Field(description="nodes that there were")
+    desired_replicas: int = Field(description="nodes that there are to be")
+    reason: Reason = Field(description="why, of a closed list")
+    message: str = Field(description="why, with the figures")
+
+
+class ScalingPolicyView(ResourceView):
+    """A policy, and what it decided last."""
+
+    scale_target_ref: ScaleTarget
+    min_replicas: int
+    max_replicas: int
+    block: int
+    metrics: list[Metric] = Field(default_factory=list)
+    objective: Objective
+    behavior: Behavior
+    schedules: list[Schedule] = Field(default_factory=list)
+    predictive: Literal["Off", "Preview", "Auto"]
+    current_replicas: int = Field(0, description="nodes of the target's spec")
+    desired_replicas: int = Field(0, description="nodes that it is to have")
+    forecast_replicas: int | None = Field(None, description="the floor that the forecast makes, or would make")
+    reason: Reason | None = Field(None, description="of the last decision")
+    message: str = Field("", description="of the last decision, with its figures")
+    last_scale_time: str | None = Field(None, description="when it last changed the target")
+    decisions: list[ScalingDecision] = Field(default_factory=list, description="the last ones, the newest last")

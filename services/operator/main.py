@@ -24,6 +24,7 @@ from matrixcommon.model.clock import WallClock
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.resource_key import key_of
 from matrixcompute.client import ComputeClient
+from matrixcompute.clients.inference import Inference
 from matrixcontainer.client.client import CRD, NODE, POD, KubeClient
 from matrixcontainer.client.login import http_of, login
 from matrixcontainer.mirrors.cordons import MANAGED_NODES
@@ -74,22 +75,6 @@ class OperatorSettings(Settings):
     agents_url: str = Field("http://127.0.0.1:8405", description="where the emulated hardware takes faults")
 
 
-class InferenceOverHttp(Collection):
-    """CloudMatrix-Infer's deployments, as the operator's port wants them."""
-
-    def __init__(self, http: httpx.AsyncClient) -> None:
-        super().__init__(http, "deployments")
-
-    async def statistics(self, name: str) -> dict[str, Any]:
-        return await call(self._http, "GET", at("deployments", name, "/statistics"))
-
-    async def drain(self, name: str, nodes: list[str]) -> dict[str, Any]:
-        return await self.ensure(name, {"nodes": nodes}, "/drain")
-
-    async def undrain(self, name: str) -> None:
-        await call(self._http, "DELETE", at("deployments", name, "/drain"))
-
-
 class FaultsOverHttp(Collection):
     """The emulated hardware's faults, as the operator's port wants them."""
 
@@ -113,7 +98,7 @@ class OperatorProcess:
         self.resource = ResourceClient(http_client(settings.resource_url, token))
         self._slices = Collection(http_client(settings.link_url, token), "slices")
         self.compute = ComputeClient(http_client(settings.compute_url, token))
-        self.inference = InferenceOverHttp(http_client(settings.infer_url, token))
+        self.inference = Inference(http_client(settings.infer_url, token))
         self.reconcilers = reconcilers_for(
             self.kube,
             self.compute,

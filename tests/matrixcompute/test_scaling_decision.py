@@ -131,12 +131,13 @@ def test_a_forecast_raises_the_floor_only_in_auto():
 
 def test_the_forecast_follows_a_trend_and_is_never_below_what_is_there():
     climb = [(15.0 * at, 2.0 + 0.1 * at) for at in range(40)]
-    ahead = forecast(climb, climb[-1][0], 120.0)
+    ahead = forecast(climb, 120.0)
     assert ahead is not None
     assert ahead == pytest.approx(climb[-1][1] + 0.8, abs=0.3)
     fall = [(at, 10.0 - load) for at, load in climb]
-    assert forecast(fall, fall[-1][0], 120.0) >= fall[-1][1]
-    assert forecast(climb[:2], 30.0, 120.0) is None
+    assert forecast(fall, 120.0) >= fall[-1][1] - 1e-9
+    assert forecast(climb[:2], 120.0) == pytest.approx(2.05 * 4 / 3)
+    assert forecast([], 120.0) is None
 
 
 @pytest.mark.parametrize(
