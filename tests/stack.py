@@ -189,7 +189,7 @@ class Stack:
         seat.database.migrate(compute_main.MIGRATIONS)
         neighbours = ControlPlane(self.http["resource"], self.link)
         settings = compute_main.ComputeSettings(state=self.folder, tokens=self.tokens)
-        inference = Inference(self.http["infer"]) if "infer" in self.services else None
+        inference = Inference(self.http["infer"]) if "infer" in self.http else None
         return compute_main.build(settings, self.clock, seat.database, neighbours, inference)
 
     # -- what stories say ----------------------------------------------------------------------------------------
