@@ -32,11 +32,11 @@ OPEN = {"/healthz", "/readyz", "/metrics"}
 NAMES = {
     # what there is by collection, in project blue where it belongs to one
     "allocations": "a", "instances": "a", "slices": "a-ub", "fabric-views": "a", "backup-paths": "guarded",
-    "communicators": "talk", "peerings": "bridge", "reservations": "later", "scaling-policies": "follow", "deployments": "chat", "traffic": "busy",
+    "communicators": "talk", "peerings": "bridge", "reservations": "later", "deployments": "chat", "traffic": "busy",
     "quotas": "blue", "nodes": NODE, "npus": f"{NODE}-npu0", "supernodes": "sn0", "topology-versions": "current",
     "domains": "sn0-c00", "planes": "ub", "switches": "sn0-l2p0-k00", "links": f"{NODE}.ub-p0-k00", "models": "chat",
     "qos-classes": "Guaranteed", "forwarding-tables": "sn0-l2p0-k00", "drains": "care", "faults": "hurt",
-    "defragmentations": "room", "members": NODE,
+    "defragmentations": "room", "members": NODE, "scaling-policies": "follow",
 }  # fmt: skip
 REPORT = {"node": NODE, "epoch": 1 << 40, "sequence": 1}
 SLICE = {
@@ -103,7 +103,7 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("compute", "POST", "/v1/instances/{}:resize"): None,
     ("compute", "POST", "/v1/instances/{}:move"): {"policy": "spread", "level": "cabinet"},
     ("compute", "POST", "/v1/instances/{}:renew"): {"leaseS": 9999},
-    ("compute", "PUT", "/v1/scaling-policies/{}"): {"scaleTargetRef": {"name": "a"}, "maxReplicas": 4},
+    ("compute", "PUT", "/v1/scaling-policies/{}"): {"scaleTargetRef": {"name": "b"}, "maxReplicas": 4},
     ("compute", "DELETE", "/v1/scaling-policies/{}"): None,
     ("compute", "POST", "/v1/operations/{}:wait"): None,
     ("compute", "POST", "/v1/operations/{}:cancel"): None,

@@ -1,12 +1,12 @@
-"""add scaling policies."""
+"""Add scaling policies."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "v1_0007"
-down_revision = "v1_0006"
+revision = "v1_0008"
+down_revision = "v1_0007"
 
 
 def upgrade() -> None:
