@@ -183,7 +183,7 @@ BASELINES: dict[str, tuple[float, Callable[[int], Policy]]] = {
 
 OURS = {
     "predictive": "Auto",
-    "objective": {"utilization": 0.8, "backlogSeconds": 5.0},
+    "objective": {"utilization": 0.85, "backlogSeconds": 2.0},
     "behavior": {
         "scaleUp": {
             "policies": [
@@ -191,7 +191,7 @@ OURS = {
                 {"type": "Pods", "value": 16, "periodSeconds": 15},
             ]
         },
-        "scaleDown": {"stabilizationWindowSeconds": 120},
+        "scaleDown": {"stabilizationWindowSeconds": 30},
     },
 }  # fmt: skip
 """One policy for every trace."""
