@@ -94,7 +94,7 @@ class Kpa:
 
 
 @dataclass
-class Held:
+class Stabilized:
     """Shrinks to the highest proposal of a window, as KEDA over HPA does."""
 
     rule: Rule
@@ -173,7 +173,7 @@ BASELINES: dict[str, tuple[float, Callable[[int], Policy]]] = {
     "HPA queue": (15.0, lambda block: hpa("waiting", "waiting", block)),
     "HPA KV 0.8": (15.0, lambda block: hpa("busy", "kv", block)),
     "KPA": (5.0, lambda block: each_role(Kpa, block)),
-    "KEDA tokens": (30.0, lambda block: each_role(lambda: Held(token_aware), block)),
+    "KEDA tokens": (30.0, lambda block: each_role(lambda: Stabilized(token_aware), block)),
     "WVA": (30.0, lambda block: each_role(lambda: wva, block)),
     "Dynamo forecast": (15.0, lambda block: each_role(Forecast, block)),
     "Dynamo load": (5.0, lambda block: each_role(lambda: load_loop, block)),

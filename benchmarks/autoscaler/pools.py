@@ -210,7 +210,7 @@ def replay(trace: Trace, policy: Policy, first: tuple[int, int], start_s: float,
     arrived = begun = joined = 0
     ends: list[tuple[float, int]] = []
     due: list[tuple[float, int]] = []
-    held = 0.0
+    kv_tokens = 0.0
     tick_at, last = 0.0, (0, 0)
     answers: list[float] = []
     running: list[int] = []
@@ -222,7 +222,7 @@ def replay(trace: Trace, policy: Policy, first: tuple[int, int], start_s: float,
             span = tick_s if now else 1.0
             requests = arrived - last[0]
             answer_mean = float(np.mean(answers[-2000:])) if answers else answer_mean
-            context = held / len(ends) if len(ends) > 20 else context
+            context = kv_tokens / len(ends) if len(ends) > 20 else context
             capacity = times.batch_within(context) * DIES
             rate = capacity / TPOT_S
             waiting = arrived - begun
@@ -236,7 +236,7 @@ def replay(trace: Trace, policy: Policy, first: tuple[int, int], start_s: float,
                     "decode", now, decode.members, decode.serving, start_s,
                     max(requests / span * answer_mean / rate, (len(ends) + len(due)) / capacity), 0.0,
                     len(due), len(ends),
-                    len(ends) / max(1, decode.serving) / capacity, held / max(1, decode.serving) / times.room,
+                    len(ends) / max(1, decode.serving) / capacity, kv_tokens / max(1, decode.serving) / times.room,
                     answer_mean * TPOT_S,
                     times.pace_s(len(ends) / max(1, decode.serving) / DIES, context) > TPOT_S,
                 ),
@@ -264,19 +264,21 @@ def replay(trace: Trace, policy: Policy, first: tuple[int, int], start_s: float,
         members = max(1, decode.serving + len(decode.leaving))
         while due and due[0][0] <= end:
             number = due[0][1]
-            if (len(ends) + 1) > members * DIES * times.batch or held + trace.prompt[number] > members * times.room:
+            if (len(ends) + 1) > members * DIES * times.batch or kv_tokens + trace.prompt[
+                number
+            ] > members * times.room:
                 break
             heappop(due)
             heappush(ends, (progress + trace.answer[number], number))
-            held += trace.prompt[number] + trace.answer[number] / 2
+            kv_tokens += trace.prompt[number] + trace.answer[number] / 2
             joined += 1
-        mean = held / len(ends) if ends else context
+        mean = kv_tokens / len(ends) if ends else context
         pace = times.pace_s(len(ends) / members / DIES, mean)
         progress += SLOT_S / pace
         while ends and ends[0][0] <= progress:
             at, number = heappop(ends)
             finished[number] = end - (progress - at) * pace
-            held -= trace.prompt[number] + trace.answer[number] / 2
+            kv_tokens -= trace.prompt[number] + trace.answer[number] / 2
             answers.append(trace.answer[number])
         running.append(len(ends))
         prefill.pass_on(end, progress, now < trace.seconds)

@@ -90,7 +90,7 @@ def recommend(seen: Observation, policy: ScalingPolicySpec, state: ScalingState,
     reason = limit or reason
     if silent and size < seen.members:
         size, reason = seen.members, Reason.METRIC_UNAVAILABLE
-    if size == seen.members and seen.ready < min(asked, seen.members) and limit is None:
+    if size == seen.members and seen.ready < min(asked, seen.members) and limit is None and not silent:
         reason = Reason.PENDING_MEMBERS
     return Recommendation(size, state, reason, _message(reason, seen, asked, size), predicted)
 

@@ -46,7 +46,7 @@ class ScalingPolicies:
             return row.view()
 
     def delete(self, name: str) -> None:
-        """Let go of the target: it stays as large as it is. Whoever drains goes on draining until it is resized."""
+        """Let go of the target: it stays as large as it is. Who drains for it continues until it is resized."""
         with self._store.transaction() as session:
             row = find(session, ScalingPolicyRow, name)
             if (instance := session.get(InstanceRow, row.target)) is not None:
