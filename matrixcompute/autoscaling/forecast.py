@@ -1,6 +1,6 @@
 """The most that the load may be until a member that starts now serves.
 
-Three guesses are made: it stays, or it continues as in the last two or five minutes. Each is judged by what it would have
+Three guesses: it stays, or it continues as in the last two or five minutes. Each is judged by what it would have
 said at every moment of the last hour: the margin that covers most of what came then is added to it, and the guess that
 needs the least in all is taken. Where nothing has a trend the margin is the noise of the load; where there is a trend
 the margin is small. Nothing is learnt from a time without a measure.

@@ -1,7 +1,7 @@
 """Autoscaling: each policy looks at its target and what is served there, decides, and has the target resized.
 
 A decision, its memory and the change of the target's spec are one transaction: a crash finds all of them or none, and
-the next look continues from there. Shrinking takes several looks: who would leave is written down and drained first, and
+the next look continues there. Shrinking takes several looks: who would leave is written down and drained first, and
 the target is resized when nothing runs there any more. Without CloudMatrix-Infer nothing shrinks.
 """
 
