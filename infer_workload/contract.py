@@ -124,6 +124,19 @@ class Sample(ApiModel):
     tokens_per_second: float
 
 
+class WorkView(ApiModel):
+    """The work that comes in over the window, in nodes that it would keep busy within the objective for a token."""
+
+    arrivals_per_second: float = Field(description="requests accepted")
+    prompt_tokens_per_second: float = Field(description="tokens of their prompts, cached ones too")
+    prefill_nodes: float = Field(description="nodes that read the prompts, less what is cached")
+    decode_nodes: float = Field(description="nodes that generate the answers")
+    nodes: float = Field(description="nodes in all, at the present proportions of the two")
+    backlog_node_seconds: float = Field(description="prompts not yet read, in seconds of one node")
+    start_s: float = Field(description="how long a node takes from being there to serving")
+    stays_s: float = Field(description="how long a request stays")
+
+
 class StatisticsView(ApiModel):
     """What a deployment does now. Rates are per emulated second over `windowS`; the counts are of this moment."""
 
@@ -158,6 +171,7 @@ class StatisticsView(ApiModel):
     cache_hit_rate_tokens: float = 0.0
     cache_blocks: int = 0
     decode_paused: bool = False
+    work: WorkView | None = Field(None, description="what comes in; not there before it has served for the window")
     samples: list[Sample] = Field(default_factory=list)
     load: LoadView | None = None
 

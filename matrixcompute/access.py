@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from matrixcommon.api.authorization import EDITORS, ENSURED, READ, VIEWERS, AccessRules, ResourceKind, Scope
+from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicyView
 from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceView, StuckView
-from matrixcompute.store.store import EventRow, FaultRow, InstanceRow, OperationRecord, SagaRow
+from matrixcompute.store.store import EventRow, FaultRow, InstanceRow, OperationRecord, SagaRow, ScalingPolicyRow
 
-NOT_YET = ("scaling-policies", "recovery-policies", "maintenances")
+NOT_YET = ("recovery-policies", "maintenances")
 
 INSTANCES = ResourceKind(
     "instances",
@@ -36,6 +37,14 @@ OPERATIONS = ResourceKind(
 )
 EVENTS = ResourceKind("events", Scope.PROJECT, {"LIST": VIEWERS}, view=EventView, row=EventRow)
 FAULTS = ResourceKind("faults", Scope.PHYSICAL, READ, view=DetectedFault, row=FaultRow, holders=("instance",))
+SCALING_POLICIES = ResourceKind(
+    "scaling-policies",
+    Scope.PROJECT,
+    ENSURED,
+    request=ScalingPolicyRequest,
+    view=ScalingPolicyView,
+    row=ScalingPolicyRow,
+)
 STUCK = ResourceKind("stuck", Scope.PROJECT, {"LIST": VIEWERS}, view=StuckView)
 
 REFUSED = tuple(
@@ -49,4 +58,4 @@ REFUSED = tuple(
 )
 """In the contract and not in this version: nothing changes whatever is asked."""
 
-ACCESS = AccessRules("MatrixCompute", (INSTANCES, OPERATIONS, EVENTS, FAULTS, STUCK, *REFUSED))
+ACCESS = AccessRules("MatrixCompute", (INSTANCES, OPERATIONS, EVENTS, FAULTS, SCALING_POLICIES, STUCK, *REFUSED))

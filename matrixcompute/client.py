@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from matrixcommon.api.client import ServiceClient, at, call
 from matrixcommon.model.errors import NotFound
+from matrixcompute.autoscaling.policy import ScalingPolicyView
 from matrixcompute.contract import InstanceRequest, InstanceView
 
 
 class ComputeClient(ServiceClient):
-    """It also watches `instances`, `operations` and `events`."""
+    """It also watches `instances`, `operations`, `scaling-policies` and `events`."""
 
     async def ensure_instance(
         self, name: str, request: InstanceRequest, validate_only: bool = False, leaving: Sequence[str] = ()
@@ -25,6 +27,13 @@ class ComputeClient(ServiceClient):
 
     async def find_instance(self, name: str) -> InstanceView | None:
         return await self._find(InstanceView, at("instances", name))
+
+    async def ensure_policy(self, name: str, request: dict[str, Any]) -> ScalingPolicyView:
+        return await self._ask(ScalingPolicyView, "PUT", at("scaling-policies", name), request)
+
+    async def delete_policy(self, name: str) -> bool:
+        """True once there is no such scaling policy."""
+        return await self._delete(at("scaling-policies", name))
 
     async def delete_instance(self, name: str) -> bool:
         """Ask for deletion; True where there is no such instance (any more)."""

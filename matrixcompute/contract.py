@@ -149,6 +149,7 @@ class InstanceView(ResourceView):
     slices: list[SliceSummary] = Field(default_factory=list)
     repairs: int = 0
     cancelled: CancelledChange | None = Field(None, description="the last change, where it was cancelled")
+    scaling_policy: str | None = Field(None, description="the scaling policy that says how many nodes it has")
 
     def request(self) -> InstanceRequest:
         """The spec it shows, as it would be asked for again."""

@@ -15,7 +15,8 @@ import httpx
 
 from matrixcommon.api.client import list_all
 from matrixcommon.model.errors import MatrixError
-from matrixcontainer.client.client import CRD, FAULT, INFER, INSTANCE, NODE, POD, Kind, KubeClient
+from matrixcompute.clients.inference import Inference
+from matrixcontainer.client.client import CRD, FAULT, INFER, INSTANCE, NODE, POD, SCALING_POLICY, Kind, KubeClient
 from matrixcontainer.kubeapi.auth.authentication import User
 from matrixcontainer.kubeapi.storage.opening import open_database
 from matrixcontainer.mirrors.mirrors import Mirrors
@@ -27,7 +28,7 @@ from matrixcontainer.scheduler.scheduler import PodScheduler
 from services.chassis.database import DatabaseEngine
 from services.chassis.http import http_client
 from services.infer import main as infer_main
-from services.operator.main import FaultsOverHttp, InferenceOverHttp
+from services.operator.main import FaultsOverHttp
 from tests.asgi import StreamingASGITransport
 from tests.matrixcontainer.kubeapi.asgi import build_api
 from tests.matrixcontainer.kubeapi.tables import create_tables
@@ -37,18 +38,22 @@ from tests.stack import Stack
 class Cluster(Stack):
     """`async with Cluster(tmp_path) as cluster`."""
 
+    def __init__(self, folder: Path, *args: Any, **more: Any) -> None:
+        super().__init__(folder, *args, **more)
+        self._to_inference = StreamingASGITransport(None)
+        self._to_inference.down = True
+        self.http["infer"] = http_client("http://infer", transport=self._to_inference)
+
     async def __aenter__(self) -> Cluster:
         await super().__aenter__()
         self._inference_life = AsyncExitStack()
-        self._to_inference = StreamingASGITransport(None)
-        self.http["infer"] = http_client("http://infer", transport=self._to_inference)
         await self._serve_inference()
         await self._serve_kubernetes()
         now = self.clock.now
         self.operator = reconcilers_for(
             self.kube,
             self.compute,
-            InferenceOverHttp(self.http["infer"]),
+            Inference(self.http["infer"]),
             FaultsOverHttp(self.http["agents"]),
             now,
             "http://infer/v1",
@@ -73,6 +78,7 @@ class Cluster(Stack):
         app = infer_main.build(settings, self.clock, database, self.link, hardware)
         await self._inference_life.enter_async_context(app.router.lifespan_context(app))
         self._to_inference.app = app
+        self._to_inference.down = False
 
     async def restart_inference(self) -> None:
         """Begin another life of CloudMatrix-Infer on what this one wrote."""
@@ -93,7 +99,7 @@ class Cluster(Stack):
         )
 
     async def _served(self) -> bool:
-        for kind in (INSTANCE, INFER, FAULT):
+        for kind in (INSTANCE, INFER, SCALING_POLICY, FAULT):
             await self.kube.list(kind)
         return True
 
@@ -102,7 +108,7 @@ class Cluster(Stack):
 
     async def tick(self) -> None:
         """Everything the operator does, once."""
-        for reconciler in (self.operator.instances, self.operator.infers, self.operator.faults):
+        for reconciler in (self.operator.instances, self.operator.infers, self.operator.policies, self.operator.faults):
             for body in (await self.kube.list(reconciler.kind))[0]:
                 await self._handle(reconciler, body)
         for body in (await self.kube.list(INFER))[0]:

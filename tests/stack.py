@@ -18,6 +18,7 @@ import httpx
 from matrixcommon.api.client import list_all
 from matrixcommon.model.hardware_names import NodeName
 from matrixcompute.clients.control_plane import ControlPlane
+from matrixcompute.clients.inference import Inference
 from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixresource.agent.hardware import InjectedFault
 from matrixresource.client import ResourceClient
@@ -188,7 +189,8 @@ class Stack:
         seat.database.migrate(compute_main.MIGRATIONS)
         neighbours = ControlPlane(self.http["resource"], self.link)
         settings = compute_main.ComputeSettings(state=self.folder, tokens=self.tokens)
-        return compute_main.build(settings, self.clock, seat.database, neighbours)
+        inference = Inference(self.http["infer"]) if "infer" in self.http else None
+        return compute_main.build(settings, self.clock, seat.database, neighbours, inference)
 
     # -- what stories say ----------------------------------------------------------------------------------------
 

@@ -48,7 +48,8 @@ Event = tuple[float, int, Callable[..., None], tuple[object, ...]]
 class Engine:
     """Serves one deployment. `finished(request)` is called for each request when its last token is there.
 
-    `emitted(start_s, end_s, tokens)` hears of decode tokens as they come, for a view of throughput over time.
+    `emitted(start_s, end_s, tokens)` hears of decode tokens as they come, for a view of throughput over time, and
+    `arrived(at, tokens)` of each prompt that is taken.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Engine:
         now: float = 0.0,
         finished: Callable[[InferenceRequest], None] | None = None,
         emitted: Callable[[float, float, float], None] | None = None,
+        arrived: Callable[[float, int], None] | None = None,
     ) -> None:
         self.deployment = deployment
         self.now = now
@@ -68,6 +70,7 @@ class Engine:
         self.cache = ContextCache(deployment.cache_blocks, deployment.spec.block_tokens, deployment.pools.caching)
         self._finished = finished or (lambda request: None)
         self._emitted = emitted or (lambda start, end, tokens: None)
+        self._arrived = arrived or (lambda at, tokens: None)
         self._events: list[Event] = []
         self._sequence = 0
         self._instances_made = 0
@@ -85,6 +88,7 @@ class Engine:
             raise ContextTooLong(total, self.deployment.context_length)
         self.in_flight[request.number] = request
         self.waiting.append(request)
+        self._arrived(self.now, request.input_tokens)
         self._assign()
 
     def cancel(self, request: InferenceRequest) -> None:

@@ -23,6 +23,7 @@ from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.service import Serving
 from infer_workload.serving.statistics import WINDOW_S, percentiles
 from infer_workload.serving.store import UsageRow
+from infer_workload.serving.work import work_of
 from matrixcommon.api.authorization import Caller
 from matrixcommon.api.listing import Params, page
 from matrixcommon.api.resource_routes import ResourceRoutes
@@ -154,6 +155,7 @@ def statistics_of(live: LiveDeployment, now: float, window_s: float = WINDOW_S) 
     view.cache_hit_rate_tokens = counts.token_hit_rate
     view.cache_blocks = len(engine.cache)
     view.decode_paused = now < live.paused_until
+    view.work = work_of(live, now, window_s)
     return view
 
 

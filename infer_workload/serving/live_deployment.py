@@ -58,7 +58,7 @@ class LiveDeployment:
         """The roles that nodes had when the process ended: their weights are still there."""
         self._seed = seed
         self._model, self._calibration = load_model(), load_calibration()
-        self._weights = ModelCache(self._calibration, {self._model.name} if request.warm_model_cache else set())
+        self.weights = ModelCache(self._calibration, {self._model.name} if request.warm_model_cache else set())
         self._changed = changed
         self._done = done
         self._gain_at = inf
@@ -184,8 +184,9 @@ class LiveDeployment:
     def _start(self, fabric: Fabric, now: float) -> None:
         deployment = lay_out(fabric, self._model, self._calibration, self.spec, self._previous)
         self._previous = None
-        self.engine = Engine(deployment, self._seed, now, self._finished, self.statistics.emitted)
-        self.serves_from = now + first_start_s(deployment, self._weights)
+        heard = self.statistics
+        self.engine = Engine(deployment, self._seed, now, self._finished, heard.emitted, heard.arrived)
+        self.serves_from = now + first_start_s(deployment, self.weights)
         self._gain_at = inf
         self._set_state(LOADING, f"executors start and weights load until {self.serves_from - now:.0f} s from now")
 
@@ -197,7 +198,7 @@ class LiveDeployment:
         if self.state == LOADING:
             self._load_more(fabric, now)
             return
-        change = plan_change_at_any_size(engine.deployment, fabric, self._weights)
+        change = plan_change_at_any_size(engine.deployment, fabric, self.weights)
         self._apply_layout(change, now)
         self._loading = {node: self._loading.get(node, now + change.gain_after_s) for node in change.gained}
         self._gain_at = max(self._loading.values(), default=inf)
@@ -210,7 +211,7 @@ class LiveDeployment:
         deployment = lay_out(fabric, self._model, self._calibration, self.spec, engine.deployment.pools)
         engine.apply_layout(deployment, 0.0, 0.0)
         if set(fabric.nodes) - before:
-            self.serves_from = now + first_start_s(deployment, self._weights)
+            self.serves_from = now + first_start_s(deployment, self.weights)
         self._changed(self)
 
     def _scale_out_ready(self, now: float) -> None:

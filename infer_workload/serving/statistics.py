@@ -14,6 +14,7 @@ from infer_workload.engine.request import InferenceRequest
 WINDOW_S = 60.0
 KEPT_S = 600
 FINISHED_KEPT = 20_000
+ARRIVED_KEPT = 20_000
 
 SECONDS_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 TPOT_BUCKETS = (0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0)
@@ -55,7 +56,23 @@ class Statistics:
             "request_generation_tokens": Histogram(TOKEN_BUCKETS),
         }
         self._seconds: dict[int, float] = {}
+        self._arrived: deque[tuple[float, int]] = deque(maxlen=ARRIVED_KEPT)
         self._done: deque[tuple[float, float, float, int]] = deque(maxlen=FINISHED_KEPT)
+
+    def arrived(self, at: float, tokens: int) -> None:
+        """A request was accepted, with so many tokens of prompt."""
+        self._arrived.append((at, tokens))
+
+    def arrivals(self, now: float, window_s: float) -> tuple[int, int]:
+        """Requests accepted in the window, and the tokens of their prompts. Where there were more than are kept, as
+        many as would have come at the pace of those."""
+        count, tokens, since = 0, 0, now
+        for at, size in reversed(self._arrived):
+            if at <= now - window_s:
+                return count, tokens
+            count, tokens, since = count + 1, tokens + size, at
+        whole = window_s / (now - since) if count == ARRIVED_KEPT and since < now else 1.0
+        return round(count * whole), round(tokens * whole)
 
     def emitted(self, start: float, end: float, tokens: float) -> None:
         """Spread the tokens evenly over the seconds they came in."""

@@ -1,4 +1,5 @@
-"""MatrixCompute over HTTP: instances, operations, events, and the faults it has found."""
+"""MatrixCompute over HTTP: instances, operations, scaling policies, events, and the faults it has
+found."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.persistence.database_session import find
 from matrixcompute import access
 from matrixcompute.contract import InstanceRequest, InstanceView, StuckView
+from matrixcompute.instances.scaling_policies import ScalingPolicies
 from matrixcompute.instances.service import InstanceService
 from matrixcompute.instances.stuck import stuck_instances
 from matrixcompute.operations.saga_runner import SagaRunner
@@ -29,7 +31,12 @@ Leaving = Annotated[
 
 
 def routes(
-    store: ComputeStore, instance_service: InstanceService, runner: SagaRunner, clock: Clock, wake: Callable[[], None]
+    store: ComputeStore,
+    instance_service: InstanceService,
+    scaling_policies: ScalingPolicies,
+    runner: SagaRunner,
+    clock: Clock,
+    wake: Callable[[], None],
 ) -> APIRouter:
     api = ResourceRoutes(store.records)
     instances = api.of(access.INSTANCES)
@@ -133,6 +140,12 @@ def routes(
         stuck,
         description="Instances whose operation cannot be resumed, or in a passing state for longer than its deadline.",
     )
+
+    policies = api.of(access.SCALING_POLICIES)
+    policies.list()
+    policies.get()
+    policies.change("PUT", after=scaling_policies.wake, name="ensure_scaling_policy")(scaling_policies.ensure)
+    policies.change("DELETE", name="delete_scaling_policy")(scaling_policies.delete)
 
     async def kind_not_yet() -> None:
         raise NotYetSupported(

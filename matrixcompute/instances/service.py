@@ -111,6 +111,8 @@ class InstanceService:
             spec=request.wire(),
             state="Pending",
         )
+        if (policy := self._store.policy_of(session, name)) is not None:
+            instance.scaling_policy = policy.name
         session.add(instance)
         self._store.record_event(
             session, name, "Requested", f"{request.nodes} nodes, {request.spares} spares", self._clock.now()
@@ -147,6 +149,10 @@ class InstanceService:
             self._sagas.open_change(session, instance)
         elif instance.state == "Failed":
             self._sagas.open(session, "create-instance", instance, "Provisioning", "Creating")
+
+    def resize(self, session: Session, instance: InstanceRow, nodes: int, leaving: Sequence[str] = ()) -> None:
+        """Another number of nodes, in the caller's transaction; whoever calls wakes the runner once it is committed."""
+        self._changed(session, instance, instance.shape.model_copy(update={"nodes": nodes}), list(leaving))
 
     def delete(self, name: str) -> InstanceView:
         """Give everything back and forget the instance. Overtakes whatever was under way; asked again, it continues."""

@@ -9,11 +9,12 @@ from sqlalchemy import JSON, Float, Integer, String, Text, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from matrixcommon.model.quantities import from_timestamp, timestamp
-from matrixcommon.model.resource_key import name_of, project_of
+from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of, project_of
 from matrixcommon.model.resource_model import OperationView, ResourceView
 from matrixcommon.persistence.database_session import ResourceRow, Store, find, journal_tables
 from matrixcommon.persistence.fences import leader_table
 from matrixcommon.persistence.resource_row import EventColumns
+from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicySpec, ScalingPolicyView
 from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceShape, InstanceView, StepView
 from matrixcompute.model.observation import Observed, conditions_of
 from matrixcompute.model.states import INSTANCE_STATES
@@ -57,6 +58,8 @@ class InstanceRow(ResourceRow, Base):
     """When its lease ends, as MatrixResource last reported."""
     cancelled: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     """The `CancelledChange`, until another spec is asked for."""
+    scaling_policy: Mapped[str | None] = mapped_column(String(127))
+    """The key of the policy that owns its scale."""
 
     @property
     def shape(self) -> InstanceRequest:
@@ -90,6 +93,7 @@ class InstanceRow(ResourceRow, Base):
             expires_at=timestamp(self.expires_at) if self.expires_at else None,
             allocation=name_of(self.name),
             operation=name_of(self.operation) if self.operation else None,
+            scaling_policy=name_of(self.scaling_policy) if self.scaling_policy else None,
         )
 
 
@@ -164,6 +168,44 @@ class FaultRow(ResourceRow, Base):
         return self.view_as(DetectedFault)
 
 
+class ScalingPolicyRow(ResourceRow, Base):
+    """A scaling policy, and what it decided last. `target` is an instance's key; one policy has it."""
+
+    __tablename__ = "scaling_policies"
+    kind = "scaling policy"
+
+    spec: Mapped[dict[str, Any]] = mapped_column(JSON)
+    target: Mapped[str] = mapped_column(String(127), unique=True)
+    current_replicas: Mapped[int] = mapped_column(Integer, default=0)
+    desired_replicas: Mapped[int] = mapped_column(Integer, default=0)
+    forecast_replicas: Mapped[int | None] = mapped_column(Integer)
+    reason: Mapped[str | None] = mapped_column(String(40))
+    message: Mapped[str] = mapped_column(Text, default="")
+    last_scale_at: Mapped[float | None] = mapped_column(Float)
+    decisions: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    draining: Mapped[list[str] | None] = mapped_column(JSON)
+    """The members that are asked to leave, from before they are drained until they have left."""
+
+    @property
+    def policy(self) -> ScalingPolicyRequest:
+        return ScalingPolicyRequest.model_validate(self.spec)
+
+    def view(self) -> ScalingPolicyView:
+        policy = self.policy.shown_to(self.project or DEFAULT_PROJECT)
+        asked = {field: getattr(policy, field) for field in ScalingPolicySpec.model_fields if field != "project"}
+        last = timestamp(self.last_scale_at) if self.last_scale_at else None
+        return self.view_as(ScalingPolicyView, **asked, last_scale_time=last)
+
+
+class ScalingMemoryRow(Base):
+    """What a policy's decisions remember. It changes with every look, so it is no part of what is watched."""
+
+    __tablename__ = "scaling_memories"
+
+    policy: Mapped[str] = mapped_column(String(253), primary_key=True)
+    state: Mapped[dict[str, Any]] = mapped_column(JSON)
+
+
 class EventRow(EventColumns, ResourceRow, Base):
     """Something that happened to an instance, in words."""
 
@@ -184,6 +226,13 @@ class ComputeStore(Store):
 
     def instances(self, session: Session) -> list[InstanceRow]:
         return list(session.scalars(select(InstanceRow).order_by(InstanceRow.name)))
+
+    def scaling_policies(self, session: Session) -> list[ScalingPolicyRow]:
+        return list(session.scalars(select(ScalingPolicyRow).order_by(ScalingPolicyRow.name)))
+
+    def policy_of(self, session: Session, target: str) -> ScalingPolicyRow | None:
+        """The policy that owns the scale of that instance."""
+        return session.scalars(select(ScalingPolicyRow).where(ScalingPolicyRow.target == target)).first()
 
     def open_sagas(self, session: Session, target: str | None = None) -> list[SagaRow]:
         wanted = select(SagaRow).where(SagaRow.state.in_(OPEN)).order_by(SagaRow.version)

@@ -44,6 +44,8 @@ COSCHEDULING_GROUP = Kind("scheduling.x-k8s.io/v1alpha1", "PodGroup", "podgroups
 CRD = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
 INSTANCE = Kind("cloudmatrix.io/v1alpha1", "CloudMatrixInstance", "cloudmatrixinstances")
 INFER = Kind("cloudmatrix.io/v1alpha1", "CloudMatrixInfer", "cloudmatrixinfers")
+SCALING_POLICY = Kind("cloudmatrix.io/v1alpha1", "ScalingPolicy", "scalingpolicies")
+AUTOSCALER = Kind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 FAULT = Kind("cloudmatrix.io/v1alpha1", "MatrixFault", "matrixfaults", namespaced=False)
 SUPERNODE = Kind("cloudmatrix.io/v1alpha1", "Supernode", "supernodes", namespaced=False)
 NETWORK_SLICE = Kind("cloudmatrix.io/v1alpha1", "NetworkSlice", "networkslices", namespaced=False)

@@ -1,7 +1,8 @@
 """The custom resources of group cloudmatrix.io/v1alpha1, printed from the classes that the services use.
 
-CloudMatrixInstance (cmi) and CloudMatrixInfer (cminf) are desired states, MatrixFault (mf) breaks emulated hardware,
-Supernode (sn) and NetworkSlice (nsl) are read-only mirrors of what MatrixResource and MatrixLink hold.
+CloudMatrixInstance (cmi), CloudMatrixInfer (cminf) and ScalingPolicy (sp) are desired states, MatrixFault (mf) breaks
+emulated hardware, Supernode (sn) and NetworkSlice (nsl) are read-only mirrors of what MatrixResource and MatrixLink
+hold.
 
     python -m matrixcontainer.operator.crds          prints the CRDs as YAML
 """
@@ -9,59 +10,24 @@ Supernode (sn) and NetworkSlice (nsl) are read-only mirrors of what MatrixResour
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import Field
-
-from matrixcommon.model.hardware_names import NODE_PATTERN
 from matrixcommon.model.resource_model import ApiModel, Condition
-from matrixcompute.contract import InstanceShape, SliceSummary
+from matrixcompute.autoscaling.policy import ScalingPolicyView
+from matrixcompute.contract import SliceSummary
+from matrixcontainer.operator.crd_specs import fault_spec, infer_spec, instance_spec, policy_spec, rule
 from matrixcontainer.operator.structural_schema import shown_schema, structural_schema
 from matrixlink.contract.slices import SliceView
-from matrixresource.agent.hardware import FaultKind
 from matrixresource.contract.allocations import MemberView
 from matrixresource.contract.nodes import SupernodeView
 
 GROUP = "cloudmatrix.io"
 VERSION = "v1alpha1"
 
-_SWITCH = r"sn\d+-c\d{2}-n\d-l1p\d|sn\d+-l2p\d-k\d{2}|sn\d+-c\d{2}-leaf\d"
-_NODE = NODE_PATTERN.replace("?P<supernode>", "").replace("?P<cabinet>", "").replace("?P<node>", "")
 
-
-class InstanceSpec(InstanceShape):
-    """The shape of an instance, and whether it is only to be planned."""
-
-    dry_run: bool = Field(
-        False,
-        description="only plan: status.plan says whether it fits, where, which members would move, or what stands in "
-        "the way; an instance that is there stays as it is meanwhile",
-    )
-
-
-class InferSpec(ApiModel):
-    """CloudMatrix-Infer on an instance: which model, and how many NPUs play which role (by default, as the paper)."""
-
-    instance: str = Field(
-        min_length=1, max_length=57, description="the CloudMatrixInstance to serve on, same namespace"
-    )
-    model: Literal["deepseek-r1"] = Field("deepseek-r1", description="the model that is served")
-    prefill_npus: int | None = Field(None, ge=1, le=32768, description="NPUs of the prefill pool")
-    decode_npus: int | None = Field(None, ge=1, le=32768, description="NPUs of the decode pool")
-    block_tokens: int = Field(512, ge=128, le=512, description="tokens of one block of the context cache")
-
-
-class FaultSpec(ApiModel):
-    """A fault on the emulated hardware of one node or switch, for as long as the resource exists."""
-
-    kind: FaultKind = Field(description="what happens; `matrixctl fault kinds` lists them")
-    target: str = Field(
-        pattern=f"^({_NODE}|{_SWITCH})$",
-        description="the node it happens on, e.g. sn0-c03-n2, or the switch, e.g. sn0-l2p3-k11",
-    )
-    parameters: dict[str, str] = Field(default_factory=dict, description="what the kind needs to know")
-
-
+POLICY_STATUS = (
+    "currentReplicas", "desiredReplicas", "forecastReplicas", "reason", "message", "lastScaleTime", "decisions",
+)  # fmt: skip
 SUPERNODE_STATUS = (
     "topologyVersion", "cabinets", "nodes", "npus", "cpus", "availableNodes", "allocatedNodes", "lostNodes",
 )  # fmt: skip
@@ -204,70 +170,6 @@ def _crd(
     }
 
 
-def _rule(rule: str, message: str, at: str = "") -> dict[str, str]:
-    return {"rule": rule, "message": message} | ({"fieldPath": at} if at else {})
-
-
-def _instance_spec() -> dict[str, Any]:
-    spec = structural_schema(InstanceSpec)
-    del spec["properties"]["project"]  # it is the namespace
-    spec["x-kubernetes-validations"] = [
-        _rule(
-            "!has(self.placement.blocks) || self.placement.blocks.all(block, self.nodes % block.nodes == 0)",
-            "nodes must be a whole number of blocks",
-            ".placement.blocks",
-        ),
-        _rule(
-            "!has(self.affinity) || !has(self.antiAffinity) || "
-            "self.affinity.level != self.antiAffinity.level || "
-            "!self.affinity.instances.exists(name, name in self.antiAffinity.instances)",
-            "affinity and antiAffinity name the same instance at the same level",
-            ".antiAffinity.instances",
-        ),
-    ]
-    spec["properties"]["placement"]["x-kubernetes-validations"] = [
-        _rule(
-            "!has(self.maxPerDomain) || self.policy == 'spread'",
-            "maxPerDomain goes with policy spread",
-            ".maxPerDomain",
-        ),
-        _rule(
-            "!has(self.blocks) || self.blocks.all(one, self.blocks.exists_one(o, o.level == one.level))",
-            "one block size for each level",
-            ".blocks",
-        ),
-        _rule(
-            "!has(self.blocks) || self.blocks.all(one, one.level != 'supernode' || self.blocks.all(other, "
-            "other.level != 'cabinet' || one.nodes == 1 || one.nodes % other.nodes == 0))",
-            "a block in a supernode must hold a whole number of blocks in a cabinet",
-            ".blocks",
-        ),
-    ]
-    for share in spec["properties"]["network"]["properties"].values():
-        share["x-kubernetes-validations"] = [
-            _rule(
-                "!has(self.ceilingGbpsPerNpu) || self.ceilingGbpsPerNpu >= self.floorGbpsPerNpu",
-                "ceilingGbpsPerNpu must not be below floorGbpsPerNpu",
-            )
-        ]
-    return spec
-
-
-def _infer_spec() -> dict[str, Any]:
-    spec = structural_schema(InferSpec)
-    spec["x-kubernetes-validations"] = [
-        {"rule": "self.instance == oldSelf.instance", "message": "a deployment stays on its instance"},
-        {"rule": "self.model == oldSelf.model", "message": "a deployment keeps its model"},
-    ]
-    return spec
-
-
-def _fault_spec() -> dict[str, Any]:
-    spec = structural_schema(FaultSpec)
-    spec["x-kubernetes-validations"] = [{"rule": "self == oldSelf", "message": "a fault cannot be changed; delete it"}]
-    return spec
-
-
 def custom_resource_definitions(versions: Sequence[str] = (VERSION,), storage: str = VERSION) -> list[dict[str, Any]]:
     """Every CRD of the group, ready to apply, serving `versions` and storing one of them.
 
@@ -286,7 +188,7 @@ def _definitions() -> list[dict[str, Any]]:
             "CloudMatrixInstance",
             "cloudmatrixinstances",
             ["cmi"],
-            _instance_spec(),
+            instance_spec(),
             _status(
                 **_counts(readyNodes="members that are ready", readySpares="spares that are ready"),
                 selector=_text("finds the pods of workloads on it; for autoscalers"),
@@ -311,7 +213,7 @@ def _definitions() -> list[dict[str, Any]]:
             },
             description="Nodes of a supernode composed into one instance, with spares and a share of three planes.",
             rules=[
-                _rule(
+                rule(
                     f"!has(self.spec.{field}) || !(self.metadata.name in self.spec.{field}.instances)",
                     f"{field} cannot name the instance itself",
                     f".spec.{field}.instances",
@@ -323,7 +225,7 @@ def _definitions() -> list[dict[str, Any]]:
             "CloudMatrixInfer",
             "cloudmatrixinfers",
             ["cminf"],
-            _infer_spec(),
+            infer_spec(),
             _status(
                 endpoint=_text("where the model is served, as OpenAI's API"),
                 **_counts(
@@ -342,10 +244,21 @@ def _definitions() -> list[dict[str, Any]]:
             description="CloudMatrix-Infer serving a model on a CloudMatrixInstance.",
         ),
         _crd(
+            "ScalingPolicy",
+            "scalingpolicies",
+            ["sp"],
+            policy_spec(),
+            _status(**shown_schema(ScalingPolicyView, *POLICY_STATUS)),
+            "Target=.spec.scaleTargetRef.name Min:integer=.spec.minReplicas Max:integer=.spec.maxReplicas "
+            "Nodes:integer=.status.currentReplicas Desired:integer=.status.desiredReplicas Reason=.status.reason "
+            "~Active=ScalingActive ~Limited=ScalingLimited ~Last_scale=.status.lastScaleTime",
+            description="Keeps a CloudMatrixInstance as large as its work asks for. Only one may own its scale.",
+        ),
+        _crd(
             "MatrixFault",
             "matrixfaults",
             ["mf"],
-            _fault_spec(),
+            fault_spec(),
             _status(),
             "Kind=.spec.kind Target=.spec.target State=.status.state",
             scope="Cluster",

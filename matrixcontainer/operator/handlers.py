@@ -22,6 +22,7 @@ from matrixcontainer.operator.instances import InstanceReconciler
 from matrixcontainer.operator.ports import Faults, Inference
 from matrixcontainer.operator.reconciler import AGAIN_WALL_S, GONE_WALL_S, Reconciler
 from matrixcontainer.operator.scale_in import ScaleIn
+from matrixcontainer.operator.scaling import ScalingPolicyReconciler
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ class Reconcilers:
 
     instances: InstanceReconciler
     infers: InferReconciler
+    policies: ScalingPolicyReconciler
     faults: FaultReconciler
     indexes: Mapping[str, Mapping[str, Iterable[str]]] = field(default_factory=dict)
 
@@ -59,6 +61,7 @@ def reconcilers_for(
     return Reconcilers(
         InstanceReconciler(kube, compute, scale_in, wall),
         InferReconciler(kube, compute, inference, scale_in, wall, endpoint),
+        ScalingPolicyReconciler(kube, compute, wall),
         FaultReconciler(kube, faults, wall),
     )
 
@@ -97,7 +100,7 @@ def registry_for(reconcilers: Reconcilers, kubeconfig: Path | None, metrics_wall
         """CloudMatrixInfers by the instance they are on."""
         return {resolve(body.spec["instance"], body.metadata.namespace or ""): _key(body)}
 
-    for reconciler in (reconcilers.instances, reconcilers.infers, reconcilers.faults):
+    for reconciler in (reconcilers.instances, reconcilers.infers, reconcilers.policies, reconcilers.faults):
         _handle(registry, reconciler)
 
     @kopf.timer(*_of(INFER), id="metrics", interval=metrics_wall_s, registry=registry)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from matrixcommon.model.errors import MatrixError
+from matrixcommon.model.errors import Conflict, MatrixError, NotFound
 from matrixcommon.model.resource_key import key_of
 from matrixcompute.client import ComputeClient
 from matrixcompute.contract import InstanceView
 from matrixcontainer.client.client import INSTANCE, KubeClient
 from matrixcontainer.client.events import record
 from matrixcontainer.operator.decision import desired_instance, next_action
-from matrixcontainer.operator.reconciler import AGAIN_WALL_S, GONE_WALL_S, Reconciler
+from matrixcontainer.operator.reconciler import AGAIN_WALL_S, GONE_WALL_S, Reconciler, StaleRead
 from matrixcontainer.operator.scale_in import ScaleIn
 from matrixcontainer.operator.status import SYNCED, event_object, instance_status, planned_status, reported_of
 
@@ -29,6 +29,7 @@ class InstanceReconciler(Reconciler):
 
     async def converge(self, key: str, body: dict[str, Any]) -> float | None:
         observed = await self._compute.find_instance(key)
+        await self._follow_policy(body, observed)
         action = next_action(body, observed)
         again_s = None
         if action.verb == "PlanInstance":
@@ -46,6 +47,23 @@ class InstanceReconciler(Reconciler):
             return None  # its plan says all there is to say, or nothing is left
         await self._report(body, observed)
         return again_s
+
+    async def _follow_policy(self, body: dict[str, Any], observed: InstanceView | None) -> None:
+        """Where a scaling policy owns the instance's scale, the resource asks for as many nodes as that has decided,
+        as with an autoscaler of Kubernetes."""
+        metadata, spec = body["metadata"], body["spec"]
+        if observed is None or observed.scaling_policy is None or spec["nodes"] == observed.nodes:
+            return
+        if metadata.get("deletionTimestamp") or spec.get("dryRun"):
+            return
+        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "spec": {"nodes": observed.nodes}}
+        try:
+            written = await self.kube.merge(INSTANCE, metadata["name"], patch, metadata["namespace"])
+        except NotFound:
+            return
+        except Conflict as newer:
+            raise StaleRead(newer.message) from newer
+        body["metadata"], body["spec"] = written["metadata"], written["spec"]
 
     async def _plan(self, key: str, body: dict[str, Any], observed: InstanceView | None) -> None:
         """Ask whether it would fit and write the answer into the status, beside what is there already."""

@@ -18,7 +18,7 @@ def rule(group: str, resources: list[str], verbs: list[str], names: list[str] | 
     return {"apiGroups": [group], "resources": resources, "verbs": verbs} | ({"resourceNames": names} if names else {})
 
 
-SPEC_KINDS = ["cloudmatrixinstances", "cloudmatrixinfers", "matrixfaults"]
+SPEC_KINDS = ["cloudmatrixinstances", "cloudmatrixinfers", "scalingpolicies", "matrixfaults"]
 MIRRORS = ["supernodes", "networkslices"]
 
 CLUSTER_RULES = [
@@ -37,6 +37,7 @@ CLUSTER_RULES = [
     rule("", ["nodes/status", "pods/status"], ["patch"]),
     rule("", ["pods"], ["list", "watch", "create", "delete"]),
     rule("", ["pods/binding", "events"], ["create"]),
+    rule("autoscaling", ["horizontalpodautoscalers"], ["list"]),
     *(rule(group, ["podgroups"], ["list"]) for group in ("scheduling.volcano.sh", "scheduling.x-k8s.io")),
 ]
 LEADER_RULES = [

@@ -86,6 +86,8 @@ class ScaleIn:
             return
         if instance.generation != instance.observed_generation or instance.state != "Active":
             return  # a resize is under way
+        if instance.scaling_policy is not None:
+            return  # MatrixCompute drains and resizes by itself
         key = resolve(infer["spec"]["instance"], namespace_of(infer))
         resource = await self._kube.find(INSTANCE, name_of(key), project_of(key))
         still = _members(instance) & set(deployment["drain"]["nodes"])

@@ -18,8 +18,11 @@ from matrixcommon.persistence.fences import Fences
 from matrixcompute.access import ACCESS
 from matrixcompute.api.instances import routes
 from matrixcompute.clients.control_plane import ControlPlane
+from matrixcompute.clients.inference import Inference
+from matrixcompute.instances.scaling_policies import ScalingPolicies
 from matrixcompute.instances.service import InstanceService
 from matrixcompute.operations.saga_runner import SagaRunner
+from matrixcompute.reconcilers.autoscaling import AutoscalingReconciler
 from matrixcompute.reconcilers.defragmentation_executor import DefragmentationExecutor
 from matrixcompute.reconcilers.faults import FaultReconciler
 from matrixcompute.reconcilers.instances import InstanceReconciler
@@ -43,6 +46,8 @@ MIGRATIONS = Migrations("compute", Base.metadata)
 RECONCILE_PERIOD_S = 10.0
 ORPHAN_PERIOD_S = 60.0
 MEMBER_MOVES_PERIOD_S = 30.0
+AUTOSCALING_PERIOD_S = 15.0
+"""As often as HPA looks."""
 FAULTS_PERIOD_S = 600.0
 """How often all nodes are looked at; they are followed in between."""
 KEPT_WALL_S = 3600.0
@@ -55,6 +60,9 @@ class ComputeSettings(ServiceSettings):
 
     resource_url: str = Field("http://127.0.0.1:8401", description="where MatrixResource is")
     link_url: str = Field("http://127.0.0.1:8402", description="where MatrixLink is")
+    infer_url: str = Field(
+        "http://127.0.0.1:8404", description="where CloudMatrix-Infer is, whose load policies look at; empty: nowhere"
+    )
     lost_per_cabinet: int = Field(
         4, ge=1, description="safety stop: nodes of one cabinet silent at once and still repaired"
     )
@@ -65,10 +73,16 @@ class ComputeSettings(ServiceSettings):
 
 
 def build(
-    settings: ComputeSettings, clock: Clock, database: DatabaseEngine, neighbours: ControlPlane | None = None
+    settings: ComputeSettings,
+    clock: Clock,
+    database: DatabaseEngine,
+    neighbours: ControlPlane | None = None,
+    inference: Inference | None = None,
 ) -> FastAPI:
-    """The application over a migrated database. `neighbours` stand for the other processes in tests."""
+    """The application over a migrated database. `neighbours` and `inference` stand for the other processes in tests."""
     if neighbours is None:
+        if settings.infer_url:
+            inference = Inference(http_client(settings.infer_url, settings.token))
         link = LinkClient(http_client(settings.link_url, settings.token))
         neighbours = ControlPlane(http_client(settings.resource_url, settings.token), link)
     records = Database(database.sessions, Base.metadata, clock, database.shared)
@@ -94,6 +108,12 @@ def build(
     )
     moves = DefragmentationExecutor(store, neighbours, instance_service)
     moving = Periodic("member-moves", moves.reconcile, clock, period_s=MEMBER_MOVES_PERIOD_S, floor_wall_s=1.0)
+    scaling_policies = ScalingPolicies(store)
+    autoscaler = AutoscalingReconciler(store, instance_service, inference, clock, resumption.nudge)
+    scaling = Periodic(
+        "autoscaling", autoscaler.reconcile, clock, period_s=AUTOSCALING_PERIOD_S, floor_wall_s=0.25, rest_s=1.0
+    )
+    scaling_policies.wake = scaling.nudge
     orphans = OrphanCollector(store, neighbours, clock)
     faults = FaultReconciler(store, neighbours)
     judging = Periodic("faults", faults.reconcile, clock, period_s=FAULTS_PERIOD_S, floor_wall_s=10.0)
@@ -141,7 +161,7 @@ def build(
     return create_app(
         "compute",
         "MatrixCompute",
-        [routes(store, instance_service, runner, clock, reconciling.nudge)],
+        [routes(store, instance_service, scaling_policies, runner, clock, reconciling.nudge)],
         ACCESS,
         fences=fences,
         leadership=leadership,
@@ -150,6 +170,7 @@ def build(
             resumption,
             reconciling,
             moving,
+            scaling,
             judging,
             Periodic("orphan-release", orphans.reconcile, clock, period_s=ORPHAN_PERIOD_S, floor_wall_s=5.0),
             compaction(records, clock, kept_s=kept_s, also=forget_old),

@@ -24,6 +24,7 @@ from matrixcommon.model.clock import WallClock
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.resource_key import key_of
 from matrixcompute.client import ComputeClient
+from matrixcompute.clients.inference import Inference
 from matrixcontainer.client.client import CRD, NODE, POD, KubeClient
 from matrixcontainer.client.login import http_of, login
 from matrixcontainer.mirrors.cordons import MANAGED_NODES
@@ -74,22 +75,6 @@ class OperatorSettings(Settings):
     agents_url: str = Field("http://127.0.0.1:8405", description="where the emulated hardware takes faults")
 
 
-class InferenceOverHttp(Collection):
-    """CloudMatrix-Infer's deployments, as the operator's port wants them."""
-
-    def __init__(self, http: httpx.AsyncClient) -> None:
-        super().__init__(http, "deployments")
-
-    async def statistics(self, name: str) -> dict[str, Any]:
-        return await call(self._http, "GET", at("deployments", name, "/statistics"))
-
-    async def drain(self, name: str, nodes: list[str]) -> dict[str, Any]:
-        return await self.ensure(name, {"nodes": nodes}, "/drain")
-
-    async def undrain(self, name: str) -> None:
-        await call(self._http, "DELETE", at("deployments", name, "/drain"))
-
-
 class FaultsOverHttp(Collection):
     """The emulated hardware's faults, as the operator's port wants them."""
 
@@ -113,7 +98,7 @@ class OperatorProcess:
         self.resource = ResourceClient(http_client(settings.resource_url, token))
         self._slices = Collection(http_client(settings.link_url, token), "slices")
         self.compute = ComputeClient(http_client(settings.compute_url, token))
-        self.inference = InferenceOverHttp(http_client(settings.infer_url, token))
+        self.inference = Inference(http_client(settings.infer_url, token))
         self.reconcilers = reconcilers_for(
             self.kube,
             self.compute,
@@ -123,6 +108,7 @@ class OperatorProcess:
             f"{settings.infer_public_url or settings.infer_url}/v1",
         )
         self._instances, self._infers = Changed(self.reconcilers.instances), Changed(self.reconcilers.infers)
+        self._policies = Changed(self.reconcilers.policies)
         mirrors = Mirrors(self.kube, self.resource, self._slices.all, time.time, settings.shared_cluster)
         self._cordons = mirrors.cordons
         self._kubelets = Kubelets(self.kube, self.resource, time.time)
@@ -130,12 +116,14 @@ class OperatorProcess:
         instances = Periodic("instances", self._instances.reconcile, wall, period_s=AGAIN_WALL_S, rest_s=0.1)
         infers = Periodic("deployments", self._infers.reconcile, wall, period_s=AGAIN_WALL_S, rest_s=0.3)
         self._instances.nudge, self._infers.nudge = instances.nudge, infers.nudge
+        policies = Periodic("scaling-policies", self._policies.reconcile, wall, period_s=AGAIN_WALL_S, rest_s=0.3)
+        self._policies.nudge = policies.nudge
         self.mirrors = Periodic("mirrors", mirrors.reconcile, wall, period_s=30, rest_s=1.5)
         self.kubelets = Periodic("kubelets", self._reconcile_pods, wall, period_s=10, rest_s=0.3)
         leases = Periodic("node-leases", self._kubelets.renew_leases, wall, period_s=RENEW_S, rest_s=1.0)
         scheduler = PodScheduler(self.kube, self.resource, time.time)
         self.scheduler = Periodic("pod-scheduler", scheduler.reconcile, wall, period_s=10, rest_s=0.2)
-        self.watchers = [instances, infers, self.mirrors, self.scheduler]
+        self.watchers = [instances, infers, policies, self.mirrors, self.scheduler]
         if settings.shared_cluster:
             self.watchers += [self.kubelets, leases]
         self._kopf_ready = asyncio.Event()
@@ -158,6 +146,10 @@ class OperatorProcess:
     async def _deployment_changed(self, event: WatchEvent | None) -> None:
         changed = None if event is None else {key_of(event.view["project"], event.view["name"])}
         self._infers.add(self.reconcilers.keys("infers") if changed is None else changed)
+
+    async def _policy_changed(self, event: WatchEvent | None) -> None:
+        if event is not None:
+            self._policies.add({key_of(event.view["project"], event.view["name"])})
 
     async def _instance_event(self, event: WatchEvent | None) -> None:
         if event is not None and event.type == "ADDED":
@@ -231,6 +223,7 @@ class OperatorProcess:
         return (
             (partial(self.compute.watch, "instances"), self._instance_changed),
             (partial(self.compute.watch, "events"), self._instance_event),
+            (partial(self.compute.watch, "scaling-policies"), self._policy_changed),
             (self.inference.watch, self._deployment_changed),
             (partial(self.resource.watch, "allocations"), nudging(self.scheduler.nudge)),
             (partial(self.resource.watch, "nodes"), nudging(self.mirrors.nudge)),

@@ -36,7 +36,7 @@ NAMES = {
     "quotas": "blue", "nodes": NODE, "npus": f"{NODE}-npu0", "supernodes": "sn0", "topology-versions": "current",
     "domains": "sn0-c00", "planes": "ub", "switches": "sn0-l2p0-k00", "links": f"{NODE}.ub-p0-k00", "models": "chat",
     "qos-classes": "Guaranteed", "forwarding-tables": "sn0-l2p0-k00", "drains": "care", "faults": "hurt",
-    "defragmentations": "room", "members": NODE,
+    "defragmentations": "room", "members": NODE, "scaling-policies": "follow",
 }  # fmt: skip
 REPORT = {"node": NODE, "epoch": 1 << 40, "sequence": 1}
 SLICE = {
@@ -103,6 +103,8 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("compute", "POST", "/v1/instances/{}:resize"): None,
     ("compute", "POST", "/v1/instances/{}:move"): {"policy": "spread", "level": "cabinet"},
     ("compute", "POST", "/v1/instances/{}:renew"): {"leaseS": 9999},
+    ("compute", "PUT", "/v1/scaling-policies/{}"): {"scaleTargetRef": {"name": "b"}, "maxReplicas": 4},
+    ("compute", "DELETE", "/v1/scaling-policies/{}"): None,
     ("compute", "POST", "/v1/operations/{}:wait"): None,
     ("compute", "POST", "/v1/operations/{}:cancel"): None,
     ("compute", "POST", "/v1/operations/{}:resume"): None,

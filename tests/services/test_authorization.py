@@ -44,6 +44,7 @@ async def furnished(stack: Stack) -> dict[str, str]:
         "resource", "/v1/reservations/later", {"nodes": 1, "startsAt": "2100-01-01T00:00:00Z", "durationS": 60}, params
     )
     await put("resource", "/v1/quotas/blue", {"npus": 800}, {})
+    await put("compute", "/v1/scaling-policies/follow", {"scaleTargetRef": {"name": "b"}, "maxReplicas": 3}, params)
     await put("link", "/v1/communicators/talk", {"slice": "a-ub", "pattern": "ring"}, params)
     await put("link", "/v1/peerings/bridge", {"slices": ["a-vpc", "b-vpc"]}, params)
     members = (await stack.http["resource"].get("/v1/allocations/a", params=params)).json()["members"]

@@ -64,7 +64,7 @@ BAD = [
     ("more room than there can be", "resource", "POST", "/v1/defragmentations", {"nodes": 5}, 409, "InsufficientCapacity", None),
     ("a plan that is none", "resource", "POST", "/v1/defragmentations/no:approve", None, 404, "NotFound", "name"),
     ("a member that is none", "resource", "POST", "/v1/allocations/there:relocate", {"node": "sn0-c11-n3", "to": "sn0-c10-n0"}, 422, "InvalidField", "node"),
-    ("a kind not there yet", "compute", "PUT", "/v1/scaling-policies/there", {}, 501, "NotYetSupported", None),
+    ("a kind not there yet", "compute", "PUT", "/v1/recovery-policies/there", {}, 501, "NotYetSupported", None),
     ("an unknown fault kind", "agents", "PUT", "/v1/faults/f", {"kind": "meteor", "target": "sn0-c00-n0"}, 422, "InvalidField", "kind"),
     ("a node that is none", "agents", "PUT", "/v1/faults/f", {"kind": "node-down", "target": "sn0-c77-n0"}, 404, "NotFound", "target"),
     ("a target that is neither node nor switch", "agents", "PUT", "/v1/faults/f", {"kind": "node-down", "target": "bad"}, 422, "InvalidField", "target"),

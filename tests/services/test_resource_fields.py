@@ -24,7 +24,7 @@ WORKED_OUT = {
     ("agents", "nodes"): "a look at emulated hardware",
 }
 """Answers to a question, and no resources: they have no life of their own."""
-NOT_YET = {("compute", kind) for kind in ("scaling-policies", "recovery-policies", "maintenances")}
+NOT_YET = {("compute", kind) for kind in ("recovery-policies", "maintenances")}
 KINDS = [
     (service, kind)
     for service, rules in RULES.items()

@@ -13,9 +13,9 @@ from random import Random
 import pytest
 
 from matrixcommon.model.errors import InvalidField, MatrixError
+from matrixcompute.clients.inference import Inference
 from matrixcontainer.client.client import FAULT, INFER, INSTANCE, NETWORK_SLICE, NODE, SUPERNODE, Kind
 from matrixcontainer.mirrors.mirrors import ANEW_S
-from services.operator.main import InferenceOverHttp
 from tests.cluster import Cluster
 
 NODES = 10
@@ -95,7 +95,7 @@ async def try_infer(folder, state: str, change, seed: int) -> None:
             await cluster.apply_resource(INSTANCE, "one", {"nodes": NODES, "spares": 1})
         if state != "Deleting":
             await cluster.settles(INFER, "one", lambda b: follows(b, effect, state), f"{state}: {field}={value}")
-        deployment = await InferenceOverHttp(cluster.http["infer"]).find("one")
+        deployment = await Inference(cluster.http["infer"]).find("one")
         if state != "Deleting" and effect == "applied":
             assert deployment is not None
             assert deployment["request"][field] == value

@@ -208,6 +208,14 @@ NOUNS: tuple[Noun, ...] = (
         "op, operation",
         order="startedAt",
     ),
+    Noun(
+        "scaling-policies",
+        "compute",
+        "name, target:scaleTargetRef.name, min:minReplicas, max:maxReplicas, nodes:currentReplicas, "
+        "desired:desiredReplicas, reason",
+        "forecast:forecastReplicas, predictive, block, last scale:lastScaleTime, message",
+        "sp, scaling-policy",
+    ),
     Noun("events", "compute", "at, type, instance, reason, message", "name", "ev, event", order="at", whole=True),
     Noun(
         "deployments",

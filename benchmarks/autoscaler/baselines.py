@@ -1,0 +1,201 @@
+"""Who decides: our policy, those of peers from their published formulas, and the plan of one who knows the trace.
+
+Each is a function of what is seen of both roles at a tick. A peer's formula is taken from `peers` as its documentation
+states it (HPA v2, Knative's KPA, llm-d's token-aware KEDA guide and variant autoscaler, Dynamo's planner); what it
+calls the rate of an engine is the rate at which our engine meets the objective, which is in its favour.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import ceil
+
+from benchmarks.autoscaler.pools import MEMBER_NODES, TTFT_S, Policy, Seen
+from matrixcompute.autoscaling.decision import Observation, recommend, scaled
+from matrixcompute.autoscaling.policy import Reason, ScalingPolicySpec, ScalingState
+
+MEMBERS_MAX = 64
+Rule = Callable[[Seen], int]
+
+
+def policy_of(block: int = MEMBER_NODES, **more: object) -> ScalingPolicySpec:
+    nodes = MEMBERS_MAX * MEMBER_NODES
+    given = {"scaleTargetRef": {"name": "pool"}, "minReplicas": block, "maxReplicas": nodes // block * block}
+    return ScalingPolicySpec.model_validate({**given, "block": block, **more})
+
+
+@dataclass
+class Ours:
+    """The product's own decision, once for each role, in nodes."""
+
+    policy: ScalingPolicySpec
+    states: dict[str, ScalingState] = field(default_factory=dict)
+    reasons: list[Reason] = field(default_factory=list)
+    watched: Callable[[Seen], dict[str, float]] = lambda seen: {}
+
+    def __call__(self, seen: list[Seen]) -> list[int]:
+        return [self._of(each) for each in seen]
+
+    def _of(self, seen: Seen) -> int:
+        observation = Observation(
+            seen.members * MEMBER_NODES,
+            seen.ready * MEMBER_NODES,
+            seen.load * MEMBER_NODES,
+            seen.backlog_s * MEMBER_NODES,
+            self.watched(seen),
+            seen.start_s,
+            seen.stays_s,
+        )
+        found = recommend(observation, self.policy, self.states.get(seen.role, ScalingState()), seen.now)
+        change = found.replicas - observation.members
+        self.states[seen.role] = scaled(found.state, self.policy, change, seen.now)
+        self.reasons.append(found.reason)
+        return found.replicas // MEMBER_NODES
+
+
+def hpa(prefill: str, decode: str, block: int) -> Policy:
+    """HPA v2 on one metric a role, with its defaults: the queue (5 a member) or how full it is (0.8)."""
+    targets = {"waiting": 5.0, "busy": 0.8, "kv": 0.8}
+
+    def rule(metric: str) -> Ours:
+        target = {"type": "Value", "value": targets[metric]}
+        if metric == "waiting":
+            target = {"type": "AverageValue", "averageValue": targets[metric] / MEMBER_NODES}
+        metrics = [{"type": "Object", "object": {"metric": {"name": metric}, "target": target}}]
+        return Ours(policy_of(block, metrics=metrics), watched=lambda seen: {metric: float(getattr(seen, metric))})
+
+    rules = {"prefill": rule(prefill), "decode": rule(decode)}
+    return lambda seen: [rules[each.role]([each])[0] for each in seen]
+
+
+@dataclass
+class Kpa:
+    """Knative: the mean of a minute over the target, of six seconds in panic; never fewer while in panic."""
+
+    target: float = 0.7
+    seen: deque[tuple[float, float]] = field(default_factory=deque)
+    panics_until: float = -1.0
+
+    def __call__(self, seen: Seen) -> int:
+        work = max(seen.load, seen.busy * max(1, seen.ready))
+        self.seen.append((seen.now, work))
+        while self.seen[0][0] <= seen.now - 60:
+            self.seen.popleft()
+        stable = sum(each for _, each in self.seen) / len(self.seen) / self.target
+        burst = [each for at, each in self.seen if at > seen.now - 6]
+        panic = sum(burst) / len(burst) / self.target
+        if panic >= 2 * max(1, seen.ready):
+            self.panics_until = seen.now + 60
+        if seen.now < self.panics_until:
+            return max(seen.members, ceil(panic))
+        return ceil(max(stable, 0.01))
+
+
+@dataclass
+class Stabilized:
+    """Shrinks to the highest proposal of a window, as KEDA over HPA does."""
+
+    rule: Rule
+    window_s: float = 300.0
+    proposals: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def __call__(self, seen: Seen) -> int:
+        self.proposals.append((seen.now, self.rule(seen)))
+        while self.proposals[0][0] <= seen.now - self.window_s:
+            self.proposals.popleft()
+        return max(size for _, size in self.proposals)
+
+
+def token_aware(seen: Seen) -> int:
+    """Queued uncached tokens over what a member reads in the time that is allowed; decode by KV 0.8."""
+    if seen.role == "prefill":
+        return ceil(max(1.0, seen.backlog_s / (TTFT_S - 1.0)))
+    return ceil(max(1.0, seen.kv * seen.ready / 0.8))
+
+
+def wva(seen: Seen) -> int:
+    """One more when the mean spare is under a tenth or the queue is long; one fewer if the rest stays below that."""
+    use = max(seen.kv, seen.busy)
+    if use > 0.9 or seen.waiting > 3 * seen.ready:
+        return seen.members + (seen.members == seen.ready)
+    if seen.ready > 1 and use * seen.ready / (seen.ready - 1) < 0.8:
+        return seen.members - 1
+    return seen.members
+
+
+@dataclass
+class Forecast:
+    """Dynamo's throughput loop: every three minutes as many as the last three minutes' load keeps busy."""
+
+    period_s: float = 180.0
+    loads: list[float] = field(default_factory=list)
+    size: int = 0
+    next_at: float = 0.0
+
+    def __call__(self, seen: Seen) -> int:
+        self.loads.append(seen.load)
+        if seen.now >= self.next_at:
+            self.size = ceil(max(1.0, sum(self.loads) / len(self.loads)))
+            self.loads, self.next_at = [], seen.now + self.period_s
+        return self.size
+
+
+def load_loop(seen: Seen) -> int:
+    """Dynamo's load loop: one more when all miss the objective, one fewer if the rest stays under four fifths."""
+    if seen.late:
+        return seen.members + (seen.members == seen.ready)
+    if seen.ready > 1 and seen.load / (seen.ready - 1) < 0.8 and not seen.backlog_s > seen.ready:
+        return seen.members - 1
+    return seen.members
+
+
+def each_role(make: Callable[[], Rule], block: int) -> Policy:
+    """A rule for each role, in whole blocks."""
+    rules: dict[str, Rule] = {"prefill": make(), "decode": make()}
+    step = max(1, block // MEMBER_NODES)
+
+    def policy(seen: list[Seen]) -> list[int]:
+        sizes = [min(MEMBERS_MAX, max(1, rules[each.role](each))) for each in seen]
+        return [-(-size // step) * step for size in sizes]
+
+    return policy
+
+
+def both() -> Rule:
+    """The forecast is the floor of the load loop."""
+    forecast = Forecast()
+    return lambda seen: max(forecast(seen), load_loop(seen))
+
+
+BASELINES: dict[str, tuple[float, Callable[[int], Policy]]] = {
+    "HPA queue": (15.0, lambda block: hpa("waiting", "waiting", block)),
+    "HPA KV 0.8": (15.0, lambda block: hpa("busy", "kv", block)),
+    "KPA": (5.0, lambda block: each_role(Kpa, block)),
+    "KEDA tokens": (30.0, lambda block: each_role(lambda: Stabilized(token_aware), block)),
+    "WVA": (30.0, lambda block: each_role(lambda: wva, block)),
+    "Dynamo forecast": (15.0, lambda block: each_role(Forecast, block)),
+    "Dynamo load": (5.0, lambda block: each_role(lambda: load_loop, block)),
+    "Dynamo both": (5.0, lambda block: each_role(both, block)),
+}
+"""Name: how often it looks, and a fresh one for a block size."""
+
+OURS = {
+    "predictive": "Auto",
+    "objective": {"utilization": 0.85, "backlogSeconds": 2.0},
+    "behavior": {
+        "scaleUp": {
+            "policies": [
+                {"type": "Percent", "value": 100, "periodSeconds": 15},
+                {"type": "Pods", "value": 16, "periodSeconds": 15},
+            ]
+        },
+        "scaleDown": {"stabilizationWindowSeconds": 30},
+    },
+}  # fmt: skip
+"""One policy for every trace."""
+
+
+def ours(block: int = MEMBER_NODES) -> Ours:
+    return Ours(policy_of(block, **OURS))

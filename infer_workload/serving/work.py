@@ -1,0 +1,76 @@
+"""How much work comes in, in nodes that it would keep busy: what an autoscaler wants to know of a deployment.
+
+What comes in is counted at the door, for what leaves looks flat under overload. A prompt costs its uncached tokens at
+the rate of a prefill instance with full chunks; an answer keeps a place on a decode die for as long as the objective
+gives it, and a die has as many places as it can serve within the objective. The two are set against the share of the
+nodes that plays each role, so one number says how many nodes there should be at the present proportions.
+"""
+
+from __future__ import annotations
+
+from infer_workload.contract import WorkView
+from infer_workload.engine.engine import Engine
+from infer_workload.engine.request import PREFILLING, WAITING
+from infer_workload.layout.recovery import first_start_s
+from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.timing.decode import DecodeTiming
+from infer_workload.timing.fabric import DIES_PER_NODE
+
+TPOT_OBJECTIVE_S = 0.05
+"""The paper's objective for a token of an answer."""
+CHUNK_TOKENS = 32_768
+ANSWER_TOKENS, PROMPT_TOKENS = 512.0, 4096.0
+"""Assumed of requests until some have come and gone."""
+
+
+def work_of(live: LiveDeployment, now: float, window_s: float) -> WorkView | None:
+    """None while it does not serve, or has not for a whole window."""
+    engine = live.engine
+    if engine is None or not live.serves or now - live.serves_from < window_s:
+        return None
+    done, pools = live.statistics, engine.deployment.pools
+    arrivals, tokens = done.arrivals(now, window_s)
+    answer = done.generated_tokens / done.requests if done.requests else ANSWER_TOKENS
+    prompt = tokens / arrivals if arrivals else PROMPT_TOKENS
+    token_s = _token_s(engine, prompt)
+    uncached = 1.0 - engine.cache.counts.token_hit_rate
+    prefill = tokens / window_s * uncached * token_s
+    waiting = sum(
+        each.prompt * uncached if each.state == WAITING else each.prompt - each.prefilled
+        for each in engine.in_flight.values()
+        if each.state in (WAITING, PREFILLING)
+    )
+    stays_s = answer * TPOT_OBJECTIVE_S
+    places = batch_within(engine.pool.timing, prompt + answer / 2, engine.deployment.kv_tokens_per_die)
+    places = min(places, engine.deployment.batch_per_die) * DIES_PER_NODE
+    decoding = max(arrivals / window_s * stays_s, engine.pool.active) / places
+    shares = (pools.prefill_nodes, prefill), (len(pools.decode), decoding)
+    nodes = pools.prefill_nodes + len(pools.decode)
+    return WorkView(
+        arrivals_per_second=arrivals / window_s,
+        prompt_tokens_per_second=tokens / window_s,
+        prefill_nodes=prefill,
+        decode_nodes=decoding,
+        nodes=max(nodes * load / share for share, load in shares if share),
+        backlog_node_seconds=waiting * token_s * nodes / max(1, pools.prefill_nodes),
+        start_s=first_start_s(engine.deployment, live.weights),
+        stays_s=stays_s,
+    )
+
+
+def _token_s(engine: Engine, prompt: float) -> float:
+    """Seconds of a prefill node for one new token, in full chunks of such prompts."""
+    length = max(1, round(prompt))
+    count = max(1, CHUNK_TOKENS // length)
+    instance = engine.instances[0]
+    return instance.timing.chunk_s([(length, 0)] * count) * len(instance.nodes) / (count * length)
+
+
+def batch_within(timing: DecodeTiming, context: float, room: float, within_s: float = TPOT_OBJECTIVE_S) -> int:
+    """Requests on each die, of so many tokens, that its memory has room for and that still get their tokens in time."""
+    low, high = 1, max(1, int(room / context))
+    while low < high:
+        middle = (low + high + 1) // 2
+        in_time = timing.step_s(middle, middle * context) <= within_s * timing.tokens_per_step
+        low, high = (middle, high) if in_time else (low, middle - 1)
+    return low

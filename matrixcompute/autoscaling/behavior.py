@@ -1,0 +1,106 @@
+"""How fast a size may change: HPA's stabilisation windows and rates, on a memory that is stored.
+
+The embedded Kubernetes API has the same rules for its own autoscaler, over objects of Kubernetes and without whole
+blocks; neither may import the other.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from matrixcompute.autoscaling.policy import (
+    Behavior,
+    Reason,
+    ScalingPolicySpec,
+    ScalingRate,
+    ScalingRules,
+    ScalingState,
+)
+
+TOLERANCE = 0.1
+UP_WINDOW_S, DOWN_WINDOW_S = 0, 300
+UP_RATES = (
+    ScalingRate(type="Pods", value=4, period_seconds=15),
+    ScalingRate(type="Percent", value=100, period_seconds=15),
+)
+DOWN_RATES = (ScalingRate(type="Percent", value=100, period_seconds=15),)
+"""What `autoscaling/v2` does where nothing is said."""
+
+
+def tolerances(behavior: Behavior) -> tuple[float, float]:
+    """(going down, going up), as parts of one."""
+    down, up = behavior.scale_down.tolerance, behavior.scale_up.tolerance
+    return TOLERANCE if down is None else down, TOLERANCE if up is None else up
+
+
+def whole(nodes: float, block: int, up: bool = True) -> int:
+    """The nearest whole number of blocks that way."""
+    blocks = nodes / block
+    return (ceil(blocks - 1e-9) if up else int(blocks + 1e-9)) * block
+
+
+def stabilized(state: ScalingState, behavior: Behavior, wanted: int, current: int, now: float) -> int:
+    """Not more than the lowest recommendation of the window up, not less than the highest of the window down.
+
+    The recommendation is remembered. One that remembers nothing begins with the present size.
+    """
+    up_s = _window_s(behavior.scale_up, UP_WINDOW_S)
+    down_s = _window_s(behavior.scale_down, DOWN_WINDOW_S)
+    remembered = state.recommended or [(now, current)]
+    upper = min([wanted, *(size for at, size in remembered if at > now - up_s)])
+    lower = max([wanted, *(size for at, size in remembered if at > now - down_s)])
+    kept = [(at, size) for at, size in remembered if at > now - max(up_s, down_s)]
+    state.recommended = [*kept, (now, wanted)]
+    return min(max(current, upper), lower)
+
+
+def limited(
+    state: ScalingState, policy: ScalingPolicySpec, wanted: int, current: int, now: float
+) -> tuple[int, Reason | None]:
+    """(size, what limits it) after the rates, the bounds and whole blocks; None: nothing does."""
+    least = whole(policy.min_replicas, policy.block)
+    most = whole(policy.max_replicas, policy.block, up=False)
+    if wanted > current:
+        limit = max(whole(_rate_limit(state, policy.behavior, current, now, up=True), policy.block, up=False), current)
+        if limit < min(wanted, most):
+            return (limit, Reason.SCALE_UP_LIMIT) if limit >= least else (least, Reason.TOO_FEW_REPLICAS)
+    elif wanted < current:
+        limit = min(whole(_rate_limit(state, policy.behavior, current, now, up=False), policy.block), current)
+        if limit > max(wanted, least):
+            return (limit, Reason.SCALE_DOWN_LIMIT) if limit <= most else (most, Reason.TOO_MANY_REPLICAS)
+    if wanted > most:
+        return most, Reason.TOO_MANY_REPLICAS
+    return (least, Reason.TOO_FEW_REPLICAS) if wanted < least else (wanted, None)
+
+
+def remember(state: ScalingState, behavior: Behavior, change: int, now: float) -> None:
+    """A change of size counts against the rates for as long as the longest of their periods."""
+    longest = max(rate.period_seconds for up in (True, False) for rate in _rates(behavior, up))
+    state.changes = [(at, was) for at, was in state.changes if at > now - longest]
+    if change:
+        state.changes.append((now, change))
+
+
+def _window_s(rules: ScalingRules, otherwise: int) -> int:
+    return otherwise if rules.stabilization_window_seconds is None else rules.stabilization_window_seconds
+
+
+def _rates(behavior: Behavior, up: bool) -> tuple[ScalingRate, ...]:
+    given = behavior.scale_up.policies if up else behavior.scale_down.policies
+    return tuple(given) or (UP_RATES if up else DOWN_RATES)
+
+
+def _rate_limit(state: ScalingState, behavior: Behavior, current: int, now: float, up: bool) -> int:
+    rules = behavior.scale_up if up else behavior.scale_down
+    if rules.select_policy == "Disabled":
+        return current
+    sign, sizes = 1 if up else -1, []
+    for rate in _rates(behavior, up):
+        recent = sum(change for at, change in state.changes if at > now - rate.period_seconds and change * sign > 0)
+        start = current - recent
+        if rate.type == "Pods":
+            sizes.append(start + sign * rate.value)
+        else:
+            part = start * (1 + sign * rate.value / 100)
+            sizes.append(ceil(part) if up else int(part))
+    return max(sizes) if (rules.select_policy == "Max") == up else min(sizes)

@@ -1,0 +1,185 @@
+"""recommend: how many members there are to be. Pure: the same observation, policy and memory give the same answer.
+
+Each signal proposes a size, as HPA computes it; the largest counts. The floors of schedules and of the forecast raise
+it, whole blocks round it up, windows and rates hold it back, and the bounds come last. A signal that says nothing
+forbids shrinking. Members that start, or that recovery replaces, count as there: what they are to do is not asked for
+twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from math import ceil
+
+from matrixcompute.autoscaling.behavior import limited, remember, stabilized, tolerances, whole
+from matrixcompute.autoscaling.forecast import KEPT_S, SMOOTHED_S, forecast, smoothed
+from matrixcompute.autoscaling.policy import Metric, Reason, ScalingPolicySpec, ScalingState, Schedule
+
+TICK_S = 15.0
+"""How often it is looked, as HPA does; what is asked for now is asked for again a tick later at the earliest."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What is known of the members at one moment. A metric that is not there says nothing.
+
+    `members` are those that belong to it, whatever they are doing; `load` is the work that comes in, in members that
+    it would keep busy, `backlog` what waits, in seconds of one member; `start_s` how long a member takes to serve, and
+    `stays_s` how long a request stays with it: what comes in counts as a mean over that.
+    """
+
+    members: int
+    ready: int
+    load: float | None = None
+    backlog: float = 0.0
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    start_s: float = 60.0
+    stays_s: float = SMOOTHED_S
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """A size, what is to be remembered with it, and why."""
+
+    replicas: int
+    state: ScalingState
+    reason: Reason
+    message: str
+    forecast: int | None = None
+    """The floor that the forecast makes, or would make."""
+
+
+def recommend(seen: Observation, policy: ScalingPolicySpec, state: ScalingState, now: float) -> Recommendation:
+    """The size for this moment. `state` stays as it is; the recommendation has the next one."""
+    state = state.model_copy()
+    if seen.load is not None:
+        state.loads = [each for each in state.loads if each[0] > now - KEPT_S] + [(now, seen.load)]
+    proposals = [_by_metric(each, seen, policy) for each in policy.metrics]
+    if not policy.metrics:
+        proposals = [
+            None
+            if seen.load is None
+            else _by_work(seen, policy, smoothed(state.loads, now, max(SMOOTHED_S, seen.stays_s)))
+        ]
+    known = [each for each in proposals if each is not None]
+    silent = len(known) < len(proposals)
+    wanted, reason = max(known, default=seen.members), Reason.DESIRED_WITHIN_RANGE
+    if wanted != seen.members:
+        reason = Reason.ABOVE_TARGET if wanted > seen.members else Reason.BELOW_TARGET
+    if silent and wanted <= seen.members:
+        wanted, reason = seen.members, Reason.METRIC_UNAVAILABLE
+    asked = wanted
+
+    scheduled = schedule_floor(policy.schedules, now)
+    if scheduled > wanted:
+        wanted, reason = scheduled, Reason.SCHEDULE_FLOOR
+    predicted = _forecast_floor(state, policy, seen, now)
+    if policy.predictive == "Auto" and predicted is not None and predicted > wanted:
+        wanted, reason = predicted, Reason.FORECAST_FLOOR
+    blocks = whole(wanted, policy.block)
+    if blocks != wanted and blocks == seen.members:
+        reason = Reason.WHOLE_BLOCKS
+    wanted = blocks
+
+    steady = stabilized(state, policy.behavior, wanted, seen.members, now)
+    if steady != wanted:
+        reason = Reason.SCALE_UP_STABILIZED if wanted > steady else Reason.SCALE_DOWN_STABILIZED
+    size, limit = limited(state, policy, steady, seen.members, now)
+    reason = limit or reason
+    if silent and size < seen.members:
+        size, reason = seen.members, Reason.METRIC_UNAVAILABLE
+    if size == seen.members and seen.ready < min(asked, seen.members) and limit is None and not silent:
+        reason = Reason.PENDING_MEMBERS
+    return Recommendation(size, state, reason, _message(reason, seen, asked, size), predicted)
+
+
+def scaled(state: ScalingState, policy: ScalingPolicySpec, change: int, now: float) -> ScalingState:
+    """The memory once the size has changed by so many."""
+    state = state.model_copy()
+    remember(state, policy.behavior, change, now)
+    return state
+
+
+def schedule_floor(schedules: list[Schedule], now: float) -> int:
+    """The highest floor of those that hold at this moment; 0 where none does."""
+    moment = datetime.fromtimestamp(now, UTC)
+    return max((each.min_replicas for each in schedules if _holds(each, moment)), default=0)
+
+
+def _holds(schedule: Schedule, moment: datetime) -> bool:
+    clock = moment.strftime("%H:%M")
+    day = moment.strftime("%a")
+    if schedule.start < schedule.end:
+        inside = schedule.start <= clock < schedule.end
+    else:
+        inside = clock >= schedule.start or clock < schedule.end
+        if clock < schedule.end:  # it began the day before
+            day = datetime.fromtimestamp(moment.timestamp() - 86_400, UTC).strftime("%a")
+    return inside and (not schedule.days or day in schedule.days)
+
+
+def _by_metric(metric: Metric, seen: Observation, policy: ScalingPolicySpec) -> int | None:
+    """HPA's rule; None where the metric says nothing."""
+    value, target = seen.metrics.get(metric.object.metric.name), metric.object.target
+    if value is None:
+        return None
+    members = max(1, seen.members)
+    ratio = value / target.number / (members if target.type == "AverageValue" else 1)
+    down, up = tolerances(policy.behavior)
+    if 1 - down <= ratio <= 1 + up:
+        return seen.members
+    proposal = ceil(ratio * members - 1e-9) if target.type == "AverageValue" else ceil(ratio * seen.ready - 1e-9)
+    if target.type == "Value" and (ratio > 1) != (proposal > seen.members):
+        return (
+            seen.members
+        )  # those that start are no reason to shrink, nor is what they have yet to take over one to grow
+    return proposal
+
+
+def _by_work(seen: Observation, policy: ScalingPolicySpec, load: float) -> int:
+    """What comes in at the utilization that is aimed at, and what waits in the time it may take."""
+    needs = load / policy.objective.utilization + seen.backlog / policy.objective.backlog_seconds
+    down, up = tolerances(policy.behavior)
+    if needs > seen.members:
+        return ceil(needs - 1e-9) if needs > seen.members * (1 + up) else seen.members
+    return min(seen.members, ceil(needs * (1 + down) - 1e-9))  # one fewer must not be too few the next moment
+
+
+def _forecast_floor(state: ScalingState, policy: ScalingPolicySpec, seen: Observation, now: float) -> int | None:
+    if policy.predictive == "Off" or seen.load is None:
+        return None
+    load = forecast(state.loads, seen.start_s + TICK_S, max(SMOOTHED_S, seen.stays_s))
+    return None if load is None else ceil(load / policy.objective.utilization - 1e-9)
+
+
+def _message(reason: Reason, seen: Observation, asked: int, size: int) -> str:
+    there = f"{seen.members} nodes" if seen.ready == seen.members else f"{seen.members} nodes, {seen.ready} ready"
+    work = "" if seen.load is None else f"; the work of {seen.load:.1f} nodes comes in, {seen.backlog:.0f} s of it wait"
+    change = "stays" if size == seen.members else f"goes to {size}"
+    return f"{there}{work}; {asked} proposed, {change}: {SENTENCES[reason]}"
+
+
+SENTENCES: dict[Reason, str] = {
+    Reason.DESIRED_WITHIN_RANGE: "as many as the signals ask for",
+    Reason.ABOVE_TARGET: "the signals ask for more",
+    Reason.BELOW_TARGET: "the signals ask for fewer",
+    Reason.SCHEDULE_FLOOR: "a schedule asks for no fewer",
+    Reason.FORECAST_FLOOR: "the forecast asks for more by the time a node that starts now serves",
+    Reason.WHOLE_BLOCKS: "nodes come in whole blocks",
+    Reason.SCALE_UP_STABILIZED: "the lowest recommendation of the window counts",
+    Reason.SCALE_DOWN_STABILIZED: "the highest recommendation of the window counts",
+    Reason.SCALE_UP_LIMIT: "it may not grow faster",
+    Reason.SCALE_DOWN_LIMIT: "it may not shrink faster",
+    Reason.TOO_MANY_REPLICAS: "maxReplicas",
+    Reason.TOO_FEW_REPLICAS: "minReplicas",
+    Reason.PENDING_MEMBERS: "members that start or are replaced count as there",
+    Reason.METRIC_UNAVAILABLE: "a signal says nothing, so it does not shrink",
+    Reason.SERVICE_UNAVAILABLE: "CloudMatrix-Infer does not answer, so it does not shrink",
+    Reason.TARGET_NOT_FOUND: "there is no such target",
+    Reason.TARGET_NOT_READY: "the target is not in a state to be scaled",
+    Reason.CHANGE_UNDER_WAY: "the last change is still under way",
+    Reason.DRAINING: "requests run on nodes that are to leave",
+    Reason.REFUSED: "the change was refused",
+}

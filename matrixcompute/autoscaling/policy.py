@@ -1,0 +1,251 @@
+"""A scaling policy as it is asked for: HPA v2's fields where it has them.
+
+A replica is a node of eight NPUs, as on the scale subresource of a CloudMatrixInstance. Times are emulated seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from matrixcommon.model.resource_key import reference
+from matrixcommon.model.resource_model import ApiModel, ResourceView
+
+REPLICAS_MAX = 49152
+
+
+class Reason(StrEnum):
+    """Why a tick ended as it did: one of these, in the status, in events and in conditions."""
+
+    DESIRED_WITHIN_RANGE = "DesiredWithinRange"
+    ABOVE_TARGET = "AboveTarget"
+    BELOW_TARGET = "BelowTarget"
+    SCHEDULE_FLOOR = "ScheduleFloor"
+    FORECAST_FLOOR = "ForecastFloor"
+    WHOLE_BLOCKS = "WholeBlocks"
+    SCALE_UP_STABILIZED = "ScaleUpStabilized"
+    SCALE_DOWN_STABILIZED = "ScaleDownStabilized"
+    SCALE_UP_LIMIT = "ScaleUpLimit"
+    SCALE_DOWN_LIMIT = "ScaleDownLimit"
+    TOO_MANY_REPLICAS = "TooManyReplicas"
+    TOO_FEW_REPLICAS = "TooFewReplicas"
+    PENDING_MEMBERS = "PendingMembers"
+    METRIC_UNAVAILABLE = "MetricUnavailable"
+    SERVICE_UNAVAILABLE = "ServiceUnavailable"
+    TARGET_NOT_FOUND = "TargetNotFound"
+    TARGET_NOT_READY = "TargetNotReady"
+    CHANGE_UNDER_WAY = "ChangeUnderWay"
+    DRAINING = "Draining"
+    REFUSED = "Refused"
+
+
+class ScaleTarget(ApiModel):
+    """What is scaled."""
+
+    kind: Literal["CloudMatrixInstance"] = Field("CloudMatrixInstance", description="an instance, by its nodes")
+    name: str = Field(min_length=1, max_length=57, description="its name, in the policy's project")
+
+    REFERENCES: ClassVar = ("name",)
+
+    def shown_to(self, project: str) -> Self:
+        return self.model_copy(update={"name": reference(self.name, project)})
+
+
+class DescribedObject(ApiModel):
+    """Whose metric it is."""
+
+    kind: Literal["CloudMatrixInfer"] = Field("CloudMatrixInfer", description="a model that is served on the target")
+    name: str = Field("", max_length=57, description="its name; empty: the one that is served on the target")
+
+
+class MetricIdentifier(ApiModel):
+    """Which metric."""
+
+    name: str = Field(min_length=1, max_length=63, description="as CloudMatrix-Infer's statistics name it")
+
+
+class MetricTarget(ApiModel):
+    """What the metric is to be."""
+
+    value: float | None = Field(None, gt=0, le=1e12, description="with type Value")
+    average_value: float | None = Field(None, gt=0, le=1e12, description="with type AverageValue")
+    type: Literal["Value", "AverageValue"] = Field(description="of all members together, or of each")
+
+    @field_validator("type")
+    @classmethod
+    def _one_of_them(cls, type: str, given: ValidationInfo) -> str:
+        present = {name for name in ("value", "average_value") if given.data.get(name, 1.0) is not None}
+        if present != {"average_value" if type == "AverageValue" else "value"}:
+            raise ValueError("type Value goes with value alone, type AverageValue with averageValue alone")
+        return type
+
+    @property
+    def number(self) -> float:
+        found = self.value if self.type == "Value" else self.average_value
+        assert found is not None
+        return found
+
+
+class ObjectMetric(ApiModel):
+    """A metric of one object."""
+
+    described_object: DescribedObject = Field(DescribedObject(), description="whose it is")
+    metric: MetricIdentifier = Field(description="which one")
+    target: MetricTarget = Field(description="what it is to be")
+
+
+class Metric(ApiModel):
+    """One signal, in the form of `autoscaling/v2`."""
+
+    type: Literal["Object"] = Field("Object", description="a metric of one object")
+    object: ObjectMetric = Field(description="the metric and its target")
+
+
+class ScalingRate(ApiModel):
+    """How much may change in a period."""
+
+    type: Literal["Pods", "Percent"] = Field(description="Pods counts members, which are nodes")
+    value: int = Field(gt=0, le=REPLICAS_MAX, description="so many, or so many in a hundred")
+    period_seconds: int = Field(gt=0, le=1800, description="in so many seconds")
+
+
+class ScalingRules(ApiModel):
+    """How fast it may go one way."""
+
+    stabilization_window_seconds: int | None = Field(
+        None, ge=0, le=3600, description="up: the lowest recommendation of so long counts; down: the highest"
+    )
+    select_policy: Literal["Max", "Min", "Disabled"] = Field("Max", description="which of the policies counts")
+    policies: list[ScalingRate] = Field(default_factory=list, max_length=16, description="by default HPA's own")
+    tolerance: float | None = Field(None, ge=0, le=1, description="nothing changes while the ratio is this near to one")
+
+
+class Behavior(ApiModel):
+    """How fast it may go each way; what is left out is as `autoscaling/v2` has it."""
+
+    scale_up: ScalingRules = Field(ScalingRules(), description="growing")
+    scale_down: ScalingRules = Field(ScalingRules(), description="shrinking")
+
+
+class Schedule(ApiModel):
+    """A floor by the clock, every week again; times of the day in UTC, emulated."""
+
+    name: str = Field(min_length=1, max_length=63, description="for the reason's message")
+    days: list[Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]] = Field(
+        default_factory=list, max_length=7, description="none means every day"
+    )
+    start: Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$", description="from then")]
+    end: Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$", description="until then; before start: overnight")]
+    min_replicas: int = Field(ge=1, le=REPLICAS_MAX, description="no fewer than that meanwhile")
+
+
+class Objective(ApiModel):
+    """How the own signals are judged, where a policy names no metric."""
+
+    utilization: float = Field(0.8, gt=0.05, le=1, description="the share of a member's work that is aimed at")
+    backlog_seconds: float = Field(10.0, gt=0, le=3600, description="in how long what waits is to be worked off")
+
+
+class ScalingPolicySpec(ApiModel):
+    """Keeps an instance as large as its work asks for. One policy owns a target.
+
+    The spec of a ScalingPolicy is printed from this class.
+    """
+
+    project: str = Field("default", min_length=1, max_length=63, description="whose policy it is; cannot be changed")
+    scale_target_ref: ScaleTarget = Field(description="what is scaled; nothing else may own its scale")
+    min_replicas: int = Field(1, ge=1, le=REPLICAS_MAX, description="never fewer nodes")
+    max_replicas: int = Field(ge=1, le=REPLICAS_MAX, description="never more nodes")
+    block: int = Field(1, ge=1, le=384, description="nodes come and go in whole blocks of so many")
+    metrics: list[Metric] = Field(
+        default_factory=list,
+        max_length=16,
+        description="the largest proposal counts; none: the work that waits and that comes in, in nodes",
+    )
+    objective: Objective = Field(Objective(), description="of the own signals")
+    behavior: Behavior = Field(Behavior(), description="how fast it may change")
+    schedules: list[Schedule] = Field(default_factory=list, max_length=32, description="floors by the clock")
+    predictive: Literal["Off", "Preview", "Auto"] = Field(
+        "Off", description="whether a forecast for when a member that starts now serves raises the floor; or only shows"
+    )
+
+    REFERENCES: ClassVar = ("scale_target_ref",)
+
+    @field_validator("max_replicas")
+    @classmethod
+    def _ordered(cls, most: int, given: ValidationInfo) -> int:
+        if most < given.data.get("min_replicas", 1):
+            raise ValueError("maxReplicas is below minReplicas")
+        return most
+
+    @field_validator("block")
+    @classmethod
+    def _fits(cls, block: int, given: ValidationInfo) -> int:
+        most, least = given.data.get("max_replicas", block), given.data.get("min_replicas", 1)
+        if most // block * block < least:
+            raise ValueError("no whole number of blocks is between minReplicas and maxReplicas")
+        return block
+
+    @field_validator("schedules")
+    @classmethod
+    def _reachable(cls, schedules: Sequence[Schedule], given: ValidationInfo) -> Sequence[Schedule]:
+        most = given.data.get("max_replicas", REPLICAS_MAX)
+        if above := [each.name for each in schedules if each.min_replicas > most]:
+            raise ValueError(f"minReplicas of {', '.join(above)} is above maxReplicas")
+        return schedules
+
+    def shown_to(self, project: str) -> Self:
+        """With the name of a target of the project's own."""
+        return self.model_copy(update={"scale_target_ref": self.scale_target_ref.shown_to(project)})
+
+
+class ScalingPolicyRequest(ScalingPolicySpec):
+    """A policy, with the labels that it bears."""
+
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
+class ScalingState(ApiModel):
+    """What the decision remembers; stored with the decision, so that a restart forgets nothing."""
+
+    recommended: list[tuple[float, int]] = Field(default_factory=list)
+    changes: list[tuple[float, int]] = Field(default_factory=list)
+    loads: list[tuple[float, float]] = Field(default_factory=list)
+
+    @classmethod
+    def of(cls, stored: dict[str, Any] | None) -> ScalingState:
+        return cls() if not stored else cls.model_validate(stored)
+
+
+class ScalingDecision(ApiModel):
+    """A decision that differed from the one before."""
+
+    at: str = Field(description="when, emulated")
+    current_replicas: int = Field(description="nodes that there were")
+    desired_replicas: int = Field(description="nodes that there are to be")
+    reason: Reason = Field(description="why, of a closed list")
+    message: str = Field(description="why, with the figures")
+
+
+class ScalingPolicyView(ResourceView):
+    """A policy, and what it decided last."""
+
+    scale_target_ref: ScaleTarget
+    min_replicas: int
+    max_replicas: int
+    block: int
+    metrics: list[Metric] = Field(default_factory=list)
+    objective: Objective
+    behavior: Behavior
+    schedules: list[Schedule] = Field(default_factory=list)
+    predictive: Literal["Off", "Preview", "Auto"]
+    current_replicas: int = Field(0, description="nodes of the target's spec")
+    desired_replicas: int = Field(0, description="nodes that it is to have")
+    forecast_replicas: int | None = Field(None, description="the floor that the forecast makes, or would make")
+    reason: Reason | None = Field(None, description="of the last decision")
+    message: str = Field("", description="of the last decision, with its figures")
+    last_scale_time: str | None = Field(None, description="when it last changed the target")
+    decisions: list[ScalingDecision] = Field(default_factory=list, description="the last ones, the newest last")

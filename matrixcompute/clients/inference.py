@@ -1,0 +1,32 @@
+"""CloudMatrix-Infer as whoever scales asks it: what is served where, what it does, and that nodes be drained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+
+from matrixcommon.api.client import Collection, at, call
+from matrixcommon.model.resource_key import key_of, resolve
+
+
+class Inference(Collection):
+    """Its deployments, over REST, as any client has them."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        super().__init__(http, "deployments")
+
+    async def served_on(self, instance: str) -> list[str]:
+        """The keys of the deployments on that instance."""
+        found = [each for each in await self.all() if resolve(each["instance"], each["project"]) == instance]
+        return sorted(key_of(each["project"], each["name"]) for each in found)
+
+    async def statistics(self, name: str, window_s: float | None = None) -> dict[str, Any]:
+        params = None if window_s is None else {"windowS": window_s}
+        return await call(self._http, "GET", at("deployments", name, "/statistics"), params=params)
+
+    async def drain(self, name: str, nodes: list[str]) -> dict[str, Any]:
+        return await self.ensure(name, {"nodes": nodes}, "/drain")
+
+    async def undrain(self, name: str) -> None:
+        await call(self._http, "DELETE", at("deployments", name, "/drain"))

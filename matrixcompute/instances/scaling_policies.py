@@ -1,0 +1,56 @@
+"""ScalingPolicies: ensure and delete. One policy owns the scale of an instance, which may come after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from matrixcommon.model.errors import Conflict
+from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.resource_key import name_of
+from matrixcommon.persistence.database_session import find
+from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicyView
+from matrixcompute.store.store import ComputeStore, InstanceRow, ScalingMemoryRow, ScalingPolicyRow
+
+
+class ScalingPolicies:
+    """The verbs over scaling policies. `wake` has them looked at at once."""
+
+    def __init__(self, store: ComputeStore) -> None:
+        self._store = store
+        self.wake: Callable[[], None] = lambda: None
+
+    def ensure(self, name: str, body: ScalingPolicyRequest) -> ScalingPolicyView:
+        """Have this policy. Raises Conflict where another one owns the target's scale. A change keeps what has been
+        observed, so that it counts from the next look."""
+        checked_resource_name(name)
+        target = body.scale_target_ref.name
+        with self._store.transaction() as session:
+            owner = self._store.policy_of(session, target)
+            if owner is not None and owner.name != name:
+                raise Conflict(
+                    f"scaling policy {name_of(owner.name)!r} owns the scale of {name_of(target)!r} already",
+                    field="scaleTargetRef.name",
+                )
+            row = session.get(ScalingPolicyRow, name)
+            if row is None:
+                row = ScalingPolicyRow(name=name, project=body.project, state="Active", generation=1)
+                session.add(row)
+            elif row.target != target:
+                raise Conflict("a policy keeps its target; delete it and make another", field="scaleTargetRef.name")
+            elif row.spec != body.wire():
+                row.generation += row.policy.model_copy(update={"labels": body.labels}) != body
+            row.spec, row.labels, row.target = body.wire(), body.labels, target
+            if (instance := session.get(InstanceRow, target)) is not None:
+                instance.scaling_policy = name
+            session.flush()
+            return row.view()
+
+    def delete(self, name: str) -> None:
+        """Let go of the target: it stays as large as it is. Who drains for it continues until it is resized."""
+        with self._store.transaction() as session:
+            row = find(session, ScalingPolicyRow, name)
+            if (instance := session.get(InstanceRow, row.target)) is not None:
+                instance.scaling_policy = None
+            if (memory := session.get(ScalingMemoryRow, name)) is not None:
+                session.delete(memory)
+            session.delete(row)

@@ -1,0 +1,124 @@
+"""The specs of the kinds that are asked for: the wire classes of the services, and the rules of CEL beside them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from matrixcommon.model.hardware_names import NODE_PATTERN
+from matrixcommon.model.resource_model import ApiModel
+from matrixcompute.autoscaling.policy import ScalingPolicySpec
+from matrixcompute.contract import InstanceShape
+from matrixcontainer.operator.structural_schema import structural_schema
+from matrixresource.agent.hardware import FaultKind
+
+_SWITCH = r"sn\d+-c\d{2}-n\d-l1p\d|sn\d+-l2p\d-k\d{2}|sn\d+-c\d{2}-leaf\d"
+_NODE = NODE_PATTERN.replace("?P<supernode>", "").replace("?P<cabinet>", "").replace("?P<node>", "")
+
+
+class InstanceSpec(InstanceShape):
+    """The shape of an instance, and whether it is only to be planned."""
+
+    dry_run: bool = Field(
+        False,
+        description="only plan: status.plan says whether it fits, where, which members would move, or what stands in "
+        "the way; an instance that is there stays as it is meanwhile",
+    )
+
+
+class InferSpec(ApiModel):
+    """CloudMatrix-Infer on an instance: which model, and how many NPUs play which role (by default, as the paper)."""
+
+    instance: str = Field(
+        min_length=1, max_length=57, description="the CloudMatrixInstance to serve on, same namespace"
+    )
+    model: Literal["deepseek-r1"] = Field("deepseek-r1", description="the model that is served")
+    prefill_npus: int | None = Field(None, ge=1, le=32768, description="NPUs of the prefill pool")
+    decode_npus: int | None = Field(None, ge=1, le=32768, description="NPUs of the decode pool")
+    block_tokens: int = Field(512, ge=128, le=512, description="tokens of one block of the context cache")
+
+
+class FaultSpec(ApiModel):
+    """A fault on the emulated hardware of one node or switch, for as long as the resource exists."""
+
+    kind: FaultKind = Field(description="what happens; `matrixctl fault kinds` lists them")
+    target: str = Field(
+        pattern=f"^({_NODE}|{_SWITCH})$",
+        description="the node it happens on, e.g. sn0-c03-n2, or the switch, e.g. sn0-l2p3-k11",
+    )
+    parameters: dict[str, str] = Field(default_factory=dict, description="what the kind needs to know")
+
+
+def rule(rule: str, message: str, at: str = "") -> dict[str, str]:
+    return {"rule": rule, "message": message} | ({"fieldPath": at} if at else {})
+
+
+def instance_spec() -> dict[str, Any]:
+    spec = structural_schema(InstanceSpec)
+    del spec["properties"]["project"]  # it is the namespace
+    spec["x-kubernetes-validations"] = [
+        rule(
+            "!has(self.placement.blocks) || self.placement.blocks.all(block, self.nodes % block.nodes == 0)",
+            "nodes must be a whole number of blocks",
+            ".placement.blocks",
+        ),
+        rule(
+            "!has(self.affinity) || !has(self.antiAffinity) || "
+            "self.affinity.level != self.antiAffinity.level || "
+            "!self.affinity.instances.exists(name, name in self.antiAffinity.instances)",
+            "affinity and antiAffinity name the same instance at the same level",
+            ".antiAffinity.instances",
+        ),
+    ]
+    spec["properties"]["placement"]["x-kubernetes-validations"] = [
+        rule(
+            "!has(self.maxPerDomain) || self.policy == 'spread'",
+            "maxPerDomain goes with policy spread",
+            ".maxPerDomain",
+        ),
+        rule(
+            "!has(self.blocks) || self.blocks.all(one, self.blocks.exists_one(o, o.level == one.level))",
+            "one block size for each level",
+            ".blocks",
+        ),
+        rule(
+            "!has(self.blocks) || self.blocks.all(one, one.level != 'supernode' || self.blocks.all(other, "
+            "other.level != 'cabinet' || one.nodes == 1 || one.nodes % other.nodes == 0))",
+            "a block in a supernode must hold a whole number of blocks in a cabinet",
+            ".blocks",
+        ),
+    ]
+    for share in spec["properties"]["network"]["properties"].values():
+        share["x-kubernetes-validations"] = [
+            rule(
+                "!has(self.ceilingGbpsPerNpu) || self.ceilingGbpsPerNpu >= self.floorGbpsPerNpu",
+                "ceilingGbpsPerNpu must not be below floorGbpsPerNpu",
+            )
+        ]
+    return spec
+
+
+def infer_spec() -> dict[str, Any]:
+    spec = structural_schema(InferSpec)
+    spec["x-kubernetes-validations"] = [
+        {"rule": "self.instance == oldSelf.instance", "message": "a deployment stays on its instance"},
+        {"rule": "self.model == oldSelf.model", "message": "a deployment keeps its model"},
+    ]
+    return spec
+
+
+def policy_spec() -> dict[str, Any]:
+    spec = structural_schema(ScalingPolicySpec)
+    del spec["properties"]["project"]  # it is the namespace
+    spec["x-kubernetes-validations"] = [
+        rule("self.maxReplicas >= self.minReplicas", "maxReplicas must not be below minReplicas", ".maxReplicas"),
+        rule("self.scaleTargetRef == oldSelf.scaleTargetRef", "a policy keeps its target", ".scaleTargetRef"),
+    ]
+    return spec
+
+
+def fault_spec() -> dict[str, Any]:
+    spec = structural_schema(FaultSpec)
+    spec["x-kubernetes-validations"] = [{"rule": "self == oldSelf", "message": "a fault cannot be changed; delete it"}]
+    return spec

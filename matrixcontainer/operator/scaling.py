@@ -1,0 +1,73 @@
+"""ScalingPolicies: a policy of MatrixCompute for each resource. What it decides is shown in the status.
+
+Only one may own the scale of an instance: a policy whose target a HorizontalPodAutoscaler scales is refused, and while
+a policy owns a CloudMatrixInstance its `spec.nodes` follows what MatrixCompute has (see `instances.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from matrixcommon.model.errors import Conflict, MatrixError
+from matrixcommon.model.resource_model import condition
+from matrixcompute.autoscaling.policy import ScalingPolicyView
+from matrixcompute.client import ComputeClient
+from matrixcontainer.client.client import AUTOSCALER, INSTANCE, SCALING_POLICY, KubeClient
+from matrixcontainer.client.events import record
+from matrixcontainer.operator.crds import POLICY_STATUS
+from matrixcontainer.operator.decision import key_in, namespace_of
+from matrixcontainer.operator.reconciler import GONE_WALL_S, Reconciler
+from matrixcontainer.operator.status import reported_of
+
+
+class ScalingPolicyReconciler(Reconciler):
+    """A resource's policy in MatrixCompute."""
+
+    kind = SCALING_POLICY
+
+    def __init__(self, kube: KubeClient, compute: ComputeClient, wall: Callable[[], float]) -> None:
+        super().__init__(kube, wall)
+        self._compute = compute
+
+    async def converge(self, key: str, body: dict[str, Any]) -> float | None:
+        if body["metadata"].get("deletionTimestamp"):
+            return None if await self._compute.delete_policy(key) else GONE_WALL_S
+        spec, namespace = body["spec"], namespace_of(body)
+        target = spec["scaleTargetRef"]["name"]
+        key_in(body, target, "spec.scaleTargetRef.name")
+        if (owner := await self._autoscaler_of(namespace, target)) is not None:
+            await self._compute.delete_policy(key)
+            raise Conflict(
+                f"HorizontalPodAutoscaler {owner!r} owns the scale of {target!r} already", field="scaleTargetRef.name"
+            )
+        labels = body["metadata"].get("labels") or {}
+        view = await self._compute.ensure_policy(key, {**spec, "project": namespace, "labels": labels})
+        shown, generation = view.wire(), body["metadata"].get("generation", 1)
+        conditions = (body.get("status") or {}).get("conditions") or []
+        for each in view.conditions:
+            why = each.status == "True", each.reason, each.message
+            conditions = condition(conditions, each.type, *why, generation=generation, now=self.wall())
+        await self.write_status(body, {name: shown.get(name) for name in POLICY_STATUS} | {"conditions": conditions})
+        await self._tell(body, view)
+        await self.report_ready(body, view.state, True, "Owner", f"it owns the scale of {target}")
+        return None
+
+    async def _tell(self, body: dict[str, Any], view: ScalingPolicyView) -> None:
+        """An event for the newest decision, where it changes something; recorded once."""
+        last = view.decisions[-1] if view.decisions else None
+        if last is not None and last.desired_replicas != last.current_replicas:
+            why = "Normal", last.reason, last.message
+            await record(self.kube, reported_of(self.kind, body, *why, self.wall(), last.at))
+
+    async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, passes: bool) -> None:
+        """A second owner is told so, though the first may go."""
+        await super().report_refusal(key, body, refused, passes and refused.reason != "Conflict")
+
+    async def _autoscaler_of(self, namespace: str, target: str) -> str | None:
+        """The autoscaler of Kubernetes that scales that instance."""
+        for each in (await self.kube.list(AUTOSCALER, namespace))[0]:
+            scaled = each["spec"]["scaleTargetRef"]
+            if (scaled["kind"], scaled["name"]) == (INSTANCE.kind, target):
+                return str(each["metadata"]["name"])
+        return None

@@ -1,0 +1,228 @@
+"""What a scaling policy decides, as tables and as properties that hold whatever is observed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from matrixcompute.autoscaling.decision import SENTENCES, Observation, recommend, scaled, schedule_floor
+from matrixcompute.autoscaling.forecast import forecast
+from matrixcompute.autoscaling.policy import Reason, ScalingPolicyRequest, ScalingPolicySpec, ScalingState, Schedule
+
+NOON = 12 * 3600.0  # of 1 January 1970, a Thursday
+AT_ONCE = {"scaleUp": {"stabilizationWindowSeconds": 0}, "scaleDown": {"stabilizationWindowSeconds": 0}}
+
+
+def a_policy(**more: Any) -> ScalingPolicySpec:
+    given = {"scaleTargetRef": {"name": "one"}, "minReplicas": 2, "maxReplicas": 20, "behavior": AT_ONCE} | more
+    return ScalingPolicySpec.model_validate(given)
+
+
+def of(metric: str, **target: Any) -> dict:
+    kind = "Value" if "value" in target else "AverageValue"
+    return {"type": "Object", "object": {"metric": {"name": metric}, "target": {"type": kind, **target}}}
+
+
+QUEUE = a_policy(metrics=[of("queued", averageValue=3.0)])
+KV = a_policy(metrics=[of("kvUsage", value=0.8)])
+BOTH = a_policy(metrics=[of("queued", averageValue=3.0), of("kvUsage", value=0.8)])
+
+
+@pytest.mark.parametrize(
+    ("sentence", "policy", "seen", "replicas", "reason"),
+    [
+        ("as HPA: ceil(total / target)", QUEUE, Observation(4, 4, metrics={"queued": 19.0}), 7, Reason.ABOVE_TARGET),
+        ("within a tenth nothing changes", QUEUE, Observation(4, 4, metrics={"queued": 13.0}), 4, Reason.DESIRED_WITHIN_RANGE),
+        ("fewer", QUEUE, Observation(4, 4, metrics={"queued": 6.0}), 2, Reason.BELOW_TARGET),
+        ("a value: ceil(ratio x ready)", KV, Observation(5, 5, metrics={"kvUsage": 0.96}), 6, Reason.ABOVE_TARGET),
+        ("those that start are no reason to shrink", KV, Observation(10, 4, metrics={"kvUsage": 0.96}), 10, Reason.PENDING_MEMBERS),
+        ("the largest proposal counts", BOTH, Observation(4, 4, metrics={"queued": 0.0, "kvUsage": 1.0}), 5, Reason.ABOVE_TARGET),
+        ("one that says nothing forbids shrinking", BOTH, Observation(4, 4, metrics={"queued": 0.0}), 4, Reason.METRIC_UNAVAILABLE),
+        ("and not growing", BOTH, Observation(4, 4, metrics={"queued": 30.0}), 8, Reason.SCALE_UP_LIMIT),
+        ("when none says anything it stays", BOTH, Observation(4, 4), 4, Reason.METRIC_UNAVAILABLE),
+        ("but for the bounds", BOTH, Observation(1, 1), 2, Reason.TOO_FEW_REPLICAS),
+        ("never above the most", QUEUE, Observation(19, 19, metrics={"queued": 90.0}), 20, Reason.TOO_MANY_REPLICAS),
+        ("never below the least", QUEUE, Observation(4, 4, metrics={"queued": 0.0}), 2, Reason.TOO_FEW_REPLICAS),
+        ("the work of nodes, at four fifths", a_policy(), Observation(4, 4, load=4.0), 5, Reason.ABOVE_TARGET),
+        ("and what waits, in ten seconds", a_policy(), Observation(4, 4, load=3.2, backlog=20.0), 6, Reason.ABOVE_TARGET),
+        ("whole blocks", a_policy(block=4), Observation(4, 4, load=3.9), 8, Reason.ABOVE_TARGET),
+        ("fewer by less than a block", a_policy(block=4), Observation(8, 8, load=4.0), 8, Reason.WHOLE_BLOCKS),
+        ("half of it starts: it counts as there", a_policy(), Observation(8, 4, load=6.4), 8, Reason.PENDING_MEMBERS),
+        ("HPA's rate: four more, or twice as many", a_policy(), Observation(5, 5, load=14.0), 10, Reason.SCALE_UP_LIMIT),
+        (
+            "a schedule is a floor", a_policy(schedules=[{"name": "day", "start": "08:00", "end": "18:00", "minReplicas": 6}]),
+            Observation(4, 4, load=1.0), 6, Reason.SCHEDULE_FLOOR,
+        ),
+        (
+            "down only", a_policy(behavior=AT_ONCE | {"scaleUp": {"selectPolicy": "Disabled"}}),
+            Observation(4, 4, load=9.0), 4, Reason.SCALE_UP_LIMIT,
+        ),
+    ],
+)  # fmt: skip
+def test_one_look(sentence, policy, seen, replicas, reason):
+    found = recommend(seen, policy, ScalingState(), NOON)
+    assert (found.replicas, found.reason) == (replicas, reason), sentence
+    assert SENTENCES[reason] in found.message
+
+
+def test_every_reason_has_its_sentence():
+    assert set(SENTENCES) == set(Reason)
+
+
+@pytest.mark.parametrize(
+    ("clock", "days", "start", "end", "floor"),
+    [
+        (NOON, [], "08:00", "18:00", 6),
+        (NOON, ["Thu"], "08:00", "18:00", 6),
+        (NOON, ["Fri"], "08:00", "18:00", 0),
+        (NOON, [], "12:01", "18:00", 0),
+        (NOON, [], "08:00", "12:00", 0),
+        (NOON + 13 * 3600, ["Thu"], "22:00", "06:00", 6),
+        (NOON + 13 * 3600, ["Fri"], "22:00", "06:00", 0),
+    ],
+)
+def test_schedules_hold_by_the_clock_and_overnight(clock, days, start, end, floor):
+    schedule = Schedule.model_validate({"name": "s", "days": days, "start": start, "end": end, "minReplicas": 6})
+    assert schedule_floor([schedule], clock) == floor
+
+
+def play(
+    policy: ScalingPolicySpec, loads: list[float], members: int = 4, tick_s: float = 15.0, slow: int = 0
+) -> list[int]:
+    """Sizes over time. A member that is new is ready after `slow` ticks."""
+    state, sizes = ScalingState(), [members]
+    for at, load in enumerate(loads):
+        now = NOON + at * tick_s
+        ready = min(sizes[-slow - 1 :])
+        found = recommend(Observation(sizes[-1], ready, load=load), policy, state, now)
+        state = scaled(found.state, policy, found.replicas - sizes[-1], now)
+        state = ScalingState.model_validate_json(state.model_dump_json())  # as it is stored
+        sizes.append(found.replicas)
+    return sizes
+
+
+def test_the_highest_recommendation_of_the_window_counts_when_it_shrinks():
+    policy = a_policy(behavior={"scaleDown": {"stabilizationWindowSeconds": 120}})
+    sizes = play(policy, [8.0] * 8 + [2.0] * 20, members=10)
+    fell = next(at for at, size in enumerate(sizes) if size < 10)
+    assert 8 + 120 / 15 <= fell <= 8 + 120 / 15 + 5
+    assert sizes[-1] == 3
+
+
+def test_constant_load_settles_and_then_nothing_changes():
+    sizes = play(a_policy(), [5.0] * 240, slow=8)
+    assert len(set(sizes[20:])) == 1
+
+
+def test_growing_does_not_ask_again_for_what_starts():
+    sizes = play(a_policy(), [8.0] * 40, members=4, slow=20)
+    assert max(sizes) == sizes[-1] == 10
+
+
+def test_a_forecast_raises_the_floor_only_in_auto():
+    climb = [2.0 + 0.2 * at for at in range(20)]
+    off, preview, auto = (play(a_policy(predictive=mode), climb)[-1] for mode in ("Off", "Preview", "Auto"))
+    assert off == preview < auto
+
+
+def test_the_forecast_follows_a_trend_and_is_never_below_what_is_there():
+    climb = [(15.0 * at, 2.0 + 0.1 * at) for at in range(40)]
+    ahead = forecast(climb, 120.0)
+    assert ahead is not None
+    assert ahead == pytest.approx(climb[-1][1] + 0.8, abs=0.3)
+    fall = [(at, 10.0 - load) for at, load in climb]
+    assert forecast(fall, 120.0) >= fall[-1][1] - 1e-9
+    assert forecast(climb[:2], 120.0) == pytest.approx(2.05 * 4 / 3)
+    assert forecast([], 120.0) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"minReplicas": 9, "maxReplicas": 8}, "maxReplicas"),
+        ({"minReplicas": 0}, "minReplicas"),
+        ({"block": 4, "minReplicas": 5, "maxReplicas": 7}, "block"),
+        ({"schedules": [{"name": "s", "start": "8", "end": "18:00", "minReplicas": 1}]}, "start"),
+        ({"schedules": [{"name": "s", "start": "08:00", "end": "18:00", "minReplicas": 21}]}, "schedules"),
+        ({"metrics": [of("queued", value=3.0, averageValue=3.0)]}, "type"),
+        ({"metrics": [{"type": "Object", "object": {"metric": {"name": "q"}, "target": {"type": "AverageValue"}}}]}, "type"),
+        ({"behavior": {"scaleUp": {"policies": [{"type": "Pods", "value": 0, "periodSeconds": 15}]}}}, "value"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_refused_with_its_field(change, field):
+    with pytest.raises(ValidationError) as refused:
+        ScalingPolicyRequest.model_validate({"scaleTargetRef": {"name": "one"}, "maxReplicas": 20} | change)
+    assert refused.value.errors()[0]["loc"][-1] == field
+
+
+LOADS = st.one_of(st.none(), st.floats(0, 60))
+POLICIES = st.builds(
+    lambda least, more, block, predictive, windows, percent: a_policy(
+        minReplicas=least * block, maxReplicas=(least + more) * block, block=block, predictive=predictive,
+        behavior={
+            "scaleUp": {
+                "stabilizationWindowSeconds": windows[0],
+                "policies": [{"type": "Percent", "value": percent, "periodSeconds": 60}],
+            },
+            "scaleDown": {"stabilizationWindowSeconds": windows[1]},
+        },
+    ),
+    st.integers(1, 4), st.integers(0, 12), st.integers(1, 4), st.sampled_from(["Off", "Preview", "Auto"]),
+    st.tuples(st.integers(0, 120), st.integers(0, 600)), st.integers(10, 400),
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=150)
+@given(policy=POLICIES, loads=st.lists(LOADS, min_size=1, max_size=40), backlog=st.floats(0, 500))
+def test_whatever_is_seen(policy, loads, backlog):
+    """Within the bounds, in whole blocks, never fewer without a signal, never faster than allowed, and repeatable."""
+    state, members, grown = ScalingState(), policy.min_replicas, []
+    for at, load in enumerate(loads):
+        now = NOON + 15.0 * at
+        seen = Observation(members, members, load=load, backlog=backlog)
+        before = state.model_dump()
+        found = recommend(seen, policy, state, now)
+        assert found == recommend(seen, policy, state, now)
+        assert state.model_dump() == before
+        assert policy.min_replicas <= found.replicas <= policy.max_replicas
+        assert found.replicas % policy.block == 0
+        assert load is not None or found.replicas >= members
+        state = scaled(found.state, policy, found.replicas - members, now)
+        if found.replicas > members:
+            grown.append((now, found.replicas - members))
+            lately = sum(change for at, change in grown if at > now - 60)
+            start = found.replicas - lately
+            rate = policy.behavior.scale_up.policies[0].value
+            assert found.replicas <= -(-start * (100 + rate) // 100)
+        members = found.replicas
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    policy=POLICIES,
+    history=st.lists(st.floats(0, 60), max_size=20),
+    members=st.integers(1, 60),
+    load=st.floats(0, 60),
+    more=st.floats(0, 60),
+    backlog=st.floats(0, 500),
+)
+def test_more_load_is_never_answered_by_fewer(policy, history, members, load, more, backlog):
+    state = ScalingState(loads=[(NOON - 15.0 * (len(history) - at), each) for at, each in enumerate(history)])
+    policy = policy.model_copy(update={"predictive": "Off"})
+    sizes = [
+        recommend(Observation(members, members, load=each, backlog=backlog), policy, state, NOON).replicas
+        for each in (load, load + more)
+    ]
+    assert sizes[0] <= sizes[1]
+
+
+@settings(deadline=None, max_examples=50)
+@given(load=st.floats(0.5, 14), members=st.integers(2, 20))
+def test_within_the_tolerance_nothing_changes(load, members):
+    policy = a_policy(metrics=[of("work", averageValue=1.0)])
+    seen = Observation(members, members, metrics={"work": members * (0.9 + 0.2 * (load - 0.5) / 13.5)})
+    assert recommend(seen, policy, ScalingState(), NOON).replicas == members
