@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -52,13 +53,11 @@ class Strike:
 
 
 def number(text: str) -> Any:
-    """A parameter as the hardware wants it: the port is a word, the share a number."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    """A parameter as the hardware wants it: the port is a word, the share a number. Fault codes are words, also those
+    that look like a number with an exponent (80E39200) or that begin with a zero."""
+    if not re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?", text):
+        return text
+    return float(text) if "." in text else int(text)
 
 
 def strikes_of(scenario: Scenario, targets: Mapping[str, Sequence[str]], nodes: Sequence[str]) -> list[Strike]:

@@ -113,12 +113,9 @@ def fault_target(text: str) -> tuple[str, dict[str, Any]]:
 
 def _value(text: str) -> Any:
     """A parameter as the number or word it looks like."""
-    for reading in (int, float):
-        try:
-            return reading(text)
-        except ValueError:
-            continue
-    return text
+    from matrixcompute.scenarios.strikes import number
+
+    return number(text)
 
 
 @command("fault kinds")

@@ -22,6 +22,7 @@ from matrixcompute.scenarios.schema import Scenario
 from matrixcompute.scenarios.world import World
 from services.chassis.http import http_client
 from services.matrixctl.clients.api_client import ApiClient
+from services.matrixctl.scenarios.process_faults import ProcessFaults
 from services.matrixctl.supervisor.process_lock import ProcessLock, SeatTaken
 
 T = TypeVar("T")
@@ -51,7 +52,10 @@ async def reached(client: ApiClient) -> AsyncIterator[tuple[World, Clock]]:
             each: await opened.enter_async_context(http_client(client.stack.children[each].url, token))
             for each in there
         }
-        yield World(http), ScaledClock(time.scale, time.anchor_wall, time.anchor_emulated)
+        yield (
+            World(http, ProcessFaults(client.folder, client.stack)),
+            ScaledClock(time.scale, time.anchor_wall, time.anchor_emulated),
+        )
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter
@@ -139,6 +140,9 @@ def routes(fleet: Fleet) -> APIRouter:
             "ports": node.ports,
             "silent": node.silent,
             "missing": sorted(node.missing),
+            "tables": sorted(node.tables),
+            "slowdown": node.slowdown,
+            "messages": None if node.messages is None else asdict(node.messages),
             "epoch": agent.epoch,
             "status": agent.status,
             "stage": agent.stage,
