@@ -105,8 +105,7 @@ class Phase:
         before = [(await read(each, look, frame)).holds for each in expected]
         began_at = run.changed_at = run.clock.now()
         self._watched += [
-            Watched(Tracker(each, began_at, held_before), frame)
-            for each, held_before in zip(expected, before, strict=True)
+            Watched(Tracker(each, began_at, before_it), frame) for each, before_it in zip(expected, before, strict=True)
         ]
         if action.name in self._skipped:
             return

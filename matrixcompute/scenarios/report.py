@@ -54,8 +54,8 @@ class RunReport(ApiModel):
 
     def sealed(self) -> RunReport:
         """With the hash of what happened, which is the same for a run that went the same way at the same times."""
-        told: list[Any] = [[each.at_s, each.what, each.about] for each in self.entries]
-        document = json.dumps([self.scenario, self.seed, self.verdict, self.targets, told], sort_keys=True)
+        happened: list[Any] = [[each.at_s, each.what, each.about] for each in self.entries]
+        document = json.dumps([self.scenario, self.seed, self.verdict, self.targets, happened], sort_keys=True)
         self.history_hash = hashlib.sha256(document.encode()).hexdigest()[:16]
         return self
 

@@ -99,8 +99,8 @@ def _tell(entry: Entry) -> None:
 def _show(report: RunReport) -> None:
     for each in report.expectations:
         after = "" if each.seconds is None else f" after {each.seconds:g} s"
-        held = "[green]held[/]" if each.passed else "[red]did not hold[/]"
-        say(f"  {each.name}: {held}{after} (within {each.within_s:g} s)")
+        word = "[green]held[/]" if each.passed else "[red]did not hold[/]"
+        say(f"  {each.name}: {word}{after} (within {each.within_s:g} s)")
     colour = "green" if report.verdict == "PASS" else "red"
     say(f"[{colour}]{report.verdict}[/]: {report.reason}")
     say(f"seed {report.seed}, version {report.version}, history {report.history_hash}; replay: {report.replay}")
