@@ -11,9 +11,10 @@ from matrixcommon.model.resource_model import ApiModel
 from matrixcompute.autoscaling.policy import ScalingPolicySpec
 from matrixcompute.contract import InstanceShape
 from matrixcontainer.operator.structural_schema import structural_schema
-from matrixresource.agent.hardware import FaultKind
+from matrixresource.agent.fault_catalogue import FaultKind
 
 _SWITCH = r"sn\d+-c\d{2}-n\d-l1p\d|sn\d+-l2p\d-k\d{2}|sn\d+-c\d{2}-leaf\d"
+_CABINET = r"sn\d+-c\d{2}"
 _NODE = NODE_PATTERN.replace("?P<supernode>", "").replace("?P<cabinet>", "").replace("?P<node>", "")
 
 
@@ -44,8 +45,8 @@ class FaultSpec(ApiModel):
 
     kind: FaultKind = Field(description="what happens; `matrixctl fault kinds` lists them")
     target: str = Field(
-        pattern=f"^({_NODE}|{_SWITCH})$",
-        description="the node it happens on, e.g. sn0-c03-n2, or the switch, e.g. sn0-l2p3-k11",
+        pattern=f"^({_NODE}|{_CABINET}|{_SWITCH})$",
+        description="the node (sn0-c03-n2), the cabinet (sn0-c03) or the switch (sn0-l2p3-k11) it happens on",
     )
     parameters: dict[str, str] = Field(default_factory=dict, description="what the kind needs to know")
 

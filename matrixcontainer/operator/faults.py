@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from matrixcommon.model.errors import NotFound
+from matrixcompute.scenarios.strikes import number
 from matrixcontainer.client.client import FAULT, KubeClient
 from matrixcontainer.operator.ports import Faults
 from matrixcontainer.operator.reconciler import Reconciler
@@ -27,18 +28,8 @@ class FaultReconciler(Reconciler):
                 await self._faults.clear(key)
             return None
         spec = body["spec"]
-        parameters = {key: _number(value) for key, value in (spec.get("parameters") or {}).items()}
+        parameters = {key: number(value) for key, value in (spec.get("parameters") or {}).items()}
         await self._faults.inject(key, {"kind": spec["kind"], "target": spec["target"], "parameters": parameters})
         message = f"{spec['kind']} is on {spec['target']}; the control plane is not informed"
         await self.report_ready(body, "Injected", True, "Injected", message)
         return None
-
-
-def _number(text: str) -> Any:
-    """A parameter as the hardware wants it: the port is a word, the share a number."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

@@ -154,7 +154,7 @@ class ResourceAgent:
         for stage in self._stages[work.name]:
             self.status, self.stage = stage.status, stage.stage
             self._changed()
-            await self._clock.sleep(stage.takes_s(self._random))
+            await self._clock.sleep(stage.takes_s(self._random) * self.node.slowdown)
             if self._assignment_changed.is_set() and work.name != "clean" and self._overtaken(work):
                 self.stage = None
                 return

@@ -7,12 +7,22 @@ from __future__ import annotations
 
 import fnmatch
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
-from matrixcommon.model.hardware_names import NodeName, SwitchName
+from matrixcommon.model.hardware_names import CabinetName, NodeName, SwitchName
 from matrixcommon.model.resource_model import ApiModel
+from matrixresource.agent.fault_catalogue import (
+    CABINET_KINDS,
+    DELAY_S,
+    MESSAGE_KINDS,
+    PORT_KINDS,
+    SLOW_FACTOR,
+    SWITCH_KINDS,
+    TABLE_KINDS,
+    FaultKind,
+)
 from matrixresource.contract.nodes import NodeInventory
 from matrixresource.nodes.expected_inventory import inventory
 from matrixresource.topology.deviations import as_built
@@ -20,58 +30,31 @@ from matrixresource.topology.loading import load_spec
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.topology.supernode import Supernode
 
-FaultKind = Literal[
-    "node-down",
-    "agent-hang",
-    "npu-fault",
-    "component-fault",
-    "missing-part",
-    "link-down",
-    "link-degraded",
-    "cable-moved",
-    "link-silent",
-    "link-slow",
-    "switch-down",
-    "switch-silent",
-    "tables-lost",
-    "tables-corrupted",
-]
-
-FAULT_KINDS: dict[str, str] = {
-    "node-down": "the node loses power; its agents fall silent and its work is gone",
-    "agent-hang": "the agents on the Qingtian card fall silent; the node itself continues",
-    "npu-fault": "an NPU or a die of it raises a fault code (parameters: npu 0-7, die 0 or 1, code, default 220001001)",
-    "component-fault": "a component raises a fault code (parameters: component, code, severity from hint to critical)",
-    "missing-part": "the node lacks a part (parameters: part, e.g. npu5, npu5-die1, cpu3, dimm7, vpc)",
-    "link-down": "a port carries nothing (parameters: port, e.g. ub-p3-k11, npu5-die1-p2, rdma-npu5-die0, vpc; or a "
-    "pattern for a bundle of cables, e.g. ub-p*-k0?)",
-    "link-degraded": "a port carries a share of its rate (parameters: port, share between 0 and 1)",
-    "cable-moved": "a port's cable is plugged in elsewhere (parameters: port, peer, e.g. sn0-l2p3-k12)",
-    "link-silent": "a port says it is up and carries nothing (parameters: port)",
-    "link-slow": "a port says it has all its lanes and carries a share of its rate (parameters: port, share)",
-    "switch-down": "a switch chip dies: every port that leads to it loses light (target: a switch, e.g. sn0-l2p3-k11)",
-    "switch-silent": "a switch chip drops all it is given, its ports keep light (target: a switch, e.g. sn0-l2p3-k11)",
-    "tables-lost": "a switch table is emptied under the agent (parameters: slice; without it all slices')",
-    "tables-corrupted": "a switch table sends everything the wrong way (parameters: slice; without it all slices')",
-}
-
-PORT_KINDS = ("link-down", "link-degraded", "cable-moved", "link-silent", "link-slow")
-SWITCH_KINDS = ("switch-down", "switch-silent")
-TABLE_KINDS = ("tables-lost", "tables-corrupted")
-
 UPLINK_DOWN, UPLINK_NARROW, ROCE_DOWN = "0x08520003/L2", "0x00f10509/L2", "81078603"
 """What the incumbent's chips raise (sources in `fault_levels.yaml`)."""
+
+SLOW_NODE, HBM_ISOLATE, HBM_RESTART = "110001010", "020001001", "010001002"
+"""The incumbent's public fault codes of these (same file)."""
 
 FIRMWARE = "emulated-1"
 
 
 class InjectedFault(ApiModel):
-    """A fault put on one node's hardware, or on a switch between nodes, by name."""
+    """A fault put on one node's hardware, on a cabinet, or on a switch between nodes, by name."""
 
     name: str
     kind: FaultKind
-    target: NodeName | SwitchName
+    target: NodeName | SwitchName | CabinetName
     parameters: dict[str, Any] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MessageFaults:
+    """What becomes of the reports of a node's agents: shares that are lost or arrive twice, and how late all are."""
+
+    lost: float = 0.0
+    doubled: float = 0.0
+    delay_s: float = 0.0
 
 
 @dataclass
@@ -95,6 +78,10 @@ class EmulatedNode:
     """Ports whose cable leads elsewhere than it was built, and where."""
     missing: frozenset[str] = frozenset()
     """Parts it lacks, by name."""
+    messages: MessageFaults | None = None
+    """What becomes of what its agents report; None: it arrives."""
+    slowdown: float = 1.0
+    """How much longer its work takes than it should."""
     power_cycles: int = 0
     spec: SupernodeSpec = field(default_factory=load_spec)
     racked: Supernode | None = None
@@ -152,12 +139,17 @@ class EmulatedNode:
     def apply_faults(self, faults: list[InjectedFault]) -> None:
         """Take on exactly the state these faults leave; what is no longer among them is repaired."""
         mine = [fault for fault in faults if fault.target == self.name]
-        powered = not any(fault.kind == "node-down" for fault in mine)
+        powered = not any(fault.kind == "node-down" for fault in mine) and not any(
+            fault.kind in CABINET_KINDS and fault.target == self.name.cabinet for fault in faults
+        )
         if self.powered and not powered:
             self.power_cycles += 1
         self.powered = powered
-        self.agents_run = not any(fault.kind == "agent-hang" for fault in mine)
-        raised = [fault for fault in mine if fault.kind in ("npu-fault", "component-fault")]
+        self.agents_run = not any(fault.kind in ("agent-hang", "vpc-card-fault") for fault in mine)
+        slow = [float(each.parameters.get("factor", SLOW_FACTOR)) for each in mine if each.kind == "slow-node"]
+        self.slowdown = max(slow, default=1.0)
+        self.messages = _messages([fault for fault in mine if fault.kind in MESSAGE_KINDS])
+        raised = [fault for fault in mine if fault.kind in RAISING]
         self.severities = {
             _code(each): str(each.parameters["severity"]) for each in raised if "severity" in each.parameters
         }
@@ -180,9 +172,16 @@ class EmulatedNode:
         """The ports of this node that a fault leaves less than their rate, and what it leaves them."""
         if fault.kind in SWITCH_KINDS:
             return dict.fromkeys(self._leading_to(fault.target), 0.0)
-        if fault.target != self.name or fault.kind not in PORT_KINDS or fault.kind == "cable-moved":
+        if fault.target != self.name:
             return {}
-        whole = fault.kind in ("link-down", "link-silent")
+        if fault.kind == "vpc-card-fault":
+            return {"vpc": 0.0}
+        if fault.kind == "rdma-nic-fault":
+            npu = int(fault.parameters.get("npu", 0))
+            return dict.fromkeys(fnmatch.filter(self._built, f"rdma-npu{npu}-die*"), 0.0)
+        if fault.kind not in PORT_KINDS or fault.kind == "cable-moved":
+            return {}
+        whole = fault.kind in ("link-down", "link-silent", "link-flapping")
         ports = fnmatch.filter(self._built, str(fault.parameters["port"]))
         return dict.fromkeys(ports, 0.0 if whole else float(fault.parameters["share"]))
 
@@ -217,8 +216,28 @@ class EmulatedNode:
         self._struck = frozenset(fault.name for fault in faults)
 
 
+RAISING = ("npu-fault", "hbm-fault", "component-fault", "slow-node")
+"""Kinds that make a component raise a code."""
+
+
+def _messages(faults: list[InjectedFault]) -> MessageFaults | None:
+    if not faults:
+        return None
+    shares = {
+        kind: max((float(each.parameters.get("share", 1.0)) for each in faults if each.kind == kind), default=0.0)
+        for kind in ("messages-lost", "messages-doubled")
+    }
+    late = [float(each.parameters.get("delayS", DELAY_S)) for each in faults if each.kind == "messages-delayed"]
+    return MessageFaults(shares["messages-lost"], shares["messages-doubled"], max(late, default=0.0))
+
+
 def _code(fault: InjectedFault) -> tuple[str, str]:
     code = str(fault.parameters.get("code", "220001001"))
+    if fault.kind == "slow-node":
+        return SLOW_NODE, "node"
+    if fault.kind == "hbm-fault":
+        code = HBM_RESTART if fault.parameters.get("handling") == "restart" else HBM_ISOLATE
+        return code, f"npu{int(fault.parameters.get('npu', 0))}-die{int(fault.parameters.get('die', 0))}"
     if fault.kind == "npu-fault":
         npu = f"npu{int(fault.parameters.get('npu', 0))}"
         return code, f"{npu}-die{int(fault.parameters['die'])}" if "die" in fault.parameters else npu

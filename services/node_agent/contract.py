@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import Field
 
-from matrixcommon.model.hardware_names import NodeName, SwitchName
+from matrixcommon.model.hardware_names import CabinetName, NodeName, SwitchName
 from matrixcommon.model.resource_model import ResourceView
-from matrixresource.agent.hardware import FaultKind
+from matrixresource.agent.fault_catalogue import FaultKind
 
 
 class InstalledSupernode(ResourceView):
@@ -24,5 +24,5 @@ class InjectedFaultView(ResourceView):
 
     state: str = "Injected"
     kind: FaultKind
-    target: NodeName | SwitchName
+    target: NodeName | SwitchName | CabinetName
     parameters: dict[str, Any] = Field(default_factory=dict)

@@ -8,7 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from matrixcommon.model.hardware_names import NodeName
-from matrixresource.agent.hardware import FAULT_KINDS
+from matrixresource.agent.fault_catalogue import FAULT_KINDS
 from services.chassis.app import create_app
 from services.matrixctl.commands.apply import fault_target
 from services.node_agent.access import ACCESS
@@ -52,6 +52,15 @@ WELL = [
     ("link-slow", NODE, {"port": "ub-p3-k11", "share": 0.3}),
     ("switch-down", "sn0-l2p3-k11", {}),
     ("switch-silent", f"{NODE}-l1p3", {}),
+    ("cabinet-power", "sn0-c03", {}),
+    ("hbm-fault", NODE, {"npu": 3, "die": 1, "handling": "restart"}),
+    ("slow-node", NODE, {"factor": 3.5}),
+    ("vpc-card-fault", NODE, {}),
+    ("rdma-nic-fault", NODE, {"npu": 5}),
+    ("link-flapping", NODE, {"port": "rdma-npu5-die0", "periodS": 20}),
+    ("messages-lost", NODE, {"share": 0.5}),
+    ("messages-delayed", NODE, {"delayS": 45}),
+    ("messages-doubled", NODE, {}),
     ("tables-lost", NODE, {}),
     ("tables-corrupted", NODE, {"slice": "a-ub"}),
 ]
@@ -78,6 +87,17 @@ def test_a_fault_is_put_kept_and_cleared(desk: Desk, kind: str, target: str, par
     [
         ("link-silent", NODE, {"port": "ub-p9-k99"}, "parameters.port"),
         ("link-silent", NODE, {"port": "xe-*"}, "parameters.port"),
+        ("cabinet-power", NODE, {}, "target"),
+        ("cabinet-power", "sn0-c09", {}, "target"),
+        ("node-down", "sn0-c03", {}, "target"),
+        ("hbm-fault", NODE, {"npu": 8}, "parameters.npu"),
+        ("hbm-fault", NODE, {"handling": "prayer"}, "parameters.handling"),
+        ("rdma-nic-fault", NODE, {"npu": -1}, "parameters.npu"),
+        ("slow-node", NODE, {"factor": 0.5}, "parameters.factor"),
+        ("link-flapping", NODE, {"port": "vpc", "periodS": 0}, "parameters.periodS"),
+        ("link-flapping", NODE, {"port": "xe-*"}, "parameters.port"),
+        ("messages-lost", NODE, {"share": 2}, "parameters.share"),
+        ("messages-delayed", NODE, {"delayS": "long"}, "parameters.delayS"),
         ("cable-moved", NODE, {"port": "ub-p3-*", "peer": "x"}, "parameters.port"),
         ("link-slow", NODE, {"port": "vpc"}, "parameters.share"),
         ("link-slow", NODE, {"port": "vpc", "share": 1}, "parameters.share"),

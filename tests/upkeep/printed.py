@@ -126,10 +126,18 @@ def authorization() -> str:
 
 
 def fault_kinds() -> str:
-    from matrixresource.agent.hardware import FAULT_KINDS
+    """The one catalogue of faults, for people."""
+    from matrixresource.agent.fault_catalogue import CATALOGUE
 
-    lines = ["| kind | what happens to the hardware |", "| --- | --- |"]
-    return "\n".join([*lines, *(f"| `{kind}` | {meaning} |" for kind, meaning in FAULT_KINDS.items())])
+    lines = [
+        "| kind | on a | what happens | the incumbent's level | how it is found out |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    rows = (
+        f"| `{kind}` | {each.strikes} | {each.means} | {each.level} | {each.found_by} |"
+        for kind, each in CATALOGUE.items()
+    )
+    return "\n".join([*lines, *rows])
 
 
 def allocation_states() -> str:

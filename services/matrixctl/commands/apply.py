@@ -9,7 +9,7 @@ import typer
 
 from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField
-from matrixcommon.model.hardware_names import NodeName, NpuName, SwitchName
+from matrixcommon.model.hardware_names import CabinetName, NodeName, NpuName, SwitchName
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.get import get
 from services.matrixctl.commands.options import OfProject, OnStack, Output
@@ -69,12 +69,14 @@ def _cluster(stack: OnStack, file: Path) -> Cluster:
 def fault_inject(
     stack: OnStack,
     kind: Annotated[str, typer.Argument(help="As `fault kinds` lists them.")],
-    target: Annotated[str, typer.Argument(help="A node, NPU (sn0-c03-n2-npu5), port (sn0-c03-n2/vpc) or switch.")],
+    target: Annotated[
+        str, typer.Argument(help="A node, its NPU (sn0-c03-n2-npu5) or port (sn0-c03-n2/vpc), a cabinet, a switch.")
+    ],
     name: Annotated[str | None, typer.Option(help="Name of the fault (default: kind and target).")] = None,
     parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="key=value, kind by kind.")] = None,
 ) -> None:
     """Make something fail."""
-    from matrixresource.agent.hardware import FAULT_KINDS
+    from matrixresource.agent.fault_catalogue import FAULT_KINDS
 
     if kind not in FAULT_KINDS:
         raise unknown(kind, "KIND", FAULT_KINDS)
@@ -98,10 +100,12 @@ def fault_target(text: str) -> tuple[str, dict[str, Any]]:
         return NodeName(node), {"port": port} if found else {}
     if SwitchName.pattern.fullmatch(text):
         return SwitchName(text), {}
+    if CabinetName.pattern.fullmatch(text):
+        return CabinetName(text), {}
     if NpuName.pattern.fullmatch(text):
         npu = NpuName(text)
         return npu.node, {"npu": npu.part("npu")}
-    examples = ", ".join(each.example for each in (NodeName, NpuName, SwitchName))
+    examples = ", ".join(each.example for each in (NodeName, NpuName, CabinetName, SwitchName))
     raise InvalidField(
         f"{text[:80]!r} is no target; name one like {examples}, or {NodeName.example}/vpc", field="TARGET"
     )
@@ -109,20 +113,23 @@ def fault_target(text: str) -> tuple[str, dict[str, Any]]:
 
 def _value(text: str) -> Any:
     """A parameter as the number or word it looks like."""
-    for reading in (int, float):
-        try:
-            return reading(text)
-        except ValueError:
-            continue
-    return text
+    from matrixcompute.scenarios.strikes import number
+
+    return number(text)
 
 
 @command("fault kinds")
 def fault_kinds() -> None:
-    """What can be injected, and with which parameters."""
-    from matrixresource.agent.hardware import FAULT_KINDS
+    """What can be injected, and with which parameters; those of services only by a scenario."""
+    from matrixresource.agent.fault_catalogue import CATALOGUE
 
-    listing("kind, what happens:means", ({"kind": kind, "means": means} for kind, means in FAULT_KINDS.items()))
+    listing(
+        "kind, strikes, what happens:means, level, found by:foundBy",
+        (
+            {"kind": kind, "strikes": each.strikes, "means": each.means, "level": each.level, "foundBy": each.found_by}
+            for kind, each in CATALOGUE.items()
+        ),
+    )
 
 
 @command("fault list")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter
@@ -15,9 +16,16 @@ from pydantic import Field
 from matrixcommon.api.listing import Params, page
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.errors import Conflict, InvalidField, NotFound
-from matrixcommon.model.hardware_names import NodeName, SwitchName, checked_resource_name, checked_supernode_name
+from matrixcommon.model.hardware_names import (
+    CabinetName,
+    NodeName,
+    SwitchName,
+    checked_resource_name,
+    checked_supernode_name,
+)
 from matrixcommon.model.resource_model import ApiModel
-from matrixresource.agent.hardware import FAULT_KINDS, PORT_KINDS, SWITCH_KINDS, FaultKind, InjectedFault, lacking
+from matrixresource.agent.fault_catalogue import CABINET_KINDS, FAULT_KINDS, PORT_KINDS, SWITCH_KINDS, FaultKind
+from matrixresource.agent.hardware import InjectedFault, lacking
 from matrixresource.nodes.expected_inventory import part_names, port_names
 from matrixresource.topology.spec import SupernodeSpec
 from services.node_agent.access import FAULTS, NODES, SUPERNODES
@@ -28,10 +36,11 @@ SEVERITIES = ("hint", "minor", "major", "critical")
 
 
 class FaultRequest(ApiModel):
-    """What to break: a kind from `/v1/fault-kinds`, the node or switch it happens on, and what the kind needs."""
+    """What to break: a kind from `/v1/fault-kinds`, the node, cabinet or switch it happens on, and what the kind
+    needs."""
 
     kind: FaultKind
-    target: NodeName | SwitchName
+    target: NodeName | SwitchName | CabinetName
     parameters: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -91,6 +100,10 @@ def routes(fleet: Fleet) -> APIRouter:
             if fault.target not in fleet.switches():
                 raise NotFound(f"this fleet has no switch {fault.target!r}; name one like sn0-l2p3-k11", field="target")
             return
+        if fault.kind in CABINET_KINDS:
+            if fault.target not in {node.cabinet for node in fleet.nodes}:
+                raise NotFound(f"this fleet has no cabinet {fault.target!r}; name one like sn0-c03", field="target")
+            return
         if fault.target not in fleet.nodes:
             raise NotFound(f"this fleet has no node {fault.target!r}", field="target")
         for field, satisfied, wanted in _conditions(fault, fleet.spec):
@@ -127,6 +140,9 @@ def routes(fleet: Fleet) -> APIRouter:
             "ports": node.ports,
             "silent": node.silent,
             "missing": sorted(node.missing),
+            "tables": sorted(node.tables),
+            "slowdown": node.slowdown,
+            "messages": None if node.messages is None else asdict(node.messages),
             "epoch": agent.epoch,
             "status": agent.status,
             "stage": agent.stage,
@@ -152,10 +168,24 @@ def _conditions(fault: InjectedFault, spec: SupernodeSpec) -> Iterator[tuple[str
         fits = isinstance(share, int | float) and 0 <= share < 1
         yield "share", fits, "give the share of the rate that is left, at least 0 and below 1"
     yield "slice", isinstance(given.get("slice", ""), str), "give the name of a slice, or nothing for all of them"
-    if kind == "npu-fault":
+    if kind == "link-flapping":
+        yield "periodS", _between(given.get("periodS", 20), 2, 86_400), "give its period, 2 to 86400 seconds"
+    if kind == "slow-node":
+        yield "factor", _between(given.get("factor", 2), 1, 1000), "give how much longer things take, 1 to 1000"
+    if kind in ("messages-lost", "messages-doubled"):
+        yield "share", _between(given.get("share", 1), 0, 1), "give the share of the reports, 0 to 1"
+    if kind == "messages-delayed":
+        yield "delayS", _between(given.get("delayS", 20), 0, 3600), "give how late they are, 0 to 3600 seconds"
+    if kind == "hbm-fault":
+        yield "handling", given.get("handling", "isolate") in ("isolate", "restart"), "either isolate or restart"
+    if kind in ("npu-fault", "hbm-fault", "rdma-nic-fault"):
         yield "npu", given.get("npu", 0) in range(npus), f"give the number of an NPU, 0 to {npus - 1}"
         yield "die", given.get("die", 0) in (0, 1), "give the number of a die, 0 or 1"
     yield "severity", given.get("severity", "hint") in SEVERITIES, f"one of {', '.join(SEVERITIES)}"
     if kind == "missing-part":
         wanted = f"a node has no {lacking(fault)!r}; parts are npu5, npu5-die1, cpu3, dimm7 and the ports"
         yield "part", lacking(fault) in parts, wanted
+
+
+def _between(given: Any, least: float, most: float) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool) and least <= given <= most

@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from random import Random
 from typing import Any
 
 from matrixcommon.api.client import WatchEvent
 from matrixcommon.model.clock import Clock, pause
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.resource_model import ApiModel
+from matrixresource.agent.hardware import MessageFaults
 from services.chassis.periodic import RETRY_WALL_S, follow
 from services.node_agent.channels.report_pace import ReportPace
 
@@ -60,6 +62,8 @@ class Uplink:
         reachable: Callable[[], Iterable[str]],
         agent_of: Callable[[str], Any],
         remember: Callable[[], None],
+        messages: Callable[[str], MessageFaults | None] = lambda node: None,
+        random: Random | None = None,
     ) -> None:
         self._line = line
         self._clock = clock
@@ -67,6 +71,9 @@ class Uplink:
         self._reachable = reachable
         self._agent_of = agent_of
         self._remember = remember
+        self._messages = messages
+        self._random = random or Random()
+        self._late: set[asyncio.Task[None]] = set()
         self.pace = ReportPace(line.name, clock, period_s)
         self._news: set[str] = set()
         self._wake = asyncio.Event()
@@ -111,15 +118,43 @@ class Uplink:
         for start in range(0, len(nodes), REPORTS_A_CALL):
             found = ((node, self._agent_of(node)) for node in nodes[start : start + REPORTS_A_CALL])
             agents = {node: agent for node, agent in found if agent is not None}
-            reports = [self._leased(agent.report()) for agent in agents.values()]
-            answers = await self._line.client.report(reports)
+            reports = [(node, agent, self._leased(agent.report())) for node, agent in agents.items()]
+            await self._deliver([each for each in reports for _ in range(self._arrivals(*each))])
             sent()
-            for (node, agent), report, answer in zip(agents.items(), reports, answers, strict=True):
-                if not answer.accepted:
-                    log.warning("report refused", extra={"node": node, "reason": answer.reason, "why": answer.message})
-                elif self._agent_of(node) is agent:
-                    with self._refusals(node):
-                        self._line.reply(agent, report, answer)
+
+    async def _deliver(self, reports: list[tuple[str, Any, Any]]) -> None:
+        """Send each node's agent's report, and give the agents their answers."""
+        if not reports:
+            return
+        answers = await self._line.client.report([report for _, _, report in reports])
+        for (node, agent, report), answer in zip(reports, answers, strict=True):
+            if not answer.accepted:
+                log.warning("report refused", extra={"node": node, "reason": answer.reason, "why": answer.message})
+            elif self._agent_of(node) is agent:
+                with self._refusals(node):
+                    self._line.reply(agent, report, answer)
+
+    def _arrivals(self, node: str, agent: Any, report: Any) -> int:
+        """How often this report arrives with its batch: not at all where it is lost, or comes later by itself."""
+        faults = self._messages(node)
+        if faults is None:
+            return 1
+        if self._random.random() < faults.lost:
+            return 0
+        copies = 2 if self._random.random() < faults.doubled else 1
+        if faults.delay_s <= 0:
+            return copies
+        late = asyncio.create_task(self._deliver_late([(node, agent, report)] * copies, faults.delay_s))
+        self._late.add(late)
+        late.add_done_callback(self._late.discard)
+        return 0
+
+    async def _deliver_late(self, reports: list[tuple[str, Any, Any]], delay_s: float) -> None:
+        await self._clock.sleep(delay_s)
+        try:
+            await self._deliver(reports)
+        except MatrixError as refused:
+            log.info("a late report is lost", extra={"line": self._line.name, "why": refused.message})
 
     def _leased(self, report: Any) -> Any:
         """A report that asks for a lease which this process is able to renew."""

@@ -15,11 +15,13 @@ from typing import Any, Protocol
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, NotFound
 from matrixcommon.model.hardware_names import NodeName
-from matrixresource.agent.hardware import SWITCH_KINDS, EmulatedNode, InjectedFault
+from matrixresource.agent.fault_catalogue import CABINET_KINDS, SWITCH_KINDS
+from matrixresource.agent.hardware import EmulatedNode, InjectedFault, MessageFaults
 from matrixresource.topology.loading import load_spec
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.topology.supernode import Supernode
 from services.node_agent.channels.agent_gateway import Line, Uplink
+from services.node_agent.fleet.flapping import Flapping
 from services.node_agent.fleet.store import FleetStore
 from services.node_agent.network.traffic import EmulatedTraffic
 from services.node_agent.network.traffic_patterns import Load
@@ -74,8 +76,11 @@ class Fleet:
         self.traffic = EmulatedTraffic(self.nodes, self.spec, clock)
         self.traffic.loads = {name: Load.model_validate(body) for name, body in memory.all("traffic").items()}
         self.faults = {name: InjectedFault.model_validate(body) for name, body in memory.all("fault").items()}
+        self._flapping = Flapping(clock, self._strike)
+        self._flapping.follow(self.faults)
+        self.background.append(self._flapping.run)
         for node in self.nodes.values():
-            node.apply_faults(list(self.faults.values()))
+            node.apply_faults(self._acting())
 
     # -- building ------------------------------------------------------------------------------------------------
 
@@ -103,8 +108,13 @@ class Fleet:
             return self.agent(kind, node) if there is not None and there.responsive else None
 
         self._uplinks[kind] = Uplink(
-            line, self.clock, period_s, self.responsive, answering, lambda: self.remember(kind)
-        )
+            line, self.clock, period_s, self.responsive, answering, lambda: self.remember(kind), self._messages_of,
+            Random(f"{self.seed}:messages:{kind}"),
+        )  # fmt: skip
+
+    def _messages_of(self, node: str) -> MessageFaults | None:
+        there = self.nodes.get(NodeName(node))
+        return there.messages if there is not None else None
 
     def agent(self, kind: str, node: str) -> Any:
         return self._agents[kind].get(NodeName(node))
@@ -165,6 +175,7 @@ class Fleet:
         for fault in [each.name for each in self.faults.values() if each.target.partition("-")[0] == supernode]:
             del self.faults[fault]
             self._memory.remove("fault", fault)
+        self._flapping.follow(self.faults)
         self._racked.pop(supernode, None)
         self._have(supernode, [])
 
@@ -182,7 +193,7 @@ class Fleet:
         self.nodes |= added
         self.traffic.change_nodes(self.nodes)
         for name, node in added.items():
-            node.apply_faults(list(self.faults.values()))
+            node.apply_faults(self._acting())
             for kind in self._agents:
                 self._add_agent(kind, name, self._memory.named(kind, name))
                 self._changed(kind, name)
@@ -228,16 +239,22 @@ class Fleet:
 
     # -- faults --------------------------------------------------------------------------------------------------
 
+    def _acting(self) -> list[InjectedFault]:
+        """The faults that act at present: a port that flaps is well half of the time."""
+        return [fault for fault in self.faults.values() if not self._flapping.rests(fault.name)]
+
     def inject(self, fault: InjectedFault) -> None:
         """Put a fault on the hardware. Durable before it acts."""
         self._memory.put("fault", {fault.name: fault.wire()})
         self.faults[fault.name] = fault
+        self._flapping.follow(self.faults)
         self._strike(fault)
 
     def clear(self, name: str) -> None:
         """Repair what this fault broke."""
         fault = self.faults.pop(name)
         self._memory.remove("fault", name)
+        self._flapping.follow(self.faults)
         self._strike(fault)
 
     def switches(self) -> set[str]:
@@ -248,7 +265,13 @@ class Fleet:
 
     def _strike(self, fault: InjectedFault) -> None:
         """Have everything that a fault can touch feel what is broken now."""
-        for name in list(self.nodes) if fault.kind in SWITCH_KINDS else [NodeName(fault.target)]:
+        if fault.kind in SWITCH_KINDS:
+            struck = list(self.nodes)
+        elif fault.kind in CABINET_KINDS:
+            struck = [name for name in self.nodes if name.cabinet == fault.target]
+        else:
+            struck = [NodeName(fault.target)]
+        for name in struck:
             self._suffer(name)
 
     # -- traffic --------------------------------------------------------------------------------------------------
@@ -265,7 +288,7 @@ class Fleet:
     def _suffer(self, name: NodeName) -> None:
         node = self.nodes[name]
         responsive, powered = node.responsive, node.powered
-        node.apply_faults(list(self.faults.values()))
+        node.apply_faults(self._acting())
         if powered and not node.powered:
             for agents in self._agents.values():
                 agents[name].power_lost()

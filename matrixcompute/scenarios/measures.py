@@ -1,0 +1,116 @@
+"""MEASURES: the numbers that conditions may bound, each with its sentence and how it is read over REST."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from matrixcommon.model.resource_key import name_of, resolve
+from matrixcompute.model.composition import OWNER_LABEL
+from matrixcompute.scenarios.world import Look
+
+Reads = Callable[[Look, str | None], Awaitable[float]]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number: what it counts, and its reader."""
+
+    sentence: str
+    read: Reads
+
+
+def _count(service: str, collection: str, holds: Callable[[dict[str, Any]], Any], instance: str = "") -> Reads:
+    """How many of a collection are so; `instance`: the field in which each names its instance."""
+
+    async def read(look: Look, of: str | None) -> float:
+        items = await look.all(service, collection)
+        return sum(
+            bool(holds(each)) for each in items if of is None or (instance and each.get(instance) == name_of(of))
+        )
+
+    return read
+
+
+async def _orphans(look: Look, of: str | None) -> float:
+    """What an instance owned is read before the instances: one that comes meanwhile owns nothing yet."""
+    owned = [*await look.all("resource", "allocations"), *await look.all("link", "slices")]
+    there = {resolve(each["name"], each["project"]) for each in await look.all("compute", "instances", anew=True)}
+    owners = [each["labels"][OWNER_LABEL] for each in owned if OWNER_LABEL in each.get("labels", {})]
+    return sum(owner not in there for owner in owners)
+
+
+async def _repairs(look: Look, of: str | None) -> float:
+    items = await look.all("compute", "instances")
+    return sum(each.get("repairs", 0) for each in items if of is None or each["name"] == name_of(of))
+
+
+async def _down(look: Look, of: str | None) -> float:
+    return sum(each["linksDown"] for each in await look.all("link", "planes"))
+
+
+async def _degraded(look: Look, of: str | None) -> float:
+    return sum(each["linksDegraded"] for each in await look.all("link", "planes"))
+
+
+def _ports(field: str, holds: Callable[[float], bool]) -> Reads:
+    async def read(look: Look, of: str | None) -> float:
+        return sum(holds(share) for node in await look.all("agents", "nodes") for share in node[field].values())
+
+    return read
+
+
+def _is(condition: str, view: dict[str, Any]) -> bool:
+    return any(each["type"] == condition and each["status"] == "True" for each in view["conditions"])
+
+
+MEASURES: dict[str, Measure] = {
+    "orphans": Measure("allocations and slices whose instance is gone", _orphans),
+    "stuck": Measure("instances past the deadline of a passing state", _count("compute", "stuck", bool, "name")),
+    "repairs": Measure("members that were ever replaced", _repairs),
+    "instances.active": Measure(
+        "instances that are Active", _count("compute", "instances", lambda each: each["state"] == "Active", "name")
+    ),
+    "instances.ready": Measure(
+        "instances whose condition Ready is True",
+        _count("compute", "instances", lambda each: _is("Ready", each), "name"),
+    ),
+    "instances.failed": Measure(
+        "instances that are Failed", _count("compute", "instances", lambda each: each["state"] == "Failed", "name")
+    ),
+    "faults.active": Measure(
+        "faults that the control plane knows of",
+        _count("compute", "faults", lambda each: each["state"] == "Active", "instance"),
+    ),
+    "nodes.available": Measure(
+        "nodes that nobody holds", _count("resource", "nodes", lambda each: each["state"] == "Available", "allocation")
+    ),
+    "nodes.lost": Measure(
+        "nodes whose agents are Lost", _count("resource", "nodes", lambda each: each["agent"] == "Lost", "allocation")
+    ),
+    "nodes.silent": Measure(
+        "nodes whose agents are Stale or Lost",
+        _count("resource", "nodes", lambda each: each["agent"] in ("Stale", "Lost"), "allocation"),
+    ),
+    "nodes.unhealthy": Measure(
+        "nodes that are Unhealthy",
+        _count("resource", "nodes", lambda each: each["health"] == "Unhealthy", "allocation"),
+    ),
+    "links.down": Measure("links that MatrixLink holds to be down", _down),
+    "links.degraded": Measure("links that MatrixLink holds to be below their rate", _degraded),
+    "slices.below-floor": Measure(
+        "slices that have less than was promised",
+        _count("link", "slices", lambda each: each["floorKeptGbpsPerNpu"] < each["floorGbpsPerNpu"], "instance"),
+    ),
+    "hardware.nodes-dark": Measure(
+        "nodes that truly have no power", _count("agents", "nodes", lambda each: not each["powered"])
+    ),
+    "hardware.ports-dark": Measure(
+        "ports that truly have no light and say so", _ports("ports", lambda share: share == 0)
+    ),
+    "hardware.ports-narrow": Measure(
+        "ports that truly carry part of their rate and say so", _ports("ports", lambda share: 0 < share < 1)
+    ),
+    "hardware.ports-lying": Measure("ports that carry less than they say", _ports("silent", lambda share: share < 1)),
+}

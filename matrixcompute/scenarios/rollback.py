@@ -1,0 +1,74 @@
+"""roll_back: clears what runs have injected, by the names that it bears; also after a runner that was killed.
+
+A host of runners (matrixctl, MatrixCompute) has a prefix of its own, and runs one scenario at a time: whatever bears
+its prefix when it begins is left over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import MatrixError
+from matrixcompute.scenarios.world import World
+
+RUN_LABEL = "cloudmatrix.io/fault-scenario"
+"""On instances that a run has made, with the run's name."""
+PATIENCE_S, PATIENCE_FLOOR_WALL_S = 600.0, 90.0
+PAUSE_S, PAUSE_FLOOR_WALL_S = 2.0, 0.3
+
+
+async def roll_back(world: World, names: str, clock: Clock) -> list[str]:
+    """Clear all faults whose names begin so; asks again while a service is away. Returns the names. Raises what it was
+    refused with last."""
+    cleared: list[str] = []
+    until = clock.now() + clock.at_least_wall(PATIENCE_S, PATIENCE_FLOOR_WALL_S)
+    while True:
+        try:
+            # What strikes services comes first: the others may not answer before it is undone.
+            for name in [each for each in _injected(world) if each.startswith(names)]:
+                assert world.processes is not None
+                await world.processes.clear(name)
+                cleared.append(name)
+            for fault in await world.all("agents", "faults"):
+                if fault["name"].startswith(names):
+                    await world.delete("agents", "faults", fault["name"])
+                    cleared.append(fault["name"])
+            return cleared
+        except MatrixError as refused:
+            if not refused.retryable or clock.now() >= until:
+                raise
+        await clock.sleep(clock.at_least_wall(PAUSE_S, PAUSE_FLOOR_WALL_S))
+
+
+def _injected(world: World) -> Sequence[str]:
+    return list(world.processes.injected()) if world.processes is not None else []
+
+
+async def delete_given(world: World, keys: Sequence[str], clock: Clock) -> list[str]:
+    """Delete instances that a run has made, and wait until they are gone. Returns those that are not, yet."""
+    until = clock.now() + clock.at_least_wall(PATIENCE_S, PATIENCE_FLOOR_WALL_S)
+    left = list(keys)
+    while left:
+        for key in list(left):
+            try:
+                await world.delete("compute", "instances", key)
+                if await world.find("compute", "instances", key) is None:
+                    left.remove(key)
+            except MatrixError as refused:
+                if not refused.retryable:
+                    raise
+        if not left or clock.now() >= until:
+            break
+        await clock.sleep(clock.at_least_wall(PAUSE_S, PAUSE_FLOOR_WALL_S))
+    return left
+
+
+async def clean_up(world: World, prefix: str, clock: Clock) -> list[str]:
+    """What an earlier run of this host has left behind: its faults, and the instances that it had made."""
+    found = await roll_back(world, prefix, clock)
+    instances = await world.all("compute", "instances")
+    made = [each for each in instances if each.get("labels", {}).get(RUN_LABEL, "").startswith(prefix)]
+    keys = [f"{each['project']}/{each['name']}" for each in made]
+    await delete_given(world, keys, clock)
+    return found + keys

@@ -1,0 +1,152 @@
+"""ScenarioRunner: plays one scenario against running services, and always rolls back.
+
+It is a client like any other: it reads what the services show, and puts faults on the emulated hardware under names
+that bear the run's. Whoever runs the next one clears what such a name is left on, so nothing stays behind of a runner
+that was killed. Time and chance are passed in: under virtual time a run is over at once, and the same seed lives the
+same history.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import MatrixError
+from matrixcommon.model.quantities import timestamp
+from matrixcompute.scenarios.context import LEAST_PAUSE_S, Ended, RunContext, seen
+from matrixcompute.scenarios.phase import Phase
+from matrixcompute.scenarios.preflight import Preflight, preflight
+from matrixcompute.scenarios.readings import Frame, read
+from matrixcompute.scenarios.report import Entry, Outcome, RunReport, Verdict
+from matrixcompute.scenarios.rollback import RUN_LABEL, delete_given, roll_back
+from matrixcompute.scenarios.schema import Expectation, Scenario, SteadyState, seconds
+from matrixcompute.scenarios.world import Look, World
+
+GIVEN_WITHIN = "1h"
+"""How long an instance that a scenario needs may take to come up."""
+
+
+@dataclass
+class ScenarioRunner:
+    """One run. `prefix` begins the names of all its faults; `tell` is called with every entry."""
+
+    name: str
+    scenario: Scenario
+    world: World
+    clock: Clock
+    prefix: str
+    version: str = ""
+    replay: str = ""
+    tell: Callable[[Entry], object] = lambda entry: None
+
+    def __post_init__(self) -> None:
+        started_at = self.clock.now()
+        self.run_id = f"{int(started_at * 1000) % 0xFFFFFFFF:08x}"
+        names = f"{self.prefix}{self.name[:24].rstrip('-')}-{self.run_id}-"
+        self._run = RunContext(self.scenario, self.world, self.clock, names, self.tell)
+        self._report = RunReport(
+            scenario=self.name, run=self.run_id, seed=self.scenario.seed, version=self.version, replay=self.replay,
+            started_at=timestamp(started_at), entries=[],
+        )  # fmt: skip
+        self._made: list[str] = []
+
+    def stop(self, reason: str) -> None:
+        """End it as STOPPED at the next look."""
+        self._run.stop_reason = reason
+        self._run.stopping.set()
+
+    async def run(self) -> RunReport:
+        """Raises MatrixError for what is refused before anything was changed; else a report, whatever happened."""
+        ready = await preflight(self.name, self.scenario, self.world)
+        try:
+            await self._live(ready)
+            self._end("PASS", "every expectation was met")
+        except Ended as ended:
+            self._end(ended.verdict, ended.reason)
+        except MatrixError as refused:
+            self._end("INVALID", f"{refused.reason}: {refused.message}")
+        except BaseException:
+            await asyncio.shield(self._undo())
+            raise
+        await self._undo()
+        self._report.entries = self._run.entries
+        self._report.seconds = self._run.seconds
+        return self._report.sealed()
+
+    def _end(self, verdict: Verdict, reason: str) -> None:
+        self._report.verdict, self._report.reason = verdict, reason
+
+    async def _live(self, ready: Preflight) -> None:
+        if await self._give(ready):
+            ready = await preflight(self.name, self.scenario, self.world)
+        self._report.targets = ready.targets
+        for target, chosen in ready.targets.items():
+            self._run.note("resolved", target, ", ".join(chosen))
+        frame, control = Frame(self.scenario, ready.targets), self.scenario.control
+        await self._steady(frame, "start", "INVALID")
+        if control is not None:
+            self._run.note("control", f"without {', '.join(control.skip)}")
+            outcomes = await self._play(ready, control.skip, control.expect)
+            if missed := [each for each in outcomes if not each.passed]:
+                raise Ended("INVALID", f"the control, without the fault: {missed[0].name}: {missed[0].message}")
+            await self._steady(frame, "start", "INVALID")
+        self._report.expectations = await self._play(ready, (), self.scenario.expect)
+        if missed := [each for each in self._report.expectations if not each.passed]:
+            raise Ended("FAIL", f"{missed[0].name}: {missed[0].message}")
+        await self._steady(frame, "end", "FAIL")
+
+    async def _play(self, ready: Preflight, skip: Sequence[str], expected: Sequence[Expectation]) -> list[Outcome]:
+        """The method without what is skipped, and the end of its faults."""
+        outcomes = await Phase(self._run, ready.targets, ready.strikes, skip, expected).run()
+        await self._roll_back()
+        return outcomes
+
+    async def _give(self, ready: Preflight) -> bool:
+        """Make the given instances that are not there, and wait until all are Active; whether any was made."""
+        for key in ready.planned:
+            self._made.append(key)
+            label = {RUN_LABEL: self._run.names.rstrip("-")}
+            await self.world.put("compute", "instances", key, {**self.scenario.given[key].wire(), "labels": label})
+            self._run.note("given", key)
+        for key in self.scenario.given:
+            active = SteadyState(
+                instance=key, state="Active", where={"conditions.Ready.status": "True"}, within=GIVEN_WITHIN
+            )
+            await self._wait_for(active, Frame(self.scenario, {}), f"given.{key}", "INVALID")
+        return bool(ready.planned)
+
+    async def _steady(self, frame: Frame, when: str, verdict: Verdict) -> None:
+        for number, each in enumerate(self.scenario.steady_state):
+            if each.mode in (when, "both"):
+                await self._wait_for(each, frame, f"steadyState[{number}]", verdict)
+
+    async def _wait_for(self, condition: SteadyState, frame: Frame, field: str, verdict: Verdict) -> None:
+        until = self.clock.now() + seconds(condition.within)
+        while True:
+            now = self.clock.now()
+            reading = await read(condition, Look(self.world), frame)
+            if reading.holds:
+                self._run.note("steady", condition.sentence())
+                return
+            self._run.check_stopped()
+            if now >= until - LEAST_PAUSE_S / 2:
+                self._run.note("unsteady", condition.sentence(), seen(reading))
+                raise Ended(verdict, f"{field} does not hold: {condition.sentence()}: {seen(reading)}")
+            await self._run.pause(until)
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    async def _roll_back(self) -> None:
+        for each in await roll_back(self.world, self._run.names, self.clock):
+            self._run.note("cleared", each.removeprefix(self._run.names))
+
+    async def _undo(self) -> None:
+        """Whatever happened: clear the faults, delete what was made."""
+        try:
+            await self._roll_back()
+            left = await delete_given(self.world, self._made, self.clock)
+            self._run.note("rolledBack", self.name, f"still being deleted: {', '.join(left)}" if left else "")
+        except MatrixError as refused:
+            self._run.note("left", self.name, f"{refused.reason}: {refused.message}; the next run rolls back")

@@ -1,0 +1,74 @@
+"""Strike: one action on one resource, put there under a name that bears the run's, and cleared under it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.hardware_names import NodeName
+from matrixcompute.scenarios.schema import Scenario
+from matrixcompute.scenarios.world import World
+from matrixresource.agent.fault_catalogue import CATALOGUE
+
+
+@dataclass(frozen=True)
+class Strike:
+    """`name` is what is left of the fault's name behind the run's."""
+
+    action: str
+    name: str
+    kind: str
+    target: str
+    parameters: Mapping[str, str]
+
+    @property
+    def of_processes(self) -> bool:
+        return CATALOGUE[self.kind].of_processes
+
+    def body(self) -> dict[str, Any]:
+        """The same to the emulated hardware."""
+        parameters = {key: number(text) for key, text in self.parameters.items()}
+        return {"kind": self.kind, "target": self.target, "parameters": parameters}
+
+    async def put(self, world: World, names: str, *, validate_only: bool = False) -> None:
+        """Put it there. Raises MatrixError; `validate_only` changes nothing."""
+        if not self.of_processes:
+            await world.put("agents", "faults", names + self.name, self.body(), validate_only=validate_only)
+            return
+        if world.processes is None:
+            raise InvalidField("only matrixctl strikes processes, on the machine of the stack", field="fault")
+        if validate_only:
+            world.processes.check(self.kind, self.target, self.parameters)
+        else:
+            await world.processes.inject(names + self.name, self.kind, self.target, self.parameters)
+
+    async def clear(self, world: World, names: str) -> None:
+        if not self.of_processes:
+            await world.delete("agents", "faults", names + self.name)
+        elif world.processes is not None:
+            await world.processes.clear(names + self.name)
+
+
+def number(text: str) -> Any:
+    """A parameter as the hardware wants it: the port is a word, the share a number. Fault codes are words, also those
+    that look like a number with an exponent (80E39200) or that begin with a zero."""
+    if not re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?", text):
+        return text
+    return float(text) if "." in text else int(text)
+
+
+def strikes_of(scenario: Scenario, targets: Mapping[str, Sequence[str]], nodes: Sequence[str]) -> list[Strike]:
+    """All of them, action by action. What strikes nodes strikes every node of a cabinet; `nodes` are all there are."""
+    found = []
+    for number, action in enumerate(scenario.method):
+        things = list(targets[action.target])
+        if scenario.targets[action.target].type == "cabinet" and CATALOGUE[action.fault].strikes != "cabinet":
+            things = sorted(each for each in nodes if NodeName(each).cabinet in set(things))
+        found += [
+            Strike(action.name, f"{number}-{at}", action.fault, thing, action.parameters)
+            for at, thing in enumerate(things)
+        ]
+    return found

@@ -1,0 +1,92 @@
+"""resolve: which resources a target means now, chosen by the seed among all that its selection leaves.
+
+The candidates are read from the services, in the order of their names, so a seed chooses the same on the same machine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.hardware_names import NodeName
+from matrixcommon.model.resource_key import name_of
+from matrixcompute.scenarios.schema import Scenario, Target
+from matrixcompute.scenarios.world import Look
+
+
+def choose(candidates: Sequence[str], mode: str, random: Random) -> list[str]:
+    """So many of the candidates as the mode says, in their order; fewer than COUNT asks for are none."""
+    found = re.fullmatch(r"(ALL|COUNT|PERCENT)(?:\((\d+)\))?", mode)
+    assert found is not None
+    number = int(found[2] or 0)
+    size = {"ALL": len(candidates), "COUNT": number, "PERCENT": len(candidates) * number // 100}[found[1]]
+    return sorted(random.sample(sorted(candidates), size)) if size <= len(candidates) else []
+
+
+async def resolve_targets(
+    scenario: Scenario, look: Look, planned: dict[str, list[dict[str, Any]]]
+) -> dict[str, list[str]]:
+    """The resources of every target, by its name. `planned`: members of instances that are not there yet, as they would
+    lie. Raises InvalidField for a target that selects nothing."""
+    found = {}
+    for name, target in scenario.targets.items():
+        candidates = await _candidates(target, look, planned)
+        if not candidates:
+            raise InvalidField("it selects nothing", field=f"targets.{name}.select")
+        chosen = choose(candidates, target.mode, Random(f"{scenario.seed}:{name}"))
+        if not chosen:
+            raise InvalidField(f"{target.mode} of {len(candidates)} selects nothing", field=f"targets.{name}.mode")
+        found[name] = chosen
+    return found
+
+
+async def _candidates(target: Target, look: Look, planned: dict[str, list[dict[str, Any]]]) -> list[str]:
+    select = target.select
+    if target.type == "service":
+        processes = look.world.processes
+        there = list(processes.services()) if processes is not None else []
+        return sorted(each for each in there if not select.names or each in select.names)
+    if target.type == "switch":
+        switches = await look.all("link", "switches")
+        return sorted(each["name"] for each in switches if _is_switch(target, each))
+    nodes = [each for each in await look.all("resource", "nodes") if select.state in (None, each["state"])]
+    names = {each["name"] for each in nodes}
+    if select.instance is not None:
+        members = await _members(select.instance, look, planned)
+        names &= {each["node"] for each in members if select.role in (None, each["role"])}
+    places = {name: (NodeName(name).cabinet, NodeName(name).supernode) for name in names}
+    fitting = [
+        name
+        for name, (cabinet, supernode) in places.items()
+        if select.cabinet in (None, cabinet) and select.supernode in (None, supernode)
+    ]
+    found = fitting if target.type == "node" else [str(places[name][0]) for name in fitting]
+    return sorted({each for each in found if not select.names or each in select.names})
+
+
+def _is_switch(target: Target, switch: dict[str, Any]) -> bool:
+    select = target.select
+    return (
+        switch["kind"] in ("l1", "l2", "leaf")
+        and (not select.names or switch["name"] in select.names)
+        and select.plane in (None, switch["plane"])
+        and select.kind in (None, switch["kind"])
+        and select.cabinet in (None, switch.get("cabinet"))
+        and select.supernode in (None, switch["name"].partition("-")[0])
+        and select.state in (None, switch["state"])
+    )
+
+
+async def _members(instance: str, look: Look, planned: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    if instance in planned:
+        return planned[instance]
+    for each in await look.all("compute", "instances"):
+        if each["name"] == name_of(instance) and (
+            each["project"] == instance.rpartition("/")[0] or "/" not in instance
+        ):
+            members: list[dict[str, Any]] = each.get("members", [])
+            return members
+    return []

@@ -1,0 +1,68 @@
+"""Tracker: one expectation over time; it is fed with every look and says when it is decided. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from matrixcompute.scenarios.report import Outcome
+from matrixcompute.scenarios.schema import Expectation, seconds
+
+
+@dataclass
+class Tracker:
+    """Counts from `began_at`, the moment of the fault. `before`: whether it held then already."""
+
+    expectation: Expectation
+    began_at: float
+    before: bool | None = None
+    since: float | None = None
+    """Since when it has held without a break, as far as was looked."""
+    looks: int = 0
+    last: str = ""
+    outcome: Outcome | None = None
+
+    def __post_init__(self) -> None:
+        if self.before:
+            self.since = self.began_at
+
+    @property
+    def deadline(self) -> float:
+        return self.began_at + seconds(self.expectation.within)
+
+    def take(self, now: float, holds: bool | None, number: float | None = None, message: str = "") -> None:
+        """What a look that began at `now` saw; None: nothing could be seen."""
+        if self.outcome is not None:
+            return
+        self.last = message if number is None else f"it was {number:g}"
+        late = now > self.deadline + 1e-6
+        if holds is not None:
+            self.looks += 1
+            if holds and self.since is None:
+                self.since = now
+            elif not holds:
+                self.since = None
+        mode = self.expectation.mode
+        if mode == "always":
+            if holds is False and not late:
+                self._decide(False, now)
+            elif now >= self.deadline - 1e-6 and (holds is not None or late):
+                self._decide(self.looks > 0 and holds is not False, None)
+        elif mode == "reached":
+            if holds and not late:
+                self._decide(not self.before, now, "it held before the fault already" if self.before else "")
+            elif late or (holds is False and now >= self.deadline - 1e-6):
+                self._decide(False, None)
+        elif now >= self.deadline - 1e-6 and holds is not None:
+            self._decide(self.since is not None and self.since <= self.deadline + 1e-6, self.since)
+        elif late:
+            self._decide(False, None)
+
+    def _decide(self, passed: bool, at: float | None, message: str = "") -> None:
+        each = self.expectation
+        self.outcome = Outcome(
+            name=each.name or each.sentence(),
+            passed=passed,
+            seconds=round(at - self.began_at, 3) if passed and at is not None else None,
+            within_s=seconds(each.within),
+            message="" if passed else message or self.last,
+        )

@@ -1,0 +1,92 @@
+"""World: the services as a scenario meets them, over REST; Look: what they showed at one moment.
+
+A look asks for each collection once, however many conditions want it. What does not answer is Unavailable; a condition
+on it is then neither true nor false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import httpx
+
+from matrixcommon.api.client import at, call, list_all
+from matrixcommon.model.errors import NotFound, Unavailable
+
+
+class Processes(Protocol):
+    """The supervisor's side: faults on the control plane's own processes, where the stack is ours. A fault has a name,
+    and what was done under a name is undone under it."""
+
+    def services(self) -> Sequence[str]:
+        """Those that may be struck."""
+
+    def check(self, kind: str, service: str, parameters: Mapping[str, str]) -> None:
+        """Raises InvalidField where this cannot be done; the field is that of the parameters, or `fault`."""
+
+    async def inject(self, name: str, kind: str, service: str, parameters: Mapping[str, str]) -> None: ...
+
+    async def clear(self, name: str) -> None:
+        """Undo it; again is no news."""
+
+    def injected(self) -> Sequence[str]:
+        """The names of what is not undone, those that an earlier process left among them."""
+
+    async def seen(self, service: str) -> dict[str, Any]:
+        """What is truly so of a service, in the fields that conditions may name."""
+
+
+class World:
+    """`http` by service: resource, link, compute, agents. Without `processes` nothing strikes the services."""
+
+    def __init__(self, http: Mapping[str, httpx.AsyncClient], processes: Processes | None = None) -> None:
+        self._http = http
+        self.processes = processes
+
+    def _client(self, service: str) -> httpx.AsyncClient:
+        if service not in self._http:
+            raise Unavailable(f"there is no {service} in this stack")
+        return self._http[service]
+
+    async def all(self, service: str, collection: str) -> list[dict[str, Any]]:
+        return await list_all(self._client(service), f"/v1/{collection}")
+
+    async def find(self, service: str, collection: str, key: str) -> dict[str, Any] | None:
+        try:
+            return await call(self._client(service), "GET", at(collection, key))
+        except NotFound:
+            return None
+
+    async def put(
+        self, service: str, collection: str, key: str, body: dict[str, Any], *, validate_only: bool = False
+    ) -> dict[str, Any]:
+        params = {"validateOnly": "true"} if validate_only else None
+        return await call(self._client(service), "PUT", at(collection, key), body=body, params=params)
+
+    async def delete(self, service: str, collection: str, key: str) -> None:
+        """Again is no news."""
+        try:
+            await call(self._client(service), "DELETE", at(collection, key))
+        except NotFound:
+            return
+
+    async def ready(self, service: str) -> bool:
+        try:
+            return (await self._client(service).get("/readyz")).status_code == 200
+        except httpx.HTTPError:
+            return False
+
+
+class Look:
+    """One look at the world."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._seen: dict[tuple[str, str], list[dict[str, Any]]] = {}
+
+    async def all(self, service: str, collection: str, *, anew: bool = False) -> list[dict[str, Any]]:
+        key = service, collection
+        if anew or key not in self._seen:
+            self._seen[key] = await self.world.all(service, collection)
+        return self._seen[key]

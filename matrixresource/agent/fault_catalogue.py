@@ -1,0 +1,236 @@
+"""CATALOGUE: every kind of fault there is, what it strikes, what the incumbent would call it, and how it is found out.
+
+Kinds of the hardware and of agents' messages are put on the emulated nodes (`hardware.py`, the fleet's uplinks). Those
+of processes and databases are carried out by matrixctl, on a stack of its own machine. None of them tells the control
+plane anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Strikes = Literal["node", "cabinet", "switch", "service"]
+
+FaultKind = Literal[
+    "node-down",
+    "agent-hang",
+    "cabinet-power",
+    "npu-fault",
+    "hbm-fault",
+    "component-fault",
+    "missing-part",
+    "slow-node",
+    "vpc-card-fault",
+    "rdma-nic-fault",
+    "link-down",
+    "link-degraded",
+    "link-flapping",
+    "cable-moved",
+    "link-silent",
+    "link-slow",
+    "switch-down",
+    "switch-silent",
+    "tables-lost",
+    "tables-corrupted",
+    "messages-lost",
+    "messages-delayed",
+    "messages-doubled",
+]
+"""Those of the emulated nodes."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One kind. `level`: the incumbent's, where it has one; `found_by`: what tells the control plane, if anything."""
+
+    strikes: Strikes
+    means: str
+    level: str
+    found_by: str
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The types of a scenario's target that fit: what strikes nodes may strike all of a cabinet."""
+        return ("node", "cabinet") if self.strikes == "node" else (self.strikes,)
+
+    @property
+    def of_processes(self) -> bool:
+        return self.strikes == "service"
+
+
+LEASES = "silence for two leases of 30 s"
+CODES = "the fault code in the next report"
+PORTS = "the port's rate in the next report"
+PROBES = "probes that go wrong, localised by tomography"
+READBACK = "the digest of the table that was read back"
+
+CATALOGUE: dict[str, Fault] = {
+    "node-down": Fault(
+        "node", "the node loses power; its agents fall silent and its work is gone", "Separate (NodeLost)", LEASES
+    ),
+    "agent-hang": Fault(
+        "node",
+        "the agents on the Qingtian card fall silent; the node itself continues",
+        "Separate (NodeLost)",
+        LEASES,
+    ),
+    "cabinet-power": Fault(
+        "cabinet",
+        "a cabinet loses power, and with it all its nodes (target: a cabinet, e.g. sn0-c03)",
+        "Separate (NodeLost)",
+        f"{LEASES}, of all nodes of it",
+    ),
+    "npu-fault": Fault(
+        "node",
+        "an NPU or a die of it raises a fault code (parameters: npu 0-7, die 0 or 1, code, default 220001001)",
+        "by the code; Separate by default",
+        CODES,
+    ),
+    "hbm-fault": Fault(
+        "node",
+        "a multi-bit ECC error in the HBM of a die (parameters: npu 0-7, die 0 or 1; handling: isolate, by default, "
+        "is code 020001001, restart is 010001002)",
+        "Separate (isolate), SubHealth (restart)",
+        CODES,
+    ),
+    "component-fault": Fault(
+        "node",
+        "a component raises a fault code (parameters: component, code, severity from hint to critical)",
+        "by the code and the severity",
+        CODES,
+    ),
+    "missing-part": Fault(
+        "node",
+        "the node lacks a part (parameters: part, e.g. npu5, npu5-die1, cpu3, dimm7, vpc)",
+        "-",
+        "the inventory in the next report",
+    ),
+    "slow-node": Fault(
+        "node",
+        "the node's work takes longer (parameters: factor, default 2), and it raises code 110001010",
+        "SubHealth",
+        CODES,
+    ),
+    "vpc-card-fault": Fault(
+        "node",
+        "the Qingtian card dies: its VPC port is dark and the agents on it are silent; the node itself continues",
+        "Separate (NodeLost)",
+        LEASES,
+    ),
+    "rdma-nic-fault": Fault(
+        "node",
+        "the RDMA ports of both dies of an NPU are dark (parameters: npu 0-7); the dies raise code 81078603",
+        "NotHandle; PreSeparate after 20 s",
+        f"{PORTS}, {CODES} and the rule of duration",
+    ),
+    "link-down": Fault(
+        "node",
+        "a port carries nothing (parameters: port, e.g. ub-p3-k11, npu5-die1-p2, rdma-npu5-die0, vpc; or a pattern for "
+        "a bundle of cables, e.g. ub-p*-k0?)",
+        "NotHandle; Separate for all uplinks of a plane",
+        PORTS,
+    ),
+    "link-degraded": Fault(
+        "node", "a port carries a share of its rate (parameters: port, share between 0 and 1)", "NotHandle", PORTS
+    ),
+    "link-flapping": Fault(
+        "node",
+        "a port goes dark and comes back, over and over (parameters: port; periodS, default 20: half of it dark)",
+        "NotHandle; an RDMA port 5 times a day: ManuallySeparate",
+        f"{PORTS}; damped",
+    ),
+    "cable-moved": Fault(
+        "node",
+        "a port's cable is plugged in elsewhere (parameters: port, peer, e.g. sn0-l2p3-k12)",
+        "-",
+        "who answers at the port, in the next report",
+    ),
+    "link-silent": Fault("node", "a port says it is up and carries nothing (parameters: port)", "-", PROBES),
+    "link-slow": Fault(
+        "node",
+        "a port says it is whole and carries a share of its rate (parameters: port, share)",
+        "-",
+        PROBES,
+    ),
+    "switch-down": Fault(
+        "switch",
+        "a switch chip dies: every port that leads to it loses light (target: a switch, e.g. sn0-l2p3-k11)",
+        "NotHandle for each uplink",
+        PORTS,
+    ),
+    "switch-silent": Fault(
+        "switch",
+        "a switch chip drops all it is given, its ports keep light (target: a switch, e.g. sn0-l2p3-k11)",
+        "-",
+        PROBES,
+    ),
+    "tables-lost": Fault(
+        "node",
+        "a switch table is emptied under the agent (parameters: slice; without it all slices')",
+        "-",
+        READBACK,
+    ),
+    "tables-corrupted": Fault(
+        "node",
+        "a switch table sends everything the wrong way (parameters: slice; without it all slices')",
+        "-",
+        READBACK,
+    ),
+    "messages-lost": Fault(
+        "node",
+        "reports of the node's agents are lost on their way (parameters: share, default 1)",
+        "Separate (NodeLost) where all are lost",
+        LEASES,
+    ),
+    "messages-delayed": Fault(
+        "node",
+        "reports of the node's agents arrive late (parameters: delayS, default 20)",
+        "-",
+        "not at all below a lease; what is overtaken is refused by its sequence",
+    ),
+    "messages-doubled": Fault(
+        "node",
+        "reports of the node's agents arrive twice (parameters: share, default 1)",
+        "-",
+        "not at all: the second is refused by its sequence",
+    ),
+    "service-killed": Fault(
+        "service",
+        "a process of the control plane is killed (kill -9); the supervisor starts it again",
+        "-",
+        "the supervisor, when its child ends; clients, by refused connections",
+    ),
+    "service-paused": Fault(
+        "service",
+        "a process of the control plane stands still (SIGSTOP) until it is cleared, or the supervisor replaces it",
+        "-",
+        "the supervisor, after 60 s of the wall; clients, by their deadlines",
+    ),
+    "database-readonly": Fault(
+        "service",
+        "a service's database refuses every write and answers reads (SQLite)",
+        "-",
+        "writes that fail; they are tried again",
+    ),
+    "database-stalled": Fault(
+        "service",
+        "a service's database lets writes wait (parameters: stallS, seconds of the wall at a time, default 2; SQLite)",
+        "-",
+        "requests that take longer",
+    ),
+}
+
+FAULT_KINDS: dict[str, str] = {kind: CATALOGUE[kind].means for kind in get_args(FaultKind)}
+"""What can be put on the emulated nodes, and what happens then."""
+PROCESS_KINDS: tuple[str, ...] = tuple(kind for kind, each in CATALOGUE.items() if each.of_processes)
+"""What matrixctl does to a stack of its own machine."""
+
+PORT_KINDS = ("link-down", "link-degraded", "link-flapping", "cable-moved", "link-silent", "link-slow")
+SWITCH_KINDS = ("switch-down", "switch-silent")
+CABINET_KINDS = ("cabinet-power",)
+TABLE_KINDS = ("tables-lost", "tables-corrupted")
+MESSAGE_KINDS = ("messages-lost", "messages-delayed", "messages-doubled")
+
+FLAP_PERIOD_S, DELAY_S, SLOW_FACTOR = 20.0, 20.0, 2.0
+"""Where a fault does not say so itself."""

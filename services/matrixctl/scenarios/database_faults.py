@@ -1,0 +1,85 @@
+"""What can go wrong with a service's database, done to the SQLite file beside the service.
+
+Read-only: triggers refuse every write, so reads go on; they stay until they are dropped. Stalled: a writer's lock is
+held for a while, over and over; it goes with whoever holds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+TRIGGER = "scenario_readonly_"
+REFUSAL = "attempt to write a readonly database"
+BUSY_WALL_S = 10.0
+REST_WALL_S = 0.5
+"""Between two stalls: writes that waited go through."""
+
+
+def _open(file: Path) -> sqlite3.Connection:
+    return sqlite3.connect(file, timeout=BUSY_WALL_S, isolation_level=None)
+
+
+def refuse_writes(file: Path) -> None:
+    """From now on; again is no news."""
+    with closing(_open(file)) as database:
+        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        database.execute("BEGIN IMMEDIATE")
+        for table in tables:
+            if not table.startswith("sqlite_"):
+                for verb in ("INSERT", "UPDATE", "DELETE"):
+                    database.execute(
+                        f'CREATE TRIGGER IF NOT EXISTS "{TRIGGER}{table}_{verb}" BEFORE {verb} ON "{table}" '
+                        f"BEGIN SELECT RAISE(ABORT, '{REFUSAL}'); END"
+                    )
+        database.execute("COMMIT")
+
+
+def allow_writes(file: Path) -> None:
+    """Again; again is no news."""
+    with closing(_open(file)) as database:
+        for trigger in _triggers(database):
+            database.execute(f'DROP TRIGGER IF EXISTS "{trigger}"')
+
+
+def writable(file: Path) -> bool:
+    with closing(_open(file)) as database:
+        return not _triggers(database)
+
+
+def _triggers(database: sqlite3.Connection) -> list[str]:
+    found = database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+    return [name for (name,) in found if name.startswith(TRIGGER)]
+
+
+class Stall:
+    """Holds the writer's lock for `stall_s` at a time, from `begin` to `end`."""
+
+    def __init__(self, file: Path, stall_s: float) -> None:
+        self._file, self._stall_s = file, stall_s
+        self._task: asyncio.Task[None] | None = None
+        self.stalls = 0
+        """How often the lock was held."""
+
+    def begin(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def end(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            with closing(_open(self._file)) as database:
+                try:
+                    database.execute("BEGIN IMMEDIATE")
+                except sqlite3.OperationalError:
+                    pass  # it is busy by itself
+                else:
+                    self.stalls += 1
+                    await asyncio.sleep(self._stall_s)
+                    database.execute("ROLLBACK")
+            await asyncio.sleep(REST_WALL_S)

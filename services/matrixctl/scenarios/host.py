@@ -1,0 +1,88 @@
+"""matrixctl as a host of scenario runs: the way to the stack, one run at a time, and rolling back what was left.
+
+A run holds a lock in the state folder. Whoever gets it knows that no other run lives, so faults that bear this host's
+names are left over from one that was killed, and are cleared before anything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from importlib import metadata
+from typing import Any, TypeVar
+
+from matrixcommon.model.clock import Clock, ScaledClock
+from matrixcommon.model.errors import Conflict
+from matrixcompute.scenarios.preflight import preview
+from matrixcompute.scenarios.report import Entry, Preview, RunReport
+from matrixcompute.scenarios.rollback import clean_up
+from matrixcompute.scenarios.runner import ScenarioRunner
+from matrixcompute.scenarios.schema import Scenario
+from matrixcompute.scenarios.world import World
+from services.chassis.http import http_client
+from services.matrixctl.clients.api_client import ApiClient
+from services.matrixctl.scenarios.process_faults import ProcessFaults
+from services.matrixctl.supervisor.process_lock import ProcessLock, SeatTaken
+
+T = TypeVar("T")
+
+PREFIX = "scenario-ctl-"
+"""Begins the names of all faults of matrixctl's runs."""
+SERVICES = ("resource", "link", "compute", "agents")
+
+complete: Callable[[Coroutine[Any, Any, Any]], Any] = asyncio.run
+"""How the command line waits for what it begins."""
+
+
+def version() -> str:
+    try:
+        return metadata.version("cloudmatrix")
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+@asynccontextmanager
+async def reached(client: ApiClient) -> AsyncIterator[tuple[World, Clock]]:
+    """The services of a running stack, and its time."""
+    time, token = client.stack.time, client.folder.admin_token()
+    there = [each for each in SERVICES if each in client.stack.children]
+    async with AsyncExitStack() as opened:
+        http = {
+            each: await opened.enter_async_context(http_client(client.stack.children[each].url, token))
+            for each in there
+        }
+        yield (
+            World(http, ProcessFaults(client.folder, client.stack)),
+            ScaledClock(time.scale, time.anchor_wall, time.anchor_emulated),
+        )
+
+
+@contextmanager
+def alone(client: ApiClient) -> Iterator[None]:
+    """Raises Conflict while another run is under way."""
+    lock = ProcessLock(client.folder.path / "scenarios" / "runner.lock")
+    try:
+        lock.take()
+    except SeatTaken as taken:
+        raise Conflict("another scenario runs on this stack; one at a time") from taken
+    try:
+        yield
+    finally:
+        lock.leave()
+
+
+async def previewed(client: ApiClient, name: str, scenario: Scenario) -> Preview:
+    async with reached(client) as (world, _):
+        return await preview(name, scenario, world)
+
+
+async def run(
+    client: ApiClient, name: str, scenario: Scenario, replay: str, tell: Callable[[Entry], object]
+) -> RunReport:
+    """Raises MatrixError for what is refused before anything was changed."""
+    with alone(client):
+        async with reached(client) as (world, clock):
+            for each in await clean_up(world, PREFIX, clock):
+                tell(Entry(at_s=0, what="cleared", about=each, message="left by an earlier run"))
+            return await ScenarioRunner(name, scenario, world, clock, PREFIX, version(), replay, tell).run()

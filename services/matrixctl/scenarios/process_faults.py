@@ -1,0 +1,120 @@
+"""ProcessFaults: what a scenario does to the processes of a stack and to their databases, where the stack is ours.
+
+Processes are those that sit on the seats of the state folder, so nobody else is ever struck. What is done is written
+down before it is done, in the state folder, so that the next run undoes what a killed one has left.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matrixcommon.model.errors import InvalidField, Unavailable
+from services.catalogue import BY_NAME
+from services.matrixctl.scenarios.database_faults import Stall, allow_writes, refuse_writes, writable
+from services.matrixctl.supervisor.process_lock import Holder
+from services.matrixctl.supervisor.state_folder import Folder, Stack, write
+
+STALL_WALL_S, STALL_WALL_S_MAX = 2.0, 10.0
+"""A writer waits fifteen seconds for SQLite's lock before it fails."""
+
+
+class ProcessFaults:
+    """`folder` is the stack's, `stack` what runs in it."""
+
+    def __init__(self, folder: Folder, stack: Stack) -> None:
+        self._folder, self._stack = folder, stack
+        self._journal = folder.path / "scenarios" / "process-faults.json"
+        self._stalls: dict[str, Stall] = {}
+        self._pids: dict[str, int] = {}
+        """Of services that were struck, as they were before."""
+
+    def services(self) -> Sequence[str]:
+        return [] if self._stack.contained else sorted(self._folder.holders())
+
+    def check(self, kind: str, service: str, parameters: Mapping[str, str]) -> None:
+        if not kind.startswith("database-"):
+            return
+        if self._stack.database or not self._file(service).exists():
+            raise InvalidField(f"{service} keeps no SQLite file in {self._folder.path}", field="fault")
+        if kind == "database-stalled":
+            self._stall_s(parameters)
+
+    async def inject(self, name: str, kind: str, service: str, parameters: Mapping[str, str]) -> None:
+        self._write({**self._read(), name: [kind, service]})
+        if (holder := self._folder.seat(service).holder()) is not None:
+            self._pids[service] = holder.pid
+        match kind:
+            case "service-killed":
+                self._holder(service).signal(signal.SIGKILL)
+            case "service-paused":
+                self._holder(service).signal(signal.SIGSTOP)
+            case "database-readonly":
+                refuse_writes(self._file(service))
+            case "database-stalled":
+                self._stalls[name] = Stall(self._file(service), self._stall_s(parameters))
+                self._stalls[name].begin()
+
+    async def clear(self, name: str) -> None:
+        found = self._read()
+        kind, service = found.pop(name, ("", ""))
+        if kind == "service-paused" and (holder := self._folder.seat(service).holder()) is not None:
+            holder.signal(signal.SIGCONT)
+        if kind == "database-readonly":
+            allow_writes(self._file(service))
+        if (stall := self._stalls.pop(name, None)) is not None:
+            await stall.end()
+        self._write(found)
+
+    def injected(self) -> Sequence[str]:
+        return list(self._read())
+
+    async def seen(self, service: str) -> dict[str, Any]:
+        """Whether it runs at all, whether it is another process than before, and what its database takes."""
+        holder, file = self._folder.seat(service).holder(), self._file(service)
+        before = self._pids.get(service)
+        return {
+            "running": holder is not None and not _stopped(holder.pid),
+            "restarted": holder is not None and before is not None and holder.pid != before,
+            "writable": writable(file) if file.exists() else True,
+            "stalled": any(each.stalls for each in self._stalls.values()),
+        }
+
+    def _holder(self, service: str) -> Holder:
+        holder = self._folder.seat(service).holder()
+        if holder is None:
+            raise Unavailable(f"{service} does not run at this moment")
+        return holder
+
+    def _file(self, service: str) -> Path:
+        has_one = service in BY_NAME and BY_NAME[service].has_database
+        return self._folder.path / (f"{service}.db" if has_one else "no-database")
+
+    def _stall_s(self, parameters: Mapping[str, str]) -> float:
+        try:
+            stall_s = float(parameters.get("stallS", STALL_WALL_S))
+        except ValueError:
+            stall_s = -1.0
+        if not 0 < stall_s <= STALL_WALL_S_MAX:
+            raise InvalidField(f"more than 0 and at most {STALL_WALL_S_MAX:g} seconds", field="parameters.stallS")
+        return stall_s
+
+    def _read(self) -> dict[str, tuple[str, str]]:
+        try:
+            return {name: (kind, service) for name, (kind, service) in json.loads(self._journal.read_text()).items()}
+        except FileNotFoundError:
+            return {}
+
+    def _write(self, faults: Mapping[str, Sequence[str]]) -> None:
+        self._journal.parent.mkdir(parents=True, exist_ok=True)
+        write(self._journal, json.dumps(faults))
+
+
+def _stopped(pid: int) -> bool:
+    """Whether the process stands still."""
+    shown = subprocess.run(["ps", "-p", str(pid), "-o", "stat="], capture_output=True, text=True, check=False)
+    return shown.stdout.strip().startswith("T")

@@ -1,0 +1,99 @@
+"""What is decided without asking anybody: whom a target means, and whether an expectation is met."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from matrixcompute.scenarios.readings import text_at
+from matrixcompute.scenarios.schema import Expectation
+from matrixcompute.scenarios.targets import choose
+from matrixcompute.scenarios.tracking import Tracker
+
+NAMES = st.lists(st.text("abc123", min_size=1, max_size=4), unique=True, max_size=60)
+MODES = st.one_of(
+    st.just("ALL"),
+    st.integers(1, 70).map(lambda n: f"COUNT({n})"),
+    st.integers(1, 100).map(lambda n: f"PERCENT({n})"),
+)
+
+
+@given(names=NAMES, mode=MODES, seed=st.integers())
+def test_a_mode_chooses_so_many_and_by_the_seed_alone(names: list[str], mode: str, seed: int) -> None:
+    chosen = choose(names, mode, Random(seed))
+    assert set(chosen) <= set(names)
+    assert chosen == sorted(set(chosen))
+    assert chosen == choose(list(reversed(names)), mode, Random(seed)), "the order in which they come is no matter"
+    number = int(mode.partition("(")[2].rstrip(")") or 0)
+    if mode == "ALL":
+        assert len(chosen) == len(names)
+    elif mode.startswith("COUNT"):
+        assert len(chosen) == (number if number <= len(names) else 0)
+    else:
+        assert len(chosen) <= len(names) * number / 100 < len(chosen) + 1
+
+
+def test_seeds_choose_differently() -> None:
+    names = [f"n{number}" for number in range(48)]
+    assert len({choose(names, "COUNT(1)", Random(seed))[0] for seed in range(20)}) > 5
+
+
+T, F, N = True, False, None
+
+
+@pytest.mark.parametrize(
+    ("mode", "before", "looks", "passed", "after_s"),
+    [
+        ("settled", F, [(1, F), (5, T), (10, T)], True, 5),
+        ("settled", F, [(5, T), (7, F), (10, F)], False, None),
+        ("settled", T, [(5, F), (8, T), (10, T)], True, 8),
+        ("settled", T, [(5, T), (10, T)], True, 0),
+        ("settled", F, [(5, F), (11, T)], False, None),
+        ("settled", F, [(5, T), (11, T)], True, 5),
+        ("settled", F, [(5, T), (10, N), (11, T)], True, 5),
+        ("settled", F, [(5, T), (11, N)], False, None),
+        ("reached", F, [(5, T)], True, 5),
+        ("reached", F, [(5, F), (10, F)], False, None),
+        ("reached", F, [(9, F), (11, T)], False, None),
+        ("reached", T, [(5, T)], False, None),
+        ("always", T, [(5, T), (10, T)], True, None),
+        ("always", T, [(4, T), (5, F)], False, None),
+        ("always", T, [(5, N), (10, T)], True, None),
+        ("always", T, [(5, N), (11, N)], False, None),
+    ],
+)
+def test_an_expectation_is_met_by_its_mode(
+    mode: str, before: bool, looks: list[tuple[float, bool | None]], passed: bool, after_s: float | None
+) -> None:
+    expectation = Expectation.model_validate({"metric": "orphans", "count": 0, "within": "10s", "mode": mode})
+    tracker = Tracker(expectation, 1000.0, before)
+    for at, holds in looks:
+        assert tracker.outcome is None, "it was decided too early"
+        tracker.take(1000.0 + at, holds)
+    assert tracker.outcome is not None
+    assert (tracker.outcome.passed, tracker.outcome.seconds) == (passed, after_s)
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("agent", "Lost"),
+        ("powered", "false"),
+        ("share", "0.5"),
+        ("nodes", "3"),
+        ("faults", "1"),
+        ("faults.0.code", "X"),
+        ("conditions.Ready.status", "True"),
+        ("conditions.Odd.status", ""),
+        ("nothing.at.all", ""),
+    ],
+)
+def test_a_field_is_found_by_its_path_and_compared_as_text(path: str, text: str) -> None:
+    view = {
+        "agent": "Lost", "powered": False, "share": 0.5, "nodes": 3, "faults": [{"code": "X"}],
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }  # fmt: skip
+    assert text_at(view, path) == text

@@ -1,0 +1,71 @@
+"""What a scenario does to processes and databases of a stack, and that it is undone, also after a kill."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from matrixcommon.model.errors import InvalidField
+from matrixcompute.scenarios.strikes import number
+from services.matrixctl.scenarios.process_faults import ProcessFaults
+from services.matrixctl.supervisor.state_folder import Folder
+from tests.services.matrixctl.conftest import Bench, eventually
+
+STACK: Any = SimpleNamespace(contained=False, database="")
+
+
+def database(folder: Path) -> sqlite3.Connection:
+    found = sqlite3.connect(folder / "compute.db", timeout=0.05, isolation_level=None)
+    found.execute("CREATE TABLE IF NOT EXISTS instances (name TEXT)")
+    return found
+
+
+async def test_a_database_refuses_writes_until_another_runner_undoes_it(tmp_path: Path) -> None:
+    rows = database(tmp_path)
+    await ProcessFaults(Folder(tmp_path), STACK).inject("a-0", "database-readonly", "compute", {})
+    with pytest.raises(sqlite3.IntegrityError, match="readonly"):
+        rows.execute("INSERT INTO instances VALUES ('one')")
+    assert rows.execute("SELECT count(*) FROM instances").fetchone() == (0,)
+    after = ProcessFaults(Folder(tmp_path), STACK)
+    assert after.injected() == ["a-0"], "it is written down for whoever comes after a kill"
+    assert not (await after.seen("compute"))["writable"]
+    await after.clear("a-0")
+    rows.execute("INSERT INTO instances VALUES ('one')")
+    assert after.injected() == []
+
+
+async def test_a_service_of_the_stack_is_killed_or_stands_still(bench: Bench) -> None:
+    bench.up()
+    faults = ProcessFaults(bench.folder, bench.stack())
+    assert set(faults.services()) == {"alpha", "beta"}
+    await faults.inject("a-0", "service-paused", "beta", {})
+    assert not (await faults.seen("beta"))["running"]
+    await faults.clear("a-0")
+    assert (await faults.seen("beta"))["running"]
+    before = bench.pid("alpha")
+    await faults.inject("a-1", "service-killed", "alpha", {})
+    eventually(lambda: bench.pid("alpha") not in (0, before), "the supervisor starts it again")
+    assert (await faults.seen("alpha"))["restarted"]
+
+
+def test_what_keeps_no_file_or_waits_too_long_is_refused_by_its_field(tmp_path: Path) -> None:
+    faults = ProcessFaults(Folder(tmp_path), STACK)
+    with pytest.raises(InvalidField) as refused:
+        faults.check("database-readonly", "agents", {})
+    assert refused.value.field == "fault"
+    database(tmp_path)
+    with pytest.raises(InvalidField) as refused:
+        faults.check("database-stalled", "compute", {"stallS": "60"})
+    assert refused.value.field == "parameters.stallS"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("3", 3), ("0.25", 0.25), ("80E39200", "80E39200"), ("020001001", "020001001"), ("ub-p3-k11", "ub-p3-k11")],
+)
+def test_a_code_that_looks_like_a_number_stays_a_word(text: str, value: Any) -> None:
+    assert number(text) == value

@@ -1,0 +1,84 @@
+"""The scenarios that come with the project: each says why, can be previewed, and passes on a stack in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from matrixcompute.scenarios.library import library
+from matrixcompute.scenarios.preflight import preview
+from matrixcompute.scenarios.runner import ScenarioRunner
+from matrixcompute.scenarios.world import World
+from matrixresource.agent.fault_catalogue import CATALOGUE
+from tests.simulation.small_stack import SmallStack
+
+OF_PROCESSES = [
+    name for name, each in library().items() if any(CATALOGUE[action.fault].of_processes for action in each.method)
+]
+OF_HARDWARE = sorted(set(library()) - set(OF_PROCESSES))
+QUICK = ["free-node-lacks-an-npu", "hbm-multi-bit-error", "repeat-offender", "rdma-nic-dies"]
+
+
+class NoProcesses:
+    """Services that can be named, and are never struck."""
+
+    def services(self) -> Sequence[str]:
+        return ["compute", "resource"]
+
+    def check(self, kind: str, service: str, parameters: Mapping[str, str]) -> None:
+        return
+
+    async def inject(self, name: str, kind: str, service: str, parameters: Mapping[str, str]) -> None:
+        raise AssertionError("a preview strikes nobody")
+
+    async def clear(self, name: str) -> None:
+        return
+
+    def injected(self) -> Sequence[str]:
+        return []
+
+    async def seen(self, service: str) -> dict[str, Any]:
+        return {}
+
+
+def test_there_are_twenty_and_each_says_why_and_where_it_is_from() -> None:
+    assert len(library()) >= 20
+    for name, each in library().items():
+        assert len(each.explanation) > 80, name
+        assert len(each.source) > 20, name
+
+
+@pytest.mark.looptime
+async def test_each_can_be_previewed(tmp_path: Path) -> None:
+    async with SmallStack(tmp_path) as stack:
+        for name, each in library().items():
+            shown = await preview(name, each, World(stack.http, NoProcesses()))
+            assert all(shown.targets.values()), name
+        assert await stack.compute.instances() == []
+        assert stack.fleet is not None
+        assert not stack.fleet.faults
+
+
+async def passes(folder: Path, name: str) -> None:
+    async with SmallStack(folder) as stack:
+        report = await ScenarioRunner(name, library()[name], World(stack.http), stack.clock, "scenario-test-").run()
+        assert report.verdict == "PASS", report.reason
+        assert stack.fleet is not None
+        assert not stack.fleet.faults
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("name", QUICK)
+async def test_some_pass(tmp_path: Path, name: str) -> None:
+    await passes(tmp_path, name)
+
+
+@pytest.mark.soak
+@pytest.mark.looptime
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", OF_HARDWARE)
+async def test_all_of_hardware_pass(tmp_path: Path, name: str) -> None:
+    await passes(tmp_path, name)
