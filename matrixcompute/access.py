@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from matrixcommon.api.authorization import EDITORS, ENSURED, READ, VIEWERS, AccessRules, ResourceKind, Scope
-from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceView, StuckView
+from matrixcommon.model.resource_model import StuckView
+from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceView
 from matrixcompute.store.store import EventRow, FaultRow, InstanceRow, OperationRecord, SagaRow
 
 NOT_YET = ("scaling-policies", "recovery-policies", "maintenances")

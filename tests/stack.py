@@ -8,12 +8,14 @@ A stack goes on from a copy of one that has enrolled its nodes (tests/prepared.p
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import httpx
+from sqlalchemy import text
 
 from matrixcommon.api.client import list_all
 from matrixcommon.model.hardware_names import NodeName
@@ -21,6 +23,7 @@ from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixresource.agent.hardware import InjectedFault
 from matrixresource.client import ResourceClient
+from matrixresource.nodes.states import NODE_STATES
 from services.chassis.access import create_token
 from services.chassis.database import DatabaseEngine
 from services.chassis.http import http_client
@@ -38,6 +41,7 @@ from tests.matrixlink.client import WholeLinkClient
 from tests.matrixresource.client import WholeResourceClient
 from tests.prepared import AGENTS, prepared
 
+LEGAL = NODE_STATES.moves
 SERVICES = ("resource", "link", "compute", "agents")
 EPOCH_S = 1_750_000_000.0
 """Where the time of a stack that begins from nothing starts."""
@@ -263,6 +267,7 @@ class Stack:
             assert listed == sorted(current.get(name, [])), f"{name} lists other nodes than it holds"
             ranks = [member.rank for member in allocation.members if member.role == "member"]
             assert len(ranks) == len(set(ranks)), f"{name} gives a rank twice"
+        self.node_moves()
         slices = await self.link.slices()
         promised = 0
         for of in [{"plane": "rdma"}, *({"node": node} for members in current.values() for node in members)]:
@@ -280,6 +285,24 @@ class Stack:
             assert name in instances, f"allocation {name} is an orphan"
         for slice in slices:
             assert slice.instance in instances, f"slice {slice.name} is an orphan"
+
+    def node_moves(self) -> set[tuple[str, str]]:
+        """The moves between states that nodes made, as far as the journal reaches back; each is in the table."""
+        database = self.seats["resource"].database
+        assert database is not None
+        with database.engine.connect() as connection:
+            rows = connection.execute(text("SELECT name, body FROM changes WHERE kind = 'node' ORDER BY rv")).all()
+        at: dict[str, str] = {}
+        moves = set()
+        for name, body in rows:
+            state = json.loads(body)["state"]
+            if at.get(name, state) != state:
+                moves.add((at[name], state))
+            at[name] = state
+        assert not (illegal := {f"{before} -> {after}" for before, after in moves if after not in LEGAL[before]}), (
+            illegal
+        )
+        return moves
 
     async def nothing_left(self) -> None:
         """After a deletion: no allocation, no slice, no program, every node clean again."""

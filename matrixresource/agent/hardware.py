@@ -26,6 +26,7 @@ FaultKind = Literal[
     "npu-fault",
     "component-fault",
     "missing-part",
+    "stage-failure",
     "link-down",
     "link-degraded",
     "cable-moved",
@@ -43,6 +44,7 @@ FAULT_KINDS: dict[str, str] = {
     "npu-fault": "an NPU or a die of it raises a fault code (parameters: npu 0-7, die 0 or 1, code, default 220001001)",
     "component-fault": "a component raises a fault code (parameters: component, code, severity from hint to critical)",
     "missing-part": "the node lacks a part (parameters: part, e.g. npu5, npu5-die1, cpu3, dimm7, vpc)",
+    "stage-failure": "a stage of the node's work fails each time (parameters: stage, e.g. npu-self-test, why)",
     "link-down": "a port carries nothing (parameters: port, e.g. ub-p3-k11, npu5-die1-p2, rdma-npu5-die0, vpc; or a "
     "pattern for a bundle of cables, e.g. ub-p*-k0?)",
     "link-degraded": "a port carries a share of its rate (parameters: port, share between 0 and 1)",
@@ -95,6 +97,8 @@ class EmulatedNode:
     """Ports whose cable leads elsewhere than it was built, and where."""
     missing: frozenset[str] = frozenset()
     """Parts it lacks, by name."""
+    failing: dict[str, str] = field(default_factory=dict)
+    """Stages of work that fail on it, and why."""
     power_cycles: int = 0
     spec: SupernodeSpec = field(default_factory=load_spec)
     racked: Supernode | None = None
@@ -167,6 +171,11 @@ class EmulatedNode:
             self.inventory = self._look()
         self.moved = {
             str(each.parameters["port"]): str(each.parameters["peer"]) for each in mine if each.kind == "cable-moved"
+        }
+        self.failing = {
+            str(each.parameters["stage"]): str(each.parameters.get("why", "it fails on this node"))
+            for each in mine
+            if each.kind == "stage-failure"
         }
         self.ports, self.silent = {}, {}
         for fault in faults:

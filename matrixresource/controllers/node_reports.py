@@ -19,10 +19,12 @@ from matrixcommon.model.hardware_names import NpuName
 from matrixcommon.model.process_pauses import ProcessPauses
 from matrixcommon.persistence.table_cache import rows_where
 from matrixresource.allocations.allocator import Allocator
+from matrixresource.allocations.node_lifecycle import NodeLifecycle
 from matrixresource.contract.agents import NodeReport, ReportAnswer
 from matrixresource.contract.nodes import FaultView
 from matrixresource.nodes.fault_levels import health_unheard, worst_health
 from matrixresource.nodes.fault_rules import dies_of
+from matrixresource.nodes.states import AVAILABLE, MANAGEABLE, QUARANTINED
 from matrixresource.store import node_inventories
 from matrixresource.store.agent_leases import WORSE, Lease, Leases
 from matrixresource.store.fault_history import FaultRecords
@@ -77,6 +79,7 @@ class NodeReportProcessor:
         self._store = store
         self._allocator = allocator
         self._topology_manager = topology_manager
+        self._lifecycle = NodeLifecycle(store, allocator, clock)
         self._clock = clock
         self._grace_s = grace_s
         self._started_at = clock.now()
@@ -113,7 +116,7 @@ class NodeReportProcessor:
         before = _fault_summary(node)
         node.agent = "Connected"
         node.epoch, node.power, node.status, node.stage = report.epoch, report.power, report.status, report.stage
-        node.observed_generation = report.generation
+        node.message, node.observed_generation = report.message, report.generation
         parts: dict[str, str] = {part.allocation: part.status for part in report.parts}
         released = (node.reported_partitions or {}).keys() - parts.keys()
         if parts != (node.reported_partitions or {}):
@@ -124,7 +127,7 @@ class NodeReportProcessor:
             node_inventories.take(batch.session, node, report.inventory, spec, now)
         if report.ports:
             self._topology_manager.observe(batch.session, node.name, report.ports)
-        node.read_state()
+        self._follow(batch.session, node)
         if _fault_summary(node) != before:
             touched.add(node, released)
         lease = Lease(now, report.lease_s, report.epoch, report.sequence)
@@ -137,6 +140,20 @@ class NodeReportProcessor:
             inventory_wanted=report.inventory is None and node.name not in batch.inventoried,
             desired=row.view() if row else None,
         )
+
+    def _follow(self, session: Session, node: NodeRow) -> None:
+        """The node's state by this report, and what rules make of it: a check that failed, or one that is due."""
+        before = node.state
+        if node.task is not None and node.in_sync and node.status in ("Clean", "Failed"):
+            node.task = None
+            if node.status == "Clean":
+                node.state_reason, node.state_message = None, ""
+        if node.status == "Failed" and node.in_sync and node.desired_state in (AVAILABLE, MANAGEABLE):
+            self._lifecycle.quarantine(session, node, "StageFailed", f"{node.stage}: {node.message}")
+        node.read_state()
+        back = before == QUARANTINED != node.state and node.desired_state == AVAILABLE
+        if back and node.task is None and not node.allocated:
+            self._lifecycle.verify(session, node, "it was lost or unhealthy, and is back")
 
     def release(self, npu: NpuName) -> NodeRow:
         """Revoke that the rule of frequency separated this NPU or its dies: somebody has looked at it."""
@@ -196,6 +213,7 @@ def _fault_summary(node: NodeRow) -> tuple[object, ...]:
         node.agent,
         node.health,
         node.ready,
+        node.stage,
         node.in_sync,
         node.reported_partitions,
         node.faults,

@@ -16,6 +16,7 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.persistence.database_session import Database
 from matrixcommon.persistence.searches import search_outside
 from matrixresource.allocations.allocator import Allocator
+from matrixresource.allocations.node_lifecycle import NodeLifecycle
 from matrixresource.api.access import ACCESS
 from matrixresource.api.allocations import routes
 from matrixresource.api.defragmentations import defragmentation_routes
@@ -25,6 +26,7 @@ from matrixresource.controllers.node_reports import NodeReportProcessor
 from matrixresource.defragmentation.service import DefragmentationService
 from matrixresource.planning.capacity_report import CapacityReport
 from matrixresource.scheduler import FORM
+from matrixresource.store.node_events import forget_events
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import Base
 from matrixresource.supernodes.topology_manager import TopologyManager
@@ -129,7 +131,7 @@ def build(
         "MatrixResource",
         [
             topology_routes(store, topology_manager, refill.nudge),
-            routes(store, allocator, reports, capacity, clock, refill.nudge),
+            routes(store, allocator, reports, capacity, clock, NodeLifecycle(store, allocator, clock), refill.nudge),
             defragmentation_routes(store, defragmentations, room_making.nudge),
         ],
         ACCESS,
@@ -146,7 +148,7 @@ def build(
             room_making,
             Periodic("expire", expire, clock, period_s=EXPIRY_PERIOD_S, floor_wall_s=0.5),
             Periodic("topology", survey, clock, period_s=SETTLE_WATCH_PERIOD_S, floor_wall_s=0.5),
-            compaction(records, clock),
+            compaction(records, clock, also=partial(forget_events, store)),
             Periodic("count", metrics.count, clock, period_s=COUNT_PERIOD_S, floor_wall_s=5.0),
         ],
         registry=registry,
