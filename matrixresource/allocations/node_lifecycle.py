@@ -33,6 +33,9 @@ WANTED: dict[str, tuple[str, NodeTask | None]] = {
 }
 """The state that a verb wants a node in, and what its agent is to do for that."""
 
+FLAPPING = "Flapping"
+"""Why a node is quarantined that came and went too often."""
+
 
 class NodeLifecycle:
     """The verbs, and what rules ask."""
@@ -59,6 +62,8 @@ class NodeLifecycle:
             self._want(session, node, desired, "Forced" if lost else "Requested", message)
             if verb == "enrol":
                 node.status = None
+            if desired == AVAILABLE:
+                node.flap_score = 0.0  # somebody has looked at it
             if task is not None and not holders:
                 self._assignments.ask_task(session, node, task)
             node.read_state()

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
@@ -24,6 +25,7 @@ from matrixresource.contract.agents import NodeReport, ReportAnswer
 from matrixresource.contract.nodes import FaultView
 from matrixresource.nodes.fault_levels import health_unheard, worst_health
 from matrixresource.nodes.fault_rules import dies_of
+from matrixresource.nodes.flap_rules import flap_rules
 from matrixresource.nodes.states import AVAILABLE, MANAGEABLE, QUARANTINED
 from matrixresource.store import node_inventories
 from matrixresource.store.agent_leases import WORSE, Lease, Leases
@@ -121,7 +123,10 @@ class NodeReportProcessor:
         released = (node.reported_partitions or {}).keys() - parts.keys()
         if parts != (node.reported_partitions or {}):
             node.reported_partitions = parts
+        healthy = node.health != "Unhealthy"
         _judged(node, batch.records.observe(node, report.faults, now))
+        if healthy and node.health == "Unhealthy":
+            _flapped(node, "Unhealthy", now)
         if report.inventory is not None:
             spec = spec_at(batch.session, node.supernode)
             node_inventories.take(batch.session, node, report.inventory, spec, now)
@@ -150,6 +155,7 @@ class NodeReportProcessor:
                 node.state_reason, node.state_message = None, ""
         if node.status == "Failed" and node.in_sync and node.desired_state in (AVAILABLE, MANAGEABLE):
             self._lifecycle.quarantine(session, node, "StageFailed", f"{node.stage}: {node.message}")
+            _flapped(node, "StageFailed", self._clock.now())
         node.read_state()
         back = before == QUARANTINED != node.state and node.desired_state == AVAILABLE
         if back and node.task is None and not node.allocated:
@@ -179,7 +185,8 @@ class NodeReportProcessor:
         with self._store.transaction() as session:
             self._leases.open(session)
             self._leases.forgive(late_s, now)  # what was written down before it, or meanwhile, is known now
-            for node in self._store.nodes(session):
+            nodes = self._store.nodes(session)
+            for node in nodes:
                 agent = self._leases.agent(node.name, now, new=now - self._started_at < self._grace_s)
                 # Only for the worse: what is better is reported by a report, to whichever replica.
                 if agent is not None and WORSE[agent] > WORSE[node.agent]:
@@ -188,6 +195,7 @@ class NodeReportProcessor:
                         node.power, node.health = "Unknown", health_unheard(node.health)
                     node.read_state()
                     touched.add(node)
+            _count_losses(nodes, touched.nodes, now)
             self._reconcile(session, touched)
         return f"{len(touched.nodes)} agents changed"
 
@@ -204,6 +212,20 @@ def _judged(node: NodeRow, faults: list[FaultView]) -> None:
     if shown != (node.faults or []):
         node.faults = shown
     node.health = worst_health(fault.level for fault in faults)
+
+
+def _flapped(node: NodeRow, reason: str, now: float) -> None:
+    """Count it against the node."""
+    node.flap_score = flap_rules().after(node.flap_score or 0.0, node.flapped_at, now, reason)
+    node.flapped_at = now
+
+
+def _count_losses(nodes: Iterable[NodeRow], changed: Iterable[NodeRow], now: float) -> None:
+    """Count lost agents against their nodes, but for supernodes of which more are silent than single nodes explain."""
+    silent = Counter(node.supernode for node in nodes if node.agent != "Connected" and node.status)
+    for node in changed:
+        if node.agent == "Lost" and node.status is not None and silent[node.supernode] <= flap_rules().together_max:
+            _flapped(node, "AgentLost", now)
 
 
 def _fault_summary(node: NodeRow) -> tuple[object, ...]:

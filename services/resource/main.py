@@ -22,6 +22,7 @@ from matrixresource.api.allocations import routes
 from matrixresource.api.defragmentations import defragmentation_routes
 from matrixresource.api.topology import topology_routes
 from matrixresource.controllers.defragmentation import DefragmentationController
+from matrixresource.controllers.flapping import FlappingNodes
 from matrixresource.controllers.node_reports import NodeReportProcessor
 from matrixresource.defragmentation.service import DefragmentationService
 from matrixresource.planning.capacity_report import CapacityReport
@@ -48,6 +49,7 @@ LEASE_WATCH_PERIOD_S, LEASE_WATCH_FLOOR_WALL_S = 5.0, 0.5
 REPLENISH_PERIOD_S = 60.0
 SETTLE_WATCH_PERIOD_S = 10.0
 COUNT_PERIOD_S = 30.0
+FLAPPING_PERIOD_S = 30.0
 EXPIRY_PERIOD_S = 10.0
 ROOM_MAKING_PERIOD_S = 5.0
 
@@ -126,12 +128,15 @@ def build(
     late.set_function(lambda: reports.deaf_s)
     allocator.decided.append(metrics.decided)
 
+    lifecycle = NodeLifecycle(store, allocator, clock)
+    flapping = FlappingNodes(store, lifecycle, clock)
+
     return create_app(
         "resource",
         "MatrixResource",
         [
             topology_routes(store, topology_manager, refill.nudge),
-            routes(store, allocator, reports, capacity, clock, NodeLifecycle(store, allocator, clock), refill.nudge),
+            routes(store, allocator, reports, capacity, clock, lifecycle, refill.nudge),
             defragmentation_routes(store, defragmentations, room_making.nudge),
         ],
         ACCESS,
@@ -147,6 +152,7 @@ def build(
             refill,
             room_making,
             Periodic("expire", expire, clock, period_s=EXPIRY_PERIOD_S, floor_wall_s=0.5),
+            Periodic("flapping", flapping.reconcile, clock, period_s=FLAPPING_PERIOD_S, floor_wall_s=1.0),
             Periodic("topology", survey, clock, period_s=SETTLE_WATCH_PERIOD_S, floor_wall_s=0.5),
             compaction(records, clock, also=partial(forget_events, store)),
             Periodic("count", metrics.count, clock, period_s=COUNT_PERIOD_S, floor_wall_s=5.0),
