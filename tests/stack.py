@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -70,9 +70,10 @@ class Stack:
         tokens: bool = False,
         infer: bool = False,
         from_nothing: bool = False,
+        settings: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         """`topology`: a file in which its supernode is drawn; `spec`: one with other numbers than the published ones.
-        Both are always begun with from nothing. On a folder that a stack has run in, this one is that stack's next
+        Both are always begun with from nothing. `settings`: more of them, by service. On a folder that a stack has run in, this one is that stack's next
         life."""
         self.folder = folder
         self.from_nothing = from_nothing or bool(topology or spec) or any(folder.glob("*.db"))
@@ -82,6 +83,7 @@ class Stack:
         admin = self.token("admin", project="default") if tokens else ""
         agent = self.token("agent", project="*", nodes="*") if tokens else ""
         self.seed = seed
+        self.settings = settings or {}
         self.clock = LoopClock(EPOCH_S)
         self.seats = {name: Seat() for name in self.services}
         self.http = {name: http_client(f"http://{name}", admin, transport=self.way_to(name)) for name in self.services}
@@ -170,7 +172,9 @@ class Stack:
 
     def _build(self, name: str, seat: Seat) -> Any:
         if name == "agents":
-            settings = agents_main.AgentSettings(seed=self.seed, state=self.folder, tokens=self.tokens, spec=self.spec)
+            settings = agents_main.AgentSettings(
+                seed=self.seed, state=self.folder, tokens=self.tokens, spec=self.spec, **self.settings.get("agents", {})
+            )
             resource, link = ResourceClient(self.agents_http["resource"]), WholeLinkClient(self.agents_http["link"])
             self.fleet = agents_main.build_fleet(settings, self.clock, self.memory, resource, link)
             return agents_main.build(self.fleet, settings)
@@ -178,7 +182,9 @@ class Stack:
         if name == "resource":
             seat.database.migrate(resource_main.MIGRATIONS)
             drawn = {"topology": self.topology, "spec": self.spec}
-            settings = resource_main.ResourceSettings(state=self.folder, tokens=self.tokens, **drawn)
+            settings = resource_main.ResourceSettings(
+                state=self.folder, tokens=self.tokens, **drawn, **self.settings.get("resource", {})
+            )
             return resource_main.build(settings, self.clock, seat.database, executor=AtOnce())
         if name == "link":
             seat.database.migrate(link_main.MIGRATIONS)

@@ -183,7 +183,8 @@ class ResourceAgent:
                 self.stage, self.message = None, ""
                 return
             if why is not None:
-                self.status, self.message, self.failed = "Failed", why[:300], (self.generation, stage.stage)
+                self.status, self.stage, self.message = "Failed", None, why[:300]
+                self.failed = self.generation, stage.stage
                 self.done_generation = task_generation
                 self._changed()
                 return

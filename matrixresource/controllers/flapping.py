@@ -1,7 +1,7 @@
 """Keeps nodes out that come and go, and has them back when they have stood still for long enough.
 
-Only nodes that nobody has are kept out: who loses its agent while it is held is replaced, and then free. How many may be
-quarantined at once is limited per cabinet and supernode; the limit never keeps a node from coming back.
+Only nodes that nobody has are kept out: one that is lost while it has a holder is replaced, and then free. How many may
+be quarantined at once is limited per cabinet and supernode; the limit never keeps a node from coming back.
 """
 
 from __future__ import annotations

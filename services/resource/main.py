@@ -69,6 +69,9 @@ class ResourceSettings(ServiceSettings):
     topology: Path | None = Field(
         None, description="a supernode as it is drawn (node-link JSON, GraphML); without it, wired as its numbers say"
     )
+    lease_watch: float = Field(
+        LEASE_WATCH_PERIOD_S, ge=0.5, le=600, description="emulated seconds between two looks at which leases ran out"
+    )
     lease_grace: float = Field(
         60.0, gt=0, description="emulated seconds after start in which silent agents are forgiven"
     )
@@ -105,7 +108,7 @@ def build(
         clock,
         grace_s=clock.at_least_wall(settings.lease_grace, 6.0),
         nudge=refill.nudge,
-        watch_period_s=clock.at_least_wall(LEASE_WATCH_PERIOD_S, LEASE_WATCH_FLOOR_WALL_S),
+        watch_period_s=clock.at_least_wall(settings.lease_watch, LEASE_WATCH_FLOOR_WALL_S),
     )
 
     defragmentations = DefragmentationService(store, allocator.ledger, clock)
@@ -146,7 +149,7 @@ def build(
                 "leases",
                 reports.watch_leases,
                 clock,
-                period_s=LEASE_WATCH_PERIOD_S,
+                period_s=settings.lease_watch,
                 floor_wall_s=LEASE_WATCH_FLOOR_WALL_S,
             ),
             refill,

@@ -79,13 +79,13 @@ def test_a_node_that_comes_and_goes_is_quarantined_and_back_when_it_has_stood_st
 
 
 def test_a_node_with_a_holder_is_kept_out_once_it_is_free(machine):
-    held = machine.have("a", nodes=1).members[0].node
-    flap(machine, held, times=4)
-    assert node(machine, held).state == "Active"
+    holding = machine.have("a", nodes=1).members[0].node
+    flap(machine, holding, times=4)
+    assert node(machine, holding).state == "Active"
     machine.allocator.release("a")
     machine.obey()
     look(machine)
-    assert node(machine, held).state == "Quarantined"
+    assert node(machine, holding).state == "Quarantined"
 
 
 def test_only_so_many_are_quarantined_at_once_and_the_limit_never_keeps_one_from_coming_back(machine):

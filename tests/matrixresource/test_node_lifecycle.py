@@ -84,24 +84,24 @@ def test_nodes_that_are_kept_out_are_never_allocated(machine):
 
 
 def test_a_node_that_somebody_has_is_taken_out_by_force_alone_and_is_then_a_loss(machine):
-    held = NodeName(machine.have("a", nodes=2).members[0].node)
+    member = NodeName(machine.have("a", nodes=2).members[0].node)
     for verb in ("quarantine", "retire"):
         with pytest.raises(Conflict, match=r"held by a.*force"):
-            ask(machine, verb, held)
-    assert ask(machine, "service", held).state == "Draining"
+            ask(machine, verb, member)
+    assert ask(machine, "service", member).state == "Draining"
     assert machine.allocation("a").state == "Bound"
-    assert ask(machine, "quarantine", held, force=True).state == "Quarantined"
+    assert ask(machine, "quarantine", member, force=True).state == "Quarantined"
     allocation = machine.allocation("a")
     assert allocation.state == "Degraded"
-    assert next(each for each in allocation.members if each.node == held).gone
+    assert next(each for each in allocation.members if each.node == member).gone
     with pytest.raises(Conflict, match="replace it first"):
-        ask(machine, "recover", held)
-    machine.allocator.replace("a", held, "NodeQuarantined")
+        ask(machine, "recover", member)
+    machine.allocator.replace("a", member, "NodeQuarantined")
     machine.obey()
     assert machine.allocation("a").state == "Bound"
-    assert ask(machine, "recover", held).state == "Verifying"
+    assert ask(machine, "recover", member).state == "Verifying"
     machine.obey()
-    assert node(machine, held).state == "Available"
+    assert node(machine, member).state == "Available"
 
 
 def test_a_node_past_its_deadline_is_stuck_with_what_helps(machine):

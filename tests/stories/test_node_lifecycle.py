@@ -183,3 +183,39 @@ async def test_a_node_that_fails_its_self_test_is_replaced_while_the_instance_co
 
 async def _has_members(stack: Stack) -> bool:
     return bool((await stack.compute.find_instance("one")).members)
+
+
+async def test_a_lost_node_is_found_within_seconds_at_the_fastest_setting(tmp_path):
+    fastest = {"agents": {"heartbeat": 0.5, "lease": 1.5}, "resource": {"lease_watch": 0.5}}
+    async with Stack(tmp_path, settings=fastest) as stack:
+        stack.impair("dark", "node-down", NODE)
+
+        async def lost() -> bool:
+            return (await view(stack))["agent"] == "Lost"
+
+        assert await stack.until(lost, "it is found", every_s=0.25, within_s=60) <= 5
+        stack.repair("dark")
+        await until_state(stack, "Available")
+        assert {node.agent for node in await stack.resource.nodes()} == {"Connected"}, "nobody else was given up"
+
+
+async def test_a_node_that_comes_and_goes_is_quarantined(tmp_path):
+    async with Stack(tmp_path) as stack:
+        for occasion in range(4):
+            stack.impair(f"dark-{occasion}", "node-down", NODE)
+            await until_state(stack, "Quarantined")
+            stack.repair(f"dark-{occasion}")
+            if occasion < 3:
+                await until_state(stack, "Available")
+
+        async def kept_out() -> bool:
+            return (await view(stack)).get("stateReason") == "Flapping"
+
+        await stack.until(kept_out, "it has come and gone too often", within_s=120)
+        await stack.restart("resource")
+        await stack.apply("all", 47)
+        assert NODE not in {each.node for each in (await stack.active("all", 47)).members}
+        await ask(stack, NODE, "recover")
+        await until_state(stack, "Available")
+        assert "Quarantined" in await events(stack)
+        await stack.check()
