@@ -14,7 +14,8 @@ from urllib.parse import quote
 
 import httpx
 
-from matrixcommon.model.errors import Gone, MatrixError, NotFound, Unavailable, from_problem
+from matrixcommon.model.errors import Gone, MatrixError, NotFound, StaleLeader, Unavailable, from_problem
+from matrixcommon.model.fencing import FENCE
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of, project_of
 from matrixcommon.model.resource_model import ApiModel
 
@@ -45,7 +46,10 @@ async def call(
     except httpx.HTTPError as wrong:
         raise Unavailable(f"{method} {path}: {type(wrong).__name__}: {wrong}") from wrong
     if answer.status_code >= 400:
-        raise refusal_in(answer)
+        refused = refusal_in(answer)
+        if isinstance(refused, StaleLeader) and (fence := FENCE.get()) is not None:
+            fence.refused()
+        raise refused
     return answer.json() if answer.content else {}
 
 

@@ -15,7 +15,8 @@ it becomes an RFC 9457 problem document once, at the edge, and an error of the s
     │   ├── QuotaExceeded           the project may not hold so much
     │   ├── Cancelled               somebody cancelled the operation
     │   ├── StaleTopology           made on a topology that has changed since
-    │   └── StaleGeneration         an older spec than the one we hold
+    │   ├── StaleGeneration         an older spec than the one we hold
+    │   └── StaleLeader             another replica leads since
     ├── PreconditionFailed      If-Match names another version                      412
     ├── InvalidField            semantically wrong; `field` is the path             422
     ├── TooLarge                the body is over the limit                          413
@@ -121,6 +122,10 @@ class StalePlan(Conflict):
 
 
 class StaleGeneration(Conflict):
+    pass
+
+
+class StaleLeader(Conflict):
     pass
 
 

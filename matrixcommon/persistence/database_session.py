@@ -40,14 +40,15 @@ __all__ = ["Change", "CachedTable", "Database", "ResourceRow", "Store", "check_e
 class Database:
     """A service's transactions and its journal. One per database and process.
 
-    `sessions` makes the sessions. `together()` is the one place that commits. `shared`: other replicas of the service
-    write into it too.
+    `sessions` makes the sessions. `group_transaction()` is the one place that commits. `shared`: other replicas of the
+    service write into it too.
     """
 
     def __init__(
         self, sessions: Callable[[], CachingSession], metadata: MetaData, clock: Clock, shared: bool = False
     ) -> None:
         self._sessions = sessions
+        self.shared = shared
         self._look_period_wall_s = LOOK_PERIOD_WALL_S if shared else math.inf
         self._metadata = metadata
         self._journal = ChangeLog(sessions, metadata)
@@ -183,7 +184,9 @@ class Database:
             session.rollback()
 
     def _begin(self, group: GroupTransaction) -> None:
-        """With what is kept as it is now."""
+        """With what is kept as it is now; where others write too, with what is read staying so until the end."""
+        if self.shared:
+            group.lock()
         if self._keeps:
             group.session.info["newest"] = newest = group.lock()
             cache, known = self._warm or (None, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
@@ -53,6 +54,10 @@ class ControlPlane(ResourceClient):
     def __init__(self, resource: httpx.AsyncClient, link: LinkClient) -> None:
         super().__init__(resource)
         self._link = link
+
+    async def announce(self) -> None:
+        """Ask something of each neighbour, so that they hear in whose name: an older leader is refused from then on."""
+        await asyncio.gather(self.draining(), self._link.slices("name=none"))
 
     async def reserve(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView:
         with in_words_of_instances():

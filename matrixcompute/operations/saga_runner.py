@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock, pause
-from matrixcommon.model.errors import Cancelled, Conflict, MatrixError, from_problem
+from matrixcommon.model.errors import Cancelled, Conflict, MatrixError, StaleLeader, from_problem
 from matrixcommon.model.resource_key import name_of, sibling
 from matrixcommon.model.resource_model import is_true
 from matrixcompute.clients.control_plane import ControlPlane
@@ -51,6 +51,8 @@ class _Run:
     on: frozenset[str] = frozenset()
     undoing: bool = False
     """Whether a step is being undone right now."""
+    state: str = ""
+    """The saga's, as its task knows it."""
 
     def stop(self) -> None:
         """The saga was overtaken. An undo under way comes to its end: half undone, nobody would undo the rest."""
@@ -152,7 +154,10 @@ class SagaRunner:
     def resume(self) -> int:
         """Start a task for every open saga that has none: new ones, and those a crash left. Returns how many run."""
         with self._store.reading() as session:
-            found = {row.name: row.target for row in self._store.open_sagas(session)}
+            rows = self._store.open_sagas(session)
+            found = {row.name: row.target for row in rows}
+            states = {row.name: row.state for row in rows}
+            self._stuck &= {row.name for row in rows if is_true(row.conditions or [], STUCK)}
         for name, run in list(self._runs.items()):
             if run.task.done():
                 del self._runs[name]
@@ -160,7 +165,8 @@ class SagaRunner:
                     log.error("saga task ended; it is started again", extra={"saga": name}, exc_info=wrong)
             elif name not in found:
                 run.stop()
-        self._stuck &= found.keys()
+            elif run.state not in ("", states[name]):  # cancelled where another replica was asked
+                run.wake.set()
         for name in found.keys() - self._runs.keys() - self._stuck:
             before = [run.task for run in self._runs.values() if run.target == found[name]]
             run = self._runs[name] = _Run(found[name])
@@ -173,11 +179,20 @@ class SagaRunner:
             if instance is None or instance == run.target or instance in run.on:
                 run.wake.set()
 
+    async def run(self) -> None:
+        """For ever; at the end of it no saga is carried any further."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self.stop()
+
     async def stop(self) -> None:
         tasks = [run.task for run in self._runs.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._runs.clear()
+        self._stuck.clear()
 
     async def _carry(self, name: str, run: _Run, before: Collection[asyncio.Task[None]]) -> None:
         """Carry a saga to its end, once the tasks of those it has overtaken have ended."""
@@ -216,11 +231,14 @@ class SagaRunner:
             self._policy,
             dict(about or {}),
         )
-        await self._run(name, saga, work, run)
+        try:
+            await self._run(name, saga, work, run)
+        except StaleLeader as refused:
+            log.warning("another replica carries it on", extra={"saga": name, "why": refused.message})
 
     async def _run(self, name: str, saga: Saga, work: StepContext, run: _Run) -> None:
         while (at := self._at(name)) is not None:
-            state, reached = at
+            run.state, reached = at
             step = saga.step(reached)
             if step is None:
                 self._say_stuck(name, "UnknownStep", f"{saga.verb} has no step {reached} in this release")
@@ -228,7 +246,7 @@ class SagaRunner:
             run.wake.clear()
             run.on = frozenset()
             try:
-                if state == "Running":
+                if run.state == "Running":
                     await step.do(work)
                     self._done(name)
                 else:
@@ -238,8 +256,10 @@ class SagaRunner:
                 self._note(name, step, str(waiting))
                 run.on = waiting.on
                 await self._pause(run.wake)
+            except StaleLeader:
+                raise
             except MatrixError as refused:
-                if refused.retryable or state == "Undoing":
+                if refused.retryable or run.state == "Undoing":
                     failed = self._note(name, step, f"{refused.reason}: {refused.message}", failed=True)
                     await self._pause(run.wake, self._retry.delay_s(failed))
                 else:
@@ -247,7 +267,7 @@ class SagaRunner:
             except Exception as wrong:
                 log.exception("saga step failed", extra={"saga": name, "step": reached})
                 failed = self._note(name, step, f"{type(wrong).__name__}: see the log", failed=True)
-                if state == "Running" and self._retry.exhausted(failed):
+                if run.state == "Running" and self._retry.exhausted(failed):
                     self._say_stuck(name, "RetriesExhausted", f"{reached} failed {failed} times", TRY_AGAIN)
                     return
                 await self._pause(run.wake, self._retry.delay_s(failed))

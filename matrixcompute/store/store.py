@@ -12,6 +12,7 @@ from matrixcommon.model.quantities import from_timestamp, timestamp
 from matrixcommon.model.resource_key import name_of, project_of
 from matrixcommon.model.resource_model import OperationView, ResourceView
 from matrixcommon.persistence.database_session import ResourceRow, Store, find, journal_tables
+from matrixcommon.persistence.fences import leader_table
 from matrixcommon.persistence.resource_row import EventColumns
 from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceShape, InstanceView, StepView
 from matrixcompute.model.observation import Observed, conditions_of
@@ -29,6 +30,7 @@ class Base(DeclarativeBase):
 
 
 journal_tables(Base.metadata)
+leader_table(Base.metadata)
 
 
 class InstanceRow(ResourceRow, Base):

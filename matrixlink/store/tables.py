@@ -25,6 +25,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, project_of, reference
 from matrixcommon.persistence.database_session import ResourceRow, journal_tables
+from matrixcommon.persistence.fences import leader_table
 from matrixcommon.persistence.resource_row import EventColumns
 from matrixlink.contract.drains import DrainView
 from matrixlink.contract.peerings import PeeringView
@@ -49,6 +50,7 @@ class Base(DeclarativeBase):
 
 
 journal_tables(Base.metadata)
+leader_table(Base.metadata)
 
 
 class SliceRow(ResourceRow, Base):

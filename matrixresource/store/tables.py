@@ -17,6 +17,7 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import DEFAULT_PROJECT
 from matrixcommon.persistence.database_session import ResourceRow, journal_tables
+from matrixcommon.persistence.fences import leader_table
 from matrixresource.contract.agents import AssignmentView, DesiredPartition
 from matrixresource.contract.allocations import AllocationRequest, AllocationView, MemberView
 from matrixresource.contract.nodes import MAINTENANCE, NodeView, NpuView, SupernodeView
@@ -34,6 +35,7 @@ class Base(DeclarativeBase):
 
 
 journal_tables(Base.metadata)
+leader_table(Base.metadata)
 
 
 class SupernodeRow(ResourceRow, Base):

@@ -14,6 +14,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import orjson
@@ -25,7 +26,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from matrixcommon.api.authorization import VIEWERS, AccessRules, Caller, Principal, principal_of
 from matrixcommon.api.fast_path import FastPath
 from matrixcommon.model.errors import Forbidden, MatrixError, TooLarge
+from matrixcommon.model.fencing import FENCE, HEADER, parse_fence
+from matrixcommon.persistence.fences import Fences
 from services.chassis.access import Tokens
+from services.chassis.leadership import Leadership
 from services.chassis.logging import REQUEST_ID, TRACEPARENT
 from services.chassis.periodic import Periodic, supervised
 from services.chassis.problems import as_error, describe_refusals, install, problem_response
@@ -47,25 +51,37 @@ def create_app(
     ready: Callable[[], str | None] = lambda: None,
     registry: CollectorRegistry | None = None,
     on_stop: Callable[[], None] = lambda: None,
+    fences: Fences | None = None,
+    leadership: Leadership | None = None,
 ) -> FastAPI:
     """A FastAPI application around `routers`, each of whose routes `access` has to declare.
 
     `ready` returns None when the service can work, else a sentence that says what it waits for. `tasks` run beside the
-    watchers from start to stop, begun again where they fail. `registry` collects the service's own metrics beside those
-    of its requests.
+    watchers from start to stop, begun again where they fail; with `leadership` all of them only while this replica
+    leads. `registry` collects the service's own metrics beside those of its requests. `fences` refuse what is asked in
+    the name of a leader that another has followed.
     """
     registry, routers = registry or CollectorRegistry(), tuple(routers)
     access.check(routers)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        beside = asyncio.create_task(work() if leadership is None else supervised(partial(leadership.lead, work)))
+        yield
+        beside.cancel()
+        await asyncio.gather(beside, return_exceptions=True)
+        on_stop()
+
+    async def work() -> None:
+        """What runs beside the requests, for ever."""
         running = [asyncio.create_task(watcher.run(), name=watcher.name) for watcher in watchers]
         running += [asyncio.create_task(supervised(task)) for task in tasks]
-        yield
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-        on_stop()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
 
     app = FastAPI(
         title=title,
@@ -82,6 +98,9 @@ def create_app(
         app.router.routes.extend(router.routes)  # include_router builds each of them a second time
     describe_refusals(app)
     watcher_metrics(registry, watchers)
+    if leadership is not None:
+        leads = Gauge("leads", "1 while this replica does what runs beside requests.", registry=registry)
+        leads.set_function(lambda: leadership.generation is not None)
 
     @app.get("/healthz", include_in_schema=False)
     async def healthz() -> Response:
@@ -112,6 +131,7 @@ def create_app(
         Edge,
         direct=FastPath(routers, access),
         tokens=tokens or Tokens(None),
+        fences=fences,
         requests=requests,
         seconds=seconds,
     )
@@ -133,9 +153,17 @@ class Edge:
     """What happens to every request before and after its route: identity, limit, id, trace and measure."""
 
     def __init__(
-        self, app: ASGIApp, *, direct: FastPath, tokens: Tokens, requests: Counter, seconds: Histogram
+        self,
+        app: ASGIApp,
+        *,
+        direct: FastPath,
+        tokens: Tokens,
+        fences: Fences | None,
+        requests: Counter,
+        seconds: Histogram,
     ) -> None:
         self._app = app
+        self._fences = fences
         self._direct = direct
         self._tokens = tokens
         self._requests = requests
@@ -148,6 +176,7 @@ class Edge:
         headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
         request_id = headers.get("x-request-id", "")[:64] or secrets.token_hex(8)
         REQUEST_ID.set(request_id)
+        FENCE.set(None)
         trace = headers.get("traceparent", "")
         TRACEPARENT.set(trace if _TRACEPARENT.match(trace) else f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01")
         started = time.perf_counter()
@@ -168,6 +197,7 @@ class Edge:
             if scope["path"] not in OPEN_PATHS:
                 principal = self._tokens.principal(headers.get("authorization"))
                 scope.setdefault("state", {})["principal"] = principal
+                self._hear(principal, headers.get(HEADER.lower()))
             body = await self._limited(headers, receive)
         except MatrixError as refused:
             await problem_response(refused, scope["path"])(scope, receive, sending)
@@ -186,6 +216,16 @@ class Edge:
                 await self._app(scope, receive if body is None else _replayed(body, receive), answering)
                 return
         await response(scope, receive, answering)
+
+    def _hear(self, principal: Principal, token: str | None) -> None:
+        """In which leader's name the request is made. Raises Forbidden, Malformed, StaleLeader."""
+        if token is None or self._fences is None:
+            return
+        if principal.role != "admin" or not principal.everywhere:
+            raise Forbidden(f"{principal.name} leads no service: only an admin of all projects may send {HEADER}")
+        fence = parse_fence(token)
+        self._fences.hear(fence)
+        FENCE.set(fence)
 
     async def _limited(self, headers: dict[str, str], receive: Receive) -> bytes | None:
         """The body, read whole when there is one, so that what is too large is refused before anything happens."""

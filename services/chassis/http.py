@@ -1,4 +1,4 @@
-"""The way out: an httpx client per service called, with a deadline, the caller's token, request id and trace."""
+"""The way out: an httpx client per service called, with a deadline, the caller's token, request id, trace and fence."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import secrets
 
 import httpx
 
+from matrixcommon.model.fencing import FENCE, HEADER
 from services.chassis.logging import REQUEST_ID, TRACEPARENT
 
 DEADLINE_WALL_S = 10.0
@@ -14,6 +15,8 @@ DEADLINE_WALL_S = 10.0
 async def _identify(request: httpx.Request) -> None:
     if REQUEST_ID.get():
         request.headers.setdefault("x-request-id", REQUEST_ID.get())
+    if (fence := FENCE.get()) is not None:
+        request.headers.setdefault(HEADER, fence.token)
     if TRACEPARENT.get():
         version, trace, _, flags = TRACEPARENT.get().split("-")
         request.headers.setdefault("traceparent", f"{version}-{trace}-{secrets.token_hex(8)}-{flags}")

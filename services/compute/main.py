@@ -14,6 +14,7 @@ from matrixcommon.api.client import WatchEvent
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.resource_key import key_of, resolve
 from matrixcommon.persistence.database_session import Database
+from matrixcommon.persistence.fences import Fences
 from matrixcompute.access import ACCESS
 from matrixcompute.api.instances import routes
 from matrixcompute.clients.control_plane import ControlPlane
@@ -31,6 +32,7 @@ from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.database import DatabaseEngine, Migrations
 from services.chassis.http import http_client
+from services.chassis.leadership import Leadership
 from services.chassis.periodic import Periodic, compaction, follow
 from services.chassis.run import main_of
 from services.chassis.settings import ServiceSettings
@@ -57,6 +59,9 @@ class ComputeSettings(ServiceSettings):
         4, ge=1, description="safety stop: nodes of one cabinet silent at once and still repaired"
     )
     lost_per_supernode: int = Field(8, ge=1, description="safety stop: the same for a whole supernode")
+    leader_lease: float = Field(
+        3.0, ge=0.5, le=60, description="wall seconds of silence after which another replica takes over the work"
+    )
 
 
 def build(
@@ -67,6 +72,7 @@ def build(
         link = LinkClient(http_client(settings.link_url, settings.token))
         neighbours = ControlPlane(http_client(settings.resource_url, settings.token), link)
     records = Database(database.sessions, Base.metadata, clock, database.shared)
+    fences = Fences(records)
     store = ComputeStore(records)
     policy = RecoveryPolicy(settings.lost_per_cabinet, settings.lost_per_supernode)
     runner = SagaRunner(SAGAS, store, neighbours, clock, policy)
@@ -118,6 +124,17 @@ def build(
 
         return partial(follow, partial(neighbours.watch, collection), heard)
 
+    async def take_up_verbs() -> None:
+        """For ever: take up what another replica was asked for."""
+        since = records.latest()
+        while records.shared:
+            await records.changed(30.0, since)
+            since = records.latest()
+            resumption.nudge()
+
+    leadership = Leadership(
+        "compute", records, fences, clock, lease_wall_s=settings.leader_lease, announce=neighbours.announce
+    )
     registry = CollectorRegistry()
     metrics = InstanceMetrics(registry, store, clock)
 
@@ -126,6 +143,8 @@ def build(
         "MatrixCompute",
         [routes(store, instance_service, runner, clock, reconciling.nudge)],
         ACCESS,
+        fences=fences,
+        leadership=leadership,
         tokens=Tokens(settings.tokens),
         watchers=[
             resumption,
@@ -137,6 +156,8 @@ def build(
             Periodic("count", metrics.count, clock, period_s=30.0, floor_wall_s=5.0),
         ],
         tasks=[
+            runner.run,
+            take_up_verbs,
             following("allocations", reconciling, lambda view: key_of(view["project"], view["name"])),
             following("slices", reconciling, lambda view: resolve(view["instance"], view["project"])),
             following("defragmentations", moving),

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.process_pauses import ProcessPauses
 from matrixcommon.persistence.database_session import Database
+from matrixcommon.persistence.fences import Fences
 from matrixlink.api.access import ACCESS
 from matrixlink.api.communicators import communicator_routes
 from matrixlink.api.drains import drain_routes
@@ -98,6 +99,7 @@ def build(
         resource = ResourceClient(http_client(settings.resource_url, settings.token))
     spec = load_spec(settings.spec)
     records = Database(database.sessions, Base.metadata, clock, database.shared)
+    fences = Fences(records)
     kept = [f"sn{index}" for index in range(settings.supernodes)]
     fabric = Fabric(Supernode(name, spec) for name in kept)
     store = LinkStore(records)
@@ -158,6 +160,7 @@ def build(
             telemetry_routes(telemetry),
         ],
         ACCESS,
+        fences=fences,
         tokens=Tokens(settings.tokens),
         watchers=[
             *watchers,

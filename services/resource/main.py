@@ -14,6 +14,7 @@ from pydantic import Field
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.persistence.database_session import Database
+from matrixcommon.persistence.fences import Fences
 from matrixcommon.persistence.searches import search_outside
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.allocations.node_lifecycle import NodeLifecycle
@@ -84,6 +85,7 @@ def build(
     log.info("allocator", extra={"form": str(FORM)})
     spec = load_spec(settings.spec)
     records = Database(database.sessions, Base.metadata, clock, database.shared)
+    fences = Fences(records)
     records.executor = executor
     store = ResourceStore(records)
     drawn = compiled_drawing(read_file(settings.topology), spec) if settings.topology else None
@@ -143,6 +145,7 @@ def build(
             defragmentation_routes(store, defragmentations, room_making.nudge),
         ],
         ACCESS,
+        fences=fences,
         tokens=Tokens(settings.tokens),
         watchers=[
             Periodic(

@@ -70,6 +70,7 @@ def test_a_wrong_value_is_refused_with_its_path(given: str, path: str, why: str)
     [
         ("link.enabled=false", "compute.enabled: compute calls link, which does not run"),
         ("infer.enabled=false", "operator.enabled: operator calls infer, which does not run"),
+        ("compute.replicas=2,database.mode=sqlite", "compute.replicas: several need PostgreSQL"),
         ("database.mode=external", "database.mode: external wants database.url or database.existingSecret"),
     ],
 )

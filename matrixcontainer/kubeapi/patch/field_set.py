@@ -19,6 +19,11 @@ Paths = frozenset[Path]
 
 ANY = Schema({"x-kubernetes-preserve-unknown-fields": True})
 
+SHAPES_KEPT = 192
+"""Sets of paths read or written lately. Objects made alike share one; those that name others by uid (the pods of each
+Deployment) are new every time, so that thousands would be kept for nothing, at some 8 KB each.
+"""
+
 NEVER_OWNED = frozenset(
     [("f:apiVersion",), ("f:kind",), ("f:metadata",)]
     + [
@@ -173,7 +178,7 @@ def to_fields(paths: Paths | set[Path]) -> dict[str, Any]:
     return _tree_of(frozenset(paths))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(SHAPES_KEPT)
 def _tree_of(paths: Paths) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for path in sorted(paths):
@@ -195,7 +200,7 @@ def from_fields(tree: dict[str, Any]) -> Paths:
     return _parsed(_compact(tree))
 
 
-@lru_cache(maxsize=512)
+@lru_cache(SHAPES_KEPT)
 def _parsed(text: str) -> Paths:
     found: set[Path] = set()
 

@@ -1,0 +1,77 @@
+"""Fences: the newest leader that is known of each service, kept with what it may write.
+
+Every write that is made in a leader's name is compared with it in its own transaction, under the journal's lock, so
+nothing that an older leader asked for is committed after a newer one was heard of.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, MetaData, String, Table, insert, select, update
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.fencing import FENCE, Fence
+from matrixcommon.persistence.database_session import Database
+from matrixcommon.persistence.resource_row import ResourceRow
+
+TABLE = "leaders"
+
+
+def leader_table(metadata: MetaData) -> Table:
+    """In a service's own metadata. `holder` and `renewals` are of the service's own leader (see leadership)."""
+    return Table(
+        TABLE,
+        metadata,
+        Column("name", String(63), primary_key=True),
+        Column("generation", BigInteger, nullable=False),
+        Column("holder", String(63), nullable=False, server_default=""),
+        Column("renewals", BigInteger, nullable=False, server_default="0"),
+    )
+
+
+class Fences:
+    """Of one service's database."""
+
+    def __init__(self, records: Database) -> None:
+        self._records = records
+        self._table = records.metadata.tables[TABLE]
+        self._known: dict[str, int] = {}
+        records.before_commit.append(self._compare)
+
+    def hear(self, fence: Fence) -> None:
+        """Somebody asks in this leader's name. Raises StaleLeader where a newer one is known."""
+        if fence.generation == self._known.get(fence.name):
+            return
+        with self._records.transaction() as session:
+            self._records.lock(session)
+            row = self.read(session, fence.name)
+            if row is None or row["generation"] < fence.generation:
+                self.write(session, fence.name, row is not None, generation=fence.generation)
+            newest = fence.generation if row is None else max(fence.generation, row["generation"])
+        self._known[fence.name] = newest
+        if newest > fence.generation:
+            raise fence.stale(newest)
+
+    def read(self, session: Session, name: str) -> dict[str, Any] | None:
+        found = session.connection().execute(select(self._table).where(self._table.c.name == name)).mappings().first()
+        return None if found is None else dict(found)
+
+    def write(self, session: Session, name: str, there: bool, **columns: Any) -> None:
+        table = self._table
+        statement = (
+            update(table).where(table.c.name == name).values(columns)
+            if there
+            else insert(table).values(name=name, **columns)
+        )
+        session.connection().execute(statement)
+
+    def _compare(self, session: Session, rows: list[ResourceRow], newest: int) -> None:
+        """Before anything that is done in a leader's name is committed. Raises StaleLeader."""
+        fence = FENCE.get()
+        if fence is None:
+            return
+        row = self.read(session, fence.name)
+        if row is not None and row["generation"] > fence.generation:
+            fence.refused()
+            raise fence.stale(row["generation"])

@@ -1,0 +1,175 @@
+"""Each step of each workflow over an instance meets each mishap; afterwards nothing is left over, whatever happened.
+
+Which workflows and steps there are is read off the tables (`SAGAS`). An instance for each step of a workflow is brought
+to where that workflow begins, the workflow is set off over all of them at once, and each meets a mishap at its own step.
+In the end every instance is settled or says what it waits for, and after they are deleted nobody holds anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+import pytest
+
+from matrixcompute.operations.saga import MOVE, RELOCATE, REPAIR, RESTART, START, STOP, YIELD_CAPACITY
+from matrixcompute.workflows.sagas import SAGAS
+from services.compute import main as compute_main
+from tests.simulation.workflow_mishaps import MISHAPS, Mishaps
+from tests.stack import Stack
+
+pytestmark = [pytest.mark.looptime, pytest.mark.timeout(900)]
+
+SETTLED = {"Active", "Stopped", "Pending", "Failed"}
+ELSEWHERE = {RELOCATE: "its steps are those of a move but for the first; tests/stories/test_defragmentation.py"}
+
+
+async def verb(stack: Stack, name: str, verb: str, **body: object) -> None:
+    answer = await stack.http["compute"].post(f"/v1/instances/{name}:{verb}", json=body or None)
+    assert answer.status_code == 202, answer.text
+
+
+async def create(stack: Stack, name: str) -> None:
+    await stack.apply(name, 1)
+
+
+async def active(stack: Stack, name: str) -> None:
+    await stack.apply(name, 1)
+    await stack.active(name)
+
+
+async def pair(stack: Stack, name: str) -> None:
+    await stack.apply(name, 2, placement={"policy": "pack", "level": "cabinet"})
+    await stack.active(name)
+
+
+async def stopped(stack: Stack, name: str) -> None:
+    await active(stack, name)
+    await verb(stack, name, "stop")
+
+    async def off() -> bool:
+        view = await stack.compute.find_instance(name)
+        return view is not None and view.state == "Stopped"
+
+    await stack.until(off, f"{name} is stopped")
+
+
+async def humble(stack: Stack, name: str) -> None:
+    """It is one of those whose place everybody else's leaves."""
+    if await stack.compute.find_instance("filler") is None:
+        await stack.apply("filler", 48 - len(SAGAS[YIELD_CAPACITY].steps), priority=9)
+        await stack.active("filler", within_s=1800)
+    await active(stack, name)
+
+
+async def nothing(stack: Stack, name: str) -> None:
+    """It is not there yet."""
+
+
+async def scale(stack: Stack, name: str) -> None:
+    await stack.apply(name, 1, network={"ub": {"floorGbpsPerNpu": 20}})
+
+
+async def spread(stack: Stack, name: str) -> None:
+    await verb(stack, name, "move", policy="spread", level="cabinet")
+
+
+async def lose(stack: Stack, name: str) -> None:
+    view = await stack.compute.find_instance(name)
+    assert view is not None
+    stack.impair(name, "node-down", view.members[0].node)
+
+
+async def urgent(stack: Stack, name: str) -> None:
+    await stack.apply(f"urgent-{name}", 1, priority=5, preemption="LowerPriority")
+
+
+async def delete(stack: Stack, name: str) -> None:
+    await stack.compute.delete_instance(name)
+
+
+Deed = Callable[[Stack, str], Awaitable[None]]
+BEGINNINGS: dict[str, tuple[Deed, Deed]] = {
+    "create-instance": (nothing, create),
+    "scale-instance": (active, scale),
+    STOP: (active, lambda stack, name: verb(stack, name, "stop")),
+    START: (stopped, lambda stack, name: verb(stack, name, "start")),
+    RESTART: (active, lambda stack, name: verb(stack, name, "restart")),
+    MOVE: (pair, spread),
+    REPAIR: (active, lose),
+    "delete-instance": (active, delete),
+    YIELD_CAPACITY: (humble, urgent),
+}
+"""Where each workflow begins, and what sets it off."""
+
+
+@pytest.fixture
+def mishaps(monkeypatch: pytest.MonkeyPatch) -> Mishaps:
+    found = Mishaps()
+    monkeypatch.setattr(compute_main, "SAGAS", found.wrapped(SAGAS))
+    return found
+
+
+def test_every_workflow_has_a_beginning_here() -> None:
+    assert BEGINNINGS.keys() == SAGAS.keys() - ELSEWHERE.keys(), "say where it begins, or where else it is tested"
+
+
+async def ended(stack: Stack) -> None:
+    """No workflow is under way, and no instance in a state that passes."""
+
+    async def none() -> bool:
+        operations = (await stack.get("compute", "/v1/operations?pageSize=1000")).json()["items"]
+        return (
+            all(each["done"] for each in operations)
+            and {each.state for each in await stack.compute.instances()} <= SETTLED
+        )
+
+    await stack.until(none, "every workflow has ended", within_s=7200)
+
+
+async def met(stack: Stack, mishaps: Mishaps, verb: str, kinds: Mapping[str, str]) -> None:
+    """One workflow over an instance for each of its steps, each of which meets its mishap; then everything goes."""
+    begin, set_off = BEGINNINGS[verb]
+    names = {step: f"{verb.split('-')[0]}-{place}" for place, step in enumerate(kinds)}
+    await asyncio.gather(*(begin(stack, name) for name in names.values()))
+    mishaps.coming = {(name, verb, step): kinds[step] for step, name in names.items()}
+    await asyncio.gather(*(set_off(stack, name) for name in names.values()))
+
+    async def all_happened() -> bool:
+        return not mishaps.coming
+
+    await stack.until(all_happened, f"each step of {verb} met its mishap", within_s=3600)
+    await ended(stack)
+    await stack.check()
+    assert not (await stack.get("compute", "/v1/stuck")).json()["items"]
+    assert stack.fleet is not None
+    for fault in list(stack.fleet.faults):
+        stack.repair(fault)
+    for instance in await stack.compute.instances():
+        await stack.compute.delete_instance(instance.name)
+    for instance in await stack.compute.instances():
+        await stack.gone(instance.name)
+    await stack.nothing_left()
+
+
+async def all_workflows(stack: Stack, mishaps: Mishaps, kinds: Callable[[int], str]) -> None:
+    mishaps.stack, place = stack, 0
+    for name in BEGINNINGS:
+        steps = SAGAS[name].names
+        await met(stack, mishaps, name, {step: kinds(place + at) for at, step in enumerate(steps)})
+        place += len(steps)
+    assert len(mishaps.happened) == sum(len(SAGAS[name].steps) for name in BEGINNINGS)
+
+
+async def test_each_step_of_each_workflow_meets_a_mishap(mishaps: Mishaps, tmp_path) -> None:
+    """Each step one of them, in turn; all of them at each is `make soak`'s."""
+    every = list(MISHAPS)
+    async with Stack(tmp_path) as stack:
+        await all_workflows(stack, mishaps, lambda place: every[place % len(every)])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", MISHAPS)
+async def test_each_step_of_each_workflow_meets_this_mishap(kind: str, mishaps: Mishaps, tmp_path) -> None:
+    async with Stack(tmp_path) as stack:
+        await all_workflows(stack, mishaps, lambda _: kind)
