@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "v1_0004"
-down_revision = "v1_0003"
+revision = "v1_0005"
+down_revision = "v1_0004"
 
 
 def upgrade() -> None:
