@@ -8,8 +8,8 @@ from matrixresource.scheduler.changes.minimal_move_layout import choose_members,
 from matrixresource.scheduler.model.placement_arithmetic import add, masks_of, members_of, nodes_in, normalise
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.scheduler.model.state import LedgerState
-from matrixresource.scheduler.placement import constrained
 from matrixresource.scheduler.placement.choose import choose_unreserved
+from matrixresource.scheduler.placement.spares import place_spares
 
 
 def relayout(ledger: LedgerState, old: Placement, request: PlacementRequest) -> Placement | None:
@@ -28,7 +28,7 @@ def relayout(ledger: LedgerState, old: Placement, request: PlacementRequest) -> 
         good = {s for s in good if s // index.nodes in scope and s // index.shape.of_supernode in homes}
         found.spares = list(masks_of(index, set(sorted(good)[: request.spares])).items())
         missing = request.spares - len(nodes_in(index, found.spares))
-        if missing and not constrained.place_spares(index, replace(request, spares=missing), scope, found):
+        if missing and not place_spares(index, replace(request, spares=missing), scope, found):
             continue
         inside = range(scope.start * index.nodes, scope.stop * index.nodes)
         for had, left, wanted, kept in (

@@ -12,6 +12,7 @@ from dataclasses import replace as changed
 from matrixresource.scheduler.changes import repair
 from matrixresource.scheduler.changes.minimal_move_layout import choose_members, satisfies
 from matrixresource.scheduler.changes.relayout import relayout, scopes_of, trim_amounts
+from matrixresource.scheduler.model.bitmasks import lowest
 from matrixresource.scheduler.model.free_capacity_index import EVEN, FreeCapacityIndex
 from matrixresource.scheduler.model.placement_arithmetic import (
     add,
@@ -29,6 +30,7 @@ from matrixresource.scheduler.placement import constrained
 from matrixresource.scheduler.placement.choose import choose_unreserved
 from matrixresource.scheduler.placement.preferences import first_that_fits
 from matrixresource.scheduler.placement.reserved_capacity import closed, conflicts_with_reservations, hide_reservations
+from matrixresource.scheduler.placement.spares import place_spares
 
 
 def resize(ledger: LedgerState, name: str, request: PlacementRequest, keep: list[int]) -> Placement | None:
@@ -63,8 +65,8 @@ def replace(ledger: LedgerState, name: str, node: int, avoid: frozenset[int] = f
         if not used_nodes(index, kept):
             return choose_unreserved(ledger, request)
         if node in members_of(index, old):
-            for stepped_in in _with_spare(index, kept, request, node):
-                found = grown(ledger, stepped_in, changed(request, spares=count - 1), stayed)
+            for stepped_in, spares in _stepped_in(index, kept, request, node, count):
+                found = grown(ledger, stepped_in, changed(request, spares=spares), stayed)
                 if found is not None:
                     return found
         wanted = changed(request, spares=count)
@@ -101,7 +103,7 @@ def refill(ledger: LedgerState, name: str) -> Placement:
     if missing > 0:
         with hide_reservations(ledger, allocation.request):
             scope = scopes_of(ledger, allocation.request, used_nodes(ledger.index, place))[0]
-            constrained.place_spares(ledger.index, changed(allocation.request, spares=missing), scope, place)
+            place_spares(ledger.index, changed(allocation.request, spares=missing), scope, place)
     return normalise(ledger.index, place)
 
 
@@ -123,7 +125,7 @@ def grown(
     ):  # rarely, members must leave them room
         wider = _with_members(ledger, found, request, scopes[0], spares)
         if wider is not None and (
-            not missing or constrained.place_spares(index, changed(request, spares=missing), scopes[0], wider)
+            not missing or place_spares(index, changed(request, spares=missing), scopes[0], wider)
         ):
             break
     else:
@@ -212,13 +214,37 @@ def shrunk(ledger: LedgerState, place: Placement, request: PlacementRequest, kee
 # ---- elsewhere
 
 
-def _with_spare(index: FreeCapacityIndex, kept: Placement, request: PlacementRequest, node: int) -> Iterable[Placement]:
-    """The place with one or another of its spares as a member, the nearest first."""
-    cabinet = node // index.nodes
+def _stepped_in(
+    index: FreeCapacityIndex, kept: Placement, request: PlacementRequest, node: int, count: int
+) -> Iterable[tuple[Placement, int]]:
+    """The place with one or another of its spares as a member, the nearest first, and how many spares it is to have.
+
+    A gang over several supernodes is repaired inside the lost member's as long as that is possible: once it has no
+    spare there, by a free node of it, before a spare from another.
+    """
+    cabinet, supernode = node // index.nodes, node // index.shape.of_supernode
     sound = {spare: index.shape.dies & ~index.faulty_dies.get(spare, 0) for spare in nodes_in(index, kept.spares)}
     spares = [spare for spare, dies in sound.items() if index.up[spare] and enough(dies, request.npus_per_node)]
-    for spare in sorted(spares, key=lambda s: (s // index.nodes != cabinet, abs(s - node), s)):
+    spares.sort(key=lambda s: (s // index.shape.of_supernode != supernode, s // index.nodes != cabinet, abs(s - node)))
+    near = sum(spare // index.shape.of_supernode == supernode for spare in spares)
+    for place, spare in enumerate(spares):
+        if place == near:
+            yield from _with_free_node(index, kept, request, node, count)
         found = copied(kept)
         found.spares = list(masks_of(index, nodes_in(index, kept.spares) - {spare}).items())
         add(index, found, {spare}, request.npus_per_node, sound)
-        yield normalise(index, found)
+        yield normalise(index, found), count - 1
+
+
+def _with_free_node(
+    index: FreeCapacityIndex, kept: Placement, request: PlacementRequest, node: int, count: int
+) -> Iterable[tuple[Placement, int]]:
+    """The place with a whole free node of the same supernode as a member, from the fullest cabinet that lets it."""
+    supernode = node // index.shape.of_supernode
+    cabinets = range(supernode * index.cabinets, (supernode + 1) * index.cabinets)
+    for cabinet in sorted(cabinets, key=lambda c: (index.whole[c].bit_count(), c)):
+        if index.whole[cabinet]:
+            free = next(iter(nodes_in(index, [(cabinet, lowest(index.whole[cabinet], 1))])))
+            found = copied(kept)
+            add(index, found, {free}, request.npus_per_node, {free: index.shape.dies})
+            yield normalise(index, found), count

@@ -23,6 +23,7 @@ from matrixresource.scheduler.placement.candidate_domains import (
     started_scopes,
     whole_in,
 )
+from matrixresource.scheduler.placement.spares import place_spares
 
 
 def choose(ledger: LedgerState, request: PlacementRequest) -> Placement | None:
@@ -274,29 +275,6 @@ def settle(
         for offset in index.offsets(mask):
             node = cabinet * index.nodes + offset
             place.parts.append((node, part_dies(index.dies[node], request.npus_per_node)))
-
-
-def place_spares(index: FreeCapacityIndex, request: PlacementRequest, scope: Iterable[int], place: Placement) -> bool:
-    """Whole nodes in the supernodes that the gang uses, from the fullest cabinets."""
-    taken: dict[int, int] = {}
-    for cabinet, mask in place.whole + place.spares:
-        taken[cabinet] = taken.get(cabinet, 0) | mask
-    for node, _ in place.parts:
-        taken[node // index.nodes] = taken.get(node // index.nodes, 0) | 1 << node % index.nodes
-    homes = {cabinet // index.cabinets for cabinet in place.cabinets(index.nodes)}
-    left = request.spares
-    free = {}
-    for cabinet in scope:
-        mask = index.whole[cabinet] & ~taken.get(cabinet, 0)
-        if mask and (not homes or cabinet // index.cabinets in homes):
-            free[cabinet] = mask
-    for cabinet in sorted(free, key=lambda c: (free[c].bit_count(), c)):
-        take = min(left, free[cabinet].bit_count())
-        place.spares.append((cabinet, lowest(free[cabinet], take)))
-        left -= take
-        if not left:
-            return True
-    return False
 
 
 def place_pools(ledger: LedgerState, request: PlacementRequest, around: Iterable[int], place: Placement) -> bool:

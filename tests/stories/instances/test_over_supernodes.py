@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from tests.stack import Stack
@@ -80,3 +82,61 @@ async def test_a_floor_that_no_fabric_between_supernodes_keeps_is_refused_and_le
         scheduled = next(c for c in (await stack.compute.find_instance("greedy")).conditions if c.type == "Scheduled")
         assert (scheduled.status, scheduled.reason) == ("False", "InvalidField")
         assert not await stack.link.slices()
+
+
+@pytest.mark.parametrize(
+    ("supernodes", "nodes"), [(3, 90), pytest.param(10, 400, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])]
+)
+async def test_a_whole_supernode_is_lost_and_the_rest_serves_until_it_is_back(tmp_path, supernodes, nodes):
+    """So many at once are likelier a cut network than dead hardware: nothing is torn down, and it is said why."""
+    async with Stack(tmp_path) as stack:
+        await with_supernodes(stack, supernodes)
+        await stack.apply("wide", nodes, spares=supernodes, **WIDE)
+        before = await stack.active("wide", nodes)
+        homes = Counter(member.node.split("-")[0] for member in before.members if member.role == "member")
+        assert set(homes.values()) == {nodes // supernodes}
+        spares = Counter(member.node.split("-")[0] for member in before.members if member.role == "spare")
+        assert spares == dict.fromkeys(homes, 1), "each supernode has a spare of its own"
+
+        lost = [f"sn1-c{number // 4:02d}-n{number % 4}" for number in range(48)]
+        for node in lost:
+            stack.impair(node, "node-down", node)
+
+        async def stopped() -> bool:
+            view = await stack.compute.find_instance("wide")
+            degraded = next(each for each in view.conditions if each.type == "Degraded")
+            return degraded.reason == "SafetyStop" and "of sn1 are silent at once" in degraded.message
+
+        await stack.until(stopped, "it says why nothing is replaced", within_s=600)
+        during = await stack.compute.find_instance("wide")
+        assert (during.state, during.ready_nodes, during.repairs) == ("Active", nodes - homes["sn1"], 0)
+        for node in lost:
+            stack.repair(node)
+        after = await stack.active("wide", nodes)
+        assert [(m.node, m.rank) for m in after.members] == [(m.node, m.rank) for m in before.members]
+        await stack.check()
+        await stack.compute.delete_instance("wide")
+        await stack.gone("wide")
+        await stack.nothing_left()
+
+
+async def test_a_lost_member_is_replaced_in_its_own_supernode_first(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await with_supernodes(stack, 2)
+        await stack.apply("wide", 60, spares=2, **WIDE)
+        members = (await stack.active("wide", 60)).members
+        await stack.check()
+        for turn in range(3):  # its spare, the spare it got in turn, a free node: never the other's
+            lost = next(m for m in members if m.role == "member" and m.node.startswith("sn1-"))
+            stack.impair(f"f{turn}", "node-down", lost.node)
+
+            async def healed(turn: int = turn) -> bool:
+                view = await stack.compute.find_instance("wide")
+                return view.repairs == turn + 1 and view.state == "Active"
+
+            await stack.until(healed, "replaced", within_s=1200)
+            members = (await stack.active("wide", 60)).members
+            successor = next(m for m in members if m.rank == lost.rank and m.role == "member")
+            assert successor.node.startswith("sn1-")
+            assert successor.node != lost.node
+        assert sum(m.role == "member" and m.node.startswith("sn1-") for m in members) == 30
