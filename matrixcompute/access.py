@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from matrixcommon.api.authorization import EDITORS, ENSURED, READ, VIEWERS, AccessRules, ResourceKind, Scope
+from matrixcommon.model.resource_model import StuckView
 from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicyView
-from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceView, StuckView
+from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceView
 from matrixcompute.store.store import EventRow, FaultRow, InstanceRow, OperationRecord, SagaRow, ScalingPolicyRow
 
 NOT_YET = ("recovery-policies", "maintenances")

@@ -195,15 +195,3 @@ class StepView(ApiModel):
     started_at: str | None = None
     finished_at: str | None = Field(None, description="when it was done, or undone")
     message: str = Field("", description="what it waits for, or why it failed last")
-
-
-class StuckView(ApiModel):
-    """An instance that does not get on, and for how many emulated seconds: its operation cannot be resumed by this
-    release, or it has been in a passing state for longer than its deadline."""
-
-    name: str
-    project: str
-    state: str
-    seconds: float
-    reason: str = Field(description="of its operation's condition Stuck, or DeadlineExceeded")
-    message: str = Field(description="which operation and why, or which deadline")

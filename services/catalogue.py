@@ -18,6 +18,8 @@ class Process:
     keeps_files: bool = False
     """Whether its state folder holds more than the SQLite file of a database: it needs a disk on PostgreSQL too."""
     scheme: str = "http"
+    optional: tuple[str, ...] = ()
+    """Which of those it calls it can do without."""
     role: str = ""
     """Of the token it shows to those it calls: no more than its calls need. It acts for all projects."""
 
@@ -40,6 +42,7 @@ PROCESSES: tuple[Process, ...] = (
         ("resource", "link", "infer"),
         "instances, recovery, autoscaling",
         has_database=True,
+        optional=("infer",),
         role="admin",
     ),
     Process(

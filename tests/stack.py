@@ -8,12 +8,14 @@ A stack goes on from a copy of one that has enrolled its nodes (tests/prepared.p
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import json
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import httpx
+from sqlalchemy import text
 
 from matrixcommon.api.client import list_all
 from matrixcommon.model.hardware_names import NodeName
@@ -22,6 +24,7 @@ from matrixcompute.clients.inference import Inference
 from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixresource.agent.hardware import InjectedFault
 from matrixresource.client import ResourceClient
+from matrixresource.nodes.states import NODE_STATES
 from services.chassis.access import create_token
 from services.chassis.database import DatabaseEngine
 from services.chassis.http import http_client
@@ -39,6 +42,7 @@ from tests.matrixlink.client import WholeLinkClient
 from tests.matrixresource.client import WholeResourceClient
 from tests.prepared import AGENTS, prepared
 
+LEGAL = NODE_STATES.moves
 SERVICES = ("resource", "link", "compute", "agents")
 EPOCH_S = 1_750_000_000.0
 """Where the time of a stack that begins from nothing starts."""
@@ -67,9 +71,10 @@ class Stack:
         tokens: bool = False,
         infer: bool = False,
         from_nothing: bool = False,
+        settings: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         """`topology`: a file in which its supernode is drawn; `spec`: one with other numbers than the published ones.
-        Both are always begun with from nothing. On a folder that a stack has run in, this one is that stack's next
+        Both are always begun with from nothing. `settings`: more of them, by service. On a folder that a stack has run in, this one is that stack's next
         life."""
         self.folder = folder
         self.from_nothing = from_nothing or bool(topology or spec) or any(folder.glob("*.db"))
@@ -79,6 +84,7 @@ class Stack:
         admin = self.token("admin", project="default") if tokens else ""
         agent = self.token("agent", project="*", nodes="*") if tokens else ""
         self.seed = seed
+        self.settings = settings or {}
         self.clock = LoopClock(EPOCH_S)
         self.seats = {name: Seat() for name in self.services}
         self.http = {name: http_client(f"http://{name}", admin, transport=self.way_to(name)) for name in self.services}
@@ -167,7 +173,9 @@ class Stack:
 
     def _build(self, name: str, seat: Seat) -> Any:
         if name == "agents":
-            settings = agents_main.AgentSettings(seed=self.seed, state=self.folder, tokens=self.tokens, spec=self.spec)
+            settings = agents_main.AgentSettings(
+                seed=self.seed, state=self.folder, tokens=self.tokens, spec=self.spec, **self.settings.get("agents", {})
+            )
             resource, link = ResourceClient(self.agents_http["resource"]), WholeLinkClient(self.agents_http["link"])
             self.fleet = agents_main.build_fleet(settings, self.clock, self.memory, resource, link)
             return agents_main.build(self.fleet, settings)
@@ -175,7 +183,9 @@ class Stack:
         if name == "resource":
             seat.database.migrate(resource_main.MIGRATIONS)
             drawn = {"topology": self.topology, "spec": self.spec}
-            settings = resource_main.ResourceSettings(state=self.folder, tokens=self.tokens, **drawn)
+            settings = resource_main.ResourceSettings(
+                state=self.folder, tokens=self.tokens, **drawn, **self.settings.get("resource", {})
+            )
             return resource_main.build(settings, self.clock, seat.database, executor=AtOnce())
         if name == "link":
             seat.database.migrate(link_main.MIGRATIONS)
@@ -265,6 +275,7 @@ class Stack:
             assert listed == sorted(current.get(name, [])), f"{name} lists other nodes than it holds"
             ranks = [member.rank for member in allocation.members if member.role == "member"]
             assert len(ranks) == len(set(ranks)), f"{name} gives a rank twice"
+        self.node_moves()
         slices = await self.link.slices()
         promised = 0
         for of in [{"plane": "rdma"}, *({"node": node} for members in current.values() for node in members)]:
@@ -282,6 +293,24 @@ class Stack:
             assert name in instances, f"allocation {name} is an orphan"
         for slice in slices:
             assert slice.instance in instances, f"slice {slice.name} is an orphan"
+
+    def node_moves(self) -> set[tuple[str, str]]:
+        """The moves between states that nodes made, as far as the journal reaches back; each is in the table."""
+        database = self.seats["resource"].database
+        assert database is not None
+        with database.engine.connect() as connection:
+            rows = connection.execute(text("SELECT name, body FROM changes WHERE kind = 'node' ORDER BY rv")).all()
+        at: dict[str, str] = {}
+        moves = set()
+        for name, body in rows:
+            state = json.loads(body)["state"]
+            if at.get(name, state) != state:
+                moves.add((at[name], state))
+            at[name] = state
+        assert not (illegal := {f"{before} -> {after}" for before, after in moves if after not in LEGAL[before]}), (
+            illegal
+        )
+        return moves
 
     async def nothing_left(self) -> None:
         """After a deletion: no allocation, no slice, no program, every node clean again."""

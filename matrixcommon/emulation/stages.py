@@ -1,4 +1,4 @@
-"""Timed behaviour as data: a piece of work is a list of stages, each with a delay and a jitter."""
+"""Timed behaviour as data: a piece of work is a list of stages, each with a delay, a jitter, and odds of failure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,23 @@ from matrixcommon.model.errors import InvalidField
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage: its name, what the agent calls itself meanwhile, and how long it takes (emulated seconds)."""
+    """One stage: its name, what the agent calls itself and says meanwhile, and how long it takes (emulated seconds).
+
+    Each of `attempts` fails at these `odds`, between 0 and 1; the last of them for good, with `why`.
+    """
 
     stage: str
     status: str
     delay_s: float
     jitter_s: float = 0.0
+    message: str = ""
+    odds: float = 0.0
+    attempts: int = 1
+    why: str = "it did not finish"
+
+    def fails(self, random: Random) -> bool:
+        """Whether an attempt fails. What cannot fail asks nothing of chance."""
+        return self.odds > 0 and random.random() < self.odds
 
     def takes_s(self, random: Random) -> float:
         return max(0.0, self.delay_s + random.uniform(-self.jitter_s, self.jitter_s))

@@ -157,3 +157,15 @@ def condition(
 
 def is_true(conditions: list[dict[str, Any]], type: str) -> bool:
     return any(current["type"] == type and current["status"] == "True" for current in conditions)
+
+
+class StuckView(ApiModel):
+    """A resource that does not get on, and for how many emulated seconds: it has been in a passing state for longer
+    than its deadline, or its operation cannot be resumed."""
+
+    name: str
+    project: str
+    state: str
+    seconds: float
+    reason: str = Field(description="DeadlineExceeded, or that of its operation's condition Stuck")
+    message: str = Field(description="which deadline or operation, why, and what helps")

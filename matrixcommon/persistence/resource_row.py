@@ -51,6 +51,10 @@ class ResourceRow:
         observed = generation or self.generation or 1
         self.conditions = condition(self.conditions or [], type, status, reason, message, generation=observed, now=now)
 
+    def stamp(self, now: float) -> None:
+        """Note that it has changed at `now`; called by the journal with every change."""
+        self.updated_at = now
+
     def view(self) -> ResourceView:
         raise NotImplementedError
 

@@ -173,7 +173,7 @@ class GroupTransaction:
         for row, type in resources:
             self.newest += 1
             row.version = self.newest
-            row.updated_at = self._now
+            row.stamp(self._now)
             if type == "ADDED":
                 row.created_at = self._now
             body = row.show().text()

@@ -14,9 +14,10 @@ from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import NotYetSupported
 from matrixcommon.model.hardware_names import NodeName
+from matrixcommon.model.resource_model import StuckView
 from matrixcommon.persistence.database_session import find
 from matrixcompute import access
-from matrixcompute.contract import InstanceRequest, InstanceView, StuckView
+from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixcompute.instances.scaling_policies import ScalingPolicies
 from matrixcompute.instances.service import InstanceService
 from matrixcompute.instances.stuck import stuck_instances

@@ -6,8 +6,7 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.model.resource_key import name_of
-from matrixcommon.model.resource_model import is_true
-from matrixcompute.contract import StuckView
+from matrixcommon.model.resource_model import StuckView, is_true
 from matrixcompute.model.states import INSTANCE_STATES
 from matrixcompute.operations.saga_runner import STUCK
 from matrixcompute.store.store import ComputeStore, InstanceRow, SagaRow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -73,7 +74,7 @@ def conditions_of(
         "NodesReady",
         observed.nodes_ready,
         "AllActive" if observed.nodes_ready else "SwitchedOff" if off else "Waiting",
-        f"{observed.ready_nodes} of {wanted} members are active",
+        f"{observed.ready_nodes} of {wanted} members are active{_stages(allocation)}",
     )
     programmed = len(programmed_planes(observed.slices))
     say(
@@ -114,6 +115,15 @@ def conditions_of(
     ready = observed.nodes_ready and observed.links_ready and state != "Deleting"
     say("Ready", ready, "Ready" if ready else state, "serves" if ready else f"the instance is {state}")
     return result
+
+
+def _stages(allocation: AllocationView | None) -> str:
+    """How many of the members are at which stage, and what is said of those that are kept out."""
+    waiting = [each for each in allocation.members if each.role == "member" and not each.ready] if allocation else []
+    at = Counter(each.stage for each in waiting if each.stage is not None and not each.gone)
+    texts = [f"{count} at {stage}" for stage, count in at.items()]
+    texts += [f"{each.node} is {each.state}: {each.message}" for each in waiting if each.gone and each.message]
+    return f" ({'; '.join(texts)})" if texts else ""
 
 
 def _details(slices: Sequence[SliceSummary]) -> str:

@@ -97,8 +97,6 @@ class PreemptionReconciler:
             if not leaving:
                 instance.retry_at = now + RETRY_S
                 return 0
-            self._store.record_event(
-                session, name, "Draining", f"{', '.join(leaving)} move out of a closed domain", now
-            )
+            self._store.record_event(session, name, "Draining", f"{', '.join(leaving)} move out of what drains", now)
             self._sagas.open(session, MOVE, instance, "Updating", "Draining")
         return 1

@@ -1,4 +1,4 @@
-"""plan_recovery: what to do about members that are lost or faulty. A pure decision on what agents reported.
+"""plan_recovery: what to do about members that are lost, faulty or kept out. A pure decision on what agents reported.
 
 A lost or unhealthy member is replaced, one after the other, by a spare or a free node. When more nodes of a cabinet or
 of a supernode went silent at once than the policy allows, nothing that stands in it is replaced (the safety stop): that
@@ -46,6 +46,8 @@ def broken_members(members: Sequence[MemberView]) -> list[tuple[MemberView, str]
     for member in members:
         if member.agent == "Lost":
             found.append((member, "NodeLost"))
+        elif member.gone:
+            found.append((member, f"Node{member.state}"))
         elif member.health == "Unhealthy":
             found.append((member, "NodeUnhealthy"))
     return found
@@ -64,8 +66,9 @@ def plan_recovery(members: Sequence[MemberView], silent: Sequence[str], policy: 
     repairable.sort(key=lambda each: each[0].role != "member")
     names = tuple(member.node for member, _ in repairable)
     message = "; ".join(
-        f"{member.node}: {reason}" + (f": {member.fault}" if reason == "NodeUnhealthy" and member.fault else "")
+        f"{member.node}: {reason}" + (f": {why}" if reason != "NodeLost" and why else "")
         for member, reason in repairable
+        for why in [member.fault if reason == "NodeUnhealthy" else member.message]
     )
     return Recovery("replace", names, min(reason for _, reason in repairable), message)
 

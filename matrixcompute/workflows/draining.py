@@ -1,4 +1,5 @@
-"""Who is to leave a domain that drains, and how many of them can at once. What runs there continues until it moved."""
+"""Who is to leave a domain or a node that drains, and how many of them can at once. What runs there continues until it
+moved."""
 
 from __future__ import annotations
 
@@ -11,8 +12,12 @@ from matrixresource.contract.allocations import AllocationRequest, MemberView
 
 
 def lying_in(members: Iterable[MemberView], domains: Sequence[str], role: str = "member") -> list[str]:
-    """The nodes of `members` in that role that stand in one of these cabinets or supernodes, in rank order."""
-    inside = [each for each in members if each.role == role and any(each.node.startswith(f"{d}-") for d in domains)]
+    """The nodes of `members` in that role that drain or stand in one of these cabinets or supernodes, in rank order."""
+    inside = [
+        each
+        for each in members
+        if each.role == role and (each.state == "Draining" or any(each.node.startswith(f"{d}-") for d in domains))
+    ]
     return [each.node for each in sorted(inside, key=lambda each: (each.rank or 0, each.node))]
 
 

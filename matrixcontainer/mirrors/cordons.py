@@ -23,10 +23,9 @@ from matrixcontainer.client.events import event_on, record
 from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL
 from matrixcontainer.operator.reconciler import READS_MAX
 from matrixresource.client import ResourceClient
-from matrixresource.contract.nodes import KUBERNETES, NodeView
+from matrixresource.contract.nodes import KEPT_OUT, KUBERNETES, NodeView
 
 CORDONED_BY = "cloudmatrix.io/cordoned-by"
-QUARANTINE = "quarantine"
 MANAGED_NODES = f"{MANAGED_LABEL}={MANAGED_BY}"
 
 
@@ -50,8 +49,8 @@ class NodeMark:
 
 def owners_of(node: NodeView) -> list[str]:
     """Who keeps newcomers off a node, Kubernetes' users left out."""
-    quarantine = [QUARANTINE] if node.state == "Quarantined" else []
-    return sorted({*node.cordoned_by, *quarantine} - {KUBERNETES})
+    kept_out = [node.state.lower()] if node.state in KEPT_OUT else []
+    return sorted({*node.cordoned_by, *kept_out} - {KUBERNETES})
 
 
 def cordoned_in_kubernetes(node: NodeView, mark: NodeMark) -> bool:

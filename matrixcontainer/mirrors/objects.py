@@ -10,7 +10,7 @@ from matrixcontainer.kubeapi.kubelet.node_info import node_info
 from matrixcontainer.operator.crds import SLICE_SPEC, SLICE_STATUS, SUPERNODE_STATUS
 from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL
 from matrixcontainer.operator.workload import NPU_RESOURCE
-from matrixresource.contract.nodes import NodeView, SupernodeView
+from matrixresource.contract.nodes import KEPT_OUT, NodeView, SupernodeView
 
 PODS_PER_NODE = 110
 """The kubelet's own default."""
@@ -51,7 +51,7 @@ def _taints(node: NodeView, shared: bool) -> list[dict[str, str]]:
         taints.append({"key": NPU_RESOURCE, "value": "present", "effect": "NoSchedule"})
     if node.allocation is not None:
         taints.append({"key": "cloudmatrix.io/instance", "value": name_of(node.allocation), "effect": "NoSchedule"})
-    if node.cordoned_by or node.state == "Quarantined":
+    if node.cordoned_by or node.state in KEPT_OUT:
         taints.append({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"})
     why = {"Unknown": "node.kubernetes.io/unreachable", "False": "node.kubernetes.io/not-ready"}.get(_ready(node))
     if why is not None:
@@ -75,9 +75,10 @@ def node_status(node: NodeView, at: str, before: dict[str, Any] | None, taken: i
     npus = str(node.npus)
     capacity = {"cpu": str(node.cpus * 48), "memory": "1536Gi", "pods": str(PODS_PER_NODE), NPU_RESOURCE: npus}
     separated = len({f.component.split("-")[0] for f in node.faults if f.level.startswith("Separate")})
-    healthy = str(max(0, node.npus - separated - taken))
+    healthy = str(0 if node.state == "Retired" else max(0, node.npus - separated - taken))
     ready = _ready(node)
     text = f"the resource agent is {node.agent}; the node is {node.state}" + ", off" * (node.power == "Off")
+    text += "".join(f"; {part}" for part in (node.stage and f"at {node.stage}", node.state_message) if part)
     current = {c["type"]: c for c in (before or {}).get("conditions") or []}
     conditions = []
     for type, status, reason, message in (

@@ -14,17 +14,20 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from matrixcommon.emulation.stages import Stages, stages_of
+from matrixcommon.emulation.stages import Stage, Stages, stages_of
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import StaleGeneration
 from matrixresource.agent.hardware import EmulatedNode
 from matrixresource.agent.partitions import Partitions
 from matrixresource.contract.agents import AssignmentView, NodeReport, ReportAnswer, ReportedFault
-from matrixresource.contract.nodes import NodeInventory, Power
+from matrixresource.contract.nodes import NodeInventory, NodeTask, Power
 
 DONE = {"Clean": "Clean", "Spare": "Spare", "Member": "Active"}
 """The status that fulfils a spec."""
-REMEMBERED = ("epoch", "status", "holds", "desired_role", "desired_power", "allocation", "generation", "deployed")
+REMEMBERED = (
+    "epoch", "status", "holds", "desired_role", "desired_power", "allocation", "generation", "deployed", "task",
+    "task_generation", "done_generation", "failed", "message",
+)  # fmt: skip
 """What of an agent its card remembers, beside the parts."""
 
 
@@ -43,13 +46,22 @@ class AgentTask:
 
 
 def next_work(
-    status: str, holds: str | None, wanted: str, allocation: str | None, deployed: bool = False, power: Power = "On"
+    status: str,
+    holds: str | None,
+    wanted: str,
+    allocation: str | None,
+    deployed: bool = False,
+    power: Power = "On",
+    task: NodeTask | None = None,
 ) -> AgentTask | None:
     """What brings a node nearer to the spec; None when it is fulfilled. A pure decision.
 
     `status` and `holds`: what the node is and whose work is on it; `deployed`: whether a finished image is on its disk,
-    so that after it was without power it need only boot and join. Whoever takes a node over starts from clean.
+    so that after it was without power it need only boot and join; `task`: what is to be done once when it is clean.
+    Whoever takes a node over starts from clean.
     """
+    if task is not None and wanted == "Clean" and holds is None and status != "Cleaning":
+        return AgentTask(task, "Clean", None)
     if status in ("Verifying", "Inspecting"):
         return AgentTask("enrol", "Clean", None)
     if status == goal(wanted, power) and holds == allocation:
@@ -97,6 +109,12 @@ class ResourceAgent:
         self.allocation: str | None = None
         self.generation = 0
         self.deployed = False
+        self.task: NodeTask | None = None
+        self.task_generation = self.done_generation = 0
+        """Of which generation its task is, and the last one that it has done."""
+        self.failed: tuple[int, str] | None = None
+        """Of which generation the work failed, and at which stage."""
+        self.message = ""
         self._reported_inventory: NodeInventory | None = None
         self._reported_ports: dict[str, str | None] = {}
         self.parts = Partitions(stages, clock, random, changed, lambda: self.enrolled, lambda: node.dies)
@@ -117,12 +135,17 @@ class ResourceAgent:
         self.generation = assignment.generation
         self.desired_role, self.desired_power = assignment.desired_role, assignment.power
         self.allocation = assignment.allocation
+        self.task, self.task_generation = assignment.task, assignment.task_generation
         self.parts.ensure(assignment.parts)
         self._assignment_changed.set()
         self._changed()
 
     def _next(self) -> AgentTask | None:
-        return next_work(self.status, self.holds, self.desired_role, self.allocation, self.deployed, self.desired_power)
+        if self.status == "Failed" and self.failed is not None and self.failed[0] == self.generation:
+            return None  # until something else is requested
+        task = self.task if self.task_generation > self.done_generation else None
+        wanted, power = self.desired_role, self.desired_power
+        return next_work(self.status, self.holds, wanted, self.allocation, self.deployed, power, task)
 
     @property
     def reported_status(self) -> str:
@@ -151,17 +174,38 @@ class ResourceAgent:
     async def _do(self, work: AgentTask) -> None:
         if work.allocation is not None:
             self.holds = work.allocation
+        task_generation = self.task_generation if work.name == self.task else self.done_generation
         for stage in self._stages[work.name]:
-            self.status, self.stage = stage.status, stage.stage
+            self.status, self.stage, self.message = stage.status, stage.stage, stage.message
             self._changed()
-            await self._clock.sleep(stage.takes_s(self._random) * self.node.slowdown)
+            why = await self._attempt(stage)
             if self._assignment_changed.is_set() and work.name != "clean" and self._overtaken(work):
-                self.stage = None
+                self.stage, self.message = None, ""
                 return
-        self.status, self.stage, self.holds = work.ends, None, work.allocation
+            if why is not None:
+                self.status, self.stage, self.message = "Failed", None, why[:300]
+                self.failed = self.generation, stage.stage
+                self.done_generation = task_generation
+                self._changed()
+                return
+        self.status, self.stage, self.message, self.holds = work.ends, None, "", work.allocation
+        self.done_generation = task_generation
+        if work.name == "inspect":
+            self._reported_inventory, self._reported_ports = None, {}
         self.deployed = work.ends == "Active" or (work.ends == "Off" and self.deployed)
         self.parts.wake()
         self._changed()
+
+    async def _attempt(self, stage: Stage) -> str | None:
+        """Go through a stage, again where it fails and has attempts left; why it failed for good, or None."""
+        for attempt in range(1, stage.attempts + 1):
+            await self._clock.sleep(stage.takes_s(self._random) * self.node.slowdown)
+            broken = self.node.failing.get(stage.stage)
+            if not stage.fails(self._random) and broken is None:
+                return None
+            self.message = f"{broken or stage.why} (attempt {attempt} of {stage.attempts})"
+            self._changed()
+        return self.message
 
     def _overtaken(self, work: AgentTask) -> bool:
         """Whether the newest spec makes this work pointless; seen between stages, as on a real machine."""
@@ -194,7 +238,8 @@ class ResourceAgent:
             status=self.reported_status,
             generation=self.generation,
             allocation=self.holds,
-            stage=self.stage,
+            stage=self.failed[1] if self.status == "Failed" and self.failed else self.stage,
+            message=self.message,
             parts=self.parts.reports(),
             inventory=found if found != self._reported_inventory else None,
             ports=answering or None,
@@ -226,10 +271,11 @@ class ResourceAgent:
     def restore(self, memory: dict[str, Any]) -> None:
         """Begin the next life where the last one ended: one epoch on, work in progress from its first stage."""
         for key in REMEMBERED:
-            setattr(self, key, memory[key])
+            setattr(self, key, memory.get(key, getattr(self, key)))
         self.epoch += 1
         self.sequence = 0
         self.stage = None
+        self.message = self.message if self.status == "Failed" else ""
         self._reported_inventory, self._reported_ports = None, {}
         self.parts.restore(memory["parts"])
 

@@ -20,6 +20,7 @@ FaultKind = Literal[
     "hbm-fault",
     "component-fault",
     "missing-part",
+    "stage-failure",
     "slow-node",
     "vpc-card-fault",
     "rdma-nic-fault",
@@ -105,6 +106,12 @@ CATALOGUE: dict[str, Fault] = {
         "the node lacks a part (parameters: part, e.g. npu5, npu5-die1, cpu3, dimm7, vpc)",
         "-",
         "the inventory in the next report",
+    ),
+    "stage-failure": Fault(
+        "node",
+        "a stage of the node's work fails each time (parameters: stage, e.g. npu-self-test, why)",
+        "-",
+        "the stage and its reason in the next report",
     ),
     "slow-node": Fault(
         "node",

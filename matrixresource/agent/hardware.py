@@ -82,6 +82,8 @@ class EmulatedNode:
     """What becomes of what its agents report; None: it arrives."""
     slowdown: float = 1.0
     """How much longer its work takes than it should."""
+    failing: dict[str, str] = field(default_factory=dict)
+    """Stages of work that fail on it, and why."""
     power_cycles: int = 0
     spec: SupernodeSpec = field(default_factory=load_spec)
     racked: Supernode | None = None
@@ -159,6 +161,11 @@ class EmulatedNode:
             self.inventory = self._look()
         self.moved = {
             str(each.parameters["port"]): str(each.parameters["peer"]) for each in mine if each.kind == "cable-moved"
+        }
+        self.failing = {
+            str(each.parameters["stage"]): str(each.parameters.get("why", "it fails on this node"))
+            for each in mine
+            if each.kind == "stage-failure"
         }
         self.ports, self.silent = {}, {}
         for fault in faults:

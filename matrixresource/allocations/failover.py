@@ -12,6 +12,7 @@ from matrixresource.allocations.apply_placement import apply_placement
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.allocations.refusals import refusal
+from matrixresource.nodes.states import AVAILABLE
 from matrixresource.scheduler.changes.repair import keeps_rules
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AllocationRow, NodeRow
@@ -56,7 +57,7 @@ class Failover:
 
     def _one_of_ours(self, session: Session, allocation: AllocationRow, gone: NodeRow, nodes: list[NodeRow]) -> bool:
         """A successor of the same rank or a spare takes over; False when there is none that may."""
-        follows = [n for n in nodes if n.role == "successor" and n.rank == gone.rank and n.agent == "Connected"]
+        follows = [n for n in nodes if n.role == "successor" and n.rank == gone.rank and _in_use(n)]
         if follows:
             follows[0].role = "member"
             self._assignments.unassign(session, gone)
@@ -68,7 +69,7 @@ class Failover:
             node
             for node in nodes
             if node.role == "spare"
-            and node.agent == "Connected"
+            and _in_use(node)
             and node.health != "Unhealthy"
             and keeps_rules(ledger, request, members, numbers[node.name])
         ]
@@ -102,3 +103,8 @@ class Failover:
                 changed_to(request, nodes=1, spares=0, supernode_block=1, cabinet_block=1),
             )
         apply_placement(session, self._store, self._assignments, ledger_sync, allocation, place)
+
+
+def _in_use(node: NodeRow) -> bool:
+    """Whether its agent is heard and nobody wants the node kept out."""
+    return node.agent == "Connected" and node.desired_state == AVAILABLE

@@ -28,7 +28,7 @@ class AllocationStatus:
         members = self._members(session, allocation)
         allocation.members = [view.wire() for view in members]
         serving = [view for view in members if view.role in ("member", "pool")]
-        broken = [view for view in serving if view.agent == "Lost" or view.health == "Unhealthy"]
+        broken = [view for view in serving if view.gone or view.health == "Unhealthy"]
         ready = sum(view.ready for view in serving)
         if allocation.state in ("Binding", "Degraded") and ready == len(serving) and not broken:
             allocation.move("Bound")

@@ -17,15 +17,18 @@ from matrixcommon.api.authorization import (
     kinds_in,
 )
 from matrixcommon.model.hardware_names import NodeName, NpuName
+from matrixcommon.model.resource_model import StuckView
 from matrixresource.allocations.quotas import QuotaRow
 from matrixresource.contract.agents import AssignmentView
 from matrixresource.contract.allocations import AllocationRequest, AllocationView, QuotaView
 from matrixresource.contract.defragmentations import DefragmentationRequest, DefragmentationView
-from matrixresource.contract.nodes import NodeView, NpuView, SupernodeView
+from matrixresource.contract.nodes import NodeEventView, NodeView, NpuView, SupernodeView
 from matrixresource.contract.reservations import ReservationRequest, ReservationView
 from matrixresource.contract.topology import DomainView, TopologyVersionView
+from matrixresource.nodes.states import NODE_STATES
 from matrixresource.store.defragmentations import DefragmentationRow
 from matrixresource.store.maintenance_domains import DomainRow
+from matrixresource.store.node_events import NodeEventRow
 from matrixresource.store.reservations import ReservationRow
 from matrixresource.store.tables import AllocationRow, AssignmentRow, NodeRow, SupernodeRow
 from matrixresource.store.topology_versions import TopologyVersionRow
@@ -36,7 +39,8 @@ HOLDERS = ("allocation", "allocations")
 NODES = ResourceKind(
     "nodes",
     Scope.PHYSICAL,
-    {**READ, "GET /inventory": VIEWERS, "POST :cordon": ADMINS, "POST :uncordon": ADMINS},
+    {**READ, "GET /inventory": VIEWERS, "POST :cordon": ADMINS, "POST :uncordon": ADMINS}
+    | {f"POST :{verb}": ADMINS for verb in NODE_STATES.verbs},
     view=NodeView,
     holders=HOLDERS,
     row=NodeRow,
@@ -45,6 +49,8 @@ NODES = ResourceKind(
 NPUS = ResourceKind(
     "npus", Scope.PHYSICAL, {"LIST": VIEWERS, "POST :release": ADMINS}, view=NpuView, holders=HOLDERS, named=NpuName
 )
+EVENTS = ResourceKind("events", Scope.PHYSICAL, {"LIST": VIEWERS}, view=NodeEventView, row=NodeEventRow)
+STUCK = ResourceKind("stuck", Scope.PHYSICAL, {"LIST": VIEWERS}, view=StuckView)
 SPARES = ResourceKind("spares", Scope.PHYSICAL, {"LIST": VIEWERS}, view=NodeView, holders=HOLDERS)
 ALLOCATIONS = ResourceKind(
     "allocations",

@@ -11,16 +11,21 @@ from matrixcommon.api.authorization import Caller, CallerOf
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.hardware_names import RESOURCE_NAME, NodeName, NpuName
+from matrixcommon.model.resource_model import StuckView
+from matrixcommon.model.state_machine import Verb
 from matrixcommon.persistence.searches import search_outside
 from matrixresource.allocations.allocator import Allocator
+from matrixresource.allocations.node_lifecycle import NodeLifecycle
 from matrixresource.allocations.quotas import Quotas
+from matrixresource.allocations.stuck_nodes import stuck_nodes
 from matrixresource.api import access
 from matrixresource.contract.agents import NodeReports, ReportAnswer, ReportAnswers
 from matrixresource.contract.allocations import AllocationView, RenewRequest, ReplaceRequest
 from matrixresource.contract.capacity import CapacityView
-from matrixresource.contract.nodes import ADMIN, InventoryView, NodeView, NpuView
+from matrixresource.contract.nodes import ADMIN, InventoryView, NodeVerbRequest, NodeView, NpuView
 from matrixresource.contract.plans import FragmentationView, PlanRequest, PlanView
 from matrixresource.controllers.node_reports import NodeReportProcessor as ReportReader
+from matrixresource.nodes.states import NODE_STATES
 from matrixresource.planning.capacity_report import CapacityReport
 from matrixresource.planning.planner import Planner
 from matrixresource.store.node_inventories import inventory_view
@@ -37,6 +42,7 @@ def routes(
     reports: ReportReader,
     capacity: CapacityReport,
     clock: Clock,
+    lifecycle: NodeLifecycle,
     replenish: Callable[[], None],
 ) -> APIRouter:
     """The routes over one store. `replenish` nudges the watcher that refills spares."""
@@ -63,6 +69,19 @@ def routes(
     def uncordon(name: NodeName, by: CordonOwner = ADMIN) -> NodeView:
         """Take that owner's cordon back; those of others stay."""
         return allocator.cordon(name, False, by)
+
+    for verb in NODE_STATES.verbs.values():
+        nodes.change(f"POST :{verb.name}", name=verb.name, description=_described(verb), after=replenish)(
+            _asking(lifecycle, verb.name)
+        )
+
+    api.of(access.EVENTS).list(order_by="at")
+
+    def stuck() -> list[StuckView]:
+        with store.reading() as session:
+            return stuck_nodes(store, session, clock.now())
+
+    api.of(access.STUCK).list(stuck, description="Nodes in a passing state for longer than its deadline.")
 
     npus = api.of(access.NPUS)
 
@@ -161,6 +180,18 @@ def routes(
         return capacity.view()
 
     return api.router
+
+
+def _asking(lifecycle: NodeLifecycle, verb: str) -> Callable[..., NodeView]:
+    def ask(name: NodeName, caller: Caller, body: NodeVerbRequest | None = None) -> NodeView:
+        return lifecycle.ask(name, verb, body or NodeVerbRequest(), by=caller.principal.name[:63])
+
+    return ask
+
+
+def _described(verb: Verb) -> str:
+    risk = f" With `force`: {verb.risk}." if verb.risk else ""
+    return f"{verb.sentence}. For nodes that are {', '.join(verb.after)}.{risk}"
 
 
 def _refused(node: str, reason: str, message: str) -> ReportAnswer:

@@ -10,7 +10,7 @@ from matrixcommon.api.reports import Count, EachByItself
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixresource.contract.fields import DieNumber, PartName, PortName
-from matrixresource.contract.nodes import NodeInventory, Power
+from matrixresource.contract.nodes import NodeInventory, NodeTask, Power
 
 
 class DesiredPartition(ApiModel):
@@ -27,13 +27,16 @@ class AssignmentView(ResourceView):
     """What is requested of one node: Clean, Spare or Member of an allocation, and parts of it for several.
 
     With `power` Off the node is kept for its allocation and switched off. Its generation fences older specs; any change
-    of the whole or of a part is a new one.
+    of the whole or of a part is a new one. A `task` is to be done once, when the node is clean: `taskGeneration` tells
+    it from the last one.
     """
 
     desired_role: Literal["Clean", "Spare", "Member"]
     allocation: str | None = None
     rank: int | None = None
     power: Power = "On"
+    task: NodeTask | None = None
+    task_generation: int = 0
     parts: list[DesiredPartition] = Field(default_factory=list)
 
 

@@ -169,10 +169,17 @@ class MemberView(ApiModel):
     health: str = Field(description="of its hardware: Healthy, SubHealthy, Unhealthy or Unknown")
     fault: str = Field("", description="part, code and level of what makes the node unhealthy")
     ready: bool = Field(description="whether its agent has reported what is requested of it")
+    stage: str | None = Field(None, description="at which stage of its work the node's agent is, or which one failed")
+    message: str | None = Field(None, description="what is said of that stage, or why the node is kept out")
     npus: NpuCount | None = Field(None, description="NPUs of its part of the node, where it has not all of it")
     dies: list[int] | None = Field(None, description="dies of that part; NPU k has dies 2k and 2k+1")
     cpus: int | None = Field(None, description="CPU sockets of that part")
     memory_gib: int | None = Field(None, description="memory of that part")
+
+    @property
+    def gone(self) -> bool:
+        """Whether the allocation has lost it: its agent is not heard any more, or the node is kept out."""
+        return self.agent == "Lost" or self.state in ("Quarantined", "Retired")
 
 
 class AllocationView(ResourceView):

@@ -10,6 +10,11 @@ from matrixcommon.model.resource_model import ApiModel, ResourceView
 
 Power = Literal["On", "Off"]
 
+NodeTask = Literal["verify", "inspect", "clean"]
+
+KEPT_OUT = ("Manageable", "Servicing", "Draining", "Quarantined", "Retired")
+"""States of nodes that take no newcomers, whatever their agents report."""
+
 ADMIN, KUBERNETES, MAINTENANCE = "admin", "kubernetes", "maintenance"
 """Owners of cordons: who asks without saying who it is, who marks the mirrored Node unschedulable, a closed domain."""
 
@@ -51,8 +56,32 @@ class NodeView(ResourceView):
     desired_role: str
     assignment_generation: int
     observed_generation: int
-    stage: str | None = None
+    stage: str | None = Field(None, description="at which stage of its work the agent is, or which one failed")
+    message: str = Field("", description="what the agent says of that stage")
+    desired_state: str = Field("Available", description="where an administrator or a rule wants the node")
+    state_reason: str | None = Field(None, description="why it is wanted there: Requested, Flapping, CheckFailed ...")
+    state_message: str = Field("", description="the same in words, with what it risks")
+    state_since: str | None = Field(None, description="since when it has been in its state")
+    flap_score: float = Field(0.0, description="how often it came and went, as of its last change")
     faults: list[FaultView] = Field(default_factory=list)
+
+
+class NodeVerbRequest(ApiModel):
+    """Why a node's state is to change, and whether also where somebody has the node and loses it by that."""
+
+    reason: str = Field("", max_length=200, description="shown with the node and its event")
+    force: bool = Field(False, description="also where somebody has the node, who then loses it")
+
+
+class NodeEventView(ResourceView):
+    """Something that happened to a node (`about`), in words a person can follow."""
+
+    about: str
+    project: str | None = None  # type: ignore[assignment]  # what is physical is nobody's
+    at: str
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
 
 
 class DieView(ApiModel):

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
@@ -19,10 +20,13 @@ from matrixcommon.model.hardware_names import NpuName
 from matrixcommon.model.process_pauses import ProcessPauses
 from matrixcommon.persistence.table_cache import rows_where
 from matrixresource.allocations.allocator import Allocator
+from matrixresource.allocations.node_lifecycle import NodeLifecycle
 from matrixresource.contract.agents import NodeReport, ReportAnswer
 from matrixresource.contract.nodes import FaultView
 from matrixresource.nodes.fault_levels import health_unheard, worst_health
 from matrixresource.nodes.fault_rules import dies_of
+from matrixresource.nodes.flap_rules import flap_rules
+from matrixresource.nodes.states import AVAILABLE, MANAGEABLE, QUARANTINED
 from matrixresource.store import node_inventories
 from matrixresource.store.agent_leases import WORSE, Lease, Leases
 from matrixresource.store.fault_history import FaultRecords
@@ -77,6 +81,7 @@ class NodeReportProcessor:
         self._store = store
         self._allocator = allocator
         self._topology_manager = topology_manager
+        self._lifecycle = NodeLifecycle(store, allocator, clock)
         self._clock = clock
         self._grace_s = grace_s
         self._started_at = clock.now()
@@ -113,18 +118,21 @@ class NodeReportProcessor:
         before = _fault_summary(node)
         node.agent = "Connected"
         node.epoch, node.power, node.status, node.stage = report.epoch, report.power, report.status, report.stage
-        node.observed_generation = report.generation
+        node.message, node.observed_generation = report.message, report.generation
         parts: dict[str, str] = {part.allocation: part.status for part in report.parts}
         released = (node.reported_partitions or {}).keys() - parts.keys()
         if parts != (node.reported_partitions or {}):
             node.reported_partitions = parts
+        healthy = node.health != "Unhealthy"
         _judged(node, batch.records.observe(node, report.faults, now))
+        if healthy and node.health == "Unhealthy":
+            _flapped(node, "Unhealthy", now)
         if report.inventory is not None:
             spec = spec_at(batch.session, node.supernode)
             node_inventories.take(batch.session, node, report.inventory, spec, now)
         if report.ports:
             self._topology_manager.observe(batch.session, node.name, report.ports)
-        node.read_state()
+        self._follow(batch.session, node)
         if _fault_summary(node) != before:
             touched.add(node, released)
         lease = Lease(now, report.lease_s, report.epoch, report.sequence)
@@ -137,6 +145,21 @@ class NodeReportProcessor:
             inventory_wanted=report.inventory is None and node.name not in batch.inventoried,
             desired=row.view() if row else None,
         )
+
+    def _follow(self, session: Session, node: NodeRow) -> None:
+        """The node's state by this report, and what rules make of it: a check that failed, or one that is due."""
+        before = node.state
+        if node.task is not None and node.in_sync and node.status in ("Clean", "Failed"):
+            node.task = None
+            if node.status == "Clean":
+                node.state_reason, node.state_message = None, ""
+        if node.status == "Failed" and node.in_sync and node.desired_state in (AVAILABLE, MANAGEABLE):
+            self._lifecycle.quarantine(session, node, "StageFailed", f"{node.stage}: {node.message}")
+            _flapped(node, "StageFailed", self._clock.now())
+        node.read_state()
+        back = before == QUARANTINED != node.state and node.desired_state == AVAILABLE
+        if back and node.task is None and not node.allocated:
+            self._lifecycle.verify(session, node, "it was lost or unhealthy, and is back")
 
     def release(self, npu: NpuName) -> NodeRow:
         """Revoke that the rule of frequency separated this NPU or its dies: somebody has looked at it."""
@@ -162,7 +185,8 @@ class NodeReportProcessor:
         with self._store.transaction() as session:
             self._leases.open(session)
             self._leases.forgive(late_s, now)  # what was written down before it, or meanwhile, is known now
-            for node in self._store.nodes(session):
+            nodes = self._store.nodes(session)
+            for node in nodes:
                 agent = self._leases.agent(node.name, now, new=now - self._started_at < self._grace_s)
                 # Only for the worse: what is better is reported by a report, to whichever replica.
                 if agent is not None and WORSE[agent] > WORSE[node.agent]:
@@ -171,6 +195,7 @@ class NodeReportProcessor:
                         node.power, node.health = "Unknown", health_unheard(node.health)
                     node.read_state()
                     touched.add(node)
+            _count_losses(nodes, touched.nodes, now)
             self._reconcile(session, touched)
         return f"{len(touched.nodes)} agents changed"
 
@@ -189,6 +214,20 @@ def _judged(node: NodeRow, faults: list[FaultView]) -> None:
     node.health = worst_health(fault.level for fault in faults)
 
 
+def _flapped(node: NodeRow, reason: str, now: float) -> None:
+    """Count it against the node."""
+    node.flap_score = flap_rules().after(node.flap_score or 0.0, node.flapped_at, now, reason)
+    node.flapped_at = now
+
+
+def _count_losses(nodes: Iterable[NodeRow], changed: Iterable[NodeRow], now: float) -> None:
+    """Count lost agents against their nodes, but for supernodes of which more are silent than single nodes explain."""
+    silent = Counter(node.supernode for node in nodes if node.agent != "Connected" and node.status)
+    for node in changed:
+        if node.agent == "Lost" and node.status is not None and silent[node.supernode] <= flap_rules().together_max:
+            _flapped(node, "AgentLost", now)
+
+
 def _fault_summary(node: NodeRow) -> tuple[object, ...]:
     """What of a node an allocation's state depends on."""
     return (
@@ -196,6 +235,7 @@ def _fault_summary(node: NodeRow) -> tuple[object, ...]:
         node.agent,
         node.health,
         node.ready,
+        node.stage,
         node.in_sync,
         node.reported_partitions,
         node.faults,

@@ -23,7 +23,7 @@ from matrixresource.contract.allocations import AllocationRequest, AllocationVie
 from matrixresource.contract.nodes import MAINTENANCE, NodeView, NpuView, SupernodeView
 from matrixresource.nodes.fault_levels import health_unheard, worst_health, worst_level
 from matrixresource.nodes.fault_rules import die_views, dies_of, faults_of, unusable_dies, whole_node_fault
-from matrixresource.nodes.states import node_state
+from matrixresource.nodes.states import AVAILABLE, NODE_STATES, QUARANTINED, RETIRED, node_state
 from matrixresource.store.allocation_states import ALLOCATION_STATES
 
 INVENTORY_MATCHES = "InventoryMatches"
@@ -114,6 +114,7 @@ class PartitionRow(Base):
             health=node.health,
             fault=node.unhealthy_because,
             ready=self.ready(node),
+            **node.progress,
             npus=self.dies.bit_count() / 2 if self.dies else None,
             dies=self.desired().dies if self.dies else None,
             cpus=self.cpus or None,
@@ -126,6 +127,7 @@ class NodeRow(ResourceRow, Base):
 
     __tablename__ = "nodes"
     kind = "node"
+    MOVES = NODE_STATES
 
     supernode: Mapped[str] = mapped_column(String(16))
     npus: Mapped[int] = mapped_column(Integer)
@@ -155,9 +157,27 @@ class NodeRow(ResourceRow, Base):
     reported_partitions: Mapped[dict[str, str]] = mapped_column(JSON, default=dict)
     """The status last reported of each part, by the allocation it is for."""
 
+    message: Mapped[str] = mapped_column(String(300), default="", server_default="")
+    """What its agent says of its stage."""
+    desired_state: Mapped[str] = mapped_column(String(12), default=AVAILABLE, server_default=AVAILABLE)
+    """Where an administrator or a rule wants it: Available, Manageable, Servicing, Quarantined or Retired."""
+    state_reason: Mapped[str | None] = mapped_column(String(40))
+    state_message: Mapped[str] = mapped_column(String(400), default="", server_default="")
+    """Why it is wanted there, and what that risks."""
+    state_since: Mapped[float | None] = mapped_column(Float)
+    task: Mapped[str | None] = mapped_column(String(10))
+    """What its agent was asked to do, verify, inspect or clean, until it has done that."""
+    flap_score: Mapped[float] = mapped_column(Float, default=0.0, server_default="0")
+    flapped_at: Mapped[float | None] = mapped_column(Float)
+
     @property
     def node_name(self) -> NodeName:
         return NodeName(self.name)
+
+    @property
+    def allocated(self) -> bool:
+        """Whether anybody has it, or a part of it."""
+        return self.holder is not None or bool(self.shared_by)
 
     @property
     def in_sync(self) -> bool:
@@ -174,6 +194,7 @@ class NodeRow(ResourceRow, Base):
 
     def read_state(self) -> None:
         """The state follows from what is requested and what was reported; nobody sets it."""
+        before = self.state
         self.state = node_state(
             current=self.holder is not None,
             agent=self.agent,
@@ -181,7 +202,17 @@ class NodeRow(ResourceRow, Base):
             status=self.status,
             caught_up=self.in_sync,
             parts=[*(self.reported_partitions or {}).values()] if self.shared_by else [],
+            shared=bool(self.shared_by),
+            desired=self.desired_state or AVAILABLE,
+            task=self.task,
         )
+        if self.state != before:
+            self.state_since = None
+
+    def stamp(self, now: float) -> None:
+        super().stamp(now)
+        if self.state_since is None:
+            self.state_since = now
 
     def cordon(self, by: str, cordoned: bool) -> None:
         """Have this owner's cordon or not. Raises InvalidField."""
@@ -222,6 +253,8 @@ class NodeRow(ResourceRow, Base):
 
     def whole_fault(self) -> str | None:
         """What keeps all of it out, whoever holds it; faults of single NPUs do not: those are `unusable_dies`."""
+        if (self.desired_state or AVAILABLE) != AVAILABLE:
+            return self.state
         if self.agent != "Connected":
             return "AgentLost" if self.status is not None else "NotEnrolled"
         if any(each["type"] == INVENTORY_MATCHES and each["status"] == "False" for each in self.conditions or []):
@@ -248,6 +281,7 @@ class NodeRow(ResourceRow, Base):
             cordoned_by=sorted([*(self.cordoned_by or ()), *([MAINTENANCE] if self.domain_closed else [])]),
             allocation=self.holder,
             faults=faults_of(self),
+            state_since=None if self.state_since is None else timestamp(self.state_since),
         )
 
     def npu_views(self) -> list[NpuView]:
@@ -282,7 +316,15 @@ class NodeRow(ResourceRow, Base):
             health=self.health,
             fault=self.unhealthy_because,
             ready=self.ready,
+            **self.progress,
         )
+
+    @property
+    def progress(self) -> dict[str, str]:
+        """For the view of a member: at which stage it is and what its agent says of that, or why it is kept out."""
+        message = self.state_message if self.state in (QUARANTINED, RETIRED) and self.state_message else self.message
+        shown = {"stage": self.stage, "message": message}
+        return {name: value for name, value in shown.items() if value}
 
 
 class AssignmentRow(ResourceRow, Base):
@@ -295,6 +337,9 @@ class AssignmentRow(ResourceRow, Base):
     allocation: Mapped[str | None] = mapped_column(String(127))
     rank: Mapped[int | None] = mapped_column(Integer)
     power: Mapped[str] = mapped_column(String(10), default="On", server_default="On")
+    task: Mapped[str | None] = mapped_column(String(10))
+    task_generation: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+    """Of which generation the task is: an agent does it once."""
     parts: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
     """What is requested of parts of the node: a `DesiredPartition` each, in its wire form."""
 

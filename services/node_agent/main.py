@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fastapi import FastAPI
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.hardware_names import NodeName
@@ -25,10 +25,11 @@ from services.chassis.periodic import Periodic
 from services.chassis.run import serve
 from services.chassis.settings import Settings
 from services.node_agent.access import ACCESS
-from services.node_agent.agents.agent_channels import link_agents, resource_agents
+from services.node_agent.agents.agent_channels import LEASE_S, link_agents, resource_agents
 from services.node_agent.api.faults import routes
 from services.node_agent.api.traffic import traffic_routes
-from services.node_agent.fleet.fleet import Fleet
+from services.node_agent.channels.report_pace import LEASE_PERIODS
+from services.node_agent.fleet.fleet import HEARTBEAT_S, Fleet
 from services.node_agent.fleet.store import FleetStore
 from services.node_agent.fleet.wiring import RackWiring
 
@@ -44,8 +45,25 @@ class AgentSettings(Settings):
     )
     stages: Path | None = Field(None, description="YAML file with stages of work that replace the built-in ones")
     link_stages: Path | None = Field(None, description="the same for the programming of routes")
+    heartbeat: float = Field(
+        HEARTBEAT_S, ge=0.5, le=600, description="emulated seconds between two reports of a node that has no news"
+    )
+    lease: float = Field(
+        LEASE_S,
+        ge=1.5,
+        le=3600,
+        description="emulated seconds for which a report holds, three heartbeats or more; an agent is lost after two",
+    )
     resource_url: str = Field("http://127.0.0.1:8401", description="where MatrixResource is")
     link_url: str = Field("http://127.0.0.1:8402", description="where MatrixLink is")
+
+    @field_validator("lease")
+    @classmethod
+    def _outlives_reports_that_are_lost(cls, lease: float, others: ValidationInfo) -> float:
+        heartbeat = others.data.get("heartbeat", HEARTBEAT_S)
+        if lease < LEASE_PERIODS * heartbeat:
+            raise ValueError(f"give at least {LEASE_PERIODS:g} heartbeats of {heartbeat:g} s")
+        return lease
 
 
 def node_names(settings: AgentSettings) -> list[NodeName]:
@@ -70,10 +88,10 @@ def build_fleet(
     settings: AgentSettings, clock: Clock, memory: FleetStore, resource: ResourceClient, link: LinkClient
 ) -> Fleet:
     """All nodes with both agents on each."""
-    fleet = Fleet(node_names(settings), memory, clock, settings.seed, load_spec(settings.spec))
-    resource_agents(fleet, resource, node_stages(settings.stages))
+    fleet = Fleet(node_names(settings), memory, clock, settings.seed, load_spec(settings.spec), settings.heartbeat)
+    resource_agents(fleet, resource, node_stages(settings.stages), settings.lease)
     built = Fabric([Supernode("sn0", load_spec(settings.spec))]).built
-    link_agents(fleet, link, link_stages(settings.link_stages), built)
+    link_agents(fleet, link, link_stages(settings.link_stages), built, settings.lease)
     wiring = RackWiring(fleet, resource)
     fleet.background.append(Periodic("wiring", wiring.look, clock, period_s=WIRING_PERIOD_S).run)
     return fleet

@@ -17,15 +17,18 @@ from matrixcommon.persistence.database_session import Database
 from matrixcommon.persistence.fences import Fences
 from matrixcommon.persistence.searches import search_outside
 from matrixresource.allocations.allocator import Allocator
+from matrixresource.allocations.node_lifecycle import NodeLifecycle
 from matrixresource.api.access import ACCESS
 from matrixresource.api.allocations import routes
 from matrixresource.api.defragmentations import defragmentation_routes
 from matrixresource.api.topology import topology_routes
 from matrixresource.controllers.defragmentation import DefragmentationController
+from matrixresource.controllers.flapping import FlappingNodes
 from matrixresource.controllers.node_reports import NodeReportProcessor
 from matrixresource.defragmentation.service import DefragmentationService
 from matrixresource.planning.capacity_report import CapacityReport
 from matrixresource.scheduler import FORM
+from matrixresource.store.node_events import forget_events
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import Base
 from matrixresource.supernodes.topology_manager import TopologyManager
@@ -47,6 +50,7 @@ LEASE_WATCH_PERIOD_S, LEASE_WATCH_FLOOR_WALL_S = 5.0, 0.5
 REPLENISH_PERIOD_S = 60.0
 SETTLE_WATCH_PERIOD_S = 10.0
 COUNT_PERIOD_S = 30.0
+FLAPPING_PERIOD_S = 30.0
 EXPIRY_PERIOD_S = 10.0
 ROOM_MAKING_PERIOD_S = 5.0
 
@@ -65,6 +69,9 @@ class ResourceSettings(ServiceSettings):
     )
     topology: Path | None = Field(
         None, description="a supernode as it is drawn (node-link JSON, GraphML); without it, wired as its numbers say"
+    )
+    lease_watch: float = Field(
+        LEASE_WATCH_PERIOD_S, ge=0.5, le=600, description="emulated seconds between two looks at which leases ran out"
     )
     lease_grace: float = Field(
         60.0, gt=0, description="emulated seconds after start in which silent agents are forgiven"
@@ -103,7 +110,7 @@ def build(
         clock,
         grace_s=clock.at_least_wall(settings.lease_grace, 6.0),
         nudge=refill.nudge,
-        watch_period_s=clock.at_least_wall(LEASE_WATCH_PERIOD_S, LEASE_WATCH_FLOOR_WALL_S),
+        watch_period_s=clock.at_least_wall(settings.lease_watch, LEASE_WATCH_FLOOR_WALL_S),
     )
 
     defragmentations = DefragmentationService(store, allocator.ledger, clock)
@@ -126,12 +133,15 @@ def build(
     late.set_function(lambda: reports.deaf_s)
     allocator.decided.append(metrics.decided)
 
+    lifecycle = NodeLifecycle(store, allocator, clock)
+    flapping = FlappingNodes(store, lifecycle, clock)
+
     return create_app(
         "resource",
         "MatrixResource",
         [
             topology_routes(store, topology_manager, refill.nudge),
-            routes(store, allocator, reports, capacity, clock, refill.nudge),
+            routes(store, allocator, reports, capacity, clock, lifecycle, refill.nudge),
             defragmentation_routes(store, defragmentations, room_making.nudge),
         ],
         ACCESS,
@@ -142,14 +152,15 @@ def build(
                 "leases",
                 reports.watch_leases,
                 clock,
-                period_s=LEASE_WATCH_PERIOD_S,
+                period_s=settings.lease_watch,
                 floor_wall_s=LEASE_WATCH_FLOOR_WALL_S,
             ),
             refill,
             room_making,
             Periodic("expire", expire, clock, period_s=EXPIRY_PERIOD_S, floor_wall_s=0.5),
+            Periodic("flapping", flapping.reconcile, clock, period_s=FLAPPING_PERIOD_S, floor_wall_s=1.0),
             Periodic("topology", survey, clock, period_s=SETTLE_WATCH_PERIOD_S, floor_wall_s=0.5),
-            compaction(records, clock),
+            compaction(records, clock, also=partial(forget_events, store)),
             Periodic("count", metrics.count, clock, period_s=COUNT_PERIOD_S, floor_wall_s=5.0),
         ],
         registry=registry,

@@ -39,6 +39,7 @@ def processes() -> str:
             "port": process.port,
             "scheme": process.scheme,
             "calls": list(process.calls),
+            "optional": list(process.optional),
             "hasDatabase": process.has_database,
             "keepsFiles": process.keeps_files,
             "purpose": process.purpose,

@@ -16,6 +16,7 @@ from matrixcommon.api.authorization import AccessRules, Rule
 from matrixcompute import access as compute_access
 from matrixlink.api import access as link_access
 from matrixresource.api import access as resource_access
+from matrixresource.nodes.states import NODE_STATES
 from services.node_agent import access as agents_access
 from tests.stack import Stack
 
@@ -45,6 +46,7 @@ SLICE = {
 BODIES: dict[tuple[str, str, str], Any] = {
     ("resource", "POST", "/v1/nodes/{}:cordon"): None,
     ("resource", "POST", "/v1/nodes/{}:uncordon"): None,
+    **{("resource", "POST", f"/v1/nodes/{{}}:{verb}"): {"reason": "a walk"} for verb in NODE_STATES.verbs},
     ("resource", "POST", "/v1/npus/{}:release"): None,
     ("resource", "PUT", "/v1/allocations/{}"): {"nodes": 3},
     ("resource", "DELETE", "/v1/allocations/{}"): None,

@@ -45,6 +45,7 @@ WELL = [
     ("npu-fault", NODE, {"npu": 3}),
     ("component-fault", NODE, {"component": "fan", "code": "x", "severity": "minor"}),
     ("missing-part", NODE, {"part": "npu5"}),
+    ("stage-failure", NODE, {"stage": "npu-self-test", "why": "die 3 answers wrong"}),
     ("link-down", NODE, {"port": "ub-p*-k0?"}),
     ("link-degraded", NODE, {"port": "vpc", "share": 0.5}),
     ("cable-moved", NODE, {"port": "ub-p3-k11", "peer": "sn0-l2p3-k12"}),

@@ -88,8 +88,8 @@ async def delete(stack: Stack, name: str) -> None:
     await stack.compute.delete_instance(name)
 
 
-Deed = Callable[[Stack, str], Awaitable[None]]
-BEGINNINGS: dict[str, tuple[Deed, Deed]] = {
+Action = Callable[[Stack, str], Awaitable[None]]
+BEGINNINGS: dict[str, tuple[Action, Action]] = {
     "create-instance": (nothing, create),
     "scale-instance": (active, scale),
     STOP: (active, lambda stack, name: verb(stack, name, "stop")),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.persistence.database_session import Database
 from matrixresource.contract.agents import DesiredPartition
 from matrixresource.store.store import ResourceStore
@@ -156,7 +157,7 @@ async def agents_are(stack: Stack, agent: str) -> None:
 
 
 async def test_nodes_come_back_from_a_pause_of_their_process_as_they_were(tmp_path):
-    """They were lost meanwhile; they return without a wipe, a repair or a new life."""
+    """They were lost meanwhile; they return without a wipe, a repair or a new life. Free ones are checked first."""
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 12, spares=1)  # more than are repaired of a supernode at once
         before = await stack.active("one", 12)
@@ -171,9 +172,17 @@ async def test_nodes_come_back_from_a_pause_of_their_process_as_they_were(tmp_pa
         running.set()
         await agents_are(stack, "Connected")
         nodes = await stack.resource.nodes()
-        assert {node.state for node in nodes if node.name not in members} == {"Available"}, "at the first report"
+        assert {node.state for node in nodes if node.name not in members} == {"Verifying"}
         after = await stack.active("one", 12)
         assert (after.members, after.repairs) == (before.members, 0)
-        assert {node.name: node.assignment_generation for node in nodes} == generations, "nothing was asked of any node"
+        now = {node.name: node.assignment_generation for node in nodes if node.name in members}
+        assert now == {name: generations[name] for name in members}, "nothing was asked of any member"
+        free = [NodeName(name) for name in states if name not in members]
+        await stack.until(lambda: are(stack, free, "Available"), "they are checked")
+        assert not {("Verifying", "Cleaning"), ("Quarantined", "Cleaning")} & stack.node_moves(), "nothing was wiped"
         assert {name: stack.fleet.agent("resource", name).epoch for name in stack.fleet.nodes} == lives
         await stack.check()
+
+
+async def are(stack: Stack, names: list[NodeName], state: str) -> bool:
+    return {node.state for node in await stack.resource.nodes() if node.name in names} == {state}

@@ -1,7 +1,7 @@
 {{/*
 The processes that run, from files/processes.yaml, which is printed from the catalogue. Each carries the values that
-bear its name. A process that calls one that does not run is refused here, before anything is installed; the embedded
-Kubernetes API is the exception, since the cluster's own takes its place.
+bear its name. A process that calls one that does not run is refused here, before anything is installed, unless it can do without
+it; the embedded Kubernetes API is the exception, since the cluster's own takes its place.
 */}}
 {{- define "cloudmatrix.processes" -}}
 {{- $running := list }}
@@ -9,7 +9,7 @@ Kubernetes API is the exception, since the cluster's own takes its place.
 {{- $values := index $.Values $process.name }}
 {{- if $values.enabled }}
 {{- range $called := $process.calls }}
-{{- if not (or (eq $called "kube") (index $.Values $called).enabled) }}
+{{- if not (or (eq $called "kube") (has $called $process.optional) (index $.Values $called).enabled) }}
 {{- fail (printf "%s.enabled: %s calls %s, which does not run; enable that one or disable this one" $process.name $process.name $called) }}
 {{- end }}
 {{- end }}

@@ -86,8 +86,10 @@ def describe(
     for title, rows in tables.items():
         say(f"\n[bold]{title}[/]")
         listing(", ".join(dict.fromkeys(column for row in rows for column in row)), rows)
+    service = kind.service if kind.service in ("resource", "link") else "compute"
     try:
-        events = [event for event in client.list("compute", "/v1/events") if event.get("instance") == name_of(name)]
+        every = client.list(service, "/v1/events")
+        events = [event for event in every if event.get("instance", event.get("about")) == name_of(name)]
     except MatrixError:
         return  # a stack without compute, or events of a later version: the resource itself was shown
     if events:

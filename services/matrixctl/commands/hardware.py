@@ -1,4 +1,4 @@
-"""domain, supernode and npu: what of the machine takes work, and what there is of it. `get` reads them, and the
+"""domain, supernode, node and npu: what of the machine takes work, and what there is of it. `get` reads them, and the
 versions."""
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from services.matrixctl.output.screen import say
 
 group("domain", "Close a cabinet or a supernode for newcomers, or open it again. What runs there continues.")
 group("supernode", "Add a supernode to the machine, or take one out.")
+group("node", "Have nodes verified, serviced, quarantined or retired, and back again; keep newcomers off them.")
 group("npu", "Revoke what faults have done to an NPU.")
 
 Domain = Annotated[str, typer.Argument(help="A cabinet (sn0-c03) or a supernode (sn0).")]
@@ -93,6 +94,73 @@ def supernode_remove(stack: OnStack, name: SupernodeWord) -> None:
     except (Conflict, NotFound) as kept:
         left = f"no cabinets were taken down: {kept.message}"
     say(f"{name} is out of the inventory; {left}")
+
+
+NodeWord = Annotated[str, typer.Argument(help="A node (sn0-c03-n2).")]
+Force = Annotated[bool, typer.Option("--force", help="Also where somebody has it, who then loses it.")]
+
+
+@command("node enrol")
+def node_enrol(stack: OnStack, name: NodeWord, reason: Reason = "") -> None:
+    """Have a retired node again; it is verified, and Available when that has passed."""
+    _node_verb(stack, name, "enrol", reason)
+
+
+@command("node verify")
+def node_verify(stack: OnStack, name: NodeWord, reason: Reason = "") -> None:
+    """Take it out and have its agent prove that it works; then it is Manageable. `node clean` has it back."""
+    _node_verb(stack, name, "verify", reason)
+
+
+@command("node inspect")
+def node_inspect(stack: OnStack, name: NodeWord, reason: Reason = "") -> None:
+    """Take it out and have its agent report what it finds anew; then it is Manageable."""
+    _node_verb(stack, name, "inspect", reason)
+
+
+@command("node clean")
+def node_clean(stack: OnStack, name: NodeWord, reason: Reason = "") -> None:
+    """Wipe a node that is Manageable; then it is Available."""
+    _node_verb(stack, name, "clean", reason)
+
+
+@command("node service")
+def node_service(stack: OnStack, name: NodeWord, reason: Reason = "") -> None:
+    """Keep it out for work on it. Whoever has it moves away first: until then it is Draining."""
+    _node_verb(stack, name, "service", reason)
+
+
+@command("node quarantine")
+def node_quarantine(stack: OnStack, name: NodeWord, reason: Reason = "", force: Force = False) -> None:
+    """Keep it out at once, until `node recover` has it checked.
+
+    Refused while somebody has it. With --force whoever has it loses it, with what is only there: an instance replaces
+    it as a lost node.
+    """
+    _node_verb(stack, name, "quarantine", reason, force)
+
+
+@command("node recover")
+def node_recover(stack: OnStack, name: NodeWord, reason: Reason = "") -> None:
+    """Have a node back that is Quarantined, Servicing or Manageable: Available, when its agent's check has passed."""
+    _node_verb(stack, name, "recover", reason)
+
+
+@command("node retire")
+def node_retire(stack: OnStack, name: NodeWord, reason: Reason = "", force: Force = False) -> None:
+    """Take it out of the capacity for good; its record is kept.
+
+    Refused while somebody has it. With --force whoever has it loses it, with what is only there: an instance replaces
+    it as a lost node.
+    """
+    _node_verb(stack, name, "retire", reason, force)
+
+
+def _node_verb(stack: OnStack, name: str, verb: str, reason: str, force: bool = False) -> None:
+    body = {"reason": reason, "force": force}
+    view = stack.client.call("resource", "POST", f"/v1/nodes/{name}:{verb}", body=body)
+    why = view.get("stateMessage")
+    say(f"{name} is {view['state']}{f': {why}' if why else ''}")
 
 
 @command("npu release")

@@ -23,19 +23,21 @@ LEASE_S, LEASE_FLOOR_WALL_S = 30.0, 2.0
 never below the floor."""
 
 
-def resource_agents(fleet: Fleet, client: ResourceClient, stages: Stages) -> None:
+def resource_agents(fleet: Fleet, client: ResourceClient, stages: Stages, lease_s: float = LEASE_S) -> None:
     """Put a resource agent on every node and join them to MatrixResource."""
-    lease_s = fleet.clock.at_least_wall(LEASE_S, LEASE_FLOOR_WALL_S)
+    lease_s = fleet.clock.at_least_wall(lease_s, LEASE_FLOOR_WALL_S)
     fleet.add_agents(
         "resource", lambda node, random, changed: ResourceAgent(node, stages, fleet.clock, random, changed, lease_s)
     )
     fleet.connect(Line("resource", client, "assignments", AssignmentView, "name", ResourceAgent.handle_reply))
 
 
-def link_agents(fleet: Fleet, client: LinkClient, stages: Stages, built_gbps: dict[str, float]) -> None:
+def link_agents(
+    fleet: Fleet, client: LinkClient, stages: Stages, built_gbps: dict[str, float], lease_s: float = LEASE_S
+) -> None:
     """Put a link agent on every node, wire the nodes together, and join the agents to MatrixLink. `built_gbps`: a
     port's full rate, by its name."""
-    lease_s = fleet.clock.at_least_wall(LEASE_S, LEASE_FLOOR_WALL_S)
+    lease_s = fleet.clock.at_least_wall(lease_s, LEASE_FLOOR_WALL_S)
     round_s = fleet.clock.at_least_wall(ROUND_S, ROUND_FLOOR_WALL_S)
     wires = EmulatedWires(fleet.nodes, fleet.spec)
 

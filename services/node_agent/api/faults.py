@@ -181,6 +181,10 @@ def _conditions(fault: InjectedFault, spec: SupernodeSpec) -> Iterator[tuple[str
     if kind in ("npu-fault", "hbm-fault", "rdma-nic-fault"):
         yield "npu", given.get("npu", 0) in range(npus), f"give the number of an NPU, 0 to {npus - 1}"
         yield "die", given.get("die", 0) in (0, 1), "give the number of a die, 0 or 1"
+    if kind == "stage-failure":
+        stage, why = given.get("stage"), given.get("why", "")
+        yield "stage", isinstance(stage, str) and 0 < len(stage) <= 40, "name a stage of `node_stages.yaml`"
+        yield "why", isinstance(why, str) and len(why) <= 200, "say why in at most 200 characters"
     yield "severity", given.get("severity", "hint") in SEVERITIES, f"one of {', '.join(SEVERITIES)}"
     if kind == "missing-part":
         wanted = f"a node has no {lacking(fault)!r}; parts are npu5, npu5-die1, cpu3, dimm7 and the ports"

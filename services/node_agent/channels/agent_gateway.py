@@ -110,7 +110,8 @@ class Uplink:
 
     async def _pause(self, seconds: float) -> None:
         await pause(self._clock, max(0.0, seconds), self._wake)
-        await self._clock.sleep(self._clock.at_least_wall(GATHER_S, GATHER_FLOOR_WALL_S))
+        gather_s = min(GATHER_S, self._period_s / 10)  # never so long that a fast heartbeat looks late
+        await self._clock.sleep(self._clock.at_least_wall(gather_s, GATHER_FLOOR_WALL_S))
 
     async def _send(self, nodes: list[str], sent: Callable[[], None]) -> None:
         """Report these nodes and take up the specs in the answers; `sent` is called after each call. Raises

@@ -55,8 +55,10 @@ class Fleet:
         clock: Clock,
         seed: int | None,
         spec: SupernodeSpec | None = None,
+        heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
         self.spec = spec or load_spec()
+        self._heartbeat_s = heartbeat_s
         self._racked: dict[str, Supernode] = {}
         self.background: list[Callable[[], Awaitable[Any]]] = []
         """What else runs from start to stop."""
@@ -101,7 +103,7 @@ class Fleet:
 
     def connect(self, line: Line) -> None:
         """Join one kind of agent to its service."""
-        period_s, kind = self.clock.at_least_wall(HEARTBEAT_S, HEARTBEAT_FLOOR_WALL_S), line.name
+        period_s, kind = self.clock.at_least_wall(self._heartbeat_s, HEARTBEAT_FLOOR_WALL_S), line.name
 
         def answering(node: str) -> Any:
             there = self.nodes.get(NodeName(node))

@@ -64,3 +64,28 @@ def test_an_npu_that_failed_often_is_revoked(here: TestClient, capsys: pytest.Ca
     assert ctl(capsys, "npu release sn0-c03-n2-npu3") == (0, "sn0-c03-n2-npu3 is Healthy\n")
     code, text = ctl(capsys, "npu release sn9-c03-n2-npu3")
     assert (code, "NotFound" in text) == (1, True)
+
+
+def test_a_node_is_taken_out_and_had_back_on_the_command_line(
+    here: TestClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = {"node": "sn0-c03-n2", "epoch": 1, "sequence": 1, "leaseS": 60, "status": "Clean", "generation": 1}
+    here.post("/v1/node-reports", json={"reports": [report]})
+    assert ctl(capsys, "node service sn0-c03-n2 --reason fan") == (
+        0,
+        "sn0-c03-n2 is Servicing: anyone asked to service: fan\n",
+    )
+    code, text = ctl(capsys, "node clean sn0-c03-n2")
+    assert (code, ":recover" in text) == (1, True)
+    assert ctl(capsys, "node recover sn0-c03-n2")[1].startswith("sn0-c03-n2 is Verifying")
+    code, text = ctl(capsys, "describe node sn0-c03-n2")
+    assert (code, "anyone asked to service: fan" in text) == (0, True), "with its events"
+    assert here.put("/v1/allocations/a", json={"nodes": 1}).status_code == 409, "it is not free yet"
+    here.post("/v1/node-reports", json={"reports": [report | {"sequence": 2, "generation": 2}]})
+    assert here.put("/v1/allocations/a", json={"nodes": 1}).status_code == 200
+    code, text = ctl(capsys, "node retire sn0-c03-n2")
+    assert (code, "replaced as a lost node" in text) == (1, True), "the refusal says what force risks"
+    assert ctl(capsys, "node retire sn0-c03-n2 --force") == (
+        0,
+        "sn0-c03-n2 is Retired: anyone asked to retire; by force: who had it lost it\n",
+    )

@@ -24,6 +24,7 @@ from tests.services.matrixctl.test_traffic import Cards
 ELSEWHERE = {
     ("link", "telemetry"): "top links",
     ("compute", "stuck"): "stuck",
+    ("resource", "stuck"): "stuck",
     ("agents", "traffic"): "traffic list",
     ("infer", "models"): "for OpenAI clients",
     ("resource", "assignments"): "what agents are told",

@@ -1,0 +1,120 @@
+"""NodeLifecycle: what administrators and rules want of nodes beside what allocations want of them.
+
+A verb notes the state a node is wanted in, and what its agent is to do for that; the node's state follows from it and
+from what the agent then reports (`nodes/states.py`). Asked twice, a verb finds what it did. Who holds a node loses it
+only where that is asked with `force`: its allocation then shows the member as lost, and whoever owns it replaces it.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import Conflict
+from matrixcommon.model.hardware_names import NodeName
+from matrixcommon.model.resource_key import name_of
+from matrixresource.allocations.allocator import Allocator
+from matrixresource.allocations.node_assignment import NodeAssignments
+from matrixresource.contract.nodes import NodeTask, NodeVerbRequest, NodeView
+from matrixresource.nodes.states import AVAILABLE, MANAGEABLE, NODE_STATES, QUARANTINED, RETIRED, SERVICING
+from matrixresource.store.node_events import note
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import NodeRow
+
+WANTED: dict[str, tuple[str, NodeTask | None]] = {
+    "enrol": (AVAILABLE, "verify"),
+    "verify": (MANAGEABLE, "verify"),
+    "inspect": (MANAGEABLE, "inspect"),
+    "clean": (AVAILABLE, "clean"),
+    "service": (SERVICING, None),
+    "quarantine": (QUARANTINED, None),
+    "recover": (AVAILABLE, "verify"),
+    "retire": (RETIRED, None),
+}
+"""The state that a verb wants a node in, and what its agent is to do for that."""
+
+FLAPPING = "Flapping"
+"""Why a node is quarantined that came and went too often."""
+
+
+class NodeLifecycle:
+    """The verbs, and what rules ask."""
+
+    def __init__(self, store: ResourceStore, allocator: Allocator, clock: Clock) -> None:
+        self._store = store
+        self._allocator = allocator
+        self._assignments = NodeAssignments(store)
+        self._clock = clock
+
+    def ask(self, name: NodeName, verb: str, request: NodeVerbRequest, *, by: str) -> NodeView:
+        """One of `NODE_STATES.verbs`. Raises Conflict, naming those that are for this state, or who would lose the
+        node."""
+        with self._store.transaction() as session:
+            node = self._store.node(session, name)
+            if self._asked_already(node, verb):
+                return node.view()
+            NODE_STATES.asked(verb, node.state)
+            holders = self._holders(session, node)
+            lost = self._losers(node, verb, holders, request.force)
+            desired, task = WANTED[verb]
+            message = f"{by} asked to {verb}" + (f": {request.reason}" if request.reason else "")
+            message += "; by force: who had it lost it" if lost else ""  # shown to all: no names
+            self._want(session, node, desired, "Forced" if lost else "Requested", message)
+            if verb == "enrol":
+                node.status = None
+            if desired == AVAILABLE:
+                node.flap_score = 0.0  # somebody has looked at it
+            if task is not None and not holders:
+                self._assignments.ask_task(session, node, task)
+            node.read_state()
+            note(session, name, node.state, message, self._clock.now(), warning=bool(lost))
+            self._allocator.reconcile(session, {*holders})
+        return node.view()
+
+    def quarantine(self, session: Session, node: NodeRow, reason: str, message: str) -> None:
+        """A rule keeps a node out, whoever has it."""
+        self._want(session, node, QUARANTINED, reason, message)
+        node.read_state()
+        note(session, node.name, QUARANTINED, f"{reason}: {message}", self._clock.now(), warning=True)
+
+    def verify(self, session: Session, node: NodeRow, because: str) -> None:
+        """A rule has a free node checked; it is Available when that has passed."""
+        self._want(session, node, AVAILABLE, "Verifying", because)
+        self._assignments.ask_task(session, node, "verify")
+        node.read_state()
+
+    def _asked_already(self, node: NodeRow, verb: str) -> bool:
+        desired, task = WANTED[verb]
+        if node.desired_state != desired:
+            return False
+        under_way = task is not None and node.task == task
+        return under_way or task is None or node.state == desired == AVAILABLE
+
+    def _losers(self, node: NodeRow, verb: str, holders: list[str], force: bool) -> list[str]:
+        """Who loses the node by this verb. Raises Conflict where they may not, or would."""
+        if not holders:
+            return []
+        blocking = [{"domain": node.name, "allocations": holders}]
+        if verb == "recover" and node.state != "Draining":
+            raise Conflict(
+                f"{node.name} is {node.state} and still a member of {', '.join(map(name_of, holders))}, which is to "
+                "replace it first",
+                blocking=blocking,
+            )
+        risk = NODE_STATES.verbs[verb].risk
+        if risk and not force:
+            raise Conflict(
+                f"{node.name} is held by {', '.join(map(name_of, holders))}; :service has it drained first, "
+                f"and with force {risk}",
+                blocking=blocking,
+            )
+        return holders if risk else []
+
+    def _want(self, session: Session, node: NodeRow, desired: str, reason: str, message: str) -> None:
+        node.desired_state, node.state_reason, node.state_message = desired, reason, message[:400]
+        node.task = None
+        node.generation += 1
+
+    def _holders(self, session: Session, node: NodeRow) -> list[str]:
+        parts = {part.allocation for part in self._store.parts(session, node=node.name)} if node.shared_by else set()
+        return sorted({*parts, *([node.holder] if node.holder is not None else [])})

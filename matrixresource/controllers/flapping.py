@@ -1,0 +1,59 @@
+"""Keeps nodes out that come and go, and has them back when they have stood still for long enough.
+
+Only nodes that nobody has are kept out: one that is lost while it has a holder is replaced, and then free. How many may
+be quarantined at once is limited per cabinet and supernode; the limit never keeps a node from coming back.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import or_, select
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.clock import Clock
+from matrixresource.allocations.node_lifecycle import FLAPPING, NodeLifecycle
+from matrixresource.nodes.flap_rules import flap_rules
+from matrixresource.nodes.states import AVAILABLE, QUARANTINED
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import NodeRow
+
+TOLERATED = "FlappingTolerated"
+"""Why a node is not quarantined that should be."""
+
+
+class FlappingNodes:
+    """`reconcile` on a period."""
+
+    def __init__(self, store: ResourceStore, lifecycle: NodeLifecycle, clock: Clock) -> None:
+        self._store = store
+        self._lifecycle = lifecycle
+        self._clock = clock
+
+    async def reconcile(self) -> str:
+        """Look at every node with a score to speak of."""
+        now, rules = self._clock.now(), flap_rules()
+        scored = or_(NodeRow.flap_score >= rules.quarantine_at, NodeRow.state_reason.in_((FLAPPING, TOLERATED)))
+        with self._store.reading() as session:
+            names = [*session.scalars(select(NodeRow.name).where(scored).order_by(NodeRow.name))]
+        if not names:
+            return "none flaps"
+        with self._store.transaction() as session:
+            for node in self._store.nodes(session, names):
+                self._judge(session, node, rules.faded(node.flap_score or 0.0, node.flapped_at, now))
+        return f"{len(names)} flap or have flapped"
+
+    def _judge(self, session: Session, node: NodeRow, score: float) -> None:
+        rules = flap_rules()
+        if node.desired_state == QUARANTINED:
+            if node.state_reason == FLAPPING and node.agent == "Connected" and score < rules.return_below:
+                self._lifecycle.verify(session, node, "it no longer flaps")
+        elif node.desired_state == AVAILABLE and not node.allocated and score >= rules.quarantine_at:
+            times = f"it came and went: {score:.1f} points of {rules.quarantine_at:g}"
+            others = [each.node_name for each in self._store.nodes(session) if each.desired_state == QUARANTINED]
+            full = rules.full_domain(node.node_name, others)
+            if full is None:
+                self._lifecycle.quarantine(session, node, FLAPPING, times)
+            elif node.state_reason != TOLERATED:
+                node.state_reason = TOLERATED
+                node.state_message = f"{times}; as many nodes of {full} as may be are quarantined already"
+        elif node.state_reason == TOLERATED and score < rules.quarantine_at:
+            node.state_reason, node.state_message = None, ""

@@ -1,0 +1,48 @@
+"""How often a node came and went, as a score that fades, and what follows from it (`flap_rules.yaml`). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from matrixcommon.model.hardware_names import NodeName
+
+
+@dataclass(frozen=True)
+class FlapRules:
+    """The file. `weights`: what an occurrence adds, by its reason; `limits`: of each kind of domain, how many nodes may
+    be quarantined before flapping adds no more."""
+
+    weights: dict[str, float]
+    half_life_s: float
+    quarantine_at: float
+    return_below: float
+    together_max: int
+    limits: dict[str, int]
+
+    def faded(self, score: float, at: float | None, now: float) -> float:
+        """What is left of a score as of `at`."""
+        return score if at is None else score * 0.5 ** (max(0.0, now - at) / self.half_life_s)
+
+    def after(self, score: float, at: float | None, now: float, reason: str) -> float:
+        """The score after one more occurrence."""
+        return self.faded(score, at, now) + self.weights[reason]
+
+    def full_domain(self, node: NodeName, quarantined: Iterable[NodeName]) -> str | None:
+        """The domain of a node of which no more may be quarantined for flapping; None where it may."""
+        names = [*quarantined]
+        if sum(each.cabinet == node.cabinet for each in names) >= self.limits["cabinet"]:
+            return node.cabinet
+        full = sum(each.supernode == node.supernode for each in names) >= self.limits["supernode"]
+        return node.supernode if full else None
+
+
+@cache
+def flap_rules() -> FlapRules:
+    document: dict[str, Any] = yaml.safe_load(files("matrixresource.nodes").joinpath("flap_rules.yaml").read_text())
+    return FlapRules(**document)

@@ -1,0 +1,42 @@
+"""What happened to nodes, in words: what was asked of them, and what a rule decided."""
+
+from __future__ import annotations
+
+from sqlalchemy import String, func, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from matrixcommon.persistence.database_session import ResourceRow
+from matrixcommon.persistence.resource_row import EventColumns
+from matrixresource.contract.nodes import NodeEventView
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import Base
+
+EVENTS_MAX = 2000
+"""So many are kept; the oldest go first."""
+
+
+class NodeEventRow(EventColumns, ResourceRow, Base):
+    """Something that happened to a node."""
+
+    __tablename__ = "events"
+    kind = "event"
+
+    about: Mapped[str] = mapped_column(String(253), index=True)
+
+    def view(self) -> NodeEventView:
+        shown = self.common() | {"name": self.name, "project": self.project or None} | self.described()
+        return NodeEventView(about=self.about, **shown)
+
+
+def note(session: Session, node: str, reason: str, message: str, at: float, *, warning: bool = False) -> None:
+    """Add an event of what is physical, and so nobody's."""
+    type = "Warning" if warning else "Normal"
+    NodeEventRow.note(session, at, type, reason, message[:1000], about=node, project="")
+
+
+def forget_events(store: ResourceStore) -> None:
+    """Drop the oldest beyond what is kept."""
+    with store.transaction() as session:
+        over = (session.scalar(select(func.count()).select_from(NodeEventRow)) or 0) - EVENTS_MAX
+        for row in session.scalars(select(NodeEventRow).order_by(NodeEventRow.at).limit(max(0, over))):
+            session.delete(row)

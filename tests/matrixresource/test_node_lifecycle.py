@@ -1,0 +1,127 @@
+"""What is wanted of nodes: verbs by state, what a report makes of them, and which nodes do not get on."""
+
+from __future__ import annotations
+
+import pytest
+
+from matrixcommon.model.errors import Conflict
+from matrixcommon.model.hardware_names import NodeName
+from matrixresource.allocations.node_lifecycle import WANTED, NodeLifecycle
+from matrixresource.allocations.stuck_nodes import NEXT, stuck_nodes
+from matrixresource.contract.nodes import NodeVerbRequest, NodeView
+from matrixresource.nodes.states import NODE_STATES
+from tests.matrixresource.machine import Machine
+
+NODE = NodeName("sn0-c05-n1")
+
+
+@pytest.fixture
+def machine(tmp_path) -> Machine:
+    return Machine(tmp_path)
+
+
+def ask(machine: Machine, verb: str, node: NodeName = NODE, force: bool = False) -> NodeView:
+    lifecycle = NodeLifecycle(machine.store, machine.allocator, machine.clock)
+    return lifecycle.ask(node, verb, NodeVerbRequest(force=force), by="admin")
+
+
+def node(machine: Machine, name: NodeName = NODE) -> NodeView:
+    with machine.store.reading() as session:
+        return machine.store.node(session, name).view()
+
+
+def test_every_verb_is_in_the_table_and_what_it_wants_is_known():
+    assert WANTED.keys() == NODE_STATES.verbs.keys()
+
+
+@pytest.mark.parametrize("state", NODE_STATES.states)
+def test_a_verb_that_is_not_for_a_state_is_refused_with_those_that_are(state):
+    legal = {verb.name for verb in NODE_STATES.verbs.values() if state in verb.after}
+    for verb in NODE_STATES.verbs.keys() - legal:
+        with pytest.raises(Conflict) as refused:
+            NODE_STATES.asked(verb, state)
+        named = refused.value.message.partition("it may be asked to: ")[2]
+        assert {each.strip(" :") for each in named.split(",")} == (legal or {"nothing"})
+
+
+def test_every_passing_state_has_a_deadline_and_says_what_helps():
+    passing = {state.name for state in NODE_STATES.states.values() if state.name.endswith("ing")} - {"Servicing"}
+    assert {name for name in passing if NODE_STATES.states[name].deadline_s} == passing == NEXT.keys()
+
+
+@pytest.mark.parametrize(
+    ("verbs", "state"),
+    [
+        (["service"], "Servicing"),
+        (["quarantine"], "Quarantined"),
+        (["quarantine", "service"], "Servicing"),
+        (["service", "recover"], "Available"),
+        (["verify"], "Manageable"),
+        (["verify", "inspect"], "Manageable"),
+        (["verify", "clean"], "Available"),
+        (["verify", "verify", "recover"], "Available"),
+        (["retire"], "Retired"),
+        (["retire", "enrol"], "Available"),
+        (["quarantine", "retire", "enrol"], "Available"),
+    ],
+)
+def test_verbs_lead_where_they_say(machine, verbs, state):
+    for verb in verbs:
+        ask(machine, verb)
+        assert ask(machine, verb).state == node(machine).state, "asked twice it finds what it did"
+        machine.obey()
+    shown = node(machine)
+    assert (shown.state, shown.schedulable) == (state, state == "Available")
+
+
+def test_nodes_that_are_kept_out_are_never_allocated(machine):
+    for name, verb in (("sn0-c00-n0", "service"), ("sn0-c00-n1", "quarantine"), ("sn0-c00-n2", "retire")):
+        ask(machine, verb, NodeName(name))
+    machine.have("all", nodes=45)
+    assert not {"sn0-c00-n0", "sn0-c00-n1", "sn0-c00-n2"} & {each.node for each in machine.allocation("all").members}
+    with pytest.raises(Conflict):
+        machine.ask("more", nodes=1)
+
+
+def test_a_node_that_somebody_has_is_taken_out_by_force_alone_and_is_then_a_loss(machine):
+    member = NodeName(machine.have("a", nodes=2).members[0].node)
+    for verb in ("quarantine", "retire"):
+        with pytest.raises(Conflict, match=r"held by a.*force"):
+            ask(machine, verb, member)
+    assert ask(machine, "service", member).state == "Draining"
+    assert machine.allocation("a").state == "Bound"
+    assert ask(machine, "quarantine", member, force=True).state == "Quarantined"
+    allocation = machine.allocation("a")
+    assert allocation.state == "Degraded"
+    assert next(each for each in allocation.members if each.node == member).gone
+    with pytest.raises(Conflict, match="replace it first"):
+        ask(machine, "recover", member)
+    machine.allocator.replace("a", member, "NodeQuarantined")
+    machine.obey()
+    assert machine.allocation("a").state == "Bound"
+    assert ask(machine, "recover", member).state == "Verifying"
+    machine.obey()
+    assert node(machine, member).state == "Available"
+
+
+def test_a_node_past_its_deadline_is_stuck_with_what_helps(machine):
+    ask(machine, "verify")
+    machine.obey(status="Verifying")
+
+    def stuck() -> list[str]:
+        with machine.store.reading() as session:
+            return [
+                each.message for each in stuck_nodes(machine.store, session, machine.clock.now()) if each.name == NODE
+            ]
+
+    machine.clock.at += 599
+    machine.obey(status="Verifying")
+    assert stuck() == []
+    machine.clock.at += 2
+    (message,) = stuck()
+    assert message.startswith("Verifying for longer than 600 s")
+    assert ":quarantine" in message
+    machine.restart()
+    assert stuck() == [message]
+    ask(machine, "quarantine")
+    assert stuck() == []
