@@ -163,8 +163,8 @@ def keep_graph(session: Session, topology: CompiledTopology) -> str:
 
 def graph_of(session: Session, fingerprint: str) -> CompiledTopology:
     """The compiled graph of that fingerprint; one for all supernodes that are alike."""
-    if (known := _graphs.get(fingerprint)) is not None:
-        return known
+    if (known := _graphs.pop(fingerprint, None)) is not None:
+        return _graphs.setdefault(fingerprint, known)  # the last to go
     row = session.get(SpecRow, fingerprint)
     assert row is not None, f"no spec {fingerprint} in the database"
     graph = compiled_document({"spec": json.loads(row.numbers), "drawn": json.loads(row.drawn)})

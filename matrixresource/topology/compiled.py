@@ -56,8 +56,6 @@ class CompiledTopology:
 
     spec: SupernodeSpec
     fingerprint: str
-    graph: nx.MultiGraph
-    """Drawn of `STANDARD`; nobody writes into it."""
     compute_cabinets: tuple[str, ...]
     communication_cabinets: tuple[str, ...]
     nodes: dict[str, tuple[int, int]]
@@ -72,6 +70,12 @@ class CompiledTopology:
     cabinet_of: dict[str, str] = field(default_factory=dict)
     bus_devices: dict[str, str] = field(default_factory=dict)
     """By L2 switch, the box it sits in."""
+
+    @property
+    def graph(self) -> nx.MultiGraph:
+        """Drawn of `STANDARD`; nobody writes into it. It takes as much memory as everything compiled from it and is
+        asked for rarely, so only the one that was drawn last is kept."""
+        return _drawn(self.spec, self.deviations)
 
     @functools.cached_property
     def link_named(self) -> dict[str, Link]:
@@ -228,13 +232,18 @@ def _spec(numbers: str) -> SupernodeSpec:
 
 
 GRAPHS_KEPT = 8
-"""Compiled graphs that are kept for whoever asks again; a supernode's takes some 10 MB, and half a second to make."""
+"""Compiled graphs that are kept for whoever asks again; one takes a fifth of a megabyte beside the others, and half a second to make."""
 
 
 @functools.lru_cache(maxsize=GRAPHS_KEPT)
 def _compiled_deviating(spec: SupernodeSpec, found: frozenset[Deviation]) -> CompiledTopology:
+    return compile_graph(_drawn(spec, found), spec)
+
+
+@functools.lru_cache(maxsize=1)
+def _drawn(spec: SupernodeSpec, found: frozenset[Deviation]) -> nx.MultiGraph:
     graph = supernode_graph(spec, STANDARD)
-    return compile_graph(apply_deviations(graph, [each.of(STANDARD) for each in found]) if found else graph, spec)
+    return apply_deviations(graph, [each.of(STANDARD) for each in found]) if found else graph
 
 
 def compile_graph(graph: nx.MultiGraph, spec: SupernodeSpec) -> CompiledTopology:
@@ -259,7 +268,6 @@ def compile_graph(graph: nx.MultiGraph, spec: SupernodeSpec) -> CompiledTopology
     return CompiledTopology(
         spec,
         _fingerprint(spec, found),
-        graph,
         tuple(each[cut:] for each in layout.compute_cabinets() if each[cut:] in cabinets),
         tuple(each[cut:] for each in layout.communication_cabinets()),
         nodes,
