@@ -39,7 +39,10 @@ class Fence:
 
 
 FENCE: ContextVar[Fence | None] = ContextVar("fence", default=None)
-"""In whose name the work under way is done; None where anybody may do it."""
+"""The leader that this process is, in the work that it does as such: all that it asks of others bears its token."""
+
+ASKED_BY: ContextVar[Fence | None] = ContextVar("asked_by", default=None)
+"""The leader in whose name the request under way was made; what is asked of others to answer it is not."""
 
 
 def parse_fence(token: str) -> Fence:

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, insert, select, update
 from sqlalchemy.orm import Session
 
-from matrixcommon.model.fencing import FENCE, Fence
+from matrixcommon.model.fencing import ASKED_BY, FENCE, Fence
 from matrixcommon.persistence.database_session import Database
 from matrixcommon.persistence.resource_row import ResourceRow
 
@@ -68,7 +68,7 @@ class Fences:
 
     def _compare(self, session: Session, rows: list[ResourceRow], newest: int) -> None:
         """Before anything that is done in a leader's name is committed. Raises StaleLeader."""
-        fence = FENCE.get()
+        fence = FENCE.get() or ASKED_BY.get()
         if fence is None:
             return
         row = self.read(session, fence.name)

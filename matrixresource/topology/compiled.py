@@ -232,7 +232,8 @@ def _spec(numbers: str) -> SupernodeSpec:
 
 
 GRAPHS_KEPT = 8
-"""Compiled graphs that are kept for whoever asks again; one takes a fifth of a megabyte beside the others, and half a second to make."""
+"""Compiled graphs that are kept for whoever asks again; one takes a fifth of a megabyte beside the others, and half a
+second to make."""
 
 
 @functools.lru_cache(maxsize=GRAPHS_KEPT)

@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from matrixcommon.api.authorization import VIEWERS, AccessRules, Caller, Principal, principal_of
 from matrixcommon.api.fast_path import FastPath
 from matrixcommon.model.errors import Forbidden, MatrixError, TooLarge
-from matrixcommon.model.fencing import FENCE, HEADER, parse_fence
+from matrixcommon.model.fencing import ASKED_BY, FENCE, HEADER, parse_fence
 from matrixcommon.persistence.fences import Fences
 from services.chassis.access import Tokens
 from services.chassis.leadership import Leadership
@@ -177,6 +177,7 @@ class Edge:
         request_id = headers.get("x-request-id", "")[:64] or secrets.token_hex(8)
         REQUEST_ID.set(request_id)
         FENCE.set(None)
+        ASKED_BY.set(None)
         trace = headers.get("traceparent", "")
         TRACEPARENT.set(trace if _TRACEPARENT.match(trace) else f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01")
         started = time.perf_counter()
@@ -225,7 +226,7 @@ class Edge:
             raise Forbidden(f"{principal.name} leads no service: only an admin of all projects may send {HEADER}")
         fence = parse_fence(token)
         self._fences.hear(fence)
-        FENCE.set(fence)
+        ASKED_BY.set(fence)
 
     async def _limited(self, headers: dict[str, str], receive: Receive) -> bytes | None:
         """The body, read whole when there is one, so that what is too large is refused before anything happens."""

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx
 import pytest
 
 from matrixcommon.model.errors import Forbidden, Malformed, StaleLeader
@@ -140,6 +141,36 @@ async def test_a_service_refuses_whom_another_has_followed(tmp_path: Path) -> No
         assert (answer.status_code, answer.json()["reason"]) == (403, Forbidden.__name__)
         names = sorted(each.name for each in await stack.resource.allocations())
         assert names == ["a", "b"]
+
+
+async def test_what_a_service_asks_to_answer_a_leader_is_asked_in_its_own_name(tmp_path: Path) -> None:
+    """MatrixLink asks MatrixResource whose nodes a slice's members are, and leads nothing itself."""
+    async with Stack(tmp_path, tokens=True) as stack:
+        await stack.apply("one", 2)
+        await stack.active("one", 2)
+        seen: list[str | None] = []
+        asked = stack.way_to("resource").handle_async_request
+
+        async def noted(request: httpx.Request) -> httpx.Response:
+            seen.append(request.headers.get(HEADER))
+            return await asked(request)
+
+        stack.way_to("resource").handle_async_request = noted  # type: ignore[method-assign]
+        body = {
+            "allocation": "one",
+            "instance": "one",
+            "plane": "vpc",
+            "members": ["sn0-c00-n0"],
+            "qosClass": "BestEffort",
+        }
+        slice = await stack.link.find_slice("one-vpc")
+        assert slice is not None
+        body["members"] = slice.members
+        fence = Fence("elsewhere", 4)
+        answer = await stack.http["link"].put("/v1/slices/more", json=body, headers={HEADER: fence.token})
+        assert answer.status_code == 200, answer.text
+        assert None in seen
+        assert fence.token not in seen
 
 
 async def test_what_an_older_leader_asked_for_before_is_not_committed_after(engine: DatabaseEngine) -> None:
