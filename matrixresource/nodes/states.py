@@ -133,8 +133,8 @@ _SEEN = {
 }
 
 _FOR_A_HOLDER = {"Preparing", "Deploying", "Spare", "Active", "Stopping", "Off"}
-"""What an agent does for whoever holds the node. It may go on for a stage after nobody does: the node is then on its way
-to being cleaned."""
+"""What an agent does for whoever holds the node. It may go on for a stage after nobody does: the node is then on its
+way to being cleaned."""
 
 
 def node_state(
