@@ -22,8 +22,11 @@ AVAILABLE, MANAGEABLE, SERVICING, QUARANTINED, RETIRED = (
 )
 """The states that a node can be wanted in; whoever wants it Available lets allocations have it."""
 
+STAGE_FAILED = "StageFailed"
+"""The reason of a node whose agent could not finish its work; the words name the stage."""
+
 ALLOCATED = ("Reserved", "Deploying", "Spare", "Active", "Stopping")
-PASSING = {"verify": "Verifying", "inspect": "Inspecting", "clean": "Cleaning"}
+PASSING = {"verify": "Verifying", "inspect": "Inspecting", "clean": "Cleaning", "update": "Servicing"}
 """The state of a node that does a task."""
 
 
@@ -91,6 +94,11 @@ NODE_STATES = StateMachine(
             "service",
             "Keep it out for somebody to work on it. Whoever has it moves away first: until then it is Draining",
             _to("Draining", *ALLOCATED) | _to("Servicing", "Available", "Manageable", "Cleaning", "Quarantined"),
+        ),
+        Verb(
+            "update",
+            "Have its agent write the firmware that is named, while it is serviced; then `:recover` has it checked",
+            _to("Servicing", "Servicing"),
         ),
         Verb(
             "quarantine",

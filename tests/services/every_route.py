@@ -47,6 +47,7 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("resource", "POST", "/v1/nodes/{}:cordon"): None,
     ("resource", "POST", "/v1/nodes/{}:uncordon"): None,
     **{("resource", "POST", f"/v1/nodes/{{}}:{verb}"): {"reason": "a walk"} for verb in NODE_STATES.verbs},
+    ("resource", "POST", "/v1/nodes/{}:update"): {"firmware": "emulated-2"},
     ("resource", "POST", "/v1/npus/{}:release"): None,
     ("resource", "PUT", "/v1/allocations/{}"): {"nodes": 3},
     ("resource", "DELETE", "/v1/allocations/{}"): None,

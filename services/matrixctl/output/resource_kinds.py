@@ -52,7 +52,7 @@ NOUNS: tuple[Noun, ...] = (
         "nodes",
         "resource",
         "name, state, agent, health, allocation, role",
-        "stage, why:stateMessage, schedulable, power, faults:faults.length, desired:desiredRole, epoch",
+        "stage, why:stateMessage, schedulable, power, faults:faults.length, desired:desiredRole, firmware, epoch",
         "no, node",
     ),
     Noun(
