@@ -18,6 +18,7 @@ from matrixcommon.model.resource_model import StuckView
 from matrixcommon.persistence.database_session import find
 from matrixcompute import access
 from matrixcompute.contract import InstanceRequest, InstanceView
+from matrixcompute.instances.maintenances import Maintenances
 from matrixcompute.instances.scaling_policies import ScalingPolicies
 from matrixcompute.instances.service import InstanceService
 from matrixcompute.instances.stuck import stuck_instances
@@ -35,6 +36,7 @@ def routes(
     store: ComputeStore,
     instance_service: InstanceService,
     scaling_policies: ScalingPolicies,
+    maintenances: Maintenances,
     runner: SagaRunner,
     clock: Clock,
     wake: Callable[[], None],
@@ -148,13 +150,22 @@ def routes(
     policies.change("PUT", after=scaling_policies.wake, name="ensure_scaling_policy")(scaling_policies.ensure)
     policies.change("DELETE", name="delete_scaling_policy")(scaling_policies.delete)
 
+    kind = api.of(access.MAINTENANCES)
+    kind.list()
+    kind.get()
+    kind.change("PUT", name="ensure_maintenance")(maintenances.ensure)
+    kind.change("POST :pause", after=maintenances.wake, name="pause_maintenance")(maintenances.pause)
+    kind.change("POST :resume", after=maintenances.wake, name="resume_maintenance")(maintenances.resume)
+    kind.change("POST :abort", status_code=202, after=maintenances.wake, name="abort_maintenance")(maintenances.abort)
+    kind.change("DELETE", name="delete_maintenance")(maintenances.delete)
+
     async def kind_not_yet() -> None:
         raise NotYetSupported(
             f"{', '.join(access.NOT_YET)} are in the contract and not in this version; "
             "the README lists what is not yet there"
         )
 
-    for kind in access.REFUSED:
-        for verb in kind.verbs:
-            api.of(kind).ask(verb, include_in_schema=False)(kind_not_yet)
+    for refused in access.REFUSED:
+        for verb in refused.verbs:
+            api.of(refused).ask(verb, include_in_schema=False)(kind_not_yet)
     return api.router
