@@ -256,8 +256,7 @@ def _begin(look: _Look, units: list[MaintenanceUnit]) -> tuple[list[MaintenanceU
     """Begin as many as the budget allows, free nodes first; the others are informed what they wait for."""
     if look.spec.target.kind == "switch":
         begun = [_to(look, unit, "Draining") if unit.state == "Pending" else unit for unit in units]
-        asks = [Ask(Action.DRAIN, unit.name) for unit in begun if unit.state == "Draining" and look.seen.drain is None]
-        return begun, asks
+        return begun, [Ask(Action.DRAIN, unit.name) for unit in units if unit.state == "Pending"]
     found = {unit.name: unit for unit in units}
     waiting = [unit for unit in units if unit.state in ("Pending", "Cordoned")]
     asks = []

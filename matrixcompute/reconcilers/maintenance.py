@@ -22,6 +22,7 @@ from matrixcompute.maintenance.spec import MaintenanceSpec, MaintenanceTarget, M
 from matrixcompute.model.states import SETTLED
 from matrixcompute.store.maintenances import MaintenanceRow, open_maintenances
 from matrixcompute.store.store import ComputeStore, EventRow, InstanceRow
+from matrixresource.contract.nodes import MAINTENANCE_OF
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ NOTICE = "Maintenance"
 
 def owner_of(name: str) -> str:
     """Whose the cordons of a maintenance, and the drain of its switch, are."""
-    return f"maintenance-{name}"
+    return f"{MAINTENANCE_OF}{name}"
 
 
 class MaintenanceReconciler:

@@ -17,9 +17,18 @@ DOMAINS_SHOWN = 64
 
 def refusal(rows: Iterable[NodeRow], ledger: LedgerSync, request: PlacementRequest) -> InsufficientCapacity:
     """The error: which constraint is in the way, and per cabinet what stands on its nodes."""
+    rows = list(rows)
     asked = describe_request(request, ledger.ledger.shape.npus)
-    text = f"{asked} do not fit: {blocking_domains(ledger, request)}"
+    text = f"{asked} do not fit: {blocking_domains(ledger, request)}{_worked_on(rows)}"
     return InsufficientCapacity(text, blocking=blocking(rows))
+
+
+def _worked_on(rows: Iterable[NodeRow]) -> str:
+    """How many nodes are out for which maintenance, as the end of a sentence."""
+    found = Counter(why for row in rows if (why := row.obstacle_in_words()) and why.startswith("maintenance "))
+    return "".join(
+        f"; {count} {'node is' if count == 1 else 'nodes are'} in {why}" for why, count in sorted(found.items())
+    )
 
 
 def describe_request(request: PlacementRequest, of_node: int) -> str:
@@ -149,7 +158,7 @@ def blocking(rows: Iterable[NodeRow]) -> list[dict[str, Any]]:
             "domain": cabinet,
             "nodes": len(nodes),
             "free": sum(node.obstacle() is None for node in nodes),
-            "obstacles": dict(sorted(Counter(node.obstacle() for node in nodes if node.obstacle()).items())),
+            "obstacles": dict(sorted(Counter(why for node in nodes if (why := node.obstacle_in_words())).items())),
         }
         for cabinet, nodes in sorted(cabinets.items())
     ]

@@ -18,6 +18,9 @@ KEPT_OUT = ("Manageable", "Servicing", "Draining", "Quarantined", "Retired")
 ADMIN, KUBERNETES, MAINTENANCE = "admin", "kubernetes", "maintenance"
 """Owners of cordons: who asks without saying who it is, who marks the mirrored Node unschedulable, a closed domain."""
 
+MAINTENANCE_OF = "maintenance-"
+"""What the owners of the cordons of MatrixCompute's maintenances begin with; the name of the maintenance follows."""
+
 
 class FaultView(ApiModel):
     """A fault as an agent reported it, with the level the control plane gives it.

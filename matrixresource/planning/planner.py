@@ -110,7 +110,7 @@ class Planner:
             names = [name for name in self._ledger.names[domain.number * size : (domain.number + 1) * size] if name]
             if not names:
                 continue
-            reasons = Counter(why for name in names if (why := rows[name].obstacle()))
+            reasons = Counter(why for name in names if (why := rows[name].obstacle_in_words()))
             rules = {
                 rule: count
                 for rule, count in domain.obstacles.items()

@@ -20,7 +20,7 @@ from matrixcommon.persistence.database_session import ResourceRow, journal_table
 from matrixcommon.persistence.fences import leader_table
 from matrixresource.contract.agents import AssignmentView, DesiredPartition
 from matrixresource.contract.allocations import AllocationRequest, AllocationView, MemberView
-from matrixresource.contract.nodes import MAINTENANCE, NodeView, NpuView, SupernodeView
+from matrixresource.contract.nodes import MAINTENANCE, MAINTENANCE_OF, NodeView, NpuView, SupernodeView
 from matrixresource.nodes.fault_levels import health_unheard, worst_health, worst_level
 from matrixresource.nodes.fault_rules import die_views, dies_of, faults_of, unusable_dies, whole_node_fault
 from matrixresource.nodes.states import AVAILABLE, NODE_STATES, QUARANTINED, RETIRED, node_state
@@ -241,6 +241,14 @@ class NodeRow(ResourceRow, Base):
             return self.fault() or "PartlyHeld"
         kept = "Kept" if self.reserved_for_plan is not None else None
         return self.fault() or (kept if self.state == "Available" else self.state)
+
+    def obstacle_in_words(self) -> str | None:
+        """The same as it is reported to who asks for nodes: of one that is worked on, in which maintenance."""
+        why = self.obstacle()
+        owners = [owner for owner in self.cordoned_by or () if owner.startswith(MAINTENANCE_OF)]
+        if why in (None, "Held", "PartlyHeld") or not owners:
+            return why
+        return f"maintenance {owners[0].removeprefix(MAINTENANCE_OF)}"
 
     def fault(self) -> str | None:
         """What keeps it out whoever holds it; None when nothing does."""

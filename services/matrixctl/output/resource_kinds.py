@@ -226,6 +226,14 @@ NOUNS: tuple[Noun, ...] = (
         "forecast:forecastReplicas, predictive, block, last scale:lastScaleTime, message",
         "sp, scaling-policy",
     ),
+    Noun(
+        "maintenances",
+        "compute",
+        "name, state, target, action, done:counts.done, under way:counts.underWay, of:counts.total, reason:phaseReason",
+        "firmware, not before:notBefore, deadline, failed:counts.failed, instances, message, started:startedAt, "
+        "finished:finishedAt",
+        "maintenance, mnt",
+    ),
     Noun("events", "compute", "at, type, instance, reason, message", "name", "ev, event", order="at", whole=True),
     Noun(
         "deployments",
