@@ -21,7 +21,7 @@ from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixcompute.instances.maintenances import Maintenances
 from matrixcompute.instances.scaling_policies import ScalingPolicies
 from matrixcompute.instances.service import InstanceService
-from matrixcompute.instances.stuck import stuck_instances
+from matrixcompute.instances.stuck import stuck_instances, stuck_maintenances
 from matrixcompute.operations.saga_runner import SagaRunner
 from matrixcompute.store.store import OPEN, ComputeStore, SagaRow
 from matrixresource.contract.allocations import PlacementPolicy, RenewRequest
@@ -137,11 +137,12 @@ def routes(
 
     def stuck() -> list[StuckView]:
         with store.reading() as session:
-            return stuck_instances(store, session, clock.now())
+            now = clock.now()
+            return [*stuck_instances(store, session, now), *stuck_maintenances(session, now)]
 
     api.of(access.STUCK).list(
         stuck,
-        description="Instances whose operation cannot be resumed, or in a passing state for longer than its deadline.",
+        description="Instances whose operation cannot be resumed; what is in a passing state for too long.",
     )
 
     policies = api.of(access.SCALING_POLICIES)

@@ -140,7 +140,7 @@ class Maintenances:
         return self._ask(name, "resume")
 
     def abort(self, name: str) -> MaintenanceView:
-        """Bring back what is under way, take back its cordons, and end. What is done stays done."""
+        """Bring back what is under way, lift its cordons, and end. What is done stays done."""
         return self._ask(name, "abort")
 
     def _ask(self, name: str, verb: str) -> MaintenanceView:

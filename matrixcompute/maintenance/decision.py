@@ -274,14 +274,14 @@ def _begun(look: _Look, unit: MaintenanceUnit, units: Iterable[MaintenanceUnit])
         return _to(look, unit, "Skipped", "KeptOut", f"it is {node.state}: {node.state_message}"), []
     if look.spec.action == "Firmware" and node.firmware == look.spec.firmware and unit.state == "Pending":
         return _to(look, unit, "Skipped", "UpToDate", f"it has firmware {node.firmware} already"), []
-    held = node.allocation is not None or bool(node.shared_by)
+    occupied = node.allocation is not None or bool(node.shared_by)
     if (why := _not_now(look, node)) is not None:
-        keep = held and not look.spec.movable and why[0] == "InUse"
+        keep = occupied and not look.spec.movable and why[0] == "InUse"
         return _to(look, unit, "Cordoned" if keep else unit.state, *why), _cordoned(look, node) if keep else []
     if (full := _no_budget(look, node, units)) is not None:
         return _to(look, unit, unit.state, "NoBudget", full), []
     asks = [*_cordoned(look, node), Ask(Action.SERVICE, node.name)]
-    return _to(look, unit, "Draining", "Moving" if held else "Emptying"), asks
+    return _to(look, unit, "Draining", "Moving" if occupied else "Emptying"), asks
 
 
 def _not_now(look: _Look, node: NodeView) -> tuple[str, str] | None:

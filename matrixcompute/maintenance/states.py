@@ -34,7 +34,7 @@ MAINTENANCE_STATES = StateMachine(
         Verb("resume", "Have a paused one continue", {"Paused": "Running"}),
         Verb(
             "abort",
-            "Bring back what is under way, take back its cordons, and end",
+            "Bring back what is under way, lift its cordons, and end",
             dict.fromkeys(("Scheduled", "Running", "Paused"), "Aborting"),
         ),
     ],

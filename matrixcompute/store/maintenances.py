@@ -32,6 +32,7 @@ class MaintenanceRow(ResourceRow, Base):
     units: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
     phase_reason: Mapped[str] = mapped_column(String(40), default="")
     message: Mapped[str] = mapped_column(Text, default="")
+    state_since: Mapped[float | None] = mapped_column(Float)
     started_at: Mapped[float | None] = mapped_column(Float)
     finished_at: Mapped[float | None] = mapped_column(Float)
 
@@ -43,6 +44,16 @@ class MaintenanceRow(ResourceRow, Base):
     def open(self) -> bool:
         """Whether it is not over."""
         return self.state in OPEN
+
+    def move(self, state: str) -> None:
+        if state != self.state:
+            self.state_since = None
+        super().move(state)
+
+    def stamp(self, now: float) -> None:
+        super().stamp(now)
+        if self.state_since is None:
+            self.state_since = now
 
     def progress(self) -> list[MaintenanceUnit]:
         return [MaintenanceUnit.model_validate(unit) for unit in self.units]

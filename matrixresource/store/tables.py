@@ -20,7 +20,7 @@ from matrixcommon.persistence.database_session import ResourceRow, journal_table
 from matrixcommon.persistence.fences import leader_table
 from matrixresource.contract.agents import AssignmentView, DesiredPartition
 from matrixresource.contract.allocations import AllocationRequest, AllocationView, MemberView
-from matrixresource.contract.nodes import MAINTENANCE, MAINTENANCE_OF, NodeView, NpuView, SupernodeView
+from matrixresource.contract.nodes import MAINTENANCE, NodeView, NpuView, SupernodeView
 from matrixresource.nodes.fault_levels import health_unheard, worst_health, worst_level
 from matrixresource.nodes.fault_rules import die_views, dies_of, faults_of, unusable_dies, whole_node_fault
 from matrixresource.nodes.states import AVAILABLE, NODE_STATES, QUARANTINED, RETIRED, node_state
@@ -167,10 +167,9 @@ class NodeRow(ResourceRow, Base):
     state_since: Mapped[float | None] = mapped_column(Float)
     task: Mapped[str | None] = mapped_column(String(10))
     """What its agent was asked to do, verify, inspect, clean or update, until it has done that."""
-    wanted_firmware: Mapped[str | None] = mapped_column(String(80))
-    """What it was last asked to be updated to."""
     firmware: Mapped[str | None] = mapped_column(String(80))
-    """As its agent last reported."""
+    wanted_firmware: Mapped[str | None] = mapped_column(String(80))
+    """As its agent last reported, and what it was last asked to be updated to."""
     flap_score: Mapped[float] = mapped_column(Float, default=0.0, server_default="0")
     flapped_at: Mapped[float | None] = mapped_column(Float)
 
@@ -241,14 +240,6 @@ class NodeRow(ResourceRow, Base):
             return self.fault() or "PartlyHeld"
         kept = "Kept" if self.reserved_for_plan is not None else None
         return self.fault() or (kept if self.state == "Available" else self.state)
-
-    def obstacle_in_words(self) -> str | None:
-        """The same as it is reported to who asks for nodes: of one that is worked on, in which maintenance."""
-        why = self.obstacle()
-        owners = [owner for owner in self.cordoned_by or () if owner.startswith(MAINTENANCE_OF)]
-        if why in (None, "Held", "PartlyHeld") or not owners:
-            return why
-        return f"maintenance {owners[0].removeprefix(MAINTENANCE_OF)}"
 
     def fault(self) -> str | None:
         """What keeps it out whoever holds it; None when nothing does."""
@@ -351,9 +342,8 @@ class AssignmentRow(ResourceRow, Base):
     power: Mapped[str] = mapped_column(String(10), default="On", server_default="On")
     task: Mapped[str | None] = mapped_column(String(10))
     task_generation: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
-    """Of which generation the task is: an agent does it once."""
+    """Of which generation the task is: an agent does it once. `firmware` is what the task update writes."""
     firmware: Mapped[str | None] = mapped_column(String(80))
-    """What the task `update` is to write."""
     parts: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
     """What is requested of parts of the node: a `DesiredPartition` each, in its wire form."""
 

@@ -17,6 +17,7 @@ def upgrade() -> None:
         sa.Column("units", sa.JSON(), nullable=False),
         sa.Column("phase_reason", sa.String(length=40), nullable=False),
         sa.Column("message", sa.Text(), nullable=False),
+        sa.Column("state_since", sa.Float(), nullable=True),
         sa.Column("started_at", sa.Float(), nullable=True),
         sa.Column("finished_at", sa.Float(), nullable=True),
         sa.Column("name", sa.String(length=253), nullable=False),

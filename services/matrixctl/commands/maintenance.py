@@ -122,7 +122,7 @@ def abort(
     wait: Annotated[bool, typer.Option("--wait", help="Until everything under way is back.")] = False,
     output: Output = Form.TABLE,
 ) -> None:
-    """Bring back what is under way, take back its cordons, and end. What is done stays done."""
+    """Bring back what is under way, lift its cordons, and end. What is done stays done."""
     view = stack.client.call("compute", "POST", f"{PATH}/{name}:abort")
     _show(_awaited(stack.client, name) if wait else view, output)
 
