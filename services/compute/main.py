@@ -162,6 +162,7 @@ def build(
             await records.changed(30.0, since)
             since = records.latest()
             resumption.nudge()
+            maintaining.nudge()
 
     leadership = Leadership(
         "compute", records, fences, clock, lease_wall_s=settings.leader_lease, announce=neighbours.announce

@@ -4,63 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
-from matrixcommon.api.client import WatchEvent
 from matrixcommon.persistence.database_session import Database
 from matrixcompute.reconcilers.maintenance import MaintenanceReconciler
 from matrixcompute.store.store import Base, ComputeStore
-from matrixresource.contract.nodes import NodeView
 from services.chassis.database import DatabaseEngine
 from services.compute.main import MIGRATIONS, ComputeSettings, build
 from services.matrixctl.commands import maintenance
 from tests.clocks import FixedClock
-from tests.matrixcompute.test_maintenance_decision import seen
+from tests.matrixcompute.maintenance_world import Machine
 from tests.services.matrixctl.inprocess import reached, say
 
 ROOT = Path(__file__).parents[3]
-
-
-class Machine:
-    """Two nodes of one cabinet. The firmware of those in `bad` cannot be written."""
-
-    def __init__(self) -> None:
-        self.found = {name: seen(name) for name in ("sn0-c00-n0", "sn0-c00-n1")}
-        self.bad: set[str] = set()
-
-    async def announce(self) -> None:
-        """Nobody else leads."""
-
-    async def watch(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
-        return
-        yield
-
-    async def nodes(self, filter: str) -> list[NodeView]:
-        field, _, value = filter.partition("=")
-        return [node for node in self.found.values() if getattr(node, field) == value]
-
-    async def domains(self, filter: str) -> list[NodeView]:
-        return []
-
-    async def cordon(self, node: str, by: str, cordoned: bool = True) -> None:
-        self._change(node, cordoned_by=[by] if cordoned else [])
-
-    async def ask_node(self, node: str, verb: str, reason: str, firmware: str | None = None) -> None:
-        if verb == "service":
-            self._change(node, state="Servicing", desired_state="Servicing")
-        elif verb == "recover":
-            self._change(node, state="Available", desired_state="Available")
-        elif node in self.bad:
-            self._change(node, state_reason="StageFailed", state_message="write-firmware: no")
-        else:
-            self._change(node, firmware=firmware)
-
-    def _change(self, node: str, **fields: object) -> None:
-        self.found[node] = self.found[node].model_copy(update=fields)
 
 
 class Desk:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.stack import Stack
-from tests.stories.maintenance.running import NEW, nothing_is_left, put, show
+from tests.stories.maintenance.running import NEW, members, nothing_is_left, put, show, until
 
 pytestmark = pytest.mark.looptime
 
@@ -57,6 +57,18 @@ async def rolled_over(stack: Stack, sizes: dict[str, int], kills: tuple[int, ...
         assert instance.repairs == 0
     await nothing_is_left(stack)
     await stack.check()
+
+
+async def test_a_member_that_serves_moves_and_no_request_is_lost(tmp_path):
+    async with Stack(tmp_path, infer=True) as stack:
+        await stack.apply("served", 4)
+        target = (await members(stack, "served"))[0]
+        await serving(stack, "served")
+        await put(stack, "fan", target={"node": target}, serviceS=30)
+        await until(stack, "fan", "Completed")
+        assert target not in await members(stack, "served")
+        nothing_lost((await stack.get("infer", "/v1/deployments/served/statistics")).json())
+        await nothing_is_left(stack)
 
 
 @pytest.mark.soak
