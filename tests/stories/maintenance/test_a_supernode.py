@@ -14,14 +14,14 @@ pytestmark = pytest.mark.looptime
 LOAD = {"requestsPerSecond": 2.0, "seed": 7, "inputTokensMax": 4096}
 
 
-async def serving(stack: Stack, name: str) -> None:
+async def serving(stack: Stack, name: str, **load: float) -> None:
     await stack.http["infer"].put(f"/v1/deployments/{name}", json={"instance": name})
 
     async def serves() -> bool:
         return (await stack.get("infer", f"/v1/deployments/{name}")).json()["state"] == "Serving"
 
     await stack.until(serves, "it serves")
-    answer = await stack.http["infer"].put(f"/v1/deployments/{name}/load", json=LOAD)
+    answer = await stack.http["infer"].put(f"/v1/deployments/{name}/load", json=LOAD | load)
     assert answer.status_code == 200, answer.text
 
 
@@ -63,7 +63,7 @@ async def test_a_member_that_serves_moves_and_no_request_is_lost(tmp_path):
     async with Stack(tmp_path, infer=True) as stack:
         await stack.apply("served", 4)
         target = (await members(stack, "served"))[0]
-        await serving(stack, "served")
+        await serving(stack, "served", requestsPerSecond=0.3, inputTokensMax=1024)
         await put(stack, "fan", target={"node": target}, serviceS=30)
         await until(stack, "fan", "Completed")
         assert target not in await members(stack, "served")
