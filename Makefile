@@ -24,7 +24,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-demo: $(READY) ## the whole chain in a minute: apply, serve, lose a node, heal, cut cables, scale, delete
+demo: $(READY) ## failover: apply, serve, lose a node, a cabinet and a switch, heal, cut cables, scale, delete
 	$(BIN)/matrixctl demo --state $(STATE)
 
 demo-autoscale: $(READY) ## autoscaling: load triples and falls, nodes follow it, drained before they leave, no request lost
