@@ -1,4 +1,4 @@
-"""MatrixCompute over HTTP: instances, operations, scaling policies, events, and the faults it has
+"""MatrixCompute over HTTP: instances, operations, scaling policies, maintenances, events, and the faults it has
 found."""
 
 from __future__ import annotations

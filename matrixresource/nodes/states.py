@@ -137,12 +137,13 @@ _SEEN = {
     "Stopping": "Stopping",
     "Off": "Reserved",
     "Cleaning": "Cleaning",
+    "Updating": "Verifying",  # recovered meanwhile: what is being written is written, then it is checked
     "Failed": "Quarantined",
 }
 
 _FOR_A_HOLDER = {"Preparing", "Deploying", "Spare", "Active", "Stopping", "Off"}
-"""What an agent does for whoever holds the node. It may go on for a stage after nobody does: the node is then on its way
-to being cleaned."""
+"""What an agent does for whoever holds the node. It may go on for a stage after nobody does: the node is then on its
+way to being cleaned."""
 
 
 def node_state(

@@ -54,6 +54,18 @@ async def test_a_node_gets_another_firmware_while_it_is_serviced(tmp_path):
         await stack.check()
 
 
+async def test_recovered_while_it_is_written_it_is_written_to_its_end_and_checked(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await ask(stack, "service")
+        await ask(stack, "update", firmware=NEW)
+        await until(stack, "it is being written", stage="write-firmware")
+        assert (await ask(stack, "recover"))["state"] == "Verifying"
+        back = await until(stack, "its check has passed", state="Available")
+        assert back["firmware"] == NEW
+        assert ("Verifying", "Available") in stack.node_moves()
+        await stack.check()
+
+
 async def test_a_firmware_that_cannot_be_written_says_so_and_leaves_the_old_one(tmp_path):
     async with Stack(tmp_path) as stack:
         await ask(stack, "service")
