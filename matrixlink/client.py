@@ -5,6 +5,7 @@ from __future__ import annotations
 from matrixcommon.api.client import ServiceClient, at, list_all
 from matrixlink.contract.drains import DrainView
 from matrixlink.contract.slices import LinkReport, LinkReportAnswer, SliceRequest, SliceView
+from matrixlink.contract.what_if import WhatIfView
 from matrixlink.fabric.condition.fabric_view import FabricView
 
 
@@ -31,6 +32,10 @@ class LinkClient(ServiceClient):
 
     async def knows_switch(self, name: str) -> bool:
         return bool(await list_all(self._http, "/v1/switches", filter=f"name={name}"))
+
+    async def what_if_drained(self, elements: list[str]) -> WhatIfView:
+        """What would become of slices without these elements; nothing changes."""
+        return await self._ask(WhatIfView, "POST", "/v1/what-ifs", {"drain": elements})
 
     async def ensure_drain(self, name: str, elements: list[str], reason: str) -> DrainView:
         """Have these elements out of use, make before break."""

@@ -10,7 +10,7 @@ import httpx
 
 from matrixcommon.api.client import WatchEvent
 from matrixcommon.model.errors import MatrixError
-from matrixcommon.model.resource_key import name_of, project_of, resolve
+from matrixcommon.model.resource_key import key_of, name_of, project_of, resolve
 from matrixcompute.contract import SliceSummary
 from matrixcompute.model.composition import OWNER_LABEL, SliceSpec
 from matrixlink.client import LinkClient
@@ -125,6 +125,11 @@ class ControlPlane(ResourceClient):
 
     async def knows_switch(self, name: str) -> bool:
         return await self._link.knows_switch(name)
+
+    async def routed_over(self, switch: str) -> list[str]:
+        """The instances of which routes would go elsewhere without a switch."""
+        judged, owners = await asyncio.gather(self._link.what_if_drained([switch]), self.slice_owners())
+        return sorted({owners[key] for each in judged.slices if (key := key_of(each.project, each.slice)) in owners})
 
     async def ensure_drain(self, name: str, switch: str, reason: str) -> DrainView:
         return await self._link.ensure_drain(name, [switch], reason)

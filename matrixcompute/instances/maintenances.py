@@ -112,7 +112,7 @@ class Maintenances:
         if target.kind == "switch":
             if not await self._neighbours.knows_switch(target.name):
                 raise InvalidField(f"there is no switch {target.name}; `get switches` lists them", field=field)
-            return [MaintenanceUnit(name=target.name)]
+            return [MaintenanceUnit(name=target.name, instances=await self._neighbours.routed_over(target.name))]
         nodes = await self._neighbours.nodes(
             f"name={target.name}" if target.kind == "node" else f"{target.kind}={target.name}"
         )

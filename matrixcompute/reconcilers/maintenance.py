@@ -165,13 +165,10 @@ class MaintenanceReconciler:
     def _give_notice(self) -> None:
         """Have each instance say what is going to be worked on of what it has, and no longer when that is over."""
         with self._store.transaction() as session:
-            left = [
-                (_notice(row), {unit.name for unit in row.progress() if not unit.settled})
-                for row in open_maintenances(session)
-            ]
+            left = [(_notice(row), _concerns(row)) for row in open_maintenances(session)]
             for instance in self._store.instances(session):
-                nodes = {member["node"] for member in instance.members or []}
-                self._notify(session, instance, [notice for notice, units in left if nodes & units])
+                own = {instance.name, *(member["node"] for member in instance.members or [])}
+                self._notify(session, instance, [notice for notice, parts in left if own & parts])
 
     def _notify(self, session: Session, instance: InstanceRow, texts: list[str]) -> None:
         now = self._clock.now()
@@ -185,10 +182,19 @@ class MaintenanceReconciler:
             instance.set_condition(NOTICE, False, "Over", "nothing of it is to be worked on", now)
 
 
+def _concerns(row: MaintenanceRow) -> set[str]:
+    """The nodes that are still to be worked on; of a switch the instances that had routes over it."""
+    left = [unit for unit in row.progress() if not unit.settled]
+    if row.request.target.kind == "switch":
+        return {name for unit in left for name in unit.instances}
+    return {unit.name for unit in left}
+
+
 def _notice(row: MaintenanceRow) -> str:
     spec = row.request
     when = f"not before {spec.not_before}" if spec.not_before else "from now on"
     until = f", until {spec.deadline}" if spec.deadline else ""
     how = "its members there are moved" if spec.movable else "its members there have to leave by themselves"
+    how = "routes go around it" if spec.target.kind == "switch" else how
     why = f" ({spec.reason})" if spec.reason else ""
     return f"maintenance {row.name} of {spec.target}{why}, {when}{until}: {how}"

@@ -62,6 +62,9 @@ class Machine:
     async def knows_switch(self, name: str) -> bool:
         return True
 
+    async def routed_over(self, switch: str) -> list[str]:
+        return []
+
     async def find_drain(self, name: str) -> DrainView | None:
         return self.drain
 

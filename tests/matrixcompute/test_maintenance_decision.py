@@ -211,3 +211,10 @@ def test_what_cannot_be_asked_for_names_the_field(field, change):
     with pytest.raises(ValidationError) as refused:
         MaintenanceRequest.model_validate({**spec().wire(), **change})
     assert ".".join(map(str, refused.value.errors()[0]["loc"])) == field
+
+
+def test_what_a_switch_cannot_be_drained_for_is_shown_until_it_can():
+    refused = unit(CHIP, "Draining", reason="InsufficientBandwidth", message="without it 2 slices would have less")
+    units, asked, state, reason = look(SWITCH, [refused], [])
+    assert (units, asked) == ([("Draining", "InsufficientBandwidth")], [("drain", CHIP)])
+    assert (state, reason) == ("Running", "InsufficientBandwidth")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.stack import Stack
-from tests.stories.maintenance.running import put, until, until_unit, verb
+from tests.stories.maintenance.running import events, put, until, until_unit, verb
 
 pytestmark = pytest.mark.looptime
 
@@ -21,14 +21,18 @@ async def test_a_switch_is_drained_serviced_and_used_again(tmp_path):
         await stack.apply("one", 4)
         await stack.active("one", 4)
         spec = {"target": {"switch": CHIP}, "serviceS": 120, "reason": "a fan"}
-        await put(stack, "fan", **spec)
+        made = await put(stack, "fan", **spec)
+        assert made["instances"] == ["one"]
         await until_unit(stack, "fan", "InService")
         drain = (await drains(stack))[0]
         assert (drain["name"], drain["state"], drain["elements"]) == ("maintenance-fan", "Drained", [CHIP])
         assert drain["reason"] == "maintenance fan: a fan"
+        notice = next(each for each in (await stack.active("one")).conditions if each.type == "Maintenance")
+        assert notice.message == f"maintenance fan of switch {CHIP} (a fan), from now on: routes go around it"
         await stack.restart("compute")
         await until(stack, "fan", "Completed")
         assert await drains(stack) == []
+        assert "MaintenanceScheduled" in await events(stack, "one")
         await put(stack, "long", target={"switch": CHIP})
         await until_unit(stack, "long", "InService")
         await verb(stack, "long", "abort", 202)
