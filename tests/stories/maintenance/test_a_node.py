@@ -85,3 +85,36 @@ async def test_aborted_in_each_phase_everything_is_as_before(tmp_path, phase):
         assert instance.repairs == 0
         await nothing_is_left(stack)
         await stack.check()
+
+
+async def test_a_spare_is_replaced_before_its_node_is_worked_on(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 2, spares=1)
+        await members(stack, "one")
+        instance = await stack.active("one", 2)
+        spare = next(each.node for each in instance.members if each.role == "spare")
+        await put(stack, "fan", target={"node": spare}, serviceS=30)
+        await until(stack, "fan", "Completed")
+        instance = await stack.active("one", 2)
+        assert instance.repairs == 0
+        assert [each.node for each in instance.members if each.role == "spare"] not in ([], [spare])
+        await nothing_is_left(stack)
+        await stack.check()
+
+
+async def test_a_stopped_instance_gives_its_node_and_stays_stopped(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 2)
+        target = (await members(stack, "one"))[0]
+        await stack.http["compute"].post("/v1/instances/one:stop")
+
+        async def stopped() -> bool:
+            return (await stack.compute.find_instance("one")).state == "Stopped"
+
+        await stack.until(stopped, "it is stopped")
+        await put(stack, "fan", target={"node": target}, serviceS=30)
+        await until(stack, "fan", "Completed")
+        await stack.until(stopped, "it is stopped again")
+        assert target not in {each.node for each in (await stack.compute.find_instance("one")).members}
+        await nothing_is_left(stack)
+        await stack.check()
