@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from matrixcommon.api.authorization import EDITORS, ENSURED, READ, VIEWERS, AccessRules, ResourceKind, Scope
+from matrixcommon.api.authorization import (
+    ADMINS,
+    EDITORS,
+    ENSURED,
+    MANAGED,
+    READ,
+    VIEWERS,
+    AccessRules,
+    ResourceKind,
+    Scope,
+)
 from matrixcommon.model.resource_model import StuckView
 from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicyView
 from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceView
+from matrixcompute.maintenance.spec import MaintenanceRequest, MaintenanceView
+from matrixcompute.store.maintenances import MaintenanceRow
 from matrixcompute.store.store import EventRow, FaultRow, InstanceRow, OperationRecord, SagaRow, ScalingPolicyRow
 
-NOT_YET = ("recovery-policies", "maintenances")
+NOT_YET = ("recovery-policies",)
 
 INSTANCES = ResourceKind(
     "instances",
@@ -46,6 +58,15 @@ SCALING_POLICIES = ResourceKind(
     view=ScalingPolicyView,
     row=ScalingPolicyRow,
 )
+MAINTENANCES = ResourceKind(
+    "maintenances",
+    Scope.PHYSICAL,
+    {**MANAGED, "POST :pause": ADMINS, "POST :resume": ADMINS, "POST :abort": ADMINS},
+    request=MaintenanceRequest,
+    view=MaintenanceView,
+    row=MaintenanceRow,
+    holders=("instances",),
+)
 STUCK = ResourceKind("stuck", Scope.PROJECT, {"LIST": VIEWERS}, view=StuckView)
 
 REFUSED = tuple(
@@ -59,4 +80,6 @@ REFUSED = tuple(
 )
 """In the contract and not in this version: nothing changes whatever is asked."""
 
-ACCESS = AccessRules("MatrixCompute", (INSTANCES, OPERATIONS, EVENTS, FAULTS, SCALING_POLICIES, STUCK, *REFUSED))
+ACCESS = AccessRules(
+    "MatrixCompute", (INSTANCES, OPERATIONS, EVENTS, FAULTS, SCALING_POLICIES, MAINTENANCES, STUCK, *REFUSED)
+)

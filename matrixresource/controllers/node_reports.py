@@ -26,7 +26,7 @@ from matrixresource.contract.nodes import FaultView
 from matrixresource.nodes.fault_levels import health_unheard, worst_health
 from matrixresource.nodes.fault_rules import dies_of
 from matrixresource.nodes.flap_rules import flap_rules
-from matrixresource.nodes.states import AVAILABLE, MANAGEABLE, QUARANTINED
+from matrixresource.nodes.states import AVAILABLE, MANAGEABLE, QUARANTINED, SERVICING, STAGE_FAILED
 from matrixresource.store import node_inventories
 from matrixresource.store.agent_leases import WORSE, Lease, Leases
 from matrixresource.store.fault_history import FaultRecords
@@ -154,8 +154,12 @@ class NodeReportProcessor:
             if node.status == "Clean":
                 node.state_reason, node.state_message = None, ""
         if node.status == "Failed" and node.in_sync and node.desired_state in (AVAILABLE, MANAGEABLE):
-            self._lifecycle.quarantine(session, node, "StageFailed", f"{node.stage}: {node.message}")
-            _flapped(node, "StageFailed", self._clock.now())
+            self._lifecycle.quarantine(session, node, STAGE_FAILED, f"{node.stage}: {node.message}")
+            _flapped(node, STAGE_FAILED, self._clock.now())
+        elif node.status == "Failed" and node.in_sync and node.desired_state == SERVICING:
+            failed = f"{node.stage}: {node.message}"[:400]
+            if (node.state_reason, node.state_message) != (STAGE_FAILED, failed):
+                node.state_reason, node.state_message = STAGE_FAILED, failed
         node.read_state()
         back = before == QUARANTINED != node.state and node.desired_state == AVAILABLE
         if back and node.task is None and not node.allocated:
