@@ -5,7 +5,7 @@ from __future__ import annotations
 from matrixcommon.api.authorization import EDITORS, ENSURED, READ, VIEWERS, AccessRules, ResourceKind, Scope
 from matrixcommon.model.resource_model import StuckView
 from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicyView
-from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceView
+from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceView, Reliability
 from matrixcompute.store.store import EventRow, FaultRow, InstanceRow, OperationRecord, SagaRow, ScalingPolicyRow
 
 NOT_YET = ("recovery-policies", "maintenances")
@@ -46,6 +46,7 @@ SCALING_POLICIES = ResourceKind(
     view=ScalingPolicyView,
     row=ScalingPolicyRow,
 )
+RELIABILITY = ResourceKind("reliability", Scope.PROJECT, {"LIST": VIEWERS}, view=Reliability)
 STUCK = ResourceKind("stuck", Scope.PROJECT, {"LIST": VIEWERS}, view=StuckView)
 
 REFUSED = tuple(
@@ -59,4 +60,6 @@ REFUSED = tuple(
 )
 """In the contract and not in this version: nothing changes whatever is asked."""
 
-ACCESS = AccessRules("MatrixCompute", (INSTANCES, OPERATIONS, EVENTS, FAULTS, SCALING_POLICIES, STUCK, *REFUSED))
+ACCESS = AccessRules(
+    "MatrixCompute", (INSTANCES, OPERATIONS, EVENTS, FAULTS, SCALING_POLICIES, RELIABILITY, STUCK, *REFUSED)
+)

@@ -125,6 +125,35 @@ class CancelledChange(ApiModel):
     shape: InstanceShape = Field(description="what it would have made of the instance")
 
 
+class RecoveryTimes(ApiModel):
+    """How long a recovery took, or is at so far, in parts that follow one another (s, emulated)."""
+
+    detect_s: float | None = Field(None, description="from the failure, as far as reports tell, until it was declared")
+    fence_s: float | None = Field(None, description="until the nodes were kept from newcomers")
+    replace_s: float | None = Field(None, description="until other nodes were taken in their places")
+    boot_s: float | None = Field(None, description="until every member had been deployed")
+    serve_s: float | None = Field(None, description="until every route was programmed and the instance whole")
+    total_s: float = Field(description="the sum of these")
+
+
+class Reliability(ApiModel):
+    """What failures have cost an instance since it was Active first. Times are emulated seconds.
+
+    `mttrS` is the mean time to recovery, `means` its parts; `ettr` the effective training time ratio (0 to 1): of the
+    time in which it was to be on, the share in which every member served (arXiv 2410.21680; work lost since a
+    checkpoint is not in it).
+    """
+
+    name: str
+    project: str
+    since: str | None = Field(None, description="when it was Active first")
+    recoveries: int = Field(0, description="how often it lost members and had them replaced")
+    mttr_s: float | None = None
+    means: RecoveryTimes | None = None
+    down_s: float = Field(0.0, description="how long it lacked a member or waited for nodes")
+    ettr: float | None = None
+
+
 class InstanceView(ResourceView):
     """One instance: its spec, and what has become of it."""
 
@@ -148,6 +177,7 @@ class InstanceView(ResourceView):
     members: list[MemberView] = Field(default_factory=list)
     slices: list[SliceSummary] = Field(default_factory=list)
     repairs: int = 0
+    last_recovery: RecoveryTimes | None = Field(None, description="how long its last recovery took, in parts")
     cancelled: CancelledChange | None = Field(None, description="the last change, where it was cancelled")
     scaling_policy: str | None = Field(None, description="the scaling policy that says how many nodes it has")
 

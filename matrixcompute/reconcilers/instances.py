@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.planes import Plane
+from matrixcommon.model.quantities import from_timestamp, timestamp
 from matrixcommon.model.resource_key import name_of
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.model.observation import Observed
@@ -18,9 +19,9 @@ from matrixcompute.operations.saga_runner import SagaRunner
 from matrixcompute.operations.saga_starter import SagaStarter, change_verb
 from matrixcompute.reconcilers.findings import Findings
 from matrixcompute.reconcilers.preemption import PreemptionReconciler
-from matrixcompute.recovery.policy import SILENT, Recovery, RecoveryPolicy, plan_recovery
+from matrixcompute.recovery.policy import Recovery, RecoveryPolicy, broken_members, failed_since, plan_recovery
 from matrixcompute.store.store import ComputeStore, InstanceRow
-from matrixresource.contract.allocations import AllocationView
+from matrixresource.contract.allocations import AllocationView, MemberView
 
 
 class InstanceReconciler:
@@ -54,7 +55,8 @@ class InstanceReconciler:
         allocations = {each.key: each for each in await self._neighbours.allocations()}
         slices = await self._neighbours.slices()
         draining = await self._neighbours.draining()
-        silent = [m.node for each in allocations.values() for m in each.members if m.agent in SILENT]
+        broken = any(broken_members(each.members) for each in allocations.values())
+        out = await self._neighbours.out_of_service() if broken else []
         findings = Findings()
         with self._store.transaction() as session:
             busy = {saga.target for saga in self._store.open_sagas(session)}
@@ -65,8 +67,9 @@ class InstanceReconciler:
                 own = tuple(slices.get(instance.name, ()))
                 observed = Observed(allocations.get(instance.name), own)
                 members = observed.allocation.members if observed.allocation is not None else ()
-                recovery = plan_recovery(members, silent, self._policy)
+                recovery = plan_recovery(members, out, self._policy)
                 instance.observe(observed, recovery, self._clock.now())
+                self._note_down(instance, observed)
                 if session.is_modified(instance):
                     findings.changed.append(instance.name)
                 if loss := self._preemption.loss(instance, observed.allocation, allocations.values()):
@@ -75,6 +78,20 @@ class InstanceReconciler:
                     self._decide(session, instance, observed, recovery, draining, findings)
         opened = await self._act_on(findings, allocations.values())
         return f"{opened} sagas opened"
+
+    def _note_down(self, instance: InstanceRow, observed: Observed) -> None:
+        """Note since when an instance lacks a member, and that it does no longer where nobody had to repair it."""
+        members, down = observed.allocation.members if observed.allocation is not None else [], instance.down
+        broken = [member.node for member, _ in broken_members(members) if member.role == "member"]
+        if broken:
+            since = failed_since(members, broken)
+            after = down.failed(from_timestamp(since[0]) if since is not None else self._clock.now())
+        elif instance.state == "Active" and observed.nodes_ready and down.down_since is not None:
+            after = down.settled(self._clock.now(), on=True)
+        else:
+            return
+        if after != down:
+            instance.down_time = after.wire()
 
     async def _act_on(self, findings: Findings, allocations: Collection[AllocationView]) -> int:
         """What needs the neighbours, asked once everything is written down; how many sagas were opened in all."""
@@ -137,7 +154,8 @@ class InstanceReconciler:
             if members & set(recovery.nodes):
                 self._store.record_event(session, instance.name, recovery.reason, recovery.message, now, "Warning")
                 instance.repairs += 1
-                self._sagas.open(session, REPAIR, instance, "Repairing", "Repairing")
+                about = _about(observed.allocation.members, recovery, now)
+                self._sagas.open(session, REPAIR, instance, "Repairing", "Repairing", about)
                 return True
             findings.gone_spares += [(instance.name, node) for node in recovery.nodes]
             return False
@@ -151,3 +169,10 @@ class InstanceReconciler:
         """Whether everything an instance takes is still there."""
         planes = {each.plane for each in observed.slices}
         return observed.allocation is not None and observed.allocation.bound and planes == set(Plane)
+
+
+def _about(members: Sequence[MemberView], recovery: Recovery, now: float) -> dict[str, str]:
+    """What a repair is about: which nodes, since when they failed as far as anybody knows, and why."""
+    failed_at, detected_at = failed_since(members, recovery.nodes) or (timestamp(now), timestamp(now))
+    nodes = ", ".join(recovery.nodes)
+    return {"failedAt": failed_at, "detectedAt": detected_at, "nodes": nodes, "reason": recovery.reason}

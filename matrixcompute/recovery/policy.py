@@ -1,25 +1,28 @@
 """plan_recovery: what to do about members that are lost, faulty or kept out. A pure decision on what agents reported.
 
 A lost or unhealthy member is replaced, one after the other, by a spare or a free node. When more nodes of a cabinet or
-of a supernode went silent at once than the policy allows, nothing that stands in it is replaced (the safety stop): that
-many at once is far likelier a cut management network than dead hardware, and tearing a healthy instance down would make
-it worse. What stands in other cabinets and supernodes is replaced as ever.
+of a supernode are silent or quarantined than the policy allows, whoever has them, nothing that stands in it is replaced
+(the safety stop): that many at once is far likelier a cut management network, or an image that boots nowhere, than dead
+hardware, and tearing a healthy instance down would make it worse. What stands in other cabinets and supernodes is
+replaced as ever. Nodes that somebody has taken out to work on them do not count.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from matrixcommon.model.hardware_names import NodeName
 from matrixresource.contract.allocations import MemberView
+from matrixresource.contract.nodes import NodeView
 
 
 @dataclass(frozen=True)
 class RecoveryPolicy:
-    """How much may be repaired at once. A cabinet has four nodes: losing a whole one is still repaired."""
+    """How many nodes of a domain may be out and those of it still be replaced. A cabinet has four nodes: losing a whole
+    one is still repaired."""
 
     lost_per_cabinet_max: int = 4
     lost_per_supernode_max: int = 8
@@ -39,6 +42,18 @@ SILENT = ("Stale", "Lost")
 """Agents that have missed their leases. Of nodes that fall silent together some are given up for lost seconds before
 the others: who counted only those would see a few at a time, and replace them all."""
 
+TAKEN_OUT = ("Enrolled", "Servicing", "Retired")
+"""States of nodes that are not here to be lost: not heard yet, or taken out by somebody."""
+
+
+def nodes_out(nodes: Iterable[NodeView]) -> list[str]:
+    """Those of them that count for the safety stop: silent or quarantined, whoever has them."""
+    return [
+        node.name
+        for node in nodes
+        if node.state == "Quarantined" or (node.agent in SILENT and node.state not in TAKEN_OUT)
+    ]
+
 
 def broken_members(members: Sequence[MemberView]) -> list[tuple[MemberView, str]]:
     """Members and spares that cannot do their part, each with the reason."""
@@ -53,12 +68,19 @@ def broken_members(members: Sequence[MemberView]) -> list[tuple[MemberView, str]
     return found
 
 
-def plan_recovery(members: Sequence[MemberView], silent: Sequence[str], policy: RecoveryPolicy) -> Recovery:
-    """What to do about an instance's `members`; `silent` are all held nodes, whoever holds them, of `SILENT` agents."""
+def failed_since(members: Sequence[MemberView], nodes: Sequence[str]) -> tuple[str, str] | None:
+    """When the first of these nodes failed and when the first was found to have (RFC 3339); None where nobody knows."""
+    known = [(each.failed_at, each.detected_at) for each in members if each.node in nodes]
+    times = [(failed, detected) for failed, detected in known if failed is not None and detected is not None]
+    return (min(failed for failed, _ in times), min(detected for _, detected in times)) if times else None
+
+
+def plan_recovery(members: Sequence[MemberView], out: Sequence[str], policy: RecoveryPolicy) -> Recovery:
+    """What to do about an instance's `members`; `out`: all nodes that count for the safety stop."""
     broken = broken_members(members)
     if not broken:
         return Recovery("keep")
-    stopped = _stopped_domains(silent, policy)
+    stopped = _stopped_domains(out, policy)
     repairable = [each for each in broken if not stopped.keys() & set(_domains(each[0].node))]
     if not repairable:
         message = next(text for domain, text in stopped.items() for each, _ in broken if domain in _domains(each.node))
@@ -79,12 +101,12 @@ def _domains(node: str) -> tuple[str, str]:
     return name.cabinet, name.supernode
 
 
-def _stopped_domains(silent: Sequence[str], policy: RecoveryPolicy) -> dict[str, str]:
-    """Each failure domain with more silent nodes than the policy allows, and the sentence that says so."""
+def _stopped_domains(out: Sequence[str], policy: RecoveryPolicy) -> dict[str, str]:
+    """Each failure domain with more nodes out than the policy allows, and the sentence that says so."""
     limits = (policy.lost_per_cabinet_max, policy.lost_per_supernode_max)
-    counts = [Counter(domains) for domains in zip(*map(_domains, silent), strict=True)]
+    counts = [Counter(domains) for domains in zip(*map(_domains, out), strict=True)]
     return {
-        domain: f"{count} nodes of {domain} are silent at once, more than {most}: "
+        domain: f"{count} nodes of {domain} are silent or quarantined, more than {most}: "
         "nothing of it is replaced until fewer are"
         for count_by, most in zip(counts, limits, strict=False)
         for domain, count in count_by.items()

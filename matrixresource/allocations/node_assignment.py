@@ -56,6 +56,14 @@ class NodeAssignments:
         node.task, node.desired_role, node.desired_power = task, "Clean", "On"
         node.wanted_generation = node.assignment_generation = row.generation
 
+    def ask_again(self, session: Session, node: NodeRow) -> None:
+        """Ask the agent for what is requested of it again: one generation on, and its task with it."""
+        row = self._assignment(session, node)
+        row.generation += 1
+        if node.task is not None:
+            row.task_generation = row.generation
+        node.wanted_generation = node.assignment_generation = row.generation
+
     def _assign(self, session: Session, node: NodeRow, wanted: str, current: AllocationRow | None) -> None:
         """One generation on, unless that is already what is requested of the node."""
         row = self._assignment(session, node)

@@ -16,7 +16,16 @@ from matrixcommon.model.resource_key import name_of
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.contract.nodes import NodeTask, NodeVerbRequest, NodeView
-from matrixresource.nodes.states import AVAILABLE, MANAGEABLE, NODE_STATES, QUARANTINED, RETIRED, SERVICING
+from matrixresource.nodes.flap_rules import flap_rules
+from matrixresource.nodes.states import (
+    AVAILABLE,
+    MANAGEABLE,
+    NODE_STATES,
+    QUARANTINED,
+    RETIRED,
+    SERVICING,
+    STAGE_TOLERATED,
+)
 from matrixresource.store.node_events import note
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import NodeRow
@@ -35,6 +44,9 @@ WANTED: dict[str, tuple[str, NodeTask | None]] = {
 
 FLAPPING = "Flapping"
 """Why a node is quarantined that came and went too often."""
+
+STAGE_FAILED = "StageFailed"
+"""Why a node is quarantined whose agent gave a stage of its work up."""
 
 
 class NodeLifecycle:
@@ -77,6 +89,26 @@ class NodeLifecycle:
         node.read_state()
         note(session, node.name, QUARANTINED, f"{reason}: {message}", self._clock.now(), warning=True)
 
+    def stage_failed(self, session: Session, node: NodeRow, message: str) -> bool:
+        """A stage failed for good: the node is quarantined, and this returns True, unless as many nodes of its domain
+        are out as may be. Then it keeps its place and its work, which it tries again (`try_again`)."""
+        supernode = node.node_name.supernode
+        out = [each.node_name for each in self._store.nodes(session) if each.supernode == supernode and _is_out(each)]
+        full = flap_rules().full_domain(STAGE_FAILED, node.node_name, out)
+        if full is None:
+            self.quarantine(session, node, STAGE_FAILED, message)
+            return True
+        text = f"{message}; as many nodes of {full} are out as may be, so this one is not quarantined and tries again"
+        if (node.state_reason, node.state_message) != (STAGE_TOLERATED, text[:400]):
+            node.state_reason, node.state_message = STAGE_TOLERATED, text[:400]
+            note(session, node.name, STAGE_TOLERATED, text, self._clock.now(), warning=True)
+        return False
+
+    def try_again(self, session: Session, node: NodeRow) -> None:
+        """Have the agent of a node whose stage failed go through its work again."""
+        self._assignments.ask_again(session, node)
+        node.read_state()
+
     def verify(self, session: Session, node: NodeRow, because: str) -> None:
         """A rule has a free node checked; it is Available when that has passed."""
         self._want(session, node, AVAILABLE, "Verifying", because)
@@ -118,3 +150,10 @@ class NodeLifecycle:
     def _holders(self, session: Session, node: NodeRow) -> list[str]:
         parts = {part.allocation for part in self._store.parts(session, node=node.name)} if node.shared_by else set()
         return sorted({*parts, *([node.holder] if node.holder is not None else [])})
+
+
+def _is_out(node: NodeRow) -> bool:
+    """Whether it counts for the limit of a domain: silent or quarantined, and nobody has taken it out to work on it."""
+    if node.status is None or node.desired_state in (SERVICING, RETIRED):
+        return False
+    return node.agent != "Connected" or node.state == QUARANTINED

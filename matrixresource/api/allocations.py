@@ -29,6 +29,7 @@ from matrixresource.nodes.states import NODE_STATES
 from matrixresource.planning.capacity_report import CapacityReport
 from matrixresource.planning.planner import Planner
 from matrixresource.store.node_inventories import inventory_view
+from matrixresource.store.npu_views import npu_views
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import NodeRow
 from matrixresource.store.topology_versions import spec_at
@@ -85,11 +86,11 @@ def routes(
 
     npus = api.of(access.NPUS)
 
-    def npu_views() -> list[NpuView]:
+    def every_npu() -> list[NpuView]:
         with store.reading() as session:
-            return [npu for row in store.nodes(session) for npu in row.npu_views()]
+            return [npu for row in store.nodes(session) for npu in npu_views(row)]
 
-    npus.list(npu_views)
+    npus.list(every_npu)
 
     @npus.change(
         "POST :release",
@@ -98,7 +99,7 @@ def routes(
         summary="Revoke that frequent faults separated this NPU",
     )
     def release_npu(name: NpuName) -> NpuView:
-        return next(npu for npu in reports.release(name).npu_views() if npu.name == name)
+        return next(npu for npu in npu_views(reports.release(name)) if npu.name == name)
 
     def spares() -> list[NodeView]:
         with store.reading() as session:

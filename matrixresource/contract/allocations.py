@@ -171,6 +171,11 @@ class MemberView(ApiModel):
     ready: bool = Field(description="whether its agent has reported what is requested of it")
     stage: str | None = Field(None, description="at which stage of its work the node's agent is, or which one failed")
     message: str | None = Field(None, description="what is said of that stage, or why the node is kept out")
+    failed_at: str | None = Field(
+        None, description="of one that is lost or unhealthy: when it failed, that is when its agent was heard last or "
+        "when the fault was first reported"
+    )  # fmt: skip
+    detected_at: str | None = Field(None, description="when it was declared lost, or when the fault was first reported")
     npus: NpuCount | None = Field(None, description="NPUs of its part of the node, where it has not all of it")
     dies: list[int] | None = Field(None, description="dies of that part; NPU k has dies 2k and 2k+1")
     cpus: int | None = Field(None, description="CPU sockets of that part")

@@ -15,8 +15,9 @@ NodeTask = Literal["verify", "inspect", "clean"]
 KEPT_OUT = ("Manageable", "Servicing", "Draining", "Quarantined", "Retired")
 """States of nodes that take no newcomers, whatever their agents report."""
 
-ADMIN, KUBERNETES, MAINTENANCE = "admin", "kubernetes", "maintenance"
-"""Owners of cordons: who asks without saying who it is, who marks the mirrored Node unschedulable, a closed domain."""
+ADMIN, KUBERNETES, MAINTENANCE, RECOVERY = "admin", "kubernetes", "maintenance", "recovery"
+"""Owners of cordons: who asks without saying who it is, who marks the mirrored Node unschedulable, a closed domain, and
+MatrixCompute's recovery, whose cordon ends by a health check alone."""
 
 
 class FaultView(ApiModel):

@@ -22,6 +22,9 @@ AVAILABLE, MANAGEABLE, SERVICING, QUARANTINED, RETIRED = (
 )
 """The states that a node can be wanted in; whoever wants it Available lets allocations have it."""
 
+STAGE_TOLERATED = "StageFailedTolerated"
+"""Why a node whose stage failed is not quarantined: as many of its domain are out as may be."""
+
 ALLOCATED = ("Reserved", "Deploying", "Spare", "Active", "Stopping")
 PASSING = {"verify": "Verifying", "inspect": "Inspecting", "clean": "Cleaning"}
 """The state of a node that does a task."""
@@ -144,14 +147,16 @@ def node_state(
     shared: bool = False,
     desired: str = AVAILABLE,
     task: str | None = None,
+    tolerated: bool = False,
 ) -> str:
     """The state of a node.
 
     `current`: held by an allocation, or `shared` by several; `agent` Connected, Stale or Lost; `health` Healthy,
     SubHealthy or Unhealthy; `status` as last reported (None: never); `caught_up` when the report answers the newest
     spec; `parts` how far the agent is with what several allocations have of it; `desired` the state it is wanted in,
-    and `task` what its agent was asked to do for that. A held node keeps the state it was last seen in while its agent
-    is away: whether to give it up is MatrixCompute's decision, not an appearance.
+    and `task` what its agent was asked to do for that; `tolerated`: a stage that failed is no reason to keep it out. A
+    held node keeps the state it was last seen in while its agent is away: whether to give it up is MatrixCompute's
+    decision, not an appearance.
     """
     if desired == RETIRED:
         return RETIRED
@@ -165,10 +170,14 @@ def node_state(
         return QUARANTINED
     if task is not None and not current and not caught_up:
         return PASSING[task]
+    if status == "Failed" and tolerated:
+        return PASSING[task] if task is not None and not current else "Deploying" if current else "Cleaning"
     if status == "Clean" and parts and not current and caught_up:
         return "Active" if "Active" in parts else "Deploying"
     if status == "Clean":
         return "Reserved" if current else desired if caught_up else "Cleaning"
     if not current and not caught_up:
         return "Cleaning"
+    if task is not None and not current and _SEEN[status] in ALLOCATED:
+        return PASSING[task]  # a stage of the work it had before comes to its end first
     return _SEEN[status]

@@ -1,0 +1,157 @@
+"""Recoveries on the whole stack: how long each part takes, what they cost over time, and when nothing is replaced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.stack import Stack
+
+pytestmark = pytest.mark.looptime
+
+PARTS = ("detectS", "fenceS", "replaceS", "bootS", "serveS")
+
+
+async def items(stack: Stack, collection: str, **params: Any) -> list[dict[str, Any]]:
+    answer = await stack.get("compute", f"/v1/{collection}", params=params)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["items"]
+
+
+async def repaired(stack: Stack, name: str, repairs: int = 1) -> None:
+    async def there() -> bool:
+        view = await stack.compute.find_instance(name)
+        return view.repairs == repairs and view.state == "Active"
+
+    await stack.until(there, f"{name} is repaired", within_s=900, every_s=5)
+
+
+async def test_a_recovery_gives_its_time_in_parts_across_a_kill_and_sums_them_up(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 4, spares=1)
+        lost = (await stack.active("one", 4)).members[0].node
+        stack.impair("dark", "node-down", lost)
+
+        async def booting() -> bool:
+            found = await items(stack, "operations", filter="verb=replace-node")
+            return bool(found) and found[0]["step"] == "await_nodes"
+
+        await stack.until(booting, "its successor boots", within_s=300)
+        (operation,) = await items(stack, "operations", filter="verb=replace-node")
+        assert set(operation["recovery"]) == {"detectS", "fenceS", "replaceS", "totalS"}, "the parts so far"
+        node = (await stack.get("resource", f"/v1/nodes/{lost}")).json()
+        assert (node["cordonedBy"], node["state"]) == (["recovery"], "Quarantined")
+        await stack.restart("compute")
+        await repaired(stack, "one")
+        (operation,) = await items(stack, "operations", filter="verb=replace-node")
+        times = operation["recovery"]
+        assert times["totalS"] == pytest.approx(sum(times[part] for part in PARTS), abs=0.01)
+        assert 50 <= times["detectS"] <= 75, "two leases of 30 s, from when it was heard last"
+        assert times["fenceS"] + times["replaceS"] < 5
+        assert 5 <= times["bootS"] <= 30, "a spare only joins; and compute was away meanwhile"
+        view = await stack.compute.find_instance("one")
+        assert view.last_recovery.wire() == times
+        (event,) = [each for each in await items(stack, "events") if each["reason"] == "Recovered"]
+        assert event["message"].startswith(f"{lost}: in ")
+        assert "boot" in event["message"]
+        (sums,) = await items(stack, "reliability")
+        assert (sums["name"], sums["recoveries"]) == ("one", 1)
+        assert sums["mttrS"] == pytest.approx(times["totalS"], abs=0.01)
+        assert times["totalS"] - 10 <= sums["downS"] <= times["totalS"], "it was heard last before it was Active"
+        assert 0 < sums["ettr"] < 1
+        stack.repair("dark")
+
+        async def back() -> bool:
+            node = (await stack.get("resource", f"/v1/nodes/{lost}")).json()
+            return node["state"] == "Available" and node["cordonedBy"] == []
+
+        await stack.until(back, "a check has returned it and lifted its cordon", within_s=600)
+        assert ("Quarantined", "Verifying") in stack.node_moves()
+        later = (await items(stack, "reliability"))[0]
+        assert later["ettr"] > sums["ettr"]
+        metrics = (await stack.get("compute", "/metrics")).text
+        assert 'instance_recovery_seconds_count{part="total"} 1.0' in metrics
+        assert 'instance_recovery_seconds_count{part="detect"} 1.0' in metrics
+        await stack.check()
+
+
+async def test_a_member_that_returns_by_itself_is_down_meanwhile_and_no_recovery(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("all", 48)
+        member = (await stack.active("all", 48)).members[0].node
+        stack.impair("hang", "agent-hang", member)
+
+        async def down() -> bool:
+            (sums,) = await items(stack, "reliability")
+            return sums["downS"] > 60
+
+        await stack.until(down, "it counts as down", within_s=300, every_s=5)
+        stack.repair("hang")
+        await stack.active("all", 48)
+
+        async def whole() -> bool:
+            node = (await stack.get("resource", f"/v1/nodes/{member}")).json()
+            return node["cordonedBy"] == [] and node["agent"] == "Connected"
+
+        await stack.until(whole, "its first report lifts the cordon", within_s=300)
+        (sums,) = await items(stack, "reliability")
+        assert (sums["recoveries"], sums.get("mttrS")) == (0, None)
+        before = sums["downS"]
+        await stack.until(lambda: _passed(stack, sums["ettr"]), "time passes", within_s=300)
+        assert (await items(stack, "reliability"))[0]["downS"] == before, "it is not down any more"
+
+
+async def _passed(stack: Stack, ettr: float) -> bool:
+    return (await items(stack, "reliability"))[0]["ettr"] > ettr
+
+
+async def test_a_stage_that_fails_on_every_node_stops_replacing(tmp_path):
+    async with Stack(tmp_path) as stack:
+        for node in await stack.resource.nodes():
+            stack.impair(node.name, "stage-failure", node.name, stage="write-image", why="no such image")
+        await stack.apply("one", 4)
+
+        async def quarantined() -> int:
+            return sum(node.state == "Quarantined" for node in await stack.resource.nodes())
+
+        async def stopped() -> bool:
+            nodes = await stack.resource.nodes()
+            return sum(node.state_reason == "StageFailedTolerated" for node in nodes) == 4
+
+        await stack.until(stopped, "nobody replaces them any more", within_s=3600, every_s=20)
+        assert await quarantined() == 8
+        instance = await stack.compute.find_instance("one")
+        assert instance.state == "Provisioning"
+        ready = next(each for each in instance.conditions if each.type == "NodesReady")
+        assert "at write-image" in ready.message
+        for node in await stack.resource.nodes():
+            stack.repair(node.name)
+        await stack.active("one", 4, within_s=900)
+        assert await quarantined() == 8, "somebody has to look at these"
+        assert {node.state_reason for node in await stack.resource.nodes()} == {None, "StageFailed"}
+        await stack.check()
+
+
+async def test_who_is_quarantined_counts_for_the_safety_stop(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 4)
+        members = {each.node for each in (await stack.active("one", 4)).members}
+        free = [node.name for node in await stack.resource.nodes() if node.name not in members]
+        for node in free[:8]:
+            answer = await stack.http["resource"].post(f"/v1/nodes/{node}:quarantine", json={})
+            assert answer.status_code == 200
+        lost = sorted(members)[0]
+        stack.impair("dark", "node-down", lost)
+
+        async def held() -> bool:
+            view = await stack.compute.find_instance("one")
+            degraded = next(each for each in view.conditions if each.type == "Degraded")
+            return degraded.reason == "SafetyStop" and "9 nodes of sn0 are silent or quarantined" in degraded.message
+
+        await stack.until(held, "nothing is replaced", within_s=300, every_s=5)
+        answer = await stack.http["resource"].post(f"/v1/nodes/{free[0]}:service", json={})
+        assert answer.status_code == 200, answer.text
+        await repaired(stack, "one")
+        assert lost not in {each.node for each in (await stack.active("one", 4)).members}
+        await stack.check()
