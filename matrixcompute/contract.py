@@ -136,6 +136,15 @@ class RecoveryTimes(ApiModel):
     total_s: float = Field(description="the sum of these")
 
 
+class RungView(ApiModel):
+    """A rung of the ladder that was begun for a member that failed (`recovery_rules.yaml`)."""
+
+    node: str
+    rung: str = Field(description="restart, reset-npu, reboot or replace")
+    at: str
+    why: str = Field(description="the fault, or why the rung before was not enough")
+
+
 class Reliability(ApiModel):
     """What failures have cost an instance since it was Active first. Times are emulated seconds.
 
@@ -202,14 +211,14 @@ class DetectedFault(ResourceView):
 
     `level` is what MatrixResource judges it to be; `action` what follows: None, NoNewWork (nothing is placed there), or
     Replace (the instance's member gives its place to another node, unless the safety stop holds). Inactive is what is
-    gone and still counts, by the rule that `raisedBy` names.
+    gone and still counts, by the rule that `raisedBy` names. Repair is Replace that begins where the member stands.
     """
 
     node: str
     component: str
     code: str
     level: str
-    action: Literal["None", "NoNewWork", "Replace"]
+    action: Literal["None", "NoNewWork", "Repair", "Replace"]
     since: str
     message: str = ""
     raised_by: str | None = None

@@ -19,8 +19,9 @@ from matrixcompute.operations.saga_runner import SagaRunner
 from matrixcompute.operations.saga_starter import SagaStarter, change_verb
 from matrixcompute.reconcilers.findings import Findings
 from matrixcompute.reconcilers.preemption import PreemptionReconciler
+from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.policy import Recovery, RecoveryPolicy, broken_members, failed_since, plan_recovery
-from matrixcompute.store.store import ComputeStore, InstanceRow
+from matrixcompute.store.store import ComputeStore, InstanceRow, SagaRow
 from matrixresource.contract.allocations import AllocationView, MemberView
 
 
@@ -67,7 +68,7 @@ class InstanceReconciler:
                 own = tuple(slices.get(instance.name, ()))
                 observed = Observed(allocations.get(instance.name), own)
                 members = observed.allocation.members if observed.allocation is not None else ()
-                recovery = plan_recovery(members, out, self._policy)
+                recovery = plan_recovery(members, out, self._policy, self._tried(session, instance), self._clock.now())
                 instance.observe(observed, recovery, self._clock.now())
                 self._note_down(instance, observed)
                 if session.is_modified(instance):
@@ -78,6 +79,11 @@ class InstanceReconciler:
                     self._decide(session, instance, observed, recovery, draining, findings)
         opened = await self._act_on(findings, allocations.values())
         return f"{opened} sagas opened"
+
+    def _tried(self, session: Session, instance: InstanceRow) -> list[RungTried]:
+        """What the repair before has begun, where that was refused or overtaken: nothing is tried twice."""
+        before = session.get(SagaRow, instance.operation) if instance.operation else None
+        return before.rungs_tried if before is not None and before.recovery is None else []
 
     def _note_down(self, instance: InstanceRow, observed: Observed) -> None:
         """Note since when an instance lacks a member, and that it does no longer where nobody had to repair it."""
@@ -140,7 +146,8 @@ class InstanceReconciler:
             self._store.record_event(session, instance.name, recovery.reason, recovery.message, now, "Warning")
             return False
         repair_refused = name_of(instance.operation or "").startswith(REPAIR)
-        if now < instance.retry_at and (recovery.action != "replace" or repair_refused):
+        repair = recovery.action in ("replace", "repair")
+        if now < instance.retry_at and (not repair or repair_refused):
             return False  # a refused change of shape does not keep a lost member from being replaced
         if instance.state in ("Pending", "Provisioning"):
             self._sagas.open(session, "create-instance", instance, "Provisioning", "Creating")
@@ -148,14 +155,18 @@ class InstanceReconciler:
         if instance.state in HOLDING and instance.state not in SETTLED:  # its saga ended without a word
             self._sagas.open_quietly(session, change_verb(instance), instance)
             return True
-        if recovery.action == "replace":
+        if repair:
             assert observed.allocation is not None
             members = {m.node for m in observed.allocation.members if m.role == "member"}
-            if members & set(recovery.nodes):
+            if members & set(recovery.concerned):
                 self._store.record_event(session, instance.name, recovery.reason, recovery.message, now, "Warning")
                 instance.repairs += 1
                 about = _about(observed.allocation.members, recovery, now)
+                tried = self._tried(session, instance)
                 self._sagas.open(session, REPAIR, instance, "Repairing", "Repairing", about)
+                self._store.operation(session, instance).rungs = [
+                    each.wire() for each in tried if each.node in recovery.concerned
+                ]
                 return True
             findings.gone_spares += [(instance.name, node) for node in recovery.nodes]
             return False
@@ -173,6 +184,6 @@ class InstanceReconciler:
 
 def _about(members: Sequence[MemberView], recovery: Recovery, now: float) -> dict[str, str]:
     """What a repair is about: which nodes, since when they failed as far as anybody knows, and why."""
-    failed_at, detected_at = failed_since(members, recovery.nodes) or (timestamp(now), timestamp(now))
-    nodes = ", ".join(recovery.nodes)
+    failed_at, detected_at = failed_since(members, recovery.concerned) or (timestamp(now), timestamp(now))
+    nodes = ", ".join(recovery.concerned)
     return {"failedAt": failed_at, "detectedAt": detected_at, "nodes": nodes, "reason": recovery.reason}

@@ -1,6 +1,7 @@
 """plan_recovery: what to do about members that are lost, faulty or kept out. A pure decision on what agents reported.
 
-A lost or unhealthy member is replaced, one after the other, by a spare or a free node. When more nodes of a cabinet or
+What is done about a lost or unhealthy member, its ladder of rungs says (`ladder.py`): it is repaired where it stands,
+or replaced by a spare or a free node. When more nodes of a cabinet or
 of a supernode are silent or quarantined than the policy allows, whoever has them, nothing that stands in it is replaced
 (the safety stop): that many at once is far likelier a cut management network, or an image that boots nowhere, than dead
 hardware, and tearing a healthy instance down would make it worse. What stands in other cabinets and supernodes is
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from matrixcommon.model.hardware_names import NodeName
+from matrixcompute.recovery.ladder import REPLACE, RungTried, next_rung, recovery_rules
 from matrixresource.contract.allocations import MemberView
 from matrixresource.contract.nodes import NodeView
 
@@ -30,12 +32,16 @@ class RecoveryPolicy:
 
 @dataclass(frozen=True)
 class Recovery:
-    """What to do: keep (nothing is wrong), replace `nodes`, or hold with the `message` that says why."""
+    """What to do: keep (nothing is wrong), replace `nodes`, repair some in place (and replace none), or hold with the
+    `message` that says why. `concerned` are all that failed and are not held, `begin` the rungs that are due: node,
+    rung and why."""
 
-    action: Literal["keep", "replace", "hold"]
+    action: Literal["keep", "replace", "repair", "hold"]
     nodes: tuple[str, ...] = ()
     reason: str = ""
     message: str = ""
+    concerned: tuple[str, ...] = ()
+    begin: tuple[tuple[str, str, str], ...] = ()
 
 
 SILENT = ("Stale", "Lost")
@@ -75,8 +81,15 @@ def failed_since(members: Sequence[MemberView], nodes: Sequence[str]) -> tuple[s
     return (min(failed for failed, _ in times), min(detected for _, detected in times)) if times else None
 
 
-def plan_recovery(members: Sequence[MemberView], out: Sequence[str], policy: RecoveryPolicy) -> Recovery:
-    """What to do about an instance's `members`; `out`: all nodes that count for the safety stop."""
+def plan_recovery(
+    members: Sequence[MemberView],
+    out: Sequence[str],
+    policy: RecoveryPolicy,
+    tried: Sequence[RungTried] | None = None,
+    now: float = 0.0,
+) -> Recovery:
+    """What to do about an instance's `members` at `now` (s). `out`: all nodes that count for the safety stop. `tried`:
+    the rungs that were begun, in their order; None where nothing serves yet, so that whatever failed is replaced."""
     broken = broken_members(members)
     if not broken:
         return Recovery("keep")
@@ -86,13 +99,25 @@ def plan_recovery(members: Sequence[MemberView], out: Sequence[str], policy: Rec
         message = next(text for domain, text in stopped.items() for each, _ in broken if domain in _domains(each.node))
         return Recovery("hold", reason="SafetyStop", message=message)
     repairable.sort(key=lambda each: each[0].role != "member")
-    names = tuple(member.node for member, _ in repairable)
-    message = "; ".join(
-        f"{member.node}: {reason}" + (f": {why}" if reason != "NodeLost" and why else "")
-        for member, reason in repairable
-        for why in [member.fault if reason == "NodeUnhealthy" else member.message]
-    )
-    return Recovery("replace", names, min(reason for _, reason in repairable), message)
+    names, reason = tuple(member.node for member, _ in repairable), min(reason for _, reason in repairable)
+    failures = {member.node: _in_words(member, reason) for member, reason in repairable}
+    message = "; ".join(f"{node}: {why}" for node, why in failures.items())
+    if tried is None:
+        return Recovery("replace", names, reason, message, names)
+    replace, begin = [], []
+    for member, _ in repairable:
+        before = [each for each in tried if each.node == member.node]
+        choice = next_rung(member, failures[member.node], before, now, recovery_rules())
+        if choice.rung == REPLACE:
+            replace.append(member.node)
+        if choice.action == "begin" and not (before and before[-1].rung == choice.rung):
+            begin.append((member.node, choice.rung, choice.why))
+    return Recovery("replace" if replace else "repair", tuple(replace), reason, message, names, tuple(begin))
+
+
+def _in_words(member: MemberView, reason: str) -> str:
+    why = member.fault if reason == "NodeUnhealthy" else member.message
+    return reason + (f": {why}" if reason != "NodeLost" and why else "")
 
 
 def _domains(node: str) -> tuple[str, str]:

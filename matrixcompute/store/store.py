@@ -24,11 +24,13 @@ from matrixcompute.contract import (
     InstanceView,
     RecoveryTimes,
     Reliability,
+    RungView,
     StepView,
 )
 from matrixcompute.model.observation import Observed, conditions_of
 from matrixcompute.model.states import INSTANCE_STATES
 from matrixcompute.model.step_progress import step_views
+from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.recovery.policy import Recovery
 from matrixcompute.recovery.times import DownTime, parts_so_far
@@ -155,6 +157,8 @@ class SagaRow(ResourceRow, Base):
     finished_at: Mapped[float | None] = mapped_column(Float)
     recovery: Mapped[dict[str, float] | None] = mapped_column(JSON)
     """The parts of the recovery that it carried (`recovery.times`), once that is complete, s."""
+    rungs: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON)
+    """Of a repair, a `RungTried` for each rung that was begun, in their order, in its wire form."""
     trace: Mapped[dict[str, dict[str, Any]] | None] = mapped_column(JSON)
     """How far each step is, by its name: `model.step_progress`."""
 
@@ -172,10 +176,15 @@ class SagaRow(ResourceRow, Base):
             step="" if done else self.reached,
             progress=round(self.step / max(1, len(self.steps)), 3),
             recovery=times_view(self.recovery or self.recovery_so_far()),
+            rungs=[RungView(**each.model_dump(exclude={"at"}), at=timestamp(each.at)) for each in self.rungs_tried],
             steps=step_views(self.steps, self.trace, self.step, self.state),
             started_at=timestamp(self.created_at or 0.0),
             finished_at=timestamp(self.finished_at) if self.finished_at else None,
         )
+
+    @property
+    def rungs_tried(self) -> list[RungTried]:
+        return [RungTried.model_validate(each) for each in self.rungs or []]
 
     def failed_since(self) -> tuple[float, float] | None:
         """Of a recovery: when what it is about failed, and when that was found."""
@@ -202,6 +211,7 @@ class OperationRecord(ResourceView, OperationView):
 
     message: str = ""
     recovery: RecoveryTimes | None = Field(None, description="of a repair: how long each part took, as far as it is")
+    rungs: list[RungView] = Field(default_factory=list, description="of a repair: what was tried, member by member")
     steps: list[StepView] = Field(default_factory=list)
 
 
@@ -283,6 +293,10 @@ class ComputeStore(Store):
 
     def instances(self, session: Session) -> list[InstanceRow]:
         return list(session.scalars(select(InstanceRow).order_by(InstanceRow.name)))
+
+    def operation(self, session: Session, instance: InstanceRow) -> SagaRow:
+        """The newest operation on an instance."""
+        return find(session, SagaRow, instance.operation or "")
 
     def scaling_policies(self, session: Session) -> list[ScalingPolicyRow]:
         return list(session.scalars(select(ScalingPolicyRow).order_by(ScalingPolicyRow.name)))

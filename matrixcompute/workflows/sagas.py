@@ -136,6 +136,7 @@ RELOCATE_MEMBER = Saga(
 REPLACE_NODE = Saga(
     REPAIR,
     (
+        Step(steps.begin_repair),
         Step(steps.fence_nodes),
         Step(steps.replace_members),
         Step(steps.bind_nodes),

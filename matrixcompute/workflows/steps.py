@@ -17,6 +17,7 @@ from matrixcompute.model.composition import SliceSpec, compose, slices_over
 from matrixcompute.model.observation import Observed, programmed_planes
 from matrixcompute.model.states import settled_state
 from matrixcompute.operations.saga import StepContext, StepPending
+from matrixcompute.recovery.ladder import REPLACE, RungTried
 from matrixcompute.recovery.loss import active_or_none, diagnose_loss
 from matrixcompute.recovery.policy import Recovery, broken_members, plan_recovery
 from matrixcompute.recovery.times import in_words, parts_at_the_end
@@ -143,6 +144,24 @@ async def program_routes(work: StepContext) -> None:
         await work.neighbours.program(name)
 
 
+async def begin_repair(work: StepContext) -> None:
+    """Begin the first rung for every member that failed; the later ones follow while its end is waited for."""
+    plan = await recovery(work, await current_allocation(work))
+    if plan.action == "hold":
+        raise StepPending(plan.message)
+    await _begin_rungs(work, plan)
+
+
+async def _begin_rungs(work: StepContext, plan: Recovery) -> None:
+    """Ask for what is due before it is written down: asked twice, an agent does it once, and what was written down and
+    never asked for would count as tried."""
+    for node, rung, why in plan.begin:
+        if rung != REPLACE:
+            with contextlib.suppress(Conflict, NotFound):  # nobody serves there any more: the next look goes on
+                await work.neighbours.repair(work.instance, node, rung)
+        work.note_rung(RungTried(node=node, rung=rung, at=work.clock.now(), why=why))
+
+
 async def fence_nodes(work: StepContext) -> None:
     """Keep newcomers off what is broken, so that nothing comes to lie there before a health check has passed. That is
     also who lifts it: nobody has to remember, and a node that was only silent is back with its first report."""
@@ -190,11 +209,13 @@ async def _whole_allocation(work: StepContext) -> AllocationView:
     plan = await recovery(work, allocation)
     if plan.action == "hold":
         raise StepPending(plan.message)
-    if plan.action == "replace":
-        await replace_members(work)
-        await bind_nodes(work)
-        await admit_slices(work)
-        await program_routes(work)
+    if plan.action in ("repair", "replace"):
+        await _begin_rungs(work, plan)
+        if plan.nodes:
+            await replace_members(work)
+            await bind_nodes(work)
+            await admit_slices(work)
+            await program_routes(work)
         raise StepPending(plan.message)
     return allocation
 
@@ -250,7 +271,8 @@ def _note_recovery(work: StepContext, session: Session, instance: InstanceRow, n
     saga.recovery = parts_at_the_end(*since, saga.trace or {}, now)
     instance.last_recovery = saga.recovery
     instance.down_time = instance.down.settled(now, on, saga.recovery).wire()
-    about = (saga.parameters or {}).get("nodes", "")
+    rungs = {each.node: each.rung for each in saga.rungs_tried}
+    about = ", ".join(f"{node} ({rung})" for node, rung in rungs.items()) or (saga.parameters or {}).get("nodes", "")
     message = f"{about}: in {in_words(saga.recovery)}"
     work.store.record_event(session, work.instance, "Recovered", message, now)
 
@@ -289,7 +311,7 @@ async def _everybody(work: StepContext, allocation: AllocationView | None) -> li
 async def recovery(work: StepContext, allocation: AllocationView) -> Recovery:
     """What to do about the members that broke. Who else is out matters, and is asked, only where somebody did."""
     out = await work.neighbours.out_of_service() if broken_members(allocation.members) else []
-    return plan_recovery(allocation.members, out, work.policy)
+    return plan_recovery(allocation.members, out, work.policy, work.rungs(), work.clock.now())
 
 
 def _replacement(before: list[MemberView], after: list[MemberView], node: str) -> str:

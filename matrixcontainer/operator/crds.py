@@ -194,7 +194,7 @@ def _definitions() -> list[dict[str, Any]]:
                 selector=_text("finds the pods of workloads on it; for autoscalers"),
                 expiresAt=_text("when its lease ends, in emulated time"),
                 operation=_text("the work under way on it in MatrixCompute"),
-                **_counts(repairs="how often a member was replaced"),
+                **_counts(repairs="how often members failed and were repaired or replaced"),
                 lastRecovery=_OPEN
                 | {
                     "description": "how long the last recovery took, in parts, in emulated seconds",

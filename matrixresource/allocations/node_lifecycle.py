@@ -15,7 +15,8 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.resource_key import name_of
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.allocations.node_assignment import NodeAssignments
-from matrixresource.contract.nodes import NodeTask, NodeVerbRequest, NodeView
+from matrixresource.contract.allocations import AllocationView
+from matrixresource.contract.nodes import InPlaceRepair, NodeTask, NodeVerbRequest, NodeView
 from matrixresource.nodes.flap_rules import flap_rules
 from matrixresource.nodes.states import (
     AVAILABLE,
@@ -114,6 +115,24 @@ class NodeLifecycle:
         self._want(session, node, AVAILABLE, "Verifying", because)
         self._assignments.ask_task(session, node, "verify")
         node.read_state()
+
+    def repair(self, name: str, node: NodeName, task: InPlaceRepair) -> AllocationView:
+        """Have the agent of a member of allocation `name` repair it where it stands; until then it is not ready.
+
+        Asked again while that is under way, it changes nothing. Raises Conflict for a node that is not a whole member
+        of it, or on which nobody serves.
+        """
+        with self._store.transaction() as session:
+            allocation = self._store.allocation(session, name)
+            found = next((each for each in self._store.allocated_to(session, name) if each.name == node), None)
+            if found is None or found.role != "member":
+                raise Conflict(f"{node} is no whole member of {name!r}", field="node")
+            serves = allocation.bound and allocation.power == "On" and allocation.state != "Releasing"
+            if not serves or found.agent == "Lost" or found.desired_state != AVAILABLE:
+                raise Conflict(f"{node} cannot be repaired in place: nobody serves on it", field="node")
+            self._assignments.ask_repair(session, found, task)
+            self._allocator.reconcile(session, {name})
+        return allocation.shown()
 
     def _asked_already(self, node: NodeRow, verb: str) -> bool:
         desired, task = WANTED[verb]

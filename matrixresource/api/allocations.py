@@ -20,7 +20,7 @@ from matrixresource.allocations.quotas import Quotas
 from matrixresource.allocations.stuck_nodes import stuck_nodes
 from matrixresource.api import access
 from matrixresource.contract.agents import NodeReports, ReportAnswer, ReportAnswers
-from matrixresource.contract.allocations import AllocationView, RenewRequest, ReplaceRequest
+from matrixresource.contract.allocations import AllocationView, RenewRequest, RepairRequest, ReplaceRequest
 from matrixresource.contract.capacity import CapacityView
 from matrixresource.contract.nodes import ADMIN, InventoryView, NodeVerbRequest, NodeView, NpuView
 from matrixresource.contract.plans import FragmentationView, PlanRequest, PlanView
@@ -126,6 +126,10 @@ def routes(
     @allocations.change("POST :replace")
     def replace(name: str, body: ReplaceRequest) -> AllocationView:
         return allocator.replace(name, body.node, body.reason)
+
+    @allocations.change("POST :repair", summary="Have a member's agent repair it where it stands")
+    def repair(name: str, body: RepairRequest) -> AllocationView:
+        return lifecycle.repair(name, body.node, body.task)
 
     @allocations.change("POST :renew")
     def renew(name: str, body: RenewRequest) -> AllocationView:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -10,7 +10,12 @@ from matrixcommon.model.resource_model import ApiModel, ResourceView
 
 Power = Literal["On", "Off"]
 
-NodeTask = Literal["verify", "inspect", "clean"]
+InPlaceRepair = Literal["restart", "reset-npu", "reboot"]
+IN_PLACE: tuple[str, ...] = get_args(InPlaceRepair)
+"""What an agent can do to a member that stays one, the lightest first: restart its processes, reset its NPUs, switch
+the node off and on."""
+
+NodeTask = Literal["verify", "inspect", "clean", "restart", "reset-npu", "reboot"]
 
 KEPT_OUT = ("Manageable", "Servicing", "Draining", "Quarantined", "Retired")
 """States of nodes that take no newcomers, whatever their agents report."""

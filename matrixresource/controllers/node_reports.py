@@ -22,7 +22,7 @@ from matrixcommon.persistence.table_cache import rows_where
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.allocations.node_lifecycle import STAGE_FAILED, NodeLifecycle
 from matrixresource.contract.agents import NodeReport, ReportAnswer
-from matrixresource.contract.nodes import RECOVERY, FaultView
+from matrixresource.contract.nodes import IN_PLACE, RECOVERY, FaultView
 from matrixresource.nodes.fault_levels import health_unheard, worst_health
 from matrixresource.nodes.fault_rules import dies_of
 from matrixresource.nodes.flap_rules import flap_rules
@@ -153,6 +153,8 @@ class NodeReportProcessor:
             if node.task == "verify" and node.health != "Unhealthy":
                 node.cordon(RECOVERY, False)
             node.task, node.state_reason, node.state_message = None, None, ""
+        if node.task in IN_PLACE and node.ready:
+            node.task = None
         if node.status == "Failed" and node.in_sync and node.desired_state in (AVAILABLE, MANAGEABLE):
             if self._lifecycle.stage_failed(session, node, f"{node.stage}: {node.message}"):
                 _flapped(node, STAGE_FAILED, self._clock.now())

@@ -21,7 +21,7 @@ from matrixcommon.persistence.fences import leader_table
 from matrixresource.contract.agents import AssignmentView, DesiredPartition
 from matrixresource.contract.allocations import AllocationRequest, AllocationView, MemberView
 from matrixresource.contract.nodes import MAINTENANCE, NodeView, SupernodeView
-from matrixresource.nodes.fault_levels import worst_health
+from matrixresource.nodes.fault_levels import worst_health, worst_level
 from matrixresource.nodes.fault_rules import failure_times, faults_of, unusable_dies, whole_node_fault
 from matrixresource.nodes.states import AVAILABLE, NODE_STATES, QUARANTINED, RETIRED, STAGE_TOLERATED, node_state
 from matrixresource.store.allocation_states import ALLOCATION_STATES
@@ -113,6 +113,7 @@ class PartitionRow(Base):
             agent=node.agent,
             health=node.health,
             fault=node.unhealthy_because,
+            level=node.level,
             ready=self.ready(node),
             **node.progress,
             npus=self.dies.bit_count() / 2 if self.dies else None,
@@ -298,9 +299,15 @@ class NodeRow(ResourceRow, Base):
             agent=self.agent,
             health=self.health,
             fault=self.unhealthy_because,
+            level=self.level,
             ready=self.ready,
             **self.progress,
         )
+
+    @property
+    def level(self) -> str | None:
+        """The worst level of the faults that make it unhealthy."""
+        return worst_level(each.level for each in faults_of(self) if worst_health([each.level]) == "Unhealthy")
 
     @property
     def progress(self) -> dict[str, str]:
