@@ -18,7 +18,6 @@ import httpx
 from sqlalchemy import text
 
 from matrixcommon.api.client import list_all
-from matrixcommon.model.hardware_names import NodeName
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.clients.inference import Inference
 from matrixcompute.contract import InstanceRequest, InstanceView
@@ -250,7 +249,7 @@ class Stack:
     def impair(self, name: str, kind: str, target: str, **parameters: Any) -> None:
         """Break emulated hardware."""
         assert self.fleet is not None
-        fault = {"name": name, "kind": kind, "target": NodeName(target), "parameters": parameters}
+        fault = {"name": name, "kind": kind, "target": target, "parameters": parameters}
         self.fleet.inject(InjectedFault.model_validate(fault))
 
     def repair(self, name: str) -> None:

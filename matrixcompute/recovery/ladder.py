@@ -3,7 +3,7 @@ what agents reported and on what was tried before.
 
 A rung in place is under way until the member is ready again. It has failed when it is over and the fault still there,
 when it took longer than its timeout, or when the node is gone meanwhile; then the next rung of the ladder follows. A
-fault that turned worse goes on where its own ladder begins beyond what was tried; nothing is tried twice.
+fault that turned worse continues where its own ladder begins beyond what was tried; nothing is tried twice.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def recovery_rules() -> RecoveryRules:
 
 def level_of_member(member: MemberView) -> str:
     """The level whose ladder is for a member that failed."""
-    if member.agent == "Lost":
+    if member.agent in ("Stale", "Lost"):
         return "NodeLost"
     return "NodeGone" if member.gone else member.level or "Separate"
 

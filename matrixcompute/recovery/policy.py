@@ -62,16 +62,28 @@ def nodes_out(nodes: Iterable[NodeView]) -> list[str]:
 
 
 def broken_members(members: Sequence[MemberView]) -> list[tuple[MemberView, str]]:
-    """Members and spares that cannot do their part, each with the reason."""
-    found = []
+    """Members and spares that cannot do their part, each with the reason.
+
+    Nodes of a cabinet fail together (its power, its cooling): one that is silent counts as lost where another of its
+    cabinet is. They are isolated and replaced together, and who was innocent is cleared by a health check later.
+    """
+    found, dark = [], {member.cabinet for member in members if member.agent == "Lost"}
     for member in members:
         if member.agent == "Lost":
             found.append((member, "NodeLost"))
+        elif member.agent == "Stale" and member.cabinet in dark:
+            found.append((member, "DomainLost"))
         elif member.gone:
             found.append((member, f"Node{member.state}"))
         elif member.health == "Unhealthy":
             found.append((member, "NodeUnhealthy"))
     return found
+
+
+def suspect_domains(nodes: Sequence[str], out: Sequence[str]) -> list[str]:
+    """The cabinets of these nodes, which failed, of which two or more nodes are out: all of such a one is suspect."""
+    counts = Counter(NodeName(node).cabinet for node in out)
+    return sorted({NodeName(node).cabinet for node in nodes if counts[NodeName(node).cabinet] > 1})
 
 
 def failed_since(members: Sequence[MemberView], nodes: Sequence[str]) -> tuple[str, str] | None:

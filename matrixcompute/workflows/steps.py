@@ -19,7 +19,7 @@ from matrixcompute.model.states import settled_state
 from matrixcompute.operations.saga import StepContext, StepPending
 from matrixcompute.recovery.ladder import REPLACE, RungTried
 from matrixcompute.recovery.loss import active_or_none, diagnose_loss
-from matrixcompute.recovery.policy import Recovery, broken_members, plan_recovery
+from matrixcompute.recovery.policy import Recovery, broken_members, plan_recovery, suspect_domains
 from matrixcompute.recovery.times import in_words, parts_at_the_end
 from matrixcompute.store.store import InstanceRow, SagaRow
 from matrixcompute.workflows.draining import without
@@ -157,19 +157,28 @@ async def _begin_rungs(work: StepContext, plan: Recovery) -> None:
     never asked for would count as tried."""
     for node, rung, why in plan.begin:
         if rung != REPLACE:
-            with contextlib.suppress(Conflict, NotFound):  # nobody serves there any more: the next look goes on
+            with contextlib.suppress(Conflict, NotFound):  # nobody serves there any more: the next look decides
                 await work.neighbours.repair(work.instance, node, rung)
         work.note_rung(RungTried(node=node, rung=rung, at=work.clock.now(), why=why))
 
 
 async def fence_nodes(work: StepContext) -> None:
     """Keep newcomers off what is broken, so that nothing comes to lie there before a health check has passed. That is
-    also who lifts it: nobody has to remember, and a node that was only silent is back with its first report."""
-    allocation = await current_allocation(work)
-    plan = await recovery(work, allocation)
-    for node in plan.nodes:
+    also who lifts it: nobody has to remember, and a node that was only silent is back with its first report.
+
+    Where several nodes of a cabinet are out, all of it is isolated first, whoever has its nodes: which of them failed
+    is found out later, by the same checks.
+    """
+    plan = await recovery(work, await current_allocation(work))
+    lost = [node for node in plan.nodes if plan.reason != "NodeUnhealthy"]
+    domains = suspect_domains(lost, await work.neighbours.out_of_service()) if lost else []
+    group = [node.name for each in domains for node in await work.neighbours.nodes(f"cabinet={each}")]
+    for node in dict.fromkeys([*plan.nodes, *group]):
         with contextlib.suppress(NotFound):  # its supernode was taken away
             await work.neighbours.cordon(node, RECOVERY)
+    if domains:
+        message = f"several nodes of {', '.join(domains)} are out: all of it is isolated until it is checked"
+        work.record_event("DomainLost", message, warning=True)
 
 
 async def replace_members(work: StepContext) -> None:

@@ -195,7 +195,7 @@ class ResourceAgent:
         self.status, self.stage, self.message, self.holds = work.ends, None, "", work.allocation
         self.done_generation = task_generation
         if work.name in IN_PLACE:
-            self.node.mend(work.name)
+            self.node.on_repaired(work.name)
         if work.name == "inspect":
             self._reported_inventory, self._reported_ports = None, {}
         self.deployed = work.ends == "Active" or (work.ends == "Off" and self.deployed)

@@ -87,7 +87,7 @@ class EmulatedNode:
     failing: dict[str, str] = field(default_factory=dict)
     """Stages of work that fail on it, and why."""
     power_cycles: int = 0
-    mend: Callable[[str], None] = lambda repair: None
+    on_repaired: Callable[[str], None] = lambda repair: None
     """Called when a repair in place is done; whoever puts faults on it then takes off those that it ends."""
     spec: SupernodeSpec = field(default_factory=load_spec)
     racked: Supernode | None = None

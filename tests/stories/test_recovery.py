@@ -53,7 +53,7 @@ async def test_a_recovery_gives_its_time_in_parts_across_a_kill_and_sums_them_up
         view = await stack.compute.find_instance("one")
         assert view.last_recovery.wire() == times
         (event,) = [each for each in await items(stack, "events") if each["reason"] == "Recovered"]
-        assert event["message"].startswith(f"{lost}: in ")
+        assert event["message"].startswith(f"{lost} (replace): in ")
         assert "boot" in event["message"]
         (sums,) = await items(stack, "reliability")
         assert (sums["name"], sums["recoveries"]) == ("one", 1)
@@ -144,14 +144,78 @@ async def test_who_is_quarantined_counts_for_the_safety_stop(tmp_path):
         lost = sorted(members)[0]
         stack.impair("dark", "node-down", lost)
 
-        async def held() -> bool:
+        async def stopped_by_the_limit() -> bool:
             view = await stack.compute.find_instance("one")
             degraded = next(each for each in view.conditions if each.type == "Degraded")
             return degraded.reason == "SafetyStop" and "9 nodes of sn0 are silent or quarantined" in degraded.message
 
-        await stack.until(held, "nothing is replaced", within_s=300, every_s=5)
+        await stack.until(stopped_by_the_limit, "nothing is replaced", within_s=300, every_s=5)
         answer = await stack.http["resource"].post(f"/v1/nodes/{free[0]}:service", json={})
         assert answer.status_code == 200, answer.text
         await repaired(stack, "one")
         assert lost not in {each.node for each in (await stack.active("one", 4)).members}
+        await stack.check()
+
+
+async def test_a_cabinet_that_loses_power_is_one_operation_and_isolated_first(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 8, spares=4)
+        before = await stack.active("one", 8)
+        cabinet = next(each.cabinet for each in before.members if each.role == "member")
+        inside = [each.node for each in before.members if each.cabinet == cabinet and each.role == "member"]
+        assert len(inside) == 4
+        await stack.apply("two", 1)
+        await stack.active("two", 1)
+        stack.impair("dark", "cabinet-power", cabinet)
+
+        async def lost() -> bool:
+            return any(each["reason"] == "Recovered" for each in await items(stack, "events"))
+
+        await stack.until(lost, "it is recovered", within_s=600, every_s=5)
+        (operation,) = await items(stack, "operations", filter="verb=replace-node")
+        assert sorted(each["node"] for each in operation["rungs"]) == inside, "one operation for all of them"
+        assert len({each["at"] for each in operation["rungs"]}) == 1, "at once, not one after the other"
+        events = [each for each in await items(stack, "events") if each["instance"] == "one"]
+        events.sort(key=lambda each: int(each["name"].rpartition(".")[2]))
+        reasons = [each["reason"] for each in events]
+        assert reasons.index("DomainLost") < reasons.index("NodeReplaced")
+        assert (reasons.count("DomainLost"), reasons.count("NodeReplaced")) == (1, 4)
+        after = await stack.active("one", 8)
+        assert not [each for each in after.members if each.cabinet == cabinet]
+        nodes = [node for node in await stack.resource.nodes() if node.cabinet == cabinet]
+        assert {tuple(node.cordoned_by) for node in nodes} == {("recovery",)}
+        stack.repair("dark")
+
+        async def back() -> bool:
+            nodes = [node for node in await stack.resource.nodes() if node.cabinet == cabinet]
+            return {(node.state, *node.cordoned_by) for node in nodes} == {("Available",)}
+
+        await stack.until(back, "checks have returned them", within_s=600, every_s=5)
+        await stack.check()
+
+
+async def test_who_is_innocent_in_a_suspect_cabinet_is_cleared_by_a_check(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 2)
+        first, second = [each.node for each in (await stack.active("one", 2)).members]
+        cabinet = first.rpartition("-")[0]
+        assert second.startswith(cabinet)
+        stack.impair("a", "node-down", first)
+        stack.impair("b", "node-down", second)
+        free = [f"{cabinet}-n{number}" for number in range(4) if f"{cabinet}-n{number}" not in (first, second)]
+
+        async def isolated() -> bool:
+            nodes = [node for node in await stack.resource.nodes() if node.name in free]
+            return all(node.cordoned_by == ["recovery"] for node in nodes)
+
+        await stack.until(isolated, "the whole cabinet is isolated", within_s=300)
+        after = await stack.active("one", 2)
+        assert not [each for each in after.members if each.cabinet == cabinet], "nothing came to lie there meanwhile"
+
+        async def cleared() -> bool:
+            nodes = [node for node in await stack.resource.nodes() if node.name in free]
+            return {(node.state, *node.cordoned_by) for node in nodes} == {("Available",)}
+
+        await stack.until(cleared, "a check clears those that work", within_s=300)
+        assert ("Available", "Verifying") in stack.node_moves()
         await stack.check()

@@ -116,9 +116,9 @@ async def test_a_reset_whose_self_test_fails_leads_to_another_node(tmp_path):
 async def test_only_a_member_is_repaired_where_it_stands(tmp_path, of, task, status):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 1, spares=1)
-        held = {each.role: each.node for each in (await stack.active("one", 1)).members}
+        by_role = {each.role: each.node for each in (await stack.active("one", 1)).members}
         free = next(node.name for node in await stack.resource.nodes() if node.allocation is None)
-        node = (held | {"free": free})[of]
+        node = (by_role | {"free": free})[of]
         body = {"node": node, "task": task}
         answer = await stack.http["resource"].post("/v1/allocations/one:repair", json=body)
         assert answer.status_code == status, answer.text

@@ -85,7 +85,7 @@ class Fleet:
         self.ended = set(memory.all("ended"))
         """Names of the faults that a repair in place has ended."""
         for node in self.nodes.values():
-            node.mend = partial(self._mend, node.name)
+            node.on_repaired = partial(self._end_faults, node.name)
             node.apply_faults(self._acting())
 
     # -- building ------------------------------------------------------------------------------------------------
@@ -181,8 +181,7 @@ class Fleet:
         for fault in [each.name for each in self.faults.values() if each.target.partition("-")[0] == supernode]:
             del self.faults[fault]
             self._memory.remove("fault", fault)
-            self._memory.remove("ended", fault)
-            self.ended.discard(fault)
+            self._forget_end(fault)
         self._flapping.follow(self.faults)
         self._racked.pop(supernode, None)
         self._have(supernode, [])
@@ -201,7 +200,7 @@ class Fleet:
         self.nodes |= added
         self.traffic.change_nodes(self.nodes)
         for name, node in added.items():
-            node.mend = partial(self._mend, name)
+            node.on_repaired = partial(self._end_faults, name)
             node.apply_faults(self._acting())
             for kind in self._agents:
                 self._add_agent(kind, name, self._memory.named(kind, name))
@@ -253,7 +252,7 @@ class Fleet:
         acting = (fault for fault in self.faults.values() if fault.name not in self.ended)
         return [fault for fault in acting if not self._flapping.rests(fault.name)]
 
-    def _mend(self, node: NodeName, repair: str) -> None:
+    def _end_faults(self, node: NodeName, repair: str) -> None:
         """The agent of this node has done a repair in place: the faults that it ends act no more. Durable."""
         ended = [each for each in self._acting() if each.target == node and ends_with(each, repair)]
         self._memory.put("ended", {fault.name: {"by": repair} for fault in ended})
@@ -272,10 +271,14 @@ class Fleet:
         """Repair what this fault broke."""
         fault = self.faults.pop(name)
         self._memory.remove("fault", name)
-        self._memory.remove("ended", name)
-        self.ended.discard(name)
+        self._forget_end(name)
         self._flapping.follow(self.faults)
         self._strike(fault)
+
+    def _forget_end(self, fault: str) -> None:
+        if fault in self.ended:
+            self._memory.remove("ended", fault)
+            self.ended.discard(fault)
 
     def switches(self) -> set[str]:
         """The switches that ports of these nodes lead to."""
