@@ -197,7 +197,9 @@ class Stack:
             return infer_main.build(settings, self.clock, seat.database, self.link, hardware)
         seat.database.migrate(compute_main.MIGRATIONS)
         neighbours = ControlPlane(self.http["resource"], self.link)
-        settings = compute_main.ComputeSettings(state=self.folder, tokens=self.tokens)
+        settings = compute_main.ComputeSettings(
+            state=self.folder, tokens=self.tokens, **self.settings.get("compute", {})
+        )
         inference = Inference(self.http["infer"]) if "infer" in self.http else None
         return compute_main.build(settings, self.clock, seat.database, neighbours, inference)
 

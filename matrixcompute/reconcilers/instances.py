@@ -68,7 +68,8 @@ class InstanceReconciler:
                 own = tuple(slices.get(instance.name, ()))
                 observed = Observed(allocations.get(instance.name), own)
                 members = observed.allocation.members if observed.allocation is not None else ()
-                recovery = plan_recovery(members, out, self._policy, self._tried(session, instance), self._clock.now())
+                tried = self._tried(session, instance, members) if broken_members(members) else []
+                recovery = plan_recovery(members, out, self._policy, tried, self._clock.now())
                 instance.observe(observed, recovery, self._clock.now())
                 self._note_down(instance, observed)
                 if session.is_modified(instance):
@@ -80,10 +81,13 @@ class InstanceReconciler:
         opened = await self._act_on(findings, allocations.values())
         return f"{opened} sagas opened"
 
-    def _tried(self, session: Session, instance: InstanceRow) -> list[RungTried]:
-        """What the repair before has begun, where that was refused or overtaken: nothing is tried twice."""
+    def _tried(self, session: Session, instance: InstanceRow, members: Sequence[MemberView]) -> list[RungTried]:
+        """What the repair before has begun about the failures there are, where that was refused or overtaken: nothing
+        is tried twice about one failure."""
         before = session.get(SagaRow, instance.operation) if instance.operation else None
-        return before.rungs_tried if before is not None and before.recovery is None else []
+        since = {each.node: from_timestamp(each.failed_at) for each in members if each.failed_at is not None}
+        tried = before.rungs_tried if before is not None and before.recovery is None else []
+        return [each for each in tried if each.at >= since.get(each.node, 0.0)]
 
     def _note_down(self, instance: InstanceRow, observed: Observed) -> None:
         """Note since when an instance lacks a member, and that it does no longer where nobody had to repair it."""
@@ -162,7 +166,7 @@ class InstanceReconciler:
                 self._store.record_event(session, instance.name, recovery.reason, recovery.message, now, "Warning")
                 instance.repairs += 1
                 about = _about(observed.allocation.members, recovery, now)
-                tried = self._tried(session, instance)
+                tried = self._tried(session, instance, observed.allocation.members)
                 self._sagas.open(session, REPAIR, instance, "Repairing", "Repairing", about)
                 self._store.operation(session, instance).rungs = [
                     each.wire() for each in tried if each.node in recovery.concerned

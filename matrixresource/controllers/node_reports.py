@@ -24,7 +24,7 @@ from matrixresource.allocations.node_lifecycle import STAGE_FAILED, NodeLifecycl
 from matrixresource.contract.agents import NodeReport, ReportAnswer
 from matrixresource.contract.nodes import IN_PLACE, RECOVERY, FaultView
 from matrixresource.nodes.fault_levels import health_unheard, worst_health
-from matrixresource.nodes.fault_rules import dies_of
+from matrixresource.nodes.fault_rules import dies_of, whole_node_fault
 from matrixresource.nodes.flap_rules import flap_rules
 from matrixresource.nodes.states import AVAILABLE, MANAGEABLE, QUARANTINED, STAGE_TOLERATED
 from matrixresource.store import node_inventories
@@ -150,7 +150,7 @@ class NodeReportProcessor:
         """The node's state by this report, and what rules make of it: a check that failed, or one that is due."""
         before = node.state
         if node.task is not None and node.in_sync and node.status == "Clean":
-            if node.task == "verify" and node.health != "Unhealthy":
+            if node.task == "verify" and whole_node_fault(node) is None:
                 node.cordon(RECOVERY, False)
             node.task, node.state_reason, node.state_message = None, None, ""
         if node.task in IN_PLACE and node.ready:
@@ -171,10 +171,11 @@ class NodeReportProcessor:
 
     def _clear_suspicion(self, session: Session, node: NodeRow) -> None:
         """Of a node that recovery has cordoned and that reports: who has it sees it work, and the report is the check;
-        a free one is verified first."""
+        a free one is verified first. Dies that are still
+        faulty stay out by themselves."""
         if node.allocated and node.health != "Unhealthy" and node.state != QUARANTINED:
             node.cordon(RECOVERY, False)
-        elif node.state == AVAILABLE and node.task is None:
+        elif node.state == AVAILABLE and node.task is None and whole_node_fault(node) is None:
             self._lifecycle.verify(session, node, "it was suspected when others failed")
 
     def release(self, npu: NpuName) -> NodeRow:

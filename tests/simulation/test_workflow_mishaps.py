@@ -20,6 +20,9 @@ from tests.stack import Stack
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(900)]
 
+MANY_LOST = {"compute": {"lost_per_supernode": 16}}
+"""An instance for each step of a repair loses its node, all at the same time."""
+
 SETTLED = {"Active", "Stopped", "Pending", "Failed"}
 ELSEWHERE = {RELOCATE: "its steps are those of a move but for the first; tests/stories/test_defragmentation.py"}
 
@@ -164,12 +167,12 @@ async def all_workflows(stack: Stack, mishaps: Mishaps, kinds: Callable[[int], s
 async def test_each_step_of_each_workflow_meets_a_mishap(mishaps: Mishaps, tmp_path) -> None:
     """Each step one of them, in turn; all of them at each is `make soak`'s."""
     every = list(MISHAPS)
-    async with Stack(tmp_path) as stack:
+    async with Stack(tmp_path, settings=MANY_LOST) as stack:
         await all_workflows(stack, mishaps, lambda place: every[place % len(every)])
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", MISHAPS)
 async def test_each_step_of_each_workflow_meets_this_mishap(kind: str, mishaps: Mishaps, tmp_path) -> None:
-    async with Stack(tmp_path) as stack:
+    async with Stack(tmp_path, settings=MANY_LOST) as stack:
         await all_workflows(stack, mishaps, lambda _: kind)

@@ -219,3 +219,26 @@ async def test_who_is_innocent_in_a_suspect_cabinet_is_cleared_by_a_check(tmp_pa
         await stack.until(cleared, "a check clears those that work", within_s=300)
         assert ("Available", "Verifying") in stack.node_moves()
         await stack.check()
+
+
+async def test_of_many_faults_only_the_fatal_cost_a_node(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 36, spares=6)
+        before = await stack.active("one", 36)
+        names = [node.name for node in await stack.resource.nodes()]
+        fatal = names[3::10]
+        for name in names:
+            code = "020001001" if name in fatal else "010001002"
+            stack.impair(name, "npu-fault", name, npu=3, die=0, code=code)
+        await repaired(stack, "one")
+        after = await stack.active("one", 36)
+        assert {each.node for each in after.members}.isdisjoint(fatal)
+        members = {(each.node, each.rank) for each in before.members if each.role == "member"}
+        kept = {each for each in members if each[0] not in fatal}
+        assert kept <= {(each.node, each.rank) for each in after.members}, "nobody else moved"
+        (operation,) = await items(stack, "operations", filter="verb=replace-node")
+        assert {each["node"] for each in operation["rungs"]} <= set(fatal)
+        nodes = await stack.resource.nodes()
+        assert {node.name for node in nodes if node.health == "Unhealthy"} == set(fatal)
+        assert {node.name for node in nodes if node.cordoned_by} <= set(fatal)
+        await stack.check()
