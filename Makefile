@@ -11,17 +11,20 @@ LOCKED := $(shell cat requirements.lock pyproject.toml | cksum | tr ' ' '-')
 READY := $(VENV)/.ready-$(LOCKED)
 STATE ?= .state/demo
 TEST_WORKERS ?= 3
+PYTEST := $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder --durations 40 --durations-min 2 \
+	-m "not soak"
+UNIT_TESTS := $(addprefix tests/,matrixcommon matrixresource matrixlink matrixcompute matrixcontainer infer_workload services)
 
 # So that neither a caller's environment nor an index of bytecode elsewhere changes what runs.
 export PYTHONDONTWRITEBYTECODE :=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo demo-autoscale demo-compose test e2e chart wheels compiled bench soak lint regenerate clean setup realkube conformance
+.PHONY: help demo demo-autoscale demo-compose unit test e2e compose chart wheels compiled bench soak lint regenerate clean setup realkube conformance
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-demo: $(READY) ## the whole chain in a minute: apply, serve, lose a node, heal, cut cables, scale, delete
+demo: $(READY) ## failover: apply, serve, lose a node, a cabinet and a switch, heal, cut cables, scale, delete
 	$(BIN)/matrixctl demo --state $(STATE)
 
 demo-autoscale: $(READY) ## autoscaling: load triples and falls, nodes follow it, drained before they leave, no request lost
@@ -30,12 +33,17 @@ demo-autoscale: $(READY) ## autoscaling: load triples and falls, nodes follow it
 demo-compose: $(READY) ## both stories on containers and PostgreSQL, or STORY=failover|autoscale (needs Docker and Compose)
 	$(BIN)/python -m services.matrixctl.demo.compose $(STORY)
 
-test: $(READY) ## unit tests, upkeep, stories, and the end-to-end tests whose parts are here
-	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder --durations 40 --durations-min 2 \
-		-m "not soak" --ignore tests/e2e/test_compose.py tests
+unit: $(READY) ## the tests that start no stack: each part by itself
+	$(PYTEST) $(UNIT_TESTS)
 
-e2e: $(READY) ## end-to-end tests alone, with containers where there is an engine
-	$(BIN)/python -m pytest -m "not soak" tests/e2e
+test: $(READY) ## unit tests, upkeep, and stories and simulations of the whole stack in virtual time
+	$(PYTEST) --ignore tests/e2e tests
+
+e2e: $(READY) ## end to end: processes, kubectl, PostgreSQL, as far as they are here
+	$(PYTEST) --ignore tests/e2e/test_compose.py tests/e2e
+
+compose: $(READY) ## docker-compose on a container engine
+	$(BIN)/python -m pytest -m "not soak" tests/e2e/test_compose.py
 
 realkube: $(READY) ## a real Kubernetes control plane on loopback until Ctrl-C (needs Go; minutes to build, once)
 	$(BIN)/python -m tests.e2e.realkube

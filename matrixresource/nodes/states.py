@@ -135,6 +135,10 @@ _SEEN = {
     "Failed": "Quarantined",
 }
 
+_FOR_A_HOLDER = {"Preparing", "Deploying", "Spare", "Active", "Stopping", "Off"}
+"""What an agent does for whoever holds the node. It may go on for a stage after nobody does: the node is then on its
+way to being cleaned."""
+
 
 def node_state(
     *,
@@ -176,8 +180,6 @@ def node_state(
         return "Active" if "Active" in parts else "Deploying"
     if status == "Clean":
         return "Reserved" if current else desired if caught_up else "Cleaning"
-    if not current and not caught_up:
+    if not current and (not caught_up or status in _FOR_A_HOLDER):
         return "Cleaning"
-    if task is not None and not current and _SEEN[status] in ALLOCATED:
-        return PASSING[task]  # a stage of the work it had before comes to its end first
     return _SEEN[status]

@@ -93,7 +93,7 @@ def test_columns_are_fields_that_there_are(ctl: Ctl, instance: str) -> None:
         "by",
         "reason",
         "message",
-    } | {"lease ends", "preempted", "closed", "protected", "lanes", "damped until"}
+    } | {"lease ends", "preempted", "closed", "protected", "lanes", "damped until", "why"}
     for noun in NOUNS:
         views = ctl.json("get", noun.name, *FEW.get(noun.name, ()))["items"]
         if not views:

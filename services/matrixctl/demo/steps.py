@@ -1,4 +1,5 @@
-"""The steps of the demo: apply, serve, lose a node, heal, cut cables, scale, share what is left, delete, nothing left.
+"""The steps of the demo: apply, serve, lose a node, a cabinet and a switch, heal, cut cables, scale, share what is
+left, delete, nothing left.
 
 Everything is asked over REST, the Kubernetes API and the OpenAI-compatible endpoint, as a user would; the only thing
 told to the emulated hardware is the fault.
@@ -7,16 +8,16 @@ told to the emulated hardware is the fault.
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from matrixcommon.model.errors import NotFound, Unavailable
+from matrixcommon.model.errors import Unavailable
 from matrixcommon.model.quantities import duration_text
 from services.matrixctl.demo import sharing, telling
 from services.matrixctl.demo.chart import chart
 from services.matrixctl.demo.cut_cables import cut_cables
+from services.matrixctl.demo.losses import CABINET_FAULT, SWITCH_FAULT, end_loss, lose_a_cabinet, lose_a_switch
 from services.matrixctl.demo.story import Step, StepFailed, check, until
 from services.matrixctl.demo.telling import PATIENCE_WALL_S, Story, Telling
 from services.matrixctl.output.resource_kinds import dig
@@ -46,8 +47,8 @@ class Demo(Telling):
 
     def stop_load(self) -> None:
         super().stop_load()
-        with suppress(NotFound):
-            self.reach.call("agents", "DELETE", f"/v1/faults/{FAULT}")
+        for fault in (FAULT, CABINET_FAULT, SWITCH_FAULT):
+            end_loss(self, fault)
 
 
 # --- the steps
@@ -172,6 +173,8 @@ STEPS: tuple[Step, ...] = (
     Step("load", "Put it under load", put_under_load),
     Step("lose", "A node loses power", lose_a_node),
     Step("heal", "The instance repairs itself", heal),
+    Step("cabinet", "A whole cabinet loses power", lose_a_cabinet),
+    Step("switch", "A switch of the second level goes dark", lose_a_switch),
     Step("cut", "Most cables of a decoding node are cut, and repaired", cut_cables),
     Step("scale", f"Scale to {SCALED_TO} nodes", scale),
     Step("plan", "Ask what would fit, and what would help", sharing.plan),
@@ -183,7 +186,7 @@ STEPS: tuple[Step, ...] = (
 
 FAILOVER = Story(
     "failover",
-    "failover: apply, serve, lose a node, heal, cut cables, scale, delete",
+    "failover: apply, serve, lose a node, a cabinet and a switch, heal, cut cables, scale, delete",
     "deepseek-r1.yaml",
     STEPS,
     lambda reach, cluster, manifest: Demo(reach, cluster, manifest, NAME),
