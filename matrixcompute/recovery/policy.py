@@ -81,9 +81,9 @@ def broken_members(members: Sequence[MemberView]) -> list[tuple[MemberView, str]
 
 
 def suspect_domains(nodes: Sequence[str], out: Sequence[str]) -> list[str]:
-    """The cabinets of these nodes, which failed, of which two or more nodes are out: all of such a one is suspect."""
+    """The cabinets of these nodes, as far as they are out and others there too: all of such a cabinet is suspect."""
     counts = Counter(NodeName(node).cabinet for node in out)
-    return sorted({NodeName(node).cabinet for node in nodes if counts[NodeName(node).cabinet] > 1})
+    return sorted({NodeName(node).cabinet for node in nodes if node in out and counts[NodeName(node).cabinet] > 1})
 
 
 def failed_since(members: Sequence[MemberView], nodes: Sequence[str]) -> tuple[str, str] | None:

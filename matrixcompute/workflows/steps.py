@@ -170,8 +170,7 @@ async def fence_nodes(work: StepContext) -> None:
     is found out later, by the same checks.
     """
     plan = await recovery(work, await current_allocation(work))
-    lost = [node for node in plan.nodes if plan.reason != "NodeUnhealthy"]
-    domains = suspect_domains(lost, await work.neighbours.out_of_service()) if lost else []
+    domains = suspect_domains(plan.nodes, await work.neighbours.out_of_service()) if plan.nodes else []
     group = [node.name for each in domains for node in await work.neighbours.nodes(f"cabinet={each}")]
     for node in dict.fromkeys([*plan.nodes, *group]):
         with contextlib.suppress(NotFound):  # its supernode was taken away

@@ -68,6 +68,7 @@ def test_recovery(sentence, members, lost, action, nodes, reason):
         (["sn0-c00-n0"], ["sn0-c00-n0", "sn0-c01-n0"], []),
         (["sn0-c00-n0"], ["sn0-c00-n0", "sn0-c00-n3"], ["sn0-c00"]),
         (["sn0-c00-n0", "sn0-c02-n1"], silent(12), ["sn0-c00", "sn0-c02"]),
+        (["sn0-c00-n0"], ["sn0-c00-n1", "sn0-c00-n2"], []),
         ([], silent(12), []),
     ],
 )

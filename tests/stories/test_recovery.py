@@ -242,3 +242,29 @@ async def test_of_many_faults_only_the_fatal_cost_a_node(tmp_path):
         assert {node.name for node in nodes if node.health == "Unhealthy"} == set(fatal)
         assert {node.name for node in nodes if node.cordoned_by} <= set(fatal)
         await stack.check()
+
+
+async def test_a_lost_l2_chip_is_nobodys_lost_node(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 4)
+        node = (await stack.active("one", 4)).members[0].node
+        stack.impair("chip", "switch-down", "sn0-l2p3-k11")
+
+        async def dark() -> bool:
+            links = (
+                await stack.get("link", "/v1/links", params={"node": node, "plane": "ub", "pageSize": 1000})
+            ).json()
+            return sum(each["gbps"] == 0 for each in links["items"]) == 1
+
+        await stack.until(dark, "its port is dark", within_s=120)
+        await stack.until(lambda: _looked_again(stack), "compute has looked", within_s=120)
+        assert {each["verb"] for each in await items(stack, "operations")} == {"create-instance"}
+        assert {tuple(node.cordoned_by) for node in await stack.resource.nodes()} == {()}
+        view = await stack.active("one", 4)
+        assert all(each.programmed for each in view.slices), "MatrixLink has moved the routes"
+
+
+async def _looked_again(stack: Stack) -> bool:
+    """The fault is in MatrixCompute's table, and harmless."""
+    found = await items(stack, "faults")
+    return bool(found) and {each["action"] for each in found} == {"None"}
