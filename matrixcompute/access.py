@@ -15,7 +15,7 @@ from matrixcommon.api.authorization import (
 )
 from matrixcommon.model.resource_model import StuckView
 from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicyView
-from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceView
+from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceView, Reliability
 from matrixcompute.maintenance.spec import MaintenanceRequest, MaintenanceView
 from matrixcompute.store.maintenances import MaintenanceRow
 from matrixcompute.store.store import EventRow, FaultRow, InstanceRow, OperationRecord, SagaRow, ScalingPolicyRow
@@ -67,6 +67,7 @@ MAINTENANCES = ResourceKind(
     row=MaintenanceRow,
     holders=("instances",),
 )
+RELIABILITY = ResourceKind("reliability", Scope.PROJECT, {"LIST": VIEWERS}, view=Reliability)
 STUCK = ResourceKind("stuck", Scope.PROJECT, {"LIST": VIEWERS}, view=StuckView)
 
 REFUSED = tuple(
@@ -81,5 +82,6 @@ REFUSED = tuple(
 """In the contract and not in this version: nothing changes whatever is asked."""
 
 ACCESS = AccessRules(
-    "MatrixCompute", (INSTANCES, OPERATIONS, EVENTS, FAULTS, SCALING_POLICIES, MAINTENANCES, STUCK, *REFUSED)
+    "MatrixCompute",
+    (INSTANCES, OPERATIONS, EVENTS, FAULTS, SCALING_POLICIES, MAINTENANCES, RELIABILITY, STUCK, *REFUSED),
 )

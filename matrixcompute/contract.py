@@ -131,6 +131,44 @@ class CancelledChange(ApiModel):
     shape: InstanceShape = Field(description="what it would have made of the instance")
 
 
+class RecoveryTimes(ApiModel):
+    """How long a recovery took, or is at so far, in parts that follow one another (s, emulated)."""
+
+    detect_s: float | None = Field(None, description="from the failure, as far as reports tell, until it was declared")
+    fence_s: float | None = Field(None, description="until the nodes were kept from newcomers")
+    replace_s: float | None = Field(None, description="until other nodes were taken in their places")
+    boot_s: float | None = Field(None, description="until every member had been deployed")
+    serve_s: float | None = Field(None, description="until every route was programmed and the instance whole")
+    total_s: float = Field(description="the sum of these")
+
+
+class RungView(ApiModel):
+    """A rung of the ladder that was begun for a member that failed (`recovery_rules.yaml`)."""
+
+    node: str
+    rung: str = Field(description="restart, reset-npu, reboot or replace")
+    at: str
+    why: str = Field(description="the fault, or why the rung before was not enough")
+
+
+class Reliability(ApiModel):
+    """What failures have cost an instance since it was Active first. Times are emulated seconds.
+
+    `mttrS` is the mean time to recovery, `means` its parts; `ettr` the effective training time ratio (0 to 1): of the
+    time in which it was to be on, the share in which every member served (arXiv 2410.21680; work lost since a
+    checkpoint is not in it).
+    """
+
+    name: str
+    project: str
+    since: str | None = Field(None, description="when it was Active first")
+    recoveries: int = Field(0, description="how often it lost members and had them replaced")
+    mttr_s: float | None = None
+    means: RecoveryTimes | None = None
+    down_s: float = Field(0.0, description="how long it lacked a member or waited for nodes")
+    ettr: float | None = None
+
+
 class InstanceView(ResourceView):
     """One instance: its spec, and what has become of it."""
 
@@ -154,6 +192,7 @@ class InstanceView(ResourceView):
     members: list[MemberView] = Field(default_factory=list)
     slices: list[SliceSummary] = Field(default_factory=list)
     repairs: int = 0
+    last_recovery: RecoveryTimes | None = Field(None, description="how long its last recovery took, in parts")
     cancelled: CancelledChange | None = Field(None, description="the last change, where it was cancelled")
     scaling_policy: str | None = Field(None, description="the scaling policy that says how many nodes it has")
 
@@ -178,14 +217,14 @@ class DetectedFault(ResourceView):
 
     `level` is what MatrixResource judges it to be; `action` what follows: None, NoNewWork (nothing is placed there), or
     Replace (the instance's member gives its place to another node, unless the safety stop holds). Inactive is what is
-    gone and still counts, by the rule that `raisedBy` names.
+    gone and still counts, by the rule that `raisedBy` names. Repair is Replace that begins where the member stands.
     """
 
     node: str
     component: str
     code: str
     level: str
-    action: Literal["None", "NoNewWork", "Replace"]
+    action: Literal["None", "NoNewWork", "Repair", "Replace"]
     since: str
     message: str = ""
     raised_by: str | None = None

@@ -50,6 +50,10 @@ class ResourceClient(ServiceClient):
     async def replace(self, name: str, node: str, reason: str) -> AllocationView:
         return await self._allocation("POST", name, ":replace", {"node": node, "reason": reason})
 
+    async def repair(self, name: str, node: str, task: str) -> AllocationView:
+        """Have a member's agent repair it where it stands."""
+        return await self._allocation("POST", name, ":repair", {"node": node, "task": task})
+
     async def move(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView:
         """Take successors for what would lie elsewhere; with `validate_only`, show the layout in the end."""
         return await self._allocation("PUT", name, "/move", request, validate_only)

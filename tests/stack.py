@@ -18,7 +18,6 @@ import httpx
 from sqlalchemy import text
 
 from matrixcommon.api.client import list_all
-from matrixcommon.model.hardware_names import NodeName
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.clients.inference import Inference
 from matrixcompute.contract import InstanceRequest, InstanceView
@@ -198,7 +197,9 @@ class Stack:
             return infer_main.build(settings, self.clock, seat.database, self.link, hardware)
         seat.database.migrate(compute_main.MIGRATIONS)
         neighbours = ControlPlane(self.http["resource"], self.link)
-        settings = compute_main.ComputeSettings(state=self.folder, tokens=self.tokens)
+        settings = compute_main.ComputeSettings(
+            state=self.folder, tokens=self.tokens, **self.settings.get("compute", {})
+        )
         inference = Inference(self.http["infer"]) if "infer" in self.http else None
         return compute_main.build(settings, self.clock, seat.database, neighbours, inference)
 
@@ -250,7 +251,7 @@ class Stack:
     def impair(self, name: str, kind: str, target: str, **parameters: Any) -> None:
         """Break emulated hardware."""
         assert self.fleet is not None
-        fault = {"name": name, "kind": kind, "target": NodeName(target), "parameters": parameters}
+        fault = {"name": name, "kind": kind, "target": target, "parameters": parameters}
         self.fleet.inject(InjectedFault.model_validate(fault))
 
     def repair(self, name: str) -> None:

@@ -17,7 +17,7 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.resource_model import StuckView
 from matrixcommon.persistence.database_session import find
 from matrixcompute import access
-from matrixcompute.contract import AbandonRequest, InstanceRequest, InstanceView
+from matrixcompute.contract import AbandonRequest, InstanceRequest, InstanceView, Reliability
 from matrixcompute.instances.maintenances import Maintenances
 from matrixcompute.instances.scaling_policies import ScalingPolicies
 from matrixcompute.instances.service import InstanceService
@@ -147,6 +147,16 @@ def routes(
     api.of(access.STUCK).list(
         stuck,
         description="Instances whose operation cannot be resumed; what is in a passing state for too long.",
+    )
+
+    def reliability() -> list[Reliability]:
+        with store.reading() as session:
+            return [row.reliability(clock.now()) for row in store.instances(session)]
+
+    api.of(access.RELIABILITY).list(
+        reliability,
+        description="What failures have cost each instance: mean time to recovery in its parts, and effective training "
+        "time ratio.",
     )
 
     policies = api.of(access.SCALING_POLICIES)

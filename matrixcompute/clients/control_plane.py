@@ -13,6 +13,7 @@ from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.resource_key import key_of, name_of, project_of, resolve
 from matrixcompute.contract import SliceSummary
 from matrixcompute.model.composition import OWNER_LABEL, SliceSpec
+from matrixcompute.recovery.policy import nodes_out
 from matrixlink.client import LinkClient
 from matrixlink.contract.drains import DrainView
 from matrixlink.contract.slices import SliceRequest, SliceView
@@ -75,6 +76,11 @@ class ControlPlane(ResourceClient):
     async def draining(self) -> list[str]:
         """Cabinets and supernodes that whoever lies there is to leave."""
         return [domain.name for domain in await self.domains("state=Draining")]
+
+    async def out_of_service(self) -> list[str]:
+        """Every node that counts for the safety stop, whoever has it or nobody."""
+        found = [await self.nodes("state=Quarantined"), await self.nodes("agent!=Connected")]
+        return nodes_out({node.name: node for nodes in found for node in nodes}.values())
 
     async def admit(self, instance: str, spec: SliceSpec) -> SliceSummary:
         request = SliceRequest.model_validate(

@@ -10,10 +10,11 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from matrixcompute.recovery.ladder import REPLACE, recovery_rules
 from matrixresource.contract.nodes import NodeView
 from matrixresource.nodes.fault_levels import level_named
 
-Action = Literal["None", "NoNewWork", "Replace"]
+Action = Literal["None", "NoNewWork", "Repair", "Replace"]
 
 NODE_LOST, NODE_LOST_LEVEL = "NodeLost", "Separate"
 """A node that nobody hears of is out as one that is to be separated."""
@@ -65,5 +66,5 @@ def detect(node: NodeView, instance: bool) -> dict[str, Detected]:
 def _action(level: str, instance: bool) -> Action:
     judged = level_named(level)
     if judged.health == "Unhealthy" and instance:
-        return "Replace"
+        return "Replace" if recovery_rules().ladder(level)[:1] == (REPLACE,) else "Repair"
     return "None" if judged.schedulable else "NoNewWork"

@@ -15,6 +15,7 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import MatrixError
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.contract import InstanceRequest
+from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.store import ComputeStore, InstanceRow, SagaRow
 
@@ -59,6 +60,21 @@ class StepContext:
         """The members that the instance's present spec names as those to go."""
         with self.store.reading() as session:
             return list(self.store.instance(session, self.instance).leaving or [])
+
+    def rungs(self) -> list[RungTried] | None:
+        """Of a repair, what was begun for each member, in its order; None of anything else."""
+        with self.store.reading() as session:
+            row = session.get(SagaRow, self.saga)
+        return None if row is None or row.verb != REPAIR else row.rungs_tried
+
+    def note_rung(self, tried: RungTried) -> None:
+        """Keep that a rung was begun, and say so."""
+        with self.store.transaction() as session:
+            row = session.get(SagaRow, self.saga)
+            if row is not None:
+                row.rungs = [*(row.rungs or []), tried.wire()]
+            message = f"{tried.node}: {tried.rung}, since {tried.why}"
+            self.store.record_event(session, self.instance, "RepairBegun", message, tried.at, "Warning")
 
     def record_event(self, reason: str, message: str, warning: bool = False) -> None:
         with self.store.transaction() as session:

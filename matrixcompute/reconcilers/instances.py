@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.planes import Plane
+from matrixcommon.model.quantities import from_timestamp, timestamp
 from matrixcommon.model.resource_key import name_of
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.model.observation import Observed
@@ -18,9 +19,10 @@ from matrixcompute.operations.saga_runner import SagaRunner
 from matrixcompute.operations.saga_starter import SagaStarter, change_verb
 from matrixcompute.reconcilers.findings import Findings
 from matrixcompute.reconcilers.preemption import PreemptionReconciler
-from matrixcompute.recovery.policy import SILENT, Recovery, RecoveryPolicy, plan_recovery
-from matrixcompute.store.store import ComputeStore, InstanceRow
-from matrixresource.contract.allocations import AllocationView
+from matrixcompute.recovery.ladder import RungTried
+from matrixcompute.recovery.policy import Recovery, RecoveryPolicy, broken_members, failed_since, plan_recovery
+from matrixcompute.store.store import ComputeStore, InstanceRow, SagaRow
+from matrixresource.contract.allocations import AllocationView, MemberView
 
 
 class InstanceReconciler:
@@ -54,7 +56,8 @@ class InstanceReconciler:
         allocations = {each.key: each for each in await self._neighbours.allocations()}
         slices = await self._neighbours.slices()
         draining = await self._neighbours.draining()
-        silent = [m.node for each in allocations.values() for m in each.members if m.agent in SILENT]
+        broken = any(broken_members(each.members) for each in allocations.values())
+        out = await self._neighbours.out_of_service() if broken else []
         findings = Findings()
         with self._store.transaction() as session:
             busy = {saga.target for saga in self._store.open_sagas(session)}
@@ -65,8 +68,10 @@ class InstanceReconciler:
                 own = tuple(slices.get(instance.name, ()))
                 observed = Observed(allocations.get(instance.name), own)
                 members = observed.allocation.members if observed.allocation is not None else ()
-                recovery = plan_recovery(members, silent, self._policy)
+                tried = self._tried(session, instance, members) if broken_members(members) else []
+                recovery = plan_recovery(members, out, self._policy, tried, self._clock.now())
                 instance.observe(observed, recovery, self._clock.now())
+                self._note_down(instance, observed)
                 if session.is_modified(instance):
                     findings.changed.append(instance.name)
                 if loss := self._preemption.loss(instance, observed.allocation, allocations.values()):
@@ -75,6 +80,28 @@ class InstanceReconciler:
                     self._decide(session, instance, observed, recovery, draining, findings)
         opened = await self._act_on(findings, allocations.values())
         return f"{opened} sagas opened"
+
+    def _tried(self, session: Session, instance: InstanceRow, members: Sequence[MemberView]) -> list[RungTried]:
+        """What the repair before has begun about the failures there are, where that was refused or overtaken: nothing
+        is tried twice about one failure."""
+        before = session.get(SagaRow, instance.operation) if instance.operation else None
+        since = {each.node: from_timestamp(each.failed_at) for each in members if each.failed_at is not None}
+        tried = before.rungs_tried if before is not None and before.recovery is None else []
+        return [each for each in tried if each.at >= since.get(each.node, 0.0)]
+
+    def _note_down(self, instance: InstanceRow, observed: Observed) -> None:
+        """Note since when an instance lacks a member, and that it does no longer where nobody had to repair it."""
+        members, down = observed.allocation.members if observed.allocation is not None else [], instance.down
+        broken = [member.node for member, _ in broken_members(members) if member.role == "member"]
+        if broken:
+            since = failed_since(members, broken)
+            after = down.failed(from_timestamp(since[0]) if since is not None else self._clock.now())
+        elif instance.state == "Active" and observed.nodes_ready and down.down_since is not None:
+            after = down.settled(self._clock.now(), on=True)
+        else:
+            return
+        if after != down:
+            instance.down_time = after.wire()
 
     async def _act_on(self, findings: Findings, allocations: Collection[AllocationView]) -> int:
         """What needs the neighbours, asked once everything is written down; how many sagas were opened in all."""
@@ -123,7 +150,8 @@ class InstanceReconciler:
             self._store.record_event(session, instance.name, recovery.reason, recovery.message, now, "Warning")
             return False
         repair_refused = name_of(instance.operation or "").startswith(REPAIR)
-        if now < instance.retry_at and (recovery.action != "replace" or repair_refused):
+        repair = recovery.action in ("replace", "repair")
+        if now < instance.retry_at and (not repair or repair_refused):
             return False  # a refused change of shape does not keep a lost member from being replaced
         if instance.state in ("Pending", "Provisioning"):
             self._sagas.open(session, "create-instance", instance, "Provisioning", "Creating")
@@ -131,13 +159,18 @@ class InstanceReconciler:
         if instance.state in HOLDING and instance.state not in SETTLED:  # its saga ended without a word
             self._sagas.open_quietly(session, change_verb(instance), instance)
             return True
-        if recovery.action == "replace":
+        if repair:
             assert observed.allocation is not None
             members = {m.node for m in observed.allocation.members if m.role == "member"}
-            if members & set(recovery.nodes):
+            if members & set(recovery.concerned):
                 self._store.record_event(session, instance.name, recovery.reason, recovery.message, now, "Warning")
                 instance.repairs += 1
-                self._sagas.open(session, REPAIR, instance, "Repairing", "Repairing")
+                about = _about(observed.allocation.members, recovery, now)
+                tried = self._tried(session, instance, observed.allocation.members)
+                self._sagas.open(session, REPAIR, instance, "Repairing", "Repairing", about)
+                self._store.operation(session, instance).rungs = [
+                    each.wire() for each in tried if each.node in recovery.concerned
+                ]
                 return True
             findings.gone_spares += [(instance.name, node) for node in recovery.nodes]
             return False
@@ -151,3 +184,10 @@ class InstanceReconciler:
         """Whether everything an instance takes is still there."""
         planes = {each.plane for each in observed.slices}
         return observed.allocation is not None and observed.allocation.bound and planes == set(Plane)
+
+
+def _about(members: Sequence[MemberView], recovery: Recovery, now: float) -> dict[str, str]:
+    """What a repair is about: which nodes, since when they failed as far as anybody knows, and why."""
+    failed_at, detected_at = failed_since(members, recovery.concerned) or (timestamp(now), timestamp(now))
+    nodes = ", ".join(recovery.concerned)
+    return {"failedAt": failed_at, "detectedAt": detected_at, "nodes": nodes, "reason": recovery.reason}

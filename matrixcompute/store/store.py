@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field
@@ -15,12 +16,24 @@ from matrixcommon.persistence.database_session import ResourceRow, Store, find, 
 from matrixcommon.persistence.fences import leader_table
 from matrixcommon.persistence.resource_row import EventColumns
 from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicySpec, ScalingPolicyView
-from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceShape, InstanceView, StepView
+from matrixcompute.contract import (
+    DetectedFault,
+    EventView,
+    InstanceRequest,
+    InstanceShape,
+    InstanceView,
+    RecoveryTimes,
+    Reliability,
+    RungView,
+    StepView,
+)
 from matrixcompute.model.observation import Observed, conditions_of
 from matrixcompute.model.states import INSTANCE_STATES
 from matrixcompute.model.step_progress import step_views
+from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.recovery.policy import Recovery
+from matrixcompute.recovery.times import DownTime, parts_so_far
 
 OPEN = ("Running", "Undoing")
 """States of an operation under way, which a crash must not leave behind; it ends Done, Failed or Cancelled."""
@@ -51,6 +64,10 @@ class InstanceRow(ResourceRow, Base):
     npus: Mapped[int] = mapped_column(Integer, default=0)
     """That its members have, as MatrixResource counts them: it knows what a node has."""
     repairs: Mapped[int] = mapped_column(Integer, default=0)
+    last_recovery: Mapped[dict[str, float] | None] = mapped_column(JSON)
+    """The parts of the last recovery (`recovery.times`), s."""
+    down_time: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    """The `DownTime`, in its wire form."""
     retry_at: Mapped[float] = mapped_column(Float, default=0.0)
     leaving: Mapped[list[str] | None] = mapped_column(JSON)
     """Which members the present spec lets go, where somebody has named them."""
@@ -84,6 +101,24 @@ class InstanceRow(ResourceRow, Base):
             now=now,
         )
 
+    @property
+    def down(self) -> DownTime:
+        return DownTime.model_validate(self.down_time or {})
+
+    def reliability(self, now: float) -> Reliability:
+        down = self.down
+        means = {part: seconds / down.recoveries for part, seconds in down.parts_s.items() if down.recoveries}
+        return Reliability(
+            name=name_of(self.name),
+            project=self.project,
+            since=None if down.since is None else timestamp(down.since),
+            recoveries=down.recoveries,
+            mttr_s=None if down.mttr_s is None else round(down.mttr_s, 3),
+            means=times_view(means),
+            down_s=round(down.down_until(now), 3),
+            ettr=None if (ettr := down.ettr(now)) is None else round(ettr, 6),
+        )
+
     def view(self) -> InstanceView:
         shape = self.shape
         asked = {field: getattr(shape, field) for field in InstanceShape.model_fields if field != "project"}
@@ -91,6 +126,7 @@ class InstanceRow(ResourceRow, Base):
             InstanceView,
             **asked,
             expires_at=timestamp(self.expires_at) if self.expires_at else None,
+            last_recovery=times_view(self.last_recovery),
             allocation=name_of(self.name),
             operation=name_of(self.operation) if self.operation else None,
             scaling_policy=name_of(self.scaling_policy) if self.scaling_policy else None,
@@ -119,6 +155,10 @@ class SagaRow(ResourceRow, Base):
     parameters: Mapped[dict[str, str] | None] = mapped_column(JSON)
     """What besides the shape the saga is about: of a member that moves, where from and to, and for which plan."""
     finished_at: Mapped[float | None] = mapped_column(Float)
+    recovery: Mapped[dict[str, float] | None] = mapped_column(JSON)
+    """The parts of the recovery that it carried (`recovery.times`), once that is complete, s."""
+    rungs: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON)
+    """Of a repair, a `RungTried` for each rung that was begun, in their order, in its wire form."""
     trace: Mapped[dict[str, dict[str, Any]] | None] = mapped_column(JSON)
     """How far each step is, by its name: `model.step_progress`."""
 
@@ -135,16 +175,43 @@ class SagaRow(ResourceRow, Base):
             done=done,
             step="" if done else self.reached,
             progress=round(self.step / max(1, len(self.steps)), 3),
+            recovery=times_view(self.recovery or self.recovery_so_far()),
+            rungs=[RungView(**each.model_dump(exclude={"at"}), at=timestamp(each.at)) for each in self.rungs_tried],
             steps=step_views(self.steps, self.trace, self.step, self.state),
             started_at=timestamp(self.created_at or 0.0),
             finished_at=timestamp(self.finished_at) if self.finished_at else None,
         )
+
+    @property
+    def rungs_tried(self) -> list[RungTried]:
+        return [RungTried.model_validate(each) for each in self.rungs or []]
+
+    def failed_since(self) -> tuple[float, float] | None:
+        """Of a recovery: when what it is about failed, and when that was found."""
+        about = self.parameters or {}
+        if "failedAt" not in about:
+            return None
+        return from_timestamp(about["failedAt"]), from_timestamp(about["detectedAt"])
+
+    def recovery_so_far(self) -> dict[str, float] | None:
+        since = self.failed_since()
+        return None if since is None else parts_so_far(*since, self.trace or {})
+
+
+def times_view(parts: Mapping[str, float] | None) -> RecoveryTimes | None:
+    """The parts of a recovery as they are shown."""
+    if not parts:
+        return None
+    shown = {f"{part}_s": round(seconds, 3) for part, seconds in parts.items()}
+    return RecoveryTimes(**shown, total_s=round(sum(parts.values()), 3))
 
 
 class OperationRecord(ResourceView, OperationView):
     """An operation as it is listed: everything a resource has, and where the work is."""
 
     message: str = ""
+    recovery: RecoveryTimes | None = Field(None, description="of a repair: how long each part took, as far as it is")
+    rungs: list[RungView] = Field(default_factory=list, description="of a repair: what was tried, member by member")
     steps: list[StepView] = Field(default_factory=list)
 
 
@@ -226,6 +293,10 @@ class ComputeStore(Store):
 
     def instances(self, session: Session) -> list[InstanceRow]:
         return list(session.scalars(select(InstanceRow).order_by(InstanceRow.name)))
+
+    def operation(self, session: Session, instance: InstanceRow) -> SagaRow:
+        """The newest operation on an instance."""
+        return find(session, SagaRow, instance.operation or "")
 
     def scaling_policies(self, session: Session) -> list[ScalingPolicyRow]:
         return list(session.scalars(select(ScalingPolicyRow).order_by(ScalingPolicyRow.name)))

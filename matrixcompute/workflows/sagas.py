@@ -135,9 +135,20 @@ RELOCATE_MEMBER = Saga(
 
 REPLACE_NODE = Saga(
     REPAIR,
-    (Step(steps.replace_members), Step(steps.bind_nodes), Step(steps.admit_slices), *TO_ACTIVE),
+    (
+        Step(steps.begin_repair),
+        Step(steps.fence_nodes),
+        Step(steps.replace_members),
+        Step(steps.bind_nodes),
+        Step(steps.admit_slices),
+        Step(steps.program_routes),
+        Step(steps.await_nodes),
+        Step(steps.await_ready),
+        Step(steps.mark_active),
+    ),
     refused=_kept_as_it_was,
 )
+"""Its parts are measured by the ends of its steps: `recovery.times`."""
 
 DELETE_INSTANCE = Saga(
     "delete-instance",

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Sequence
+
+from sqlalchemy.orm import Session
 
 from matrixcommon.model.errors import Conflict, InsufficientBandwidth, InsufficientCapacity, MatrixError, NotFound
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.resource_key import name_of, named, project_of
 from matrixcommon.model.resource_model import is_true
+from matrixcommon.persistence.database_session import find
 from matrixcompute.contract import InstanceRequest, SliceSummary
 from matrixcompute.model.composition import SliceSpec, compose, slices_over
 from matrixcompute.model.observation import Observed, programmed_planes
 from matrixcompute.model.states import settled_state
 from matrixcompute.operations.saga import StepContext, StepPending
+from matrixcompute.recovery.ladder import REPLACE, RungTried
 from matrixcompute.recovery.loss import active_or_none, diagnose_loss
-from matrixcompute.recovery.policy import SILENT, Recovery, broken_members, plan_recovery
+from matrixcompute.recovery.policy import Recovery, broken_members, plan_recovery, suspect_domains
+from matrixcompute.recovery.times import in_words, parts_at_the_end
+from matrixcompute.store.store import InstanceRow, SagaRow
 from matrixcompute.workflows.draining import without
 from matrixresource.contract.allocations import AllocationView, MemberView
+from matrixresource.contract.nodes import RECOVERY
 
 NODES_ARE = {"On": "active", "Off": "off"}
 
@@ -136,6 +144,42 @@ async def program_routes(work: StepContext) -> None:
         await work.neighbours.program(name)
 
 
+async def begin_repair(work: StepContext) -> None:
+    """Begin the first rung for every member that failed; the later ones follow while its end is waited for."""
+    plan = await recovery(work, await current_allocation(work))
+    if plan.action == "hold":
+        raise StepPending(plan.message)
+    await _begin_rungs(work, plan)
+
+
+async def _begin_rungs(work: StepContext, plan: Recovery) -> None:
+    """Ask for what is due before it is written down: asked twice, an agent does it once, and what was written down and
+    never asked for would count as tried."""
+    for node, rung, why in plan.begin:
+        if rung != REPLACE:
+            with contextlib.suppress(Conflict, NotFound):  # nobody serves there any more: the next look decides
+                await work.neighbours.repair(work.instance, node, rung)
+        work.note_rung(RungTried(node=node, rung=rung, at=work.clock.now(), why=why))
+
+
+async def fence_nodes(work: StepContext) -> None:
+    """Keep newcomers off what is broken, so that nothing comes to lie there before a health check has passed. That is
+    also who lifts it: nobody has to remember, and a node that was only silent is back with its first report.
+
+    Where several nodes of a cabinet are out, all of it is isolated first, whoever has its nodes: which of them failed
+    is found out later, by the same checks.
+    """
+    plan = await recovery(work, await current_allocation(work))
+    domains = suspect_domains(plan.nodes, await work.neighbours.out_of_service()) if plan.nodes else []
+    group = [node.name for each in domains for node in await work.neighbours.nodes(f"cabinet={each}")]
+    for node in dict.fromkeys([*plan.nodes, *group]):
+        with contextlib.suppress(NotFound):  # its supernode was taken away
+            await work.neighbours.cordon(node, RECOVERY)
+    if domains:
+        message = f"several nodes of {', '.join(domains)} are out: all of it is isolated until it is checked"
+        work.record_event("DomainLost", message, warning=True)
+
+
 async def replace_members(work: StepContext) -> None:
     """Replace what is broken, as far as there are nodes for it. Refused when nothing could be replaced."""
     allocation = await work.neighbours.find_allocation(work.instance)
@@ -158,19 +202,36 @@ async def replace_members(work: StepContext) -> None:
         raise refused
 
 
-async def await_ready(work: StepContext) -> None:
-    """Until every member is active and every route programmed; heals on the way what breaks on the way."""
+async def await_nodes(work: StepContext) -> None:
+    """Until every member is active, whether it can be reached or not; heals on the way what breaks on the way."""
+    allocation = await _whole_allocation(work)
+    members = [member for member in allocation.members if member.role == "member"]
+    ready = sum(member.ready for member in members)
+    if not allocation.bound or ready < len(members):
+        raise StepPending(f"{ready} of {len(members)} nodes are {NODES_ARE[work.shape.power]}")
+
+
+async def _whole_allocation(work: StepContext) -> AllocationView:
+    """The allocation, of which nothing is broken; else that is replaced, and StepPending raised."""
     allocation = await current_allocation(work)
     plan = await recovery(work, allocation)
     if plan.action == "hold":
         raise StepPending(plan.message)
-    slices = await work.neighbours.slices_of(work.instance)
-    if plan.action == "replace":
-        await replace_members(work)
-        await bind_nodes(work)
-        await admit_slices(work)
-        await program_routes(work)
+    if plan.action in ("repair", "replace"):
+        await _begin_rungs(work, plan)
+        if plan.nodes:
+            await replace_members(work)
+            await bind_nodes(work)
+            await admit_slices(work)
+            await program_routes(work)
         raise StepPending(plan.message)
+    return allocation
+
+
+async def await_ready(work: StepContext) -> None:
+    """Until every member is active and every route programmed; heals on the way what breaks on the way."""
+    allocation = await _whole_allocation(work)
+    slices = await work.neighbours.slices_of(work.instance)
     wanted = {name_of(spec.name) for spec in slices_over(work.instance, work.shape, nodes_of(allocation, {"member"}))}
     if wanted - {each.name for each in slices}:  # withdrawn by somebody; while any is going, none can be admitted again
         if not any(each.state == "Withdrawing" for each in slices):
@@ -202,7 +263,26 @@ async def mark_active(work: StepContext) -> None:
             instance.set_condition("Preempted", False, "Returned", "it has its place again", now, done)
         instance.observe(observed, plan, now)
         message = f"generation {done}: {work.shape.nodes} nodes are {NODES_ARE[work.shape.power]}"
+        _note_recovery(work, session, instance, now)
         work.store.record_event(session, work.instance, state, message, now)
+
+
+def _note_recovery(work: StepContext, session: Session, instance: InstanceRow, now: float) -> None:
+    """What the recovery that ends here took, kept once with its operation and with the instance."""
+    saga = find(session, SagaRow, work.saga)
+    if saga.recovery is not None:
+        return  # repeated after a crash
+    since, on = saga.failed_since(), work.shape.power == "On"
+    if since is None:
+        instance.down_time = instance.down.settled(now, on).wire()
+        return
+    saga.recovery = parts_at_the_end(*since, saga.trace or {}, now)
+    instance.last_recovery = saga.recovery
+    instance.down_time = instance.down.settled(now, on, saga.recovery).wire()
+    rungs = {each.node: each.rung for each in saga.rungs_tried}
+    about = ", ".join(f"{node} ({rung})" for node, rung in rungs.items()) or (saga.parameters or {}).get("nodes", "")
+    message = f"{about}: in {in_words(saga.recovery)}"
+    work.store.record_event(session, work.instance, "Recovered", message, now)
 
 
 async def mark_pending(work: StepContext) -> None:
@@ -210,6 +290,7 @@ async def mark_pending(work: StepContext) -> None:
     with work.store.transaction() as session:
         instance = work.store.instance(session, work.instance)
         instance.expires_at = None
+        instance.down_time = instance.down.failed(work.clock.now()).wire()
         instance.retry_at = work.clock.now()
 
 
@@ -236,19 +317,9 @@ async def _everybody(work: StepContext, allocation: AllocationView | None) -> li
 
 
 async def recovery(work: StepContext, allocation: AllocationView) -> Recovery:
-    """What to do about the members that broke. Who else is silent matters, and is asked, only where somebody did."""
-    silent = await _silent(work) if broken_members(allocation.members) else []
-    return plan_recovery(allocation.members, silent, work.policy)
-
-
-async def _silent(work: StepContext) -> list[str]:
-    """Every held node whose agent is silent, whoever holds it."""
-    return [
-        member.node
-        for allocation in await work.neighbours.allocations()
-        for member in allocation.members
-        if member.agent in SILENT
-    ]
+    """What to do about the members that broke. Who else is out matters, and is asked, only where somebody did."""
+    out = await work.neighbours.out_of_service() if broken_members(allocation.members) else []
+    return plan_recovery(allocation.members, out, work.policy, work.rungs(), work.clock.now())
 
 
 def _replacement(before: list[MemberView], after: list[MemberView], node: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from matrixcommon.model.resource_model import ApiModel, Condition
 from matrixcompute.autoscaling.policy import ScalingPolicyView
-from matrixcompute.contract import SliceSummary
+from matrixcompute.contract import RecoveryTimes, SliceSummary
 from matrixcontainer.operator.crd_specs import fault_spec, infer_spec, instance_spec, policy_spec, rule
 from matrixcontainer.operator.structural_schema import shown_schema, structural_schema
 from matrixlink.contract.slices import SliceView
@@ -194,7 +194,12 @@ def _definitions() -> list[dict[str, Any]]:
                 selector=_text("finds the pods of workloads on it; for autoscalers"),
                 expiresAt=_text("when its lease ends, in emulated time"),
                 operation=_text("the work under way on it in MatrixCompute"),
-                **_counts(repairs="how often a member was replaced"),
+                **_counts(repairs="how often members failed and were repaired or replaced"),
+                lastRecovery=_OPEN
+                | {
+                    "description": "how long the last recovery took, in parts, in emulated seconds",
+                    "properties": shown_schema(RecoveryTimes),
+                },
                 members=_parts("node", MemberView, "every node, spares and successors among them"),
                 slices=_parts("plane", SliceSummary, "the share of each plane"),
                 cancelled=_OPEN

@@ -63,6 +63,7 @@ def instance_status(body: dict[str, Any], observed: InstanceView | None, wall_no
         "members": _members(before, observed, of, wall_now),
         "slices": _planes(before, observed, of, wall_now),
         "conditions": [each for each in conditions if each["type"] not in seen],
+        **({"lastRecovery": observed.last_recovery.wire()} if observed.last_recovery is not None else {}),
     } | ({"cancelled": {"operation": cancelled.operation, "generation": generation}} if cancelled is not None else {})
 
 

@@ -20,7 +20,7 @@ from matrixcommon.model.errors import StaleGeneration
 from matrixresource.agent.hardware import EmulatedNode
 from matrixresource.agent.partitions import Partitions
 from matrixresource.contract.agents import AssignmentView, NodeReport, ReportAnswer, ReportedFault
-from matrixresource.contract.nodes import NodeInventory, NodeTask, Power
+from matrixresource.contract.nodes import IN_PLACE, NodeInventory, NodeTask, Power
 
 DONE = {"Clean": "Clean", "Spare": "Spare", "Member": "Active"}
 """The status that fulfils a spec."""
@@ -57,10 +57,14 @@ def next_work(
     """What brings a node nearer to the spec; None when it is fulfilled. A pure decision.
 
     `status` and `holds`: what the node is and whose work is on it; `deployed`: whether a finished image is on its disk,
-    so that after it was without power it need only boot and join; `task`: what is to be done once when it is clean.
+    so that after it was without power it need only boot and join; `task`: what is to be done once, when it is clean or,
+    of a repair in place, while it serves.
     Whoever takes a node over starts from clean.
     """
-    if task is not None and wanted == "Clean" and holds is None and status != "Cleaning":
+    if task in IN_PLACE:
+        if (wanted, power, status) == ("Member", "On", "Active") and holds == allocation:
+            return AgentTask(task, "Active", allocation)
+    elif task is not None and wanted == "Clean" and holds is None and status != "Cleaning":
         return AgentTask(task, "Clean", None)
     if status in ("Verifying", "Inspecting"):
         return AgentTask("enrol", "Clean", None)
@@ -194,6 +198,8 @@ class ResourceAgent:
                 return
         self.status, self.stage, self.message, self.holds = work.ends, None, "", work.allocation
         self.done_generation = task_generation
+        if work.name in IN_PLACE:
+            self.node.on_repaired(work.name)
         if work.name == "inspect":
             self._reported_inventory, self._reported_ports = None, {}
         elif work.name == "update" and firmware is not None:

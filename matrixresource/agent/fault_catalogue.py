@@ -84,7 +84,8 @@ CATALOGUE: dict[str, Fault] = {
     ),
     "npu-fault": Fault(
         "node",
-        "an NPU or a die of it raises a fault code (parameters: npu 0-7, die 0 or 1, code, default 220001001)",
+        "an NPU or a die of it raises a fault code (parameters: npu 0-7, die 0 or 1, code, default 220001001; "
+        "endsWith: the repair in place that ends it, restart, reset-npu, reboot or none, by default as its level says)",
         "by the code; Separate by default",
         CODES,
     ),

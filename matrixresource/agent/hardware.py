@@ -6,6 +6,7 @@ The control plane never looks here. A fault changes the hardware; what the node'
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,8 +24,9 @@ from matrixresource.agent.fault_catalogue import (
     TABLE_KINDS,
     FaultKind,
 )
-from matrixresource.contract.nodes import NodeInventory
+from matrixresource.contract.nodes import IN_PLACE, NodeInventory
 from matrixresource.nodes.expected_inventory import inventory
+from matrixresource.nodes.fault_levels import level_of
 from matrixresource.topology.deviations import as_built
 from matrixresource.topology.loading import load_spec
 from matrixresource.topology.spec import SupernodeSpec
@@ -86,6 +88,8 @@ class EmulatedNode:
     """Stages of work that fail on it, and why."""
     power_cycles: int = 0
     firmware: str = FIRMWARE
+    on_repaired: Callable[[str], None] = lambda repair: None
+    """Called when a repair in place is done; whoever puts faults on it then takes off those that it ends."""
     spec: SupernodeSpec = field(default_factory=load_spec)
     racked: Supernode | None = None
     """What it stands in and is wired to; as the spec says where nothing else is known."""
@@ -231,6 +235,25 @@ class EmulatedNode:
 
 RAISING = ("npu-fault", "hbm-fault", "component-fault", "slow-node")
 """Kinds that make a component raise a code."""
+
+
+ENDED_BY = {
+    "RestartRequest": "restart",
+    "RestartBusiness": "restart",
+    "FreeRestart": "reset-npu",
+    "Restart": "reset-npu",
+}
+"""The lightest repair in place that ends a fault of a level, as the incumbent's names of the levels say. What is to be
+separated ends with none."""
+
+
+def ends_with(fault: InjectedFault, repair: str) -> bool:
+    """Whether a repair in place ends a fault: by its parameter `endsWith` (or `none`), else by the level of its code. A
+    heavier repair ends what a lighter one does."""
+    if fault.kind not in RAISING or fault.kind == "slow-node":
+        return False
+    ended_by = fault.parameters.get("endsWith", ENDED_BY.get(level_of(_code(fault)[0]).name, "none"))
+    return ended_by in IN_PLACE and IN_PLACE.index(ended_by) <= IN_PLACE.index(repair)
 
 
 def _messages(faults: list[InjectedFault]) -> MessageFaults | None:

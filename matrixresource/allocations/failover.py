@@ -12,6 +12,7 @@ from matrixresource.allocations.apply_placement import apply_placement
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.allocations.refusals import refusal
+from matrixresource.contract.nodes import RECOVERY
 from matrixresource.nodes.states import AVAILABLE
 from matrixresource.scheduler.changes.repair import keeps_rules
 from matrixresource.store.store import ResourceStore
@@ -106,5 +107,5 @@ class Failover:
 
 
 def _in_use(node: NodeRow) -> bool:
-    """Whether its agent is heard and nobody wants the node kept out."""
-    return node.agent == "Connected" and node.desired_state == AVAILABLE
+    """Whether its agent is heard, nobody wants the node kept out, and recovery does not suspect it."""
+    return node.agent == "Connected" and node.desired_state == AVAILABLE and RECOVERY not in (node.cordoned_by or ())

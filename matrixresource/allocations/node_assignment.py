@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.errors import Conflict
 from matrixcommon.model.hardware_names import NodeName
+from matrixresource.contract.nodes import IN_PLACE
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AllocationRow, AssignmentRow, NodeRow, PartitionRow
 
@@ -36,6 +37,7 @@ class NodeAssignments:
     def unassign(self, session: Session, node: NodeRow) -> None:
         """A whole node is nobody's; it may be taken once its agent has cleaned it."""
         node.holder = node.role = node.rank = None
+        self._drop_repair(session, node)
         self._assign(session, node, "Clean", None)
         node.read_state()
 
@@ -45,6 +47,7 @@ class NodeAssignments:
 
     def ask_clean(self, session: Session, node: NodeRow) -> None:
         """Ask the agent to clean while its holder keeps the node."""
+        self._drop_repair(session, node)
         self._assign(session, node, "Clean", None)
 
     def ask_task(self, session: Session, node: NodeRow, task: str, firmware: str | None = None) -> None:
@@ -55,6 +58,29 @@ class NodeAssignments:
         row.task, row.task_generation, row.firmware = task, row.generation, firmware
         node.wanted_firmware = firmware
         node.task, node.desired_role, node.desired_power = task, "Clean", "On"
+        node.wanted_generation = node.assignment_generation = row.generation
+
+    def ask_repair(self, session: Session, node: NodeRow, task: str) -> None:
+        """Ask the agent of a member to repair it where it stands; no news while that is under way."""
+        if node.task == task:
+            return
+        row = self._assignment(session, node)
+        row.generation += 1
+        row.task, row.task_generation = task, row.generation
+        node.task = task
+        node.wanted_generation = node.assignment_generation = row.generation
+
+    def _drop_repair(self, session: Session, node: NodeRow) -> None:
+        """Who gives a node up has it repaired no more."""
+        if node.task in IN_PLACE:
+            self._assignment(session, node).task = node.task = None
+
+    def ask_again(self, session: Session, node: NodeRow) -> None:
+        """Ask the agent for what is requested of it again: one generation on, and its task with it."""
+        row = self._assignment(session, node)
+        row.generation += 1
+        if node.task is not None:
+            row.task_generation = row.generation
         node.wanted_generation = node.assignment_generation = row.generation
 
     def _assign(self, session: Session, node: NodeRow, wanted: str, current: AllocationRow | None) -> None:

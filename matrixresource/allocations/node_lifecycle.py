@@ -15,8 +15,19 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.resource_key import name_of
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.allocations.node_assignment import NodeAssignments
-from matrixresource.contract.nodes import NodeTask, NodeVerbRequest, NodeView
-from matrixresource.nodes.states import AVAILABLE, MANAGEABLE, NODE_STATES, QUARANTINED, RETIRED, SERVICING
+from matrixresource.contract.allocations import AllocationView
+from matrixresource.contract.nodes import InPlaceRepair, NodeTask, NodeVerbRequest, NodeView
+from matrixresource.nodes.flap_rules import flap_rules
+from matrixresource.nodes.states import (
+    AVAILABLE,
+    MANAGEABLE,
+    NODE_STATES,
+    QUARANTINED,
+    RETIRED,
+    SERVICING,
+    STAGE_FAILED,
+    STAGE_TOLERATED,
+)
 from matrixresource.store.node_events import note
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import NodeRow
@@ -80,11 +91,49 @@ class NodeLifecycle:
         node.read_state()
         note(session, node.name, QUARANTINED, f"{reason}: {message}", self._clock.now(), warning=True)
 
+    def stage_failed(self, session: Session, node: NodeRow, message: str) -> bool:
+        """A stage failed for good: the node is quarantined, and this returns True, unless as many nodes of its domain
+        are out as may be. Then it keeps its place and its work, which it tries again (`try_again`)."""
+        supernode = node.node_name.supernode
+        out = [each.node_name for each in self._store.nodes(session) if each.supernode == supernode and _is_out(each)]
+        full = flap_rules().full_domain(STAGE_FAILED, node.node_name, out)
+        if full is None:
+            self.quarantine(session, node, STAGE_FAILED, message)
+            return True
+        text = f"{message}; as many nodes of {full} are out as may be, so this one is not quarantined and tries again"
+        if (node.state_reason, node.state_message) != (STAGE_TOLERATED, text[:400]):
+            node.state_reason, node.state_message = STAGE_TOLERATED, text[:400]
+            note(session, node.name, STAGE_TOLERATED, text, self._clock.now(), warning=True)
+        return False
+
+    def try_again(self, session: Session, node: NodeRow) -> None:
+        """Have the agent of a node whose stage failed go through its work again."""
+        self._assignments.ask_again(session, node)
+        node.read_state()
+
     def verify(self, session: Session, node: NodeRow, because: str) -> None:
         """A rule has a free node checked; it is Available when that has passed."""
         self._want(session, node, AVAILABLE, "Verifying", because)
         self._assignments.ask_task(session, node, "verify")
         node.read_state()
+
+    def repair(self, name: str, node: NodeName, task: InPlaceRepair) -> AllocationView:
+        """Have the agent of a member of allocation `name` repair it where it stands; until then it is not ready.
+
+        Asked again while that is under way, it changes nothing. Raises Conflict for a node that is not a whole member
+        of it, or on which nobody serves.
+        """
+        with self._store.transaction() as session:
+            allocation = self._store.allocation(session, name)
+            found = next((each for each in self._store.allocated_to(session, name) if each.name == node), None)
+            if found is None or found.role != "member":
+                raise Conflict(f"{node} is no whole member of {name!r}", field="node")
+            serves = allocation.bound and allocation.power == "On" and allocation.state != "Releasing"
+            if not serves or found.agent == "Lost" or found.desired_state != AVAILABLE:
+                raise Conflict(f"{node} cannot be repaired in place: nobody serves on it", field="node")
+            self._assignments.ask_repair(session, found, task)
+            self._allocator.reconcile(session, {name})
+        return allocation.shown()
 
     def _asked_already(self, node: NodeRow, verb: str, firmware: str | None) -> bool:
         desired, task = WANTED[verb]
@@ -124,3 +173,10 @@ class NodeLifecycle:
     def _holders(self, session: Session, node: NodeRow) -> list[str]:
         parts = {part.allocation for part in self._store.parts(session, node=node.name)} if node.shared_by else set()
         return sorted({*parts, *([node.holder] if node.holder is not None else [])})
+
+
+def _is_out(node: NodeRow) -> bool:
+    """Whether it counts for the limit of a domain: silent or quarantined, and nobody has taken it out to work on it."""
+    if node.status is None or node.desired_state in (SERVICING, RETIRED):
+        return False
+    return node.agent != "Connected" or node.state == QUARANTINED

@@ -62,6 +62,7 @@ ALLOCATIONS = ResourceKind(
         "DELETE /move": EDITORS,
         "POST :changeOver": EDITORS,
         "POST :replace": EDITORS,
+        "POST :repair": EDITORS,
         "POST :renew": EDITORS,
         "POST :relocate": EDITORS,
     },

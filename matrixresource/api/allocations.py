@@ -20,7 +20,7 @@ from matrixresource.allocations.quotas import Quotas
 from matrixresource.allocations.stuck_nodes import stuck_nodes
 from matrixresource.api import access
 from matrixresource.contract.agents import NodeReports, ReportAnswer, ReportAnswers
-from matrixresource.contract.allocations import AllocationView, RenewRequest, ReplaceRequest
+from matrixresource.contract.allocations import AllocationView, RenewRequest, RepairRequest, ReplaceRequest
 from matrixresource.contract.capacity import CapacityView
 from matrixresource.contract.nodes import ADMIN, InventoryView, NodeVerbRequest, NodeView, NpuView
 from matrixresource.contract.plans import FragmentationView, PlanRequest, PlanView
@@ -29,6 +29,7 @@ from matrixresource.nodes.states import NODE_STATES
 from matrixresource.planning.capacity_report import CapacityReport
 from matrixresource.planning.planner import Planner
 from matrixresource.store.node_inventories import inventory_view
+from matrixresource.store.npu_views import npu_views
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import NodeRow
 from matrixresource.store.topology_versions import spec_at
@@ -85,11 +86,11 @@ def routes(
 
     npus = api.of(access.NPUS)
 
-    def npu_views() -> list[NpuView]:
+    def every_npu() -> list[NpuView]:
         with store.reading() as session:
-            return [npu for row in store.nodes(session) for npu in row.npu_views()]
+            return [npu for row in store.nodes(session) for npu in npu_views(row)]
 
-    npus.list(npu_views)
+    npus.list(every_npu)
 
     @npus.change(
         "POST :release",
@@ -98,7 +99,7 @@ def routes(
         summary="Revoke that frequent faults separated this NPU",
     )
     def release_npu(name: NpuName) -> NpuView:
-        return next(npu for npu in reports.release(name).npu_views() if npu.name == name)
+        return next(npu for npu in npu_views(reports.release(name)) if npu.name == name)
 
     def spares() -> list[NodeView]:
         with store.reading() as session:
@@ -125,6 +126,10 @@ def routes(
     @allocations.change("POST :replace")
     def replace(name: str, body: ReplaceRequest) -> AllocationView:
         return allocator.replace(name, body.node, body.reason)
+
+    @allocations.change("POST :repair", summary="Have a member's agent repair it where it stands")
+    def repair(name: str, body: RepairRequest) -> AllocationView:
+        return lifecycle.repair(name, body.node, body.task)
 
     @allocations.change("POST :renew")
     def renew(name: str, body: RenewRequest) -> AllocationView:

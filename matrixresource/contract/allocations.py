@@ -10,7 +10,7 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.resource_key import reference
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixresource.contract.fields import MEMBERS_MAX, NpuCount
-from matrixresource.contract.nodes import Power
+from matrixresource.contract.nodes import InPlaceRepair, Power
 
 REPLACEMENT_LABEL, RESERVATION_LABEL = "cloudmatrix.io/last-replacement", "cloudmatrix.io/reservation"
 """Labels that MatrixResource itself puts on allocations; a caller's own come and go with its requests."""
@@ -152,6 +152,13 @@ class ReplaceRequest(ApiModel):
     reason: str = Field("Requested", max_length=200)
 
 
+class RepairRequest(ApiModel):
+    """Which member to repair where it stands, and how."""
+
+    node: NodeName
+    task: InPlaceRepair = Field(description="what its agent is to do: restart its processes, reset its NPUs, or reboot")
+
+
 class MemberView(ApiModel):
     """One node of an allocation, or its part of one. `state` is the node's; `ready` says its agent has reported what is
     requested of it.
@@ -168,9 +175,15 @@ class MemberView(ApiModel):
     agent: str = Field(description="whether its agent is heard: Connected, Stale or Lost")
     health: str = Field(description="of its hardware: Healthy, SubHealthy, Unhealthy or Unknown")
     fault: str = Field("", description="part, code and level of what makes the node unhealthy")
+    level: str | None = Field(None, description="the worst level of those faults")
     ready: bool = Field(description="whether its agent has reported what is requested of it")
     stage: str | None = Field(None, description="at which stage of its work the node's agent is, or which one failed")
     message: str | None = Field(None, description="what is said of that stage, or why the node is kept out")
+    failed_at: str | None = Field(
+        None, description="of one that is lost or unhealthy: when it failed, that is when its agent was heard last or "
+        "when the fault was first reported"
+    )  # fmt: skip
+    detected_at: str | None = Field(None, description="when it was declared lost, or when the fault was first reported")
     npus: NpuCount | None = Field(None, description="NPUs of its part of the node, where it has not all of it")
     dies: list[int] | None = Field(None, description="dies of that part; NPU k has dies 2k and 2k+1")
     cpus: int | None = Field(None, description="CPU sockets of that part")

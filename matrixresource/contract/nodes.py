@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -10,13 +10,19 @@ from matrixcommon.model.resource_model import ApiModel, ResourceView
 
 Power = Literal["On", "Off"]
 
-NodeTask = Literal["verify", "inspect", "clean", "update"]
+InPlaceRepair = Literal["restart", "reset-npu", "reboot"]
+IN_PLACE: tuple[str, ...] = get_args(InPlaceRepair)
+"""What an agent can do to a member that stays one, the lightest first: restart its processes, reset its NPUs, switch
+the node off and on."""
+
+NodeTask = Literal["verify", "inspect", "clean", "update", "restart", "reset-npu", "reboot"]
 
 KEPT_OUT = ("Manageable", "Servicing", "Draining", "Quarantined", "Retired")
 """States of nodes that take no newcomers, whatever their agents report."""
 
-ADMIN, KUBERNETES, MAINTENANCE = "admin", "kubernetes", "maintenance"
-"""Owners of cordons: who asks without saying who it is, who marks the mirrored Node unschedulable, a closed domain."""
+ADMIN, KUBERNETES, MAINTENANCE, RECOVERY = "admin", "kubernetes", "maintenance", "recovery"
+"""Owners of cordons: who asks without saying who it is, who marks the mirrored Node unschedulable, a closed domain, and
+MatrixCompute's recovery, whose cordon ends by a health check alone."""
 
 MAINTENANCE_OF = "maintenance-"
 """What the owners of the cordons of MatrixCompute's maintenances begin with; the name of the maintenance follows."""

@@ -1,4 +1,5 @@
-"""Keeps nodes out that come and go, and has them back when they have stood still for long enough.
+"""Keeps nodes out that come and go, and has them back when they have stood still for long enough; has those try again
+whose stage failed and that are not kept out for it.
 
 Only nodes that nobody has are kept out: one that is lost while it has a holder is replaced, and then free. How many may
 be quarantined at once is limited per cabinet and supernode; the limit never keeps a node from coming back.
@@ -12,7 +13,7 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.clock import Clock
 from matrixresource.allocations.node_lifecycle import FLAPPING, NodeLifecycle
 from matrixresource.nodes.flap_rules import flap_rules
-from matrixresource.nodes.states import AVAILABLE, QUARANTINED
+from matrixresource.nodes.states import AVAILABLE, QUARANTINED, STAGE_TOLERATED
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import NodeRow
 
@@ -31,7 +32,8 @@ class FlappingNodes:
     async def reconcile(self) -> str:
         """Look at every node with a score to speak of."""
         now, rules = self._clock.now(), flap_rules()
-        scored = or_(NodeRow.flap_score >= rules.quarantine_at, NodeRow.state_reason.in_((FLAPPING, TOLERATED)))
+        reasons = (FLAPPING, TOLERATED, STAGE_TOLERATED)
+        scored = or_(NodeRow.flap_score >= rules.quarantine_at, NodeRow.state_reason.in_(reasons))
         with self._store.reading() as session:
             names = [*session.scalars(select(NodeRow.name).where(scored).order_by(NodeRow.name))]
         if not names:
@@ -43,13 +45,17 @@ class FlappingNodes:
 
     def _judge(self, session: Session, node: NodeRow, score: float) -> None:
         rules = flap_rules()
-        if node.desired_state == QUARANTINED:
+        if node.state_reason == STAGE_TOLERATED:
+            rested = self._clock.now() - node.updated_at >= rules.retry_s
+            if node.status == "Failed" and node.in_sync and node.agent == "Connected" and rested:
+                self._lifecycle.try_again(session, node)
+        elif node.desired_state == QUARANTINED:
             if node.state_reason == FLAPPING and node.agent == "Connected" and score < rules.return_below:
                 self._lifecycle.verify(session, node, "it no longer flaps")
         elif node.desired_state == AVAILABLE and not node.allocated and score >= rules.quarantine_at:
             times = f"it came and went: {score:.1f} points of {rules.quarantine_at:g}"
             others = [each.node_name for each in self._store.nodes(session) if each.desired_state == QUARANTINED]
-            full = rules.full_domain(node.node_name, others)
+            full = rules.full_domain(FLAPPING, node.node_name, others)
             if full is None:
                 self._lifecycle.quarantine(session, node, FLAPPING, times)
             elif node.state_reason != TOLERATED:

@@ -22,11 +22,11 @@ from matrixcommon.persistence.table_cache import rows_where
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.allocations.node_lifecycle import NodeLifecycle
 from matrixresource.contract.agents import NodeReport, ReportAnswer
-from matrixresource.contract.nodes import FaultView
+from matrixresource.contract.nodes import IN_PLACE, RECOVERY, FaultView
 from matrixresource.nodes.fault_levels import health_unheard, worst_health
-from matrixresource.nodes.fault_rules import dies_of
+from matrixresource.nodes.fault_rules import dies_of, whole_node_fault
 from matrixresource.nodes.flap_rules import flap_rules
-from matrixresource.nodes.states import AVAILABLE, MANAGEABLE, QUARANTINED, SERVICING, STAGE_FAILED
+from matrixresource.nodes.states import AVAILABLE, MANAGEABLE, QUARANTINED, SERVICING, STAGE_FAILED, STAGE_TOLERATED
 from matrixresource.store import node_inventories
 from matrixresource.store.agent_leases import WORSE, Lease, Leases
 from matrixresource.store.fault_history import FaultRecords
@@ -116,7 +116,7 @@ class NodeReportProcessor:
             return ReportAnswer(node=report.node, accepted=False, reason="StaleReport")
         now = self._clock.now()
         before = _fault_summary(node)
-        node.agent = "Connected"
+        node.agent, node.heard_at, node.lost_at = "Connected", None, None
         node.epoch, node.power, node.status, node.stage = report.epoch, report.power, report.status, report.stage
         node.message, node.observed_generation = report.message, report.generation
         parts: dict[str, str] = {part.allocation: part.status for part in report.parts}
@@ -149,21 +149,37 @@ class NodeReportProcessor:
     def _follow(self, session: Session, node: NodeRow) -> None:
         """The node's state by this report, and what rules make of it: a check that failed, or one that is due."""
         before = node.state
-        if node.task is not None and node.in_sync and node.status in ("Clean", "Failed"):
+        if node.task is not None and node.in_sync and node.status == "Clean":
+            if node.task == "verify" and whole_node_fault(node) is None:
+                node.cordon(RECOVERY, False)
+            node.task, node.state_reason, node.state_message = None, None, ""
+        if node.task in IN_PLACE and node.ready:
             node.task = None
-            if node.status == "Clean":
-                node.state_reason, node.state_message = None, ""
         if node.status == "Failed" and node.in_sync and node.desired_state in (AVAILABLE, MANAGEABLE):
-            self._lifecycle.quarantine(session, node, STAGE_FAILED, f"{node.stage}: {node.message}")
-            _flapped(node, STAGE_FAILED, self._clock.now())
-        elif node.status == "Failed" and node.in_sync and node.desired_state == SERVICING:
+            if self._lifecycle.stage_failed(session, node, f"{node.stage}: {node.message}"):
+                _flapped(node, STAGE_FAILED, self._clock.now())
+        elif node.status == "Failed" and node.in_sync:
+            node.task = None
             failed = f"{node.stage}: {node.message}"[:400]
-            if (node.state_reason, node.state_message) != (STAGE_FAILED, failed):
+            if node.desired_state == SERVICING and (node.state_reason, node.state_message) != (STAGE_FAILED, failed):
                 node.state_reason, node.state_message = STAGE_FAILED, failed
+        elif node.state_reason == STAGE_TOLERATED and node.ready:
+            node.state_reason, node.state_message = None, ""
         node.read_state()
         back = before == QUARANTINED != node.state and node.desired_state == AVAILABLE
         if back and node.task is None and not node.allocated:
             self._lifecycle.verify(session, node, "it was lost or unhealthy, and is back")
+        if RECOVERY in (node.cordoned_by or ()):
+            self._clear_suspicion(session, node)
+
+    def _clear_suspicion(self, session: Session, node: NodeRow) -> None:
+        """Of a node that recovery has cordoned and that reports: who has it sees it work, and the report is the check;
+        a free one is verified first. Dies that are still
+        faulty stay out by themselves."""
+        if node.allocated and node.health != "Unhealthy" and node.state != QUARANTINED:
+            node.cordon(RECOVERY, False)
+        elif node.state == AVAILABLE and node.task is None and whole_node_fault(node) is None:
+            self._lifecycle.verify(session, node, "it was suspected when others failed")
 
     def release(self, npu: NpuName) -> NodeRow:
         """Revoke that the rule of frequency separated this NPU or its dies: somebody has looked at it."""
@@ -195,7 +211,9 @@ class NodeReportProcessor:
                 # Only for the worse: what is better is reported by a report, to whichever replica.
                 if agent is not None and WORSE[agent] > WORSE[node.agent]:
                     node.agent = agent
+                    node.heard_at = self._leases.heard_at(node.name)
                     if agent == "Lost":
+                        node.lost_at = now
                         node.power, node.health = "Unknown", health_unheard(node.health)
                     node.read_state()
                     touched.add(node)

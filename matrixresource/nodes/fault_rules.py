@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from matrixcommon.model.quantities import timestamp
 from matrixresource.contract.nodes import DieView, FaultView
 from matrixresource.nodes.fault_levels import (
     DurationRule,
@@ -133,6 +134,23 @@ class HasFaults(Protocol):
 def faults_of(node: HasFaults) -> list[FaultView]:
     """The faults of a node as they were last judged."""
     return [FaultView.model_validate({"level": level_of(fault["code"]).name} | fault) for fault in node.faults or []]
+
+
+class HasLease(HasFaults, Protocol):
+    """A node with what is known of its agent's lease; times are seconds."""
+
+    agent: Any
+    heard_at: Any
+    lost_at: Any
+
+
+def failure_times(node: HasLease) -> dict[str, str]:
+    """When a node that is lost or unhealthy failed, as far as reports tell, and when that was found (RFC 3339)."""
+    if node.agent == "Lost":
+        times = {"failed_at": node.heard_at, "detected_at": node.lost_at}
+        return {name: timestamp(at) for name, at in times.items() if at is not None}
+    bad = [fault.since for fault in faults_of(node) if level_named(fault.level).health == "Unhealthy"]
+    return {"failed_at": min(bad), "detected_at": min(bad)} if bad else {}
 
 
 def unusable_dies(node: HasFaults) -> int:

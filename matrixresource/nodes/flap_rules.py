@@ -15,15 +15,19 @@ from matrixcommon.model.hardware_names import NodeName
 
 @dataclass(frozen=True)
 class FlapRules:
-    """The file. `weights`: what an occurrence adds, by its reason; `limits`: of each kind of domain, how many nodes may
-    be quarantined before flapping adds no more."""
+    """The file. `weights`: what an occurrence adds, by its reason.
+
+    `limits`: by the reason for which a rule quarantines, of each kind of domain, how many nodes may be quarantined
+    before it adds no more; `retry_s`: when a node whose stage failed and that is not quarantined for it tries again.
+    """
 
     weights: dict[str, float]
     half_life_s: float
     quarantine_at: float
     return_below: float
     together_max: int
-    limits: dict[str, int]
+    limits: dict[str, dict[str, int]]
+    retry_s: float
 
     def faded(self, score: float, at: float | None, now: float) -> float:
         """What is left of a score as of `at`."""
@@ -33,12 +37,13 @@ class FlapRules:
         """The score after one more occurrence."""
         return self.faded(score, at, now) + self.weights[reason]
 
-    def full_domain(self, node: NodeName, quarantined: Iterable[NodeName]) -> str | None:
-        """The domain of a node of which no more may be quarantined for flapping; None where it may."""
-        names = [*quarantined]
-        if sum(each.cabinet == node.cabinet for each in names) >= self.limits["cabinet"]:
+    def full_domain(self, reason: str, node: NodeName, quarantined: Iterable[NodeName]) -> str | None:
+        """The domain of a node of which no more may be quarantined for this reason; None where it may. A cabinet of
+        which nothing is left is no reason to stop: that is the supernode's limit."""
+        names, limits = [each for each in quarantined if each != node], self.limits[reason]
+        if sum(each.cabinet == node.cabinet for each in names) >= limits["cabinet"]:
             return node.cabinet
-        full = sum(each.supernode == node.supernode for each in names) >= self.limits["supernode"]
+        full = sum(each.supernode == node.supernode for each in names) >= limits["supernode"]
         return node.supernode if full else None
 
 

@@ -24,6 +24,8 @@ AVAILABLE, MANAGEABLE, SERVICING, QUARANTINED, RETIRED = (
 
 STAGE_FAILED = "StageFailed"
 """The reason of a node whose agent could not finish its work; the words name the stage."""
+STAGE_TOLERATED = "StageFailedTolerated"
+"""Why a node whose stage failed is not quarantined: as many of its domain are out as may be."""
 
 ALLOCATED = ("Reserved", "Deploying", "Spare", "Active", "Stopping")
 PASSING = {"verify": "Verifying", "inspect": "Inspecting", "clean": "Cleaning", "update": "Servicing"}
@@ -157,14 +159,16 @@ def node_state(
     shared: bool = False,
     desired: str = AVAILABLE,
     task: str | None = None,
+    tolerated: bool = False,
 ) -> str:
     """The state of a node.
 
     `current`: held by an allocation, or `shared` by several; `agent` Connected, Stale or Lost; `health` Healthy,
     SubHealthy or Unhealthy; `status` as last reported (None: never); `caught_up` when the report answers the newest
     spec; `parts` how far the agent is with what several allocations have of it; `desired` the state it is wanted in,
-    and `task` what its agent was asked to do for that. A held node keeps the state it was last seen in while its agent
-    is away: whether to give it up is MatrixCompute's decision, not an appearance.
+    and `task` what its agent was asked to do for that; `tolerated`: a stage that failed is no reason to keep it out. A
+    held node keeps the state it was last seen in while its agent is away: whether to give it up is MatrixCompute's
+    decision, not an appearance.
     """
     if desired == RETIRED:
         return RETIRED
@@ -178,6 +182,8 @@ def node_state(
         return QUARANTINED
     if task is not None and not current and not caught_up:
         return PASSING[task]
+    if status == "Failed" and tolerated:
+        return PASSING[task] if task is not None and not current else "Deploying" if current else "Cleaning"
     if status == "Clean" and parts and not current and caught_up:
         return "Active" if "Active" in parts else "Deploying"
     if status == "Clean":

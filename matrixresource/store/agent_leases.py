@@ -93,6 +93,12 @@ class Leases:
             return
         row.epoch, row.sequence, row.heard_at, row.lease_s = *lease.reached, lease.heard_at, lease.lease_s
 
+    def heard_at(self, node: str) -> float | None:
+        """When it was last heard, as far as is known; None where that was never."""
+        heard, row = self._heard.get(node), self._written.get(node)
+        known = [each.heard_at for each in (heard, row) if each is not None]
+        return max(known, default=None)
+
     def forgive(self, seconds: float, now: float) -> None:
         """Nobody could be heard for that long: it is not held against them, nor against whom another replica hears.
         What stopped us may have stopped that one too; it gives up itself whom it hears no more."""

@@ -20,10 +20,10 @@ from matrixcommon.persistence.database_session import ResourceRow, journal_table
 from matrixcommon.persistence.fences import leader_table
 from matrixresource.contract.agents import AssignmentView, DesiredPartition
 from matrixresource.contract.allocations import AllocationRequest, AllocationView, MemberView
-from matrixresource.contract.nodes import MAINTENANCE, NodeView, NpuView, SupernodeView
-from matrixresource.nodes.fault_levels import health_unheard, worst_health, worst_level
-from matrixresource.nodes.fault_rules import die_views, dies_of, faults_of, unusable_dies, whole_node_fault
-from matrixresource.nodes.states import AVAILABLE, NODE_STATES, QUARANTINED, RETIRED, node_state
+from matrixresource.contract.nodes import MAINTENANCE, NodeView, SupernodeView
+from matrixresource.nodes.fault_levels import worst_health, worst_level
+from matrixresource.nodes.fault_rules import failure_times, faults_of, unusable_dies, whole_node_fault
+from matrixresource.nodes.states import AVAILABLE, NODE_STATES, QUARANTINED, RETIRED, STAGE_TOLERATED, node_state
 from matrixresource.store.allocation_states import ALLOCATION_STATES
 
 INVENTORY_MATCHES = "InventoryMatches"
@@ -113,6 +113,7 @@ class PartitionRow(Base):
             agent=node.agent,
             health=node.health,
             fault=node.unhealthy_because,
+            level=node.level,
             ready=self.ready(node),
             **node.progress,
             npus=self.dies.bit_count() / 2 if self.dies else None,
@@ -172,6 +173,9 @@ class NodeRow(ResourceRow, Base):
     """As its agent last reported, and what it was last asked to be updated to."""
     flap_score: Mapped[float] = mapped_column(Float, default=0.0, server_default="0")
     flapped_at: Mapped[float | None] = mapped_column(Float)
+    heard_at: Mapped[float | None] = mapped_column(Float)
+    lost_at: Mapped[float | None] = mapped_column(Float)
+    """Of an agent that is silent: when it was heard last, and when it was declared lost."""
 
     @property
     def node_name(self) -> NodeName:
@@ -208,6 +212,7 @@ class NodeRow(ResourceRow, Base):
             shared=bool(self.shared_by),
             desired=self.desired_state or AVAILABLE,
             task=self.task,
+            tolerated=self.state_reason == STAGE_TOLERATED,
         )
         if self.state != before:
             self.state_since = None
@@ -287,27 +292,6 @@ class NodeRow(ResourceRow, Base):
             state_since=None if self.state_since is None else timestamp(self.state_since),
         )
 
-    def npu_views(self) -> list[NpuView]:
-        """One view per NPU; a fault on one of its dies is the NPU's too."""
-        faults, views = faults_of(self), []
-        for index in range(self.npus):
-            name = self.node_name.npu(index)
-            own = [fault for fault in faults if dies_of(fault.component) & dies_of(f"npu{index}")]
-            levels = [fault.level for fault in own]
-            views.append(
-                NpuView(
-                    **self.common() | {"name": name, "conditions": []},
-                    node=self.name,
-                    cabinet=self.node_name.cabinet,
-                    health=worst_health(levels) if self.agent != "Lost" else health_unheard(worst_health(levels)),
-                    level=worst_level(levels),
-                    dies=die_views(index, own),
-                    allocation=self.holder if self.role == "member" else None,
-                    faults=own,
-                )
-            )
-        return views
-
     def member_view(self) -> MemberView:
         return MemberView(
             node=self.name,
@@ -318,15 +302,22 @@ class NodeRow(ResourceRow, Base):
             agent=self.agent,
             health=self.health,
             fault=self.unhealthy_because,
+            level=self.level,
             ready=self.ready,
             **self.progress,
         )
 
     @property
+    def level(self) -> str | None:
+        """The worst level of the faults that make it unhealthy."""
+        return worst_level(each.level for each in faults_of(self) if worst_health([each.level]) == "Unhealthy")
+
+    @property
     def progress(self) -> dict[str, str]:
-        """For the view of a member: at which stage it is and what its agent says of that, or why it is kept out."""
-        message = self.state_message if self.state in (QUARANTINED, RETIRED) and self.state_message else self.message
-        shown = {"stage": self.stage, "message": message}
+        """For the view of a member: its stage, what is said of that, or why it is kept out; and when it failed."""
+        kept = self.state in (QUARANTINED, RETIRED) or self.state_reason == STAGE_TOLERATED
+        message = (self.state_message if kept else "") or self.message
+        shown = {"stage": self.stage, "message": message} | failure_times(self)
         return {name: value for name, value in shown.items() if value}
 
 

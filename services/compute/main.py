@@ -67,7 +67,9 @@ class ComputeSettings(ServiceSettings):
         "http://127.0.0.1:8404", description="where CloudMatrix-Infer is, whose load policies look at; empty: nowhere"
     )
     lost_per_cabinet: int = Field(
-        4, ge=1, description="safety stop: nodes of one cabinet silent at once and still repaired"
+        4,
+        ge=1,
+        description="safety stop: how many nodes of a cabinet may be out while members there are replaced",
     )
     lost_per_supernode: int = Field(8, ge=1, description="safety stop: the same for a whole supernode")
     leader_lease: float = Field(

@@ -9,8 +9,9 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.clock import Clock
 from matrixcompute.instances.stuck import stuck_instances
 from matrixcompute.model.states import INSTANCE_STATES
-from matrixcompute.store.store import ComputeStore, EventRow, InstanceRow
+from matrixcompute.store.store import ComputeStore, EventRow, InstanceRow, SagaRow
 
+RECOVERY_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 90, 120, 300, 600, 1800, 7200)
 QUEUE_SECONDS = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 14_400, 86_400)
 
 
@@ -31,7 +32,14 @@ class InstanceMetrics:
             registry=registry,
             buckets=QUEUE_SECONDS,
         )
-        self._placed_until = clock.now()
+        self._recovery = Histogram(
+            "instance_recovery_seconds",
+            "Emulated time of recoveries by part (detect, fence, replace, boot, serve) and in total.",
+            ["part"],
+            registry=registry,
+            buckets=RECOVERY_SECONDS,
+        )
+        self._placed_until = self._recovered_until = clock.now()
 
     async def count(self) -> str:
         with self._store.reading() as session:
@@ -41,6 +49,7 @@ class InstanceMetrics:
             stuck = len(stuck_instances(self._store, session, self._clock.now()))
             open_sagas = len(self._store.open_sagas(session))
             waited = self._waited(session)
+            recovered = self._recovered(session)
         for state in INSTANCE_STATES.states:
             self._states.labels(state).set(states.count(state))
         self._degraded.set(degraded)
@@ -48,7 +57,17 @@ class InstanceMetrics:
         self._open.set(open_sagas)
         for seconds in waited:
             self._queue.observe(seconds)
+        for parts in recovered:
+            for part, seconds in {**parts, "total": sum(parts.values())}.items():
+                self._recovery.labels(part).observe(seconds)
         return f"{len(states)} instances"
+
+    def _recovered(self, session: Session) -> list[dict[str, float]]:
+        """The parts of each recovery that ended since the last look."""
+        ended = select(SagaRow).where(SagaRow.finished_at > self._recovered_until)
+        news = [row for row in session.scalars(ended) if row.recovery is not None]
+        self._recovered_until = max([row.finished_at or 0.0 for row in news], default=self._recovered_until)
+        return [dict(row.recovery or {}) for row in news]
 
     def _waited(self, session: Session) -> list[float]:
         """How long each instance waited whose nodes were committed for the first time since the last look."""

@@ -20,7 +20,7 @@ class InstalledSupernode(ResourceView):
 
 
 class InjectedFaultView(ResourceView):
-    """A fault as it is on the hardware."""
+    """A fault as it is on the hardware: Injected, or Ended by a repair in place."""
 
     state: str = "Injected"
     kind: FaultKind

@@ -8,8 +8,9 @@ from matrixcommon.model.planes import Plane
 from matrixcompute.contract import InstanceRequest, SliceSummary
 from matrixcompute.model.composition import OWNER_LABEL, compose, slices_over
 from matrixcompute.model.observation import Observed, conditions_of
-from matrixcompute.recovery.policy import Recovery, RecoveryPolicy, plan_recovery
+from matrixcompute.recovery.policy import Recovery, RecoveryPolicy, nodes_out, plan_recovery, suspect_domains
 from matrixresource.contract.allocations import AllocationView, MemberView, PlacementPolicy
+from matrixresource.contract.nodes import NodeView
 
 POLICY = RecoveryPolicy(lost_per_cabinet_max=4, lost_per_supernode_max=8)
 
@@ -34,6 +35,8 @@ def silent(count: int, cabinet: int | None = None) -> list[str]:
         ("stale is not lost", [member("sn0-c00-n0", agent="Stale")], [], "keep", (), ""),
         ("sub-healthy continues", [member("sn0-c00-n0", health="SubHealthy")], [], "keep", (), ""),
         ("a lost member", [member("sn0-c00-n0", agent="Lost")], silent(1), "replace", ("sn0-c00-n0",), "NodeLost"),
+        ("stale beside a lost one of its cabinet is", [member("sn0-c00-n0", agent="Lost"), member("sn0-c00-n1", agent="Stale")], silent(2), "replace", ("sn0-c00-n0", "sn0-c00-n1"), "DomainLost"),
+        ("stale in another cabinet is not", [member("sn0-c00-n0", agent="Lost"), member("sn0-c01-n1", agent="Stale")], silent(2), "replace", ("sn0-c00-n0",), "NodeLost"),
         ("an unhealthy one", [member("sn0-c00-n0", health="Unhealthy")], [], "replace", ("sn0-c00-n0",), "NodeUnhealthy"),
         (
             "members before spares",
@@ -56,6 +59,44 @@ def silent(count: int, cabinet: int | None = None) -> list[str]:
 def test_recovery(sentence, members, lost, action, nodes, reason):
     plan = plan_recovery(members, lost, POLICY)
     assert (plan.action, plan.nodes, plan.reason) == (action, nodes, reason), sentence
+
+
+@pytest.mark.parametrize(
+    ("nodes", "out", "domains"),
+    [
+        (["sn0-c00-n0"], ["sn0-c00-n0"], []),
+        (["sn0-c00-n0"], ["sn0-c00-n0", "sn0-c01-n0"], []),
+        (["sn0-c00-n0"], ["sn0-c00-n0", "sn0-c00-n3"], ["sn0-c00"]),
+        (["sn0-c00-n0", "sn0-c02-n1"], silent(12), ["sn0-c00", "sn0-c02"]),
+        (["sn0-c00-n0"], ["sn0-c00-n1", "sn0-c00-n2"], []),
+        ([], silent(12), []),
+    ],
+)
+def test_a_cabinet_of_which_several_nodes_are_out_is_suspect(nodes, out, domains):
+    assert suspect_domains(nodes, out) == domains
+
+
+@pytest.mark.parametrize(
+    ("state", "agent", "counts"),
+    [
+        ("Available", "Connected", False),
+        ("Active", "Stale", True),
+        ("Active", "Lost", True),
+        ("Quarantined", "Connected", True),
+        ("Quarantined", "Lost", True),
+        ("Enrolled", "Lost", False),
+        ("Servicing", "Lost", False),
+        ("Retired", "Lost", False),
+        ("Draining", "Connected", False),
+    ],
+)
+def test_the_safety_stop_counts_who_is_silent_or_quarantined_and_whom_nobody_has_taken_out(state, agent, counts):
+    node = NodeView(
+        name="sn0-c00-n0", supernode="sn0", cabinet="sn0-c00", npus=8, cpus=4, schedulable=False, power="On",
+        health="Healthy", agent=agent, epoch=1, desired_role="Clean", assignment_generation=1, observed_generation=1,
+        state=state,
+    )  # fmt: skip
+    assert nodes_out([node]) == ["sn0-c00-n0"] * counts
 
 
 def test_an_unhealthy_member_is_named_with_its_part_code_and_level():

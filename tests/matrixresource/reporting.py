@@ -13,6 +13,7 @@ from matrixresource.contract.agents import NodeReport, ReportAnswer, ReportedFau
 from matrixresource.contract.nodes import NpuView
 from matrixresource.controllers.node_reports import NodeReportProcessor
 from matrixresource.store.node_inventories import InventoryRow
+from matrixresource.store.npu_views import npu_views
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AssignmentRow, NodeRow
 from matrixresource.store.tables import Base as Tables
@@ -75,7 +76,7 @@ class Reporting:
         return desired
 
     def npu(self, index: int) -> NpuView:
-        return self.node.npu_views()[index]
+        return npu_views(self.node)[index]
 
     def forget_inventories(self) -> None:
         with self.store.transaction() as session:

@@ -20,6 +20,9 @@ from tests.stack import Stack
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(900)]
 
+MANY_LOST = {"compute": {"lost_per_supernode": 16}}
+"""An instance for each step of a repair loses its node, all at the same time."""
+
 SETTLED = {"Active", "Stopped", "Pending", "Failed"}
 ELSEWHERE = {RELOCATE: "its steps are those of a move but for the first; tests/stories/test_defragmentation.py"}
 
@@ -165,7 +168,7 @@ async def each_step(stack: Stack, mishaps: Mishaps, workflow: str, kinds: Callab
 async def test_each_step_meets_a_mishap(workflow: str, mishaps: Mishaps, tmp_path) -> None:
     """Each step one of them, in turn; all of them at each is `make soak`'s."""
     every = list(MISHAPS)
-    async with Stack(tmp_path) as stack:
+    async with Stack(tmp_path, settings=MANY_LOST) as stack:
         await each_step(stack, mishaps, workflow, lambda place: every[place % len(every)])
 
 
@@ -173,5 +176,5 @@ async def test_each_step_meets_a_mishap(workflow: str, mishaps: Mishaps, tmp_pat
 @pytest.mark.parametrize("workflow", BEGINNINGS)
 @pytest.mark.parametrize("kind", MISHAPS)
 async def test_each_step_meets_this_mishap(kind: str, workflow: str, mishaps: Mishaps, tmp_path) -> None:
-    async with Stack(tmp_path) as stack:
+    async with Stack(tmp_path, settings=MANY_LOST) as stack:
         await each_step(stack, mishaps, workflow, lambda _: kind)

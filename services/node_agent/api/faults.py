@@ -26,6 +26,7 @@ from matrixcommon.model.hardware_names import (
 from matrixcommon.model.resource_model import ApiModel
 from matrixresource.agent.fault_catalogue import CABINET_KINDS, FAULT_KINDS, PORT_KINDS, SWITCH_KINDS, FaultKind
 from matrixresource.agent.hardware import InjectedFault, lacking
+from matrixresource.contract.nodes import IN_PLACE
 from matrixresource.nodes.expected_inventory import part_names, port_names
 from matrixresource.topology.spec import SupernodeSpec
 from services.node_agent.access import FAULTS, NODES, SUPERNODES
@@ -72,7 +73,7 @@ def routes(fleet: Fleet) -> APIRouter:
         return FAULT_KINDS
 
     def _shown(fault: InjectedFault) -> InjectedFaultView:
-        return InjectedFaultView(**fault.model_dump())
+        return InjectedFaultView(**fault.model_dump(), state="Ended" if fault.name in fleet.ended else "Injected")
 
     faults.list(lambda: [_shown(fault) for fault in fleet.faults.values()])
 
@@ -185,6 +186,8 @@ def _conditions(fault: InjectedFault, spec: SupernodeSpec) -> Iterator[tuple[str
         stage, why = given.get("stage"), given.get("why", "")
         yield "stage", isinstance(stage, str) and 0 < len(stage) <= 40, "name a stage of `node_stages.yaml`"
         yield "why", isinstance(why, str) and len(why) <= 200, "say why in at most 200 characters"
+    ends = (*IN_PLACE, "none")
+    yield "endsWith", given.get("endsWith", "none") in ends, f"one of {', '.join(ends)}"
     yield "severity", given.get("severity", "hint") in SEVERITIES, f"one of {', '.join(SEVERITIES)}"
     if kind == "missing-part":
         wanted = f"a node has no {lacking(fault)!r}; parts are npu5, npu5-die1, cpu3, dimm7 and the ports"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any, Protocol
 
@@ -16,7 +17,7 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, NotFound
 from matrixcommon.model.hardware_names import NodeName
 from matrixresource.agent.fault_catalogue import CABINET_KINDS, SWITCH_KINDS
-from matrixresource.agent.hardware import EmulatedNode, InjectedFault, MessageFaults
+from matrixresource.agent.hardware import EmulatedNode, InjectedFault, MessageFaults, ends_with
 from matrixresource.topology.loading import load_spec
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.topology.supernode import Supernode
@@ -81,7 +82,10 @@ class Fleet:
         self._flapping = Flapping(clock, self._strike)
         self._flapping.follow(self.faults)
         self.background.append(self._flapping.run)
+        self.ended = set(memory.all("ended"))
+        """Names of the faults that a repair in place has ended."""
         for node in self.nodes.values():
+            node.on_repaired = partial(self._end_faults, node.name)
             node.apply_faults(self._acting())
 
     # -- building ------------------------------------------------------------------------------------------------
@@ -177,6 +181,7 @@ class Fleet:
         for fault in [each.name for each in self.faults.values() if each.target.partition("-")[0] == supernode]:
             del self.faults[fault]
             self._memory.remove("fault", fault)
+            self._forget_end(fault)
         self._flapping.follow(self.faults)
         self._racked.pop(supernode, None)
         self._have(supernode, [])
@@ -195,6 +200,7 @@ class Fleet:
         self.nodes |= added
         self.traffic.change_nodes(self.nodes)
         for name, node in added.items():
+            node.on_repaired = partial(self._end_faults, name)
             node.apply_faults(self._acting())
             for kind in self._agents:
                 self._add_agent(kind, name, self._memory.named(kind, name))
@@ -242,8 +248,17 @@ class Fleet:
     # -- faults --------------------------------------------------------------------------------------------------
 
     def _acting(self) -> list[InjectedFault]:
-        """The faults that act at present: a port that flaps is well half of the time."""
-        return [fault for fault in self.faults.values() if not self._flapping.rests(fault.name)]
+        """The faults that act at present: a port that flaps is well half of the time, some were ended by a repair."""
+        acting = (fault for fault in self.faults.values() if fault.name not in self.ended)
+        return [fault for fault in acting if not self._flapping.rests(fault.name)]
+
+    def _end_faults(self, node: NodeName, repair: str) -> None:
+        """The agent of this node has done a repair in place: the faults that it ends act no more. Durable."""
+        ended = [each for each in self._acting() if each.target == node and ends_with(each, repair)]
+        self._memory.put("ended", {fault.name: {"by": repair} for fault in ended})
+        self.ended |= {fault.name for fault in ended}
+        if ended:
+            self._suffer(node)
 
     def inject(self, fault: InjectedFault) -> None:
         """Put a fault on the hardware. Durable before it acts."""
@@ -256,8 +271,14 @@ class Fleet:
         """Repair what this fault broke."""
         fault = self.faults.pop(name)
         self._memory.remove("fault", name)
+        self._forget_end(name)
         self._flapping.follow(self.faults)
         self._strike(fault)
+
+    def _forget_end(self, fault: str) -> None:
+        if fault in self.ended:
+            self._memory.remove("ended", fault)
+            self.ended.discard(fault)
 
     def switches(self) -> set[str]:
         """The switches that ports of these nodes lead to."""

@@ -105,7 +105,7 @@ async def test_a_whole_supernode_is_lost_and_the_rest_serves_until_it_is_back(tm
         async def stopped() -> bool:
             view = await stack.compute.find_instance("wide")
             degraded = next(each for each in view.conditions if each.type == "Degraded")
-            return degraded.reason == "SafetyStop" and "of sn1 are silent at once" in degraded.message
+            return degraded.reason == "SafetyStop" and "of sn1 are silent or quarantined" in degraded.message
 
         await stack.until(stopped, "it says why nothing is replaced", within_s=600)
         during = await stack.compute.find_instance("wide")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "v1_0006"
-down_revision = "v1_0005"
+revision = "v1_0007"
+down_revision = "v1_0006"
 
 
 def upgrade() -> None:

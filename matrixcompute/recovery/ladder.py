@@ -1,0 +1,113 @@
+"""next_rung: what is tried next about one member that failed. A pure decision on the table `recovery_rules.yaml`, on
+what agents reported and on what was tried before.
+
+A rung in place is under way until the member is ready again. It has failed when it is over and the fault still there,
+when it took longer than its timeout, or when the node is gone meanwhile; then the next rung of the ladder follows. A
+fault that turned worse continues where its own ladder begins beyond what was tried; nothing is tried twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field
+
+from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.resource_model import ApiModel
+from matrixresource.contract.allocations import MemberView
+
+REPLACE = "replace"
+
+
+@dataclass(frozen=True)
+class Rung:
+    """Something that can be done. `timeout_s` is None for what is not done in place."""
+
+    name: str
+    means: str
+    timeout_s: float | None = None
+
+
+@dataclass(frozen=True)
+class RecoveryRules:
+    """The file: rungs from light to heavy, and a ladder of them for each level."""
+
+    rungs: Mapping[str, Rung]
+    ladders: Mapping[str, tuple[str, ...]]
+
+    def ladder(self, level: str) -> tuple[str, ...]:
+        """Of a level; one that is not in the table is replaced."""
+        return self.ladders.get(level, (REPLACE,))
+
+    def after(self, level: str, rung: str | None) -> str:
+        """The first rung of a level's ladder, or the first that is heavier than `rung`."""
+        order = [*self.rungs]
+        beyond = -1 if rung is None else order.index(rung)
+        return next((each for each in self.ladder(level) if order.index(each) > beyond), REPLACE)
+
+
+class RungTried(ApiModel):
+    """A rung that was begun for a member."""
+
+    node: str
+    rung: str = Field(description="restart, reset-npu, reboot or replace")
+    at: float = Field(description="when it was begun, s")
+    why: str = Field(description="the fault, or why the rung before was not enough")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to do about a member: begin a `rung`, or wait for the one under way."""
+
+    action: Literal["begin", "wait"]
+    rung: str
+    why: str
+
+
+def read_rules(document: Any, source: str = "recovery_rules.yaml") -> RecoveryRules:
+    """Rules from a parsed document. Raises InvalidField for a ladder of unknown rungs, one whose rungs do not get
+    heavier, or one that does not end in `replace`."""
+    rungs = {name: Rung(name, **entry) for name, entry in document["rungs"].items()}
+    order = [*rungs]
+    ladders = {level: tuple(ladder) for level, ladder in document["ladders"].items()}
+    for level, ladder in ladders.items():
+        field = f"ladders.{level}"
+        if unknown := [each for each in ladder if each not in rungs]:
+            raise InvalidField(f"{source}: no rung {unknown[0]!r}; there are {', '.join(rungs)}", field=field)
+        if [*ladder] != sorted(set(ladder), key=order.index):
+            raise InvalidField(f"{source}: rungs go from light to heavy, each once", field=field)
+        if ladder and ladder[-1] != REPLACE:
+            raise InvalidField(f"{source}: a ladder ends in {REPLACE}", field=field)
+    return RecoveryRules(rungs, ladders)
+
+
+@cache
+def recovery_rules() -> RecoveryRules:
+    return read_rules(yaml.safe_load(files("matrixcompute.recovery").joinpath("recovery_rules.yaml").read_text()))
+
+
+def level_of_member(member: MemberView) -> str:
+    """The level whose ladder is for a member that failed."""
+    if member.agent in ("Stale", "Lost"):
+        return "NodeLost"
+    return "NodeGone" if member.gone else member.level or "Separate"
+
+
+def next_rung(member: MemberView, why: str, tried: Sequence[RungTried], now: float, rules: RecoveryRules) -> Choice:
+    """What to do about a member that failed, for the reason `why`. `tried`: its rungs so far, in their order."""
+    level = level_of_member(member)
+    last = rules.rungs.get(tried[-1].rung) if tried else None
+    if member.role != "member" or level in ("NodeLost", "NodeGone"):
+        return Choice("begin", REPLACE, why)
+    if last is None or last.timeout_s is None:
+        return Choice("begin", rules.after(level, None if last is None else last.name), why)
+    took_s = now - tried[-1].at
+    if not member.ready and took_s < last.timeout_s:
+        return Choice("wait", last.name, f"{last.name} is under way")
+    failed = "did not help" if member.ready else f"took longer than {last.timeout_s:g} s"
+    return Choice("begin", rules.after(level, last.name), f"{last.name} {failed}: {why}")

@@ -1,0 +1,30 @@
+"""The NPUs of a node as they are shown, read off the node's row."""
+
+from __future__ import annotations
+
+from matrixresource.contract.nodes import NpuView
+from matrixresource.nodes.fault_levels import health_unheard, worst_health, worst_level
+from matrixresource.nodes.fault_rules import die_views, dies_of, faults_of
+from matrixresource.store.tables import NodeRow
+
+
+def npu_views(node: NodeRow) -> list[NpuView]:
+    """One view per NPU; a fault on one of its dies is the NPU's too."""
+    faults, views = faults_of(node), []
+    for index in range(node.npus):
+        name = node.node_name.npu(index)
+        own = [fault for fault in faults if dies_of(fault.component) & dies_of(f"npu{index}")]
+        levels = [fault.level for fault in own]
+        views.append(
+            NpuView(
+                **node.common() | {"name": name, "conditions": []},
+                node=node.name,
+                cabinet=node.node_name.cabinet,
+                health=worst_health(levels) if node.agent != "Lost" else health_unheard(worst_health(levels)),
+                level=worst_level(levels),
+                dies=die_views(index, own),
+                allocation=node.holder if node.role == "member" else None,
+                faults=own,
+            )
+        )
+    return views

@@ -1,0 +1,104 @@
+"""What is tried about a member that failed, rung by rung: the decision as a table, and what the table may say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from matrixcommon.model.errors import InvalidField
+from matrixcompute.recovery.ladder import RungTried, next_rung, read_rules, recovery_rules
+from matrixcompute.recovery.policy import RecoveryPolicy, plan_recovery
+from matrixresource.contract.allocations import MemberView
+from matrixresource.contract.nodes import IN_PLACE
+from matrixresource.nodes.fault_levels import fault_table
+
+NODE, OTHER = "sn0-c00-n0", "sn0-c00-n1"
+
+
+def member(level: str | None = None, node: str = NODE, **more: Any) -> MemberView:
+    given = {"agent": "Connected", "health": "Unhealthy" if level else "Healthy", "ready": True, "state": "Active"}
+    return MemberView(
+        node=node, cabinet=node[:7], rank=0, level=level, fault=f"npu1 80000000 ({level})" if level else "",
+        **({"role": "member"} | given | more),
+    )  # fmt: skip
+
+
+def tried(*rungs: tuple[str, float], node: str = NODE) -> list[RungTried]:
+    return [RungTried(node=node, rung=rung, at=at, why="it failed") for rung, at in rungs]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "level", "before", "more", "expected"),
+    [
+        ("a request that hangs ends with the processes", "RestartRequest", (), {}, ("begin", "restart")),
+        ("a job that hangs too", "RestartBusiness", (), {}, ("begin", "restart")),
+        ("a chip is reset", "FreeRestart", (), {}, ("begin", "reset-npu")),
+        ("a chip is reset", "Restart", (), {}, ("begin", "reset-npu")),
+        ("what is to be separated is replaced", "Separate", (), {}, ("begin", "replace")),
+        ("what failed too often too", "ManuallySeparate", (), {}, ("begin", "replace")),
+        ("a level nobody knows too", "Melted", (), {}, ("begin", "replace")),
+        ("under way", "Restart", (("reset-npu", 0.0),), {"ready": False}, ("wait", "reset-npu")),
+        ("done, and the fault is there", "Restart", (("reset-npu", 0.0),), {}, ("begin", "reboot")),
+        ("it takes too long", "Restart", (("reset-npu", -121.0),), {"ready": False}, ("begin", "reboot")),
+        ("nothing in place is left", "Restart", (("reset-npu", -400.0), ("reboot", -100.0)), {}, ("begin", "replace")),
+        ("a heavier ladder goes on beyond", "Restart", (("restart", -30.0),), {}, ("begin", "reset-npu")),
+        ("a lighter one has no heavier rung left", "RestartRequest", (("reset-npu", -30.0),), {}, ("begin", "replace")),
+        ("worse by now", "Separate", (("reset-npu", -30.0),), {}, ("begin", "replace")),
+        ("lost meanwhile", "Restart", (("reset-npu", 0.0),), {"agent": "Lost", "ready": False}, ("begin", "replace")),
+        ("gave a stage up", "Restart", (("reboot", 0.0),), {"state": "Quarantined"}, ("begin", "replace")),
+        ("a spare is not worth a reset", "Restart", (), {"role": "spare"}, ("begin", "replace")),
+    ],
+)  # fmt: skip
+def test_the_next_rung(sentence, level, before, more, expected):
+    choice = next_rung(member(level, **more), "it failed", tried(*before), 0.0, recovery_rules())
+    assert (choice.action, choice.rung) == expected, sentence
+
+
+def test_a_rung_that_was_not_enough_is_the_reason_for_the_next():
+    done = next_rung(member("Restart"), "npu1", tried(("reset-npu", 0.0)), 60.0, recovery_rules())
+    late = next_rung(member("Restart", ready=False), "npu1", tried(("reset-npu", 0.0)), 121.0, recovery_rules())
+    assert (done.why, late.why) == ("reset-npu did not help: npu1", "reset-npu took longer than 120 s: npu1")
+
+
+def test_every_level_of_the_incumbent_has_a_ladder_and_every_rung_in_place_an_action():
+    rules = recovery_rules()
+    assert set(fault_table().levels) == set(rules.ladders) - {"NodeLost", "NodeGone"}
+    for name, level in fault_table().levels.items():
+        assert bool(rules.ladders[name]) == (level.health == "Unhealthy"), name
+    assert [name for name, rung in rules.rungs.items() if rung.timeout_s is not None] == list(IN_PLACE)
+
+
+def test_members_of_one_instance_climb_each_for_itself():
+    members = [member("Restart"), member("Restart", OTHER, agent="Lost"), member(None, "sn0-c01-n0")]
+    plan = plan_recovery(members, [OTHER], RecoveryPolicy(), [], 0.0)
+    assert (plan.action, plan.nodes, plan.concerned) == ("replace", (OTHER,), (NODE, OTHER))
+    assert [each[:2] for each in plan.begin] == [(NODE, "reset-npu"), (OTHER, "replace")]
+    before = [*tried(("reset-npu", 0.0)), *tried(("replace", 0.0), node=OTHER)]
+    members[0] = member("Restart", ready=False)
+    plan = plan_recovery(members, [OTHER], RecoveryPolicy(), before, 10.0)
+    assert (plan.action, plan.nodes, plan.begin) == ("replace", (OTHER,), ())
+    plan = plan_recovery([members[0], members[2]], [], RecoveryPolicy(), before, 10.0)
+    assert (plan.action, plan.nodes, plan.begin) == ("repair", (), ())
+
+
+def test_what_does_not_serve_yet_is_replaced_at_once():
+    plan = plan_recovery([member("Restart")], [], RecoveryPolicy())
+    assert (plan.action, plan.nodes) == ("replace", (NODE,))
+
+
+@pytest.mark.parametrize(
+    ("ladder", "wrong"),
+    [
+        (["reset-npu"], "ends in replace"),
+        (["reboot", "restart", "replace"], "from light to heavy"),
+        (["restart", "restart", "replace"], "each once"),
+        (["pray", "replace"], "no rung 'pray'"),
+    ],
+)
+def test_a_ladder_that_cannot_be_climbed_is_refused_by_its_field(ladder, wrong):
+    rungs = {"restart": {"timeout_s": 1, "means": ""}, "reset-npu": {"timeout_s": 1, "means": ""}}
+    rungs |= {"reboot": {"timeout_s": 1, "means": ""}, "replace": {"means": ""}}
+    with pytest.raises(InvalidField, match=wrong) as refused:
+        read_rules({"rungs": rungs, "ladders": {"Restart": ladder}})
+    assert refused.value.field == "ladders.Restart"
