@@ -43,7 +43,7 @@ INSTANCES = ResourceKind(
 OPERATIONS = ResourceKind(
     "operations",
     Scope.PROJECT,
-    {**READ, "POST :wait": VIEWERS, "POST :cancel": EDITORS, "POST :resume": EDITORS},
+    {**READ, "POST :wait": VIEWERS, "POST :cancel": EDITORS, "POST :resume": EDITORS, "POST :abandon": EDITORS},
     view=OperationRecord,
     row=SagaRow,
     queries=("POST :wait",),

@@ -17,13 +17,13 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.resource_model import StuckView
 from matrixcommon.persistence.database_session import find
 from matrixcompute import access
-from matrixcompute.contract import InstanceRequest, InstanceView
+from matrixcompute.contract import AbandonRequest, InstanceRequest, InstanceView
 from matrixcompute.instances.maintenances import Maintenances
 from matrixcompute.instances.scaling_policies import ScalingPolicies
 from matrixcompute.instances.service import InstanceService
 from matrixcompute.instances.stuck import stuck_instances, stuck_maintenances
 from matrixcompute.operations.saga_runner import SagaRunner
-from matrixcompute.store.store import OPEN, ComputeStore, SagaRow
+from matrixcompute.store.store import OPEN, ComputeStore, OperationRecord, SagaRow
 from matrixresource.contract.allocations import PlacementPolicy, RenewRequest
 from matrixresource.contract.nodes import Power
 
@@ -126,6 +126,10 @@ def routes(
 
     operations.change("POST :cancel", status_code=202)(instance_service.cancel)
     operations.change("POST :resume", status_code=202)(instance_service.resume)
+
+    @operations.change("POST :abandon", status_code=202)
+    def abandon(name: str, body: AbandonRequest) -> OperationRecord:
+        return instance_service.abandon(name, body.reason)
 
     # -- what happened -------------------------------------------------------------------------------------------
 

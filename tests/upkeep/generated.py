@@ -42,4 +42,5 @@ GENERATED: tuple[Generated, ...] = (
     Generated("docs/reference/matrixctl.md", f"{PRINTED}:command_reference"),
     Generated("docs/reference/kube-differences.md", "tests.conformance.differences:page"),
     Generated("docs/reference/settings.md", f"{PRINTED}:settings_reference"),
+    Generated("tests/golden/workflow-steps.json", "tests.upkeep.workflow_steps:printed"),
 )
