@@ -54,22 +54,22 @@ async def test_a_node_gets_a_firmware_and_whoever_has_it_moves_first(tmp_path):
         await stack.check()
 
 
-@pytest.mark.parametrize("phase", ["Draining", "InService", "Returning"])
-async def test_compute_is_killed_in_each_phase_and_continues(tmp_path, phase):
+async def test_compute_is_killed_in_each_phase_and_continues(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2)
         target = (await members(stack, "one"))[0]
         await put(stack, "fw", target={"node": target}, action="Firmware", firmware=NEW)
-        await until_unit(stack, "fw", phase)
-        await stack.restart("compute")
+        for phase in ("Draining", "InService", "Returning"):
+            await until_unit(stack, "fw", phase)
+            await stack.restart("compute")
         await until(stack, "fw", "Completed")
         assert (await node(stack, target))["firmware"] == NEW
         await nothing_is_left(stack)
         await stack.check()
 
 
-@pytest.mark.parametrize("phase", ["Draining", "InService", "Returning"])
-async def test_aborted_in_each_phase_everything_is_as_before(tmp_path, phase):
+@pytest.mark.parametrize("phase", ["Draining", "InService"])
+async def test_aborted_under_way_everything_is_as_before(tmp_path, phase):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2)
         target = (await members(stack, "one"))[0]
@@ -78,9 +78,8 @@ async def test_aborted_in_each_phase_everything_is_as_before(tmp_path, phase):
         assert (await verb(stack, "fw", "abort", 202))["state"] == "Aborting"
         await stack.restart("compute")
         shown = await until(stack, "fw", "Aborted")
-        assert shown["units"][0]["state"] == ("Done" if phase == "Returning" else "Skipped")
-        back = await node(stack, target)
-        assert back["firmware"] in (("emulated-1",) if phase == "Draining" else ("emulated-1", NEW))
+        assert shown["units"][0]["state"] == "Skipped"
+        assert (await node(stack, target))["firmware"] == "emulated-1"
         instance = await stack.active("one", 2)
         assert instance.repairs == 0
         await nothing_is_left(stack)
