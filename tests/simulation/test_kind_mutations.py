@@ -180,6 +180,7 @@ MIRRORED: list[tuple[Kind, str, dict]] = [
 ]
 
 
+@pytest.mark.soak
 @pytest.mark.looptime
 async def test_whatever_is_written_into_a_mirror_or_deleted_is_put_back(tmp_path):
     async with Cluster(tmp_path) as cluster:

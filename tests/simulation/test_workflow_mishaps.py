@@ -164,9 +164,14 @@ async def each_step(stack: Stack, mishaps: Mishaps, workflow: str, kinds: Callab
     assert len(mishaps.happened) == len(steps)
 
 
-@pytest.mark.parametrize("workflow", BEGINNINGS)
+QUICK = ("create-instance", REPAIR, "delete-instance")
+
+
+@pytest.mark.parametrize(
+    "workflow", [pytest.param(each, marks=() if each in QUICK else pytest.mark.soak) for each in BEGINNINGS]
+)
 async def test_each_step_meets_a_mishap(workflow: str, mishaps: Mishaps, tmp_path) -> None:
-    """Each step one of them, in turn; all of them at each is `make soak`'s."""
+    """Each step one of them, in turn; the other workflows, and all of them at each step, are `make soak`'s."""
     every = list(MISHAPS)
     async with Stack(tmp_path, settings=MANY_LOST) as stack:
         await each_step(stack, mishaps, workflow, lambda place: every[place % len(every)])

@@ -128,6 +128,7 @@ async def test_killed_on_the_way_it_continues_where_it_was(tmp_path):
         assert await served(stack)
 
 
+@pytest.mark.soak
 async def test_cancelled_it_stops_after_the_move_under_way(tmp_path):
     async with Stack(tmp_path) as stack:
         await scattered(stack)
@@ -148,6 +149,7 @@ async def test_cancelled_it_stops_after_the_move_under_way(tmp_path):
         await stack.resource.reserve("free-again", AllocationRequest(nodes=1))
 
 
+@pytest.mark.soak
 async def test_a_successor_lost_on_the_way_leaves_everybody_served(tmp_path):
     async with Stack(tmp_path) as stack:
         await scattered(stack)

@@ -174,6 +174,7 @@ async def test_a_dry_run_shows_its_plan_in_the_status_and_creates_nothing(tmp_pa
         assert "plan" not in body["status"]
 
 
+@pytest.mark.soak
 async def test_who_would_be_preempted_is_planned_and_an_ended_lease_is_not_taken_anew(tmp_path):
     async with Cluster(tmp_path) as cluster:
         shape = {"nodes": 30, "leaseS": 900, "placement": {"level": "cabinet"}}

@@ -68,6 +68,7 @@ async def test_who_is_preempted_gives_everything_up_waits_and_comes_back(tmp_pat
         await stack.nothing_left()
 
 
+@pytest.mark.soak
 async def test_who_is_preempted_comes_back_elsewhere_at_once_where_there_is_room(tmp_path):
     async with Stack(tmp_path) as stack:
         for name, nodes in (("full", 42), ("filler", 2)):
@@ -84,6 +85,7 @@ async def test_who_is_preempted_comes_back_elsewhere_at_once_where_there_is_room
         await stack.check()
 
 
+@pytest.mark.soak
 async def test_an_instance_that_grows_puts_others_out(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("old", 30)
@@ -105,6 +107,7 @@ async def test_an_instance_that_grows_puts_others_out(tmp_path):
         await stack.check()
 
 
+@pytest.mark.soak
 async def test_an_instance_that_moves_under_another_lease_has_it_afterwards(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2, lease_s=40_000)
@@ -153,6 +156,7 @@ async def absent(stack: Stack, name: str) -> bool:
     return await stack.compute.find_instance(name) is None
 
 
+@pytest.mark.soak
 async def test_a_lease_that_ends_while_nobody_looks_is_not_given_again(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("guest", 2, lease_s=600)
@@ -189,6 +193,7 @@ async def test_a_closed_cabinet_empties_as_far_as_there_is_room(tmp_path):
         await stack.http["resource"].post(f"/v1/domains/{home}:open", json={})
 
 
+@pytest.mark.soak
 async def test_who_cannot_leave_a_closed_cabinet_stays_and_is_named(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4)
@@ -230,6 +235,7 @@ async def test_the_example_of_sharing_comes_up_as_it_is_reported(tmp_path):
         await stack.check()
 
 
+@pytest.mark.soak
 async def test_affinity_moves_the_instance_and_priority_does_not(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("first", 2)

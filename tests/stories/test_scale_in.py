@@ -105,7 +105,9 @@ async def test_a_shrink_that_is_revoked_keeps_every_node(tmp_path):
         nothing_lost(await statistics(cluster))
 
 
-@pytest.mark.parametrize("victim", ["compute", "resource", "link"])
+@pytest.mark.parametrize(
+    "victim", ["compute", *(pytest.param(each, marks=pytest.mark.soak) for each in ("resource", "link"))]
+)
 async def test_a_service_that_dies_between_any_two_steps_only_delays_it(tmp_path, victim):
     async with Cluster(tmp_path) as cluster:
         await serving_under_load(cluster, 10)

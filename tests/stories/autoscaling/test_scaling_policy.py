@@ -125,6 +125,7 @@ async def settled_policy(stack: Stack) -> dict:
             return await policy(stack)
 
 
+@pytest.mark.soak
 async def test_without_the_inference_service_nothing_shrinks_and_says_so(tmp_path):
     async with Stack(tmp_path, infer=True) as stack:
         await serving(stack, 6)

@@ -206,6 +206,7 @@ async def test_a_cancelled_change_is_said_and_not_asked_for_again_until_the_spec
         assert (await cluster.compute.find_instance("one")).cancelled is None
 
 
+@pytest.mark.soak
 async def test_another_spec_is_asked_for_at_once_and_what_rest_changes_is_still_put_back(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.apply_resource(INSTANCE, "one", {"nodes": 2})

@@ -54,6 +54,7 @@ async def test_a_run_passes_with_its_control_and_leaves_nothing(tmp_path: Path) 
         await nothing_is_left(stack)
 
 
+@pytest.mark.soak
 async def test_the_same_seed_lives_the_same_history_and_another_one_another(tmp_path: Path) -> None:
     async def lived(folder: str, seed: int) -> RunReport:
         (tmp_path / folder).mkdir()
@@ -119,6 +120,7 @@ async def world_as_seen(stack: Stack) -> dict[str, Any]:
     return {path: (await stack.get(service, f"/v1/{path}")).json()["items"] for service, path in collections}
 
 
+@pytest.mark.soak
 async def test_a_preview_says_what_would_be_struck_and_changes_nothing(tmp_path: Path) -> None:
     async with SmallStack(tmp_path) as stack:
         before = await world_as_seen(stack)
@@ -156,6 +158,7 @@ async def test_who_was_killed_leaves_nothing_that_the_next_start_does_not_roll_b
         await asyncio.gather(running, return_exceptions=True)
 
 
+@pytest.mark.soak
 async def test_a_cancelled_run_rolls_back_and_a_stopped_one_says_so(tmp_path: Path) -> None:
     async with SmallStack(tmp_path) as stack:
         stopped = runner(stack, scenario())
