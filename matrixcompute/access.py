@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from matrixcommon.api.authorization import EDITORS, ENSURED, READ, VIEWERS, AccessRules, ResourceKind, Scope
+from matrixcommon.api.authorization import (
+    ADMINS,
+    EDITORS,
+    ENSURED,
+    MANAGED,
+    READ,
+    VIEWERS,
+    AccessRules,
+    ResourceKind,
+    Scope,
+)
 from matrixcommon.model.resource_model import StuckView
 from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicyView
 from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceView, Reliability
+from matrixcompute.maintenance.spec import MaintenanceRequest, MaintenanceView
+from matrixcompute.store.maintenances import MaintenanceRow
 from matrixcompute.store.store import EventRow, FaultRow, InstanceRow, OperationRecord, SagaRow, ScalingPolicyRow
 
-NOT_YET = ("recovery-policies", "maintenances")
+NOT_YET = ("recovery-policies",)
 
 INSTANCES = ResourceKind(
     "instances",
@@ -31,7 +43,7 @@ INSTANCES = ResourceKind(
 OPERATIONS = ResourceKind(
     "operations",
     Scope.PROJECT,
-    {**READ, "POST :wait": VIEWERS, "POST :cancel": EDITORS, "POST :resume": EDITORS},
+    {**READ, "POST :wait": VIEWERS, "POST :cancel": EDITORS, "POST :resume": EDITORS, "POST :abandon": EDITORS},
     view=OperationRecord,
     row=SagaRow,
     queries=("POST :wait",),
@@ -45,6 +57,15 @@ SCALING_POLICIES = ResourceKind(
     request=ScalingPolicyRequest,
     view=ScalingPolicyView,
     row=ScalingPolicyRow,
+)
+MAINTENANCES = ResourceKind(
+    "maintenances",
+    Scope.PHYSICAL,
+    {**MANAGED, "POST :pause": ADMINS, "POST :resume": ADMINS, "POST :abort": ADMINS},
+    request=MaintenanceRequest,
+    view=MaintenanceView,
+    row=MaintenanceRow,
+    holders=("instances",),
 )
 RELIABILITY = ResourceKind("reliability", Scope.PROJECT, {"LIST": VIEWERS}, view=Reliability)
 STUCK = ResourceKind("stuck", Scope.PROJECT, {"LIST": VIEWERS}, view=StuckView)
@@ -61,5 +82,6 @@ REFUSED = tuple(
 """In the contract and not in this version: nothing changes whatever is asked."""
 
 ACCESS = AccessRules(
-    "MatrixCompute", (INSTANCES, OPERATIONS, EVENTS, FAULTS, SCALING_POLICIES, RELIABILITY, STUCK, *REFUSED)
+    "MatrixCompute",
+    (INSTANCES, OPERATIONS, EVENTS, FAULTS, SCALING_POLICIES, MAINTENANCES, RELIABILITY, STUCK, *REFUSED),
 )

@@ -118,6 +118,12 @@ class SliceSummary(ApiModel):
     message: str = Field("", description="what is not as it was asked for")
 
 
+class AbandonRequest(ApiModel):
+    """Why an operation is given up: kept with it, and in the instance's events."""
+
+    reason: str = Field(min_length=1, max_length=200, description="why, for whoever looks at the instance later")
+
+
 class CancelledChange(ApiModel):
     """A change of an instance that somebody cancelled: the instance went back to what it was."""
 

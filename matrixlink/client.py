@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from matrixcommon.api.client import ServiceClient, at
+from matrixcommon.api.client import ServiceClient, at, list_all
+from matrixlink.contract.drains import DrainView
 from matrixlink.contract.slices import LinkReport, LinkReportAnswer, SliceRequest, SliceView
+from matrixlink.contract.what_if import WhatIfView
 from matrixlink.fabric.condition.fabric_view import FabricView
 
 
@@ -27,6 +29,24 @@ class LinkClient(ServiceClient):
 
     async def slices(self, filter: str | None = None) -> list[SliceView]:
         return await self._all(SliceView, "slices", filter)
+
+    async def knows_switch(self, name: str) -> bool:
+        return bool(await list_all(self._http, "/v1/switches", filter=f"name={name}"))
+
+    async def what_if_drained(self, elements: list[str]) -> WhatIfView:
+        """What would become of slices without these elements; nothing changes."""
+        return await self._ask(WhatIfView, "POST", "/v1/what-ifs", {"drain": elements})
+
+    async def ensure_drain(self, name: str, elements: list[str], reason: str) -> DrainView:
+        """Have these elements out of use, make before break."""
+        return await self._ask(DrainView, "PUT", at("drains", name), {"elements": elements, "reason": reason})
+
+    async def find_drain(self, name: str) -> DrainView | None:
+        return await self._find(DrainView, at("drains", name))
+
+    async def delete_drain(self, name: str) -> bool:
+        """Put its elements back in service; True once it is gone."""
+        return await self._delete(at("drains", name))
 
     async def fabric_view(self, instance: str) -> FabricView | None:
         """What an instance may use on all its planes now; None while it has no slice."""

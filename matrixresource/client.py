@@ -29,6 +29,11 @@ class ResourceClient(ServiceClient):
         path = at("nodes", node, ":cordon" if cordoned else ":uncordon")
         return NodeView.model_validate(await call(self._http, "POST", path, params={"by": by}))
 
+    async def ask_node(self, node: str, verb: str, reason: str, firmware: str | None = None) -> NodeView:
+        """One of the verbs of a node's life: service, recover, update to a firmware ..."""
+        body = {"reason": reason} | ({"firmware": firmware} if firmware is not None else {})
+        return await self._ask(NodeView, "POST", at("nodes", node, f":{verb}"), body)
+
     async def allocations(self) -> list[AllocationView]:
         return await self._all(AllocationView, "allocations")
 

@@ -14,6 +14,7 @@ it becomes an RFC 9457 problem document once, at the edge, and an error of the s
     │   ├── Preempted               somebody of higher priority took the place
     │   ├── QuotaExceeded           the project may not hold so much
     │   ├── Cancelled               somebody cancelled the operation
+    │   ├── Abandoned               somebody gave the operation up where it stood
     │   ├── StaleTopology           made on a topology that has changed since
     │   ├── StaleGeneration         an older spec than the one we hold
     │   └── StaleLeader             another replica leads since
@@ -110,6 +111,10 @@ class QuotaExceeded(Conflict):
 
 
 class Cancelled(Conflict):
+    pass
+
+
+class Abandoned(Conflict):
     pass
 
 

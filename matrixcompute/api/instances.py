@@ -1,4 +1,4 @@
-"""MatrixCompute over HTTP: instances, operations, scaling policies, events, and the faults it has
+"""MatrixCompute over HTTP: instances, operations, scaling policies, maintenances, events, and the faults it has
 found."""
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.resource_model import StuckView
 from matrixcommon.persistence.database_session import find
 from matrixcompute import access
-from matrixcompute.contract import InstanceRequest, InstanceView, Reliability
+from matrixcompute.contract import AbandonRequest, InstanceRequest, InstanceView, Reliability
+from matrixcompute.instances.maintenances import Maintenances
 from matrixcompute.instances.scaling_policies import ScalingPolicies
 from matrixcompute.instances.service import InstanceService
-from matrixcompute.instances.stuck import stuck_instances
+from matrixcompute.instances.stuck import stuck_instances, stuck_maintenances
 from matrixcompute.operations.saga_runner import SagaRunner
-from matrixcompute.store.store import OPEN, ComputeStore, SagaRow
+from matrixcompute.store.store import OPEN, ComputeStore, OperationRecord, SagaRow
 from matrixresource.contract.allocations import PlacementPolicy, RenewRequest
 from matrixresource.contract.nodes import Power
 
@@ -35,6 +36,7 @@ def routes(
     store: ComputeStore,
     instance_service: InstanceService,
     scaling_policies: ScalingPolicies,
+    maintenances: Maintenances,
     runner: SagaRunner,
     clock: Clock,
     wake: Callable[[], None],
@@ -125,6 +127,10 @@ def routes(
     operations.change("POST :cancel", status_code=202)(instance_service.cancel)
     operations.change("POST :resume", status_code=202)(instance_service.resume)
 
+    @operations.change("POST :abandon", status_code=202)
+    def abandon(name: str, body: AbandonRequest) -> OperationRecord:
+        return instance_service.abandon(name, body.reason)
+
     # -- what happened -------------------------------------------------------------------------------------------
 
     api.of(access.EVENTS).list(order_by="at")
@@ -135,11 +141,12 @@ def routes(
 
     def stuck() -> list[StuckView]:
         with store.reading() as session:
-            return stuck_instances(store, session, clock.now())
+            now = clock.now()
+            return [*stuck_instances(store, session, now), *stuck_maintenances(session, now)]
 
     api.of(access.STUCK).list(
         stuck,
-        description="Instances whose operation cannot be resumed, or in a passing state for longer than its deadline.",
+        description="Instances whose operation cannot be resumed; what is in a passing state for too long.",
     )
 
     def reliability() -> list[Reliability]:
@@ -158,13 +165,22 @@ def routes(
     policies.change("PUT", after=scaling_policies.wake, name="ensure_scaling_policy")(scaling_policies.ensure)
     policies.change("DELETE", name="delete_scaling_policy")(scaling_policies.delete)
 
+    kind = api.of(access.MAINTENANCES)
+    kind.list()
+    kind.get()
+    kind.change("PUT", name="ensure_maintenance")(maintenances.ensure)
+    kind.change("POST :pause", after=maintenances.wake, name="pause_maintenance")(maintenances.pause)
+    kind.change("POST :resume", after=maintenances.wake, name="resume_maintenance")(maintenances.resume)
+    kind.change("POST :abort", status_code=202, after=maintenances.wake, name="abort_maintenance")(maintenances.abort)
+    kind.change("DELETE", name="delete_maintenance")(maintenances.delete)
+
     async def kind_not_yet() -> None:
         raise NotYetSupported(
             f"{', '.join(access.NOT_YET)} are in the contract and not in this version; "
             "the README lists what is not yet there"
         )
 
-    for kind in access.REFUSED:
-        for verb in kind.verbs:
-            api.of(kind).ask(verb, include_in_schema=False)(kind_not_yet)
+    for refused in access.REFUSED:
+        for verb in refused.verbs:
+            api.of(refused).ask(verb, include_in_schema=False)(kind_not_yet)
     return api.router

@@ -10,11 +10,12 @@ import httpx
 
 from matrixcommon.api.client import WatchEvent
 from matrixcommon.model.errors import MatrixError
-from matrixcommon.model.resource_key import name_of, project_of, resolve
+from matrixcommon.model.resource_key import key_of, name_of, project_of, resolve
 from matrixcompute.contract import SliceSummary
 from matrixcompute.model.composition import OWNER_LABEL, SliceSpec
 from matrixcompute.recovery.policy import nodes_out
 from matrixlink.client import LinkClient
+from matrixlink.contract.drains import DrainView
 from matrixlink.contract.slices import SliceRequest, SliceView
 from matrixresource.client import ResourceClient
 from matrixresource.contract.allocations import AllocationRequest, AllocationView
@@ -127,6 +128,24 @@ class ControlPlane(ResourceClient):
     async def slice_owners(self) -> dict[str, str]:
         """The instance that each slice was made for, by the slice's key; what somebody else made is not among them."""
         return {each.key: owner for each in await self._link.slices() if (owner := each.labels.get(OWNER_LABEL))}
+
+    async def knows_switch(self, name: str) -> bool:
+        return await self._link.knows_switch(name)
+
+    async def routed_over(self, switch: str) -> list[str]:
+        """The instances of which routes would go elsewhere without a switch."""
+        judged, owners = await asyncio.gather(self._link.what_if_drained([switch]), self.slice_owners())
+        return sorted({owners[key] for each in judged.slices if (key := key_of(each.project, each.slice)) in owners})
+
+    async def ensure_drain(self, name: str, switch: str, reason: str) -> DrainView:
+        return await self._link.ensure_drain(name, [switch], reason)
+
+    async def find_drain(self, name: str) -> DrainView | None:
+        return await self._link.find_drain(name)
+
+    async def delete_drain(self, name: str) -> bool:
+        """True once it is gone."""
+        return await self._link.delete_drain(name)
 
     def watch(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
         """Changes of `allocations`, `defragmentations`, `nodes` or `slices`."""

@@ -6,6 +6,7 @@ an instance meanwhile is seen to by `reconcilers`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from sqlalchemy.orm import Session
@@ -19,12 +20,13 @@ from matrixcommon.persistence.database_session import check_etag, find
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.contract import CancelledChange, InstanceRequest, InstanceShape, InstanceView
 from matrixcompute.model.composition import PLACEMENT_FIELDS, compose
-from matrixcompute.model.states import SETTLED
+from matrixcompute.model.states import SETTLED, settled_state
+from matrixcompute.operations.abandon import abandon
 from matrixcompute.operations.saga import RELOCATE, RESTART
 from matrixcompute.operations.saga_runner import SagaRunner
 from matrixcompute.operations.saga_starter import SagaStarter
 from matrixcompute.recovery.loss import active_or_none
-from matrixcompute.store.store import ComputeStore, InstanceRow, OperationRecord, SagaRow
+from matrixcompute.store.store import OPEN, ComputeStore, InstanceRow, OperationRecord, SagaRow
 from matrixcompute.workflows.draining import without
 from matrixresource.contract.allocations import AllocationView
 
@@ -228,6 +230,28 @@ class InstanceService:
             row = find(session, SagaRow, name)
             self._runner.unstick(row)
         self._runner.nudge(row.target)
+        self._wake()
+        return row.view()
+
+    def abandon(self, name: str, why: str) -> OperationRecord:
+        """Give an operation up where it stands, without undoing what it did: the way out where its steps, or what
+        undoes them, will never succeed. An instance that was being created is Failed and keeps what it has got; any
+        other stays as it was last active, and its conditions say what is not so. Nothing is tried again until `:retry`,
+        another shape or its deletion. Raises Conflict for a deletion, which is never given up, and for what has ended.
+        """
+        with self._store.transaction() as session:
+            row = find(session, SagaRow, name)
+            instance = self._store.instance(session, row.target)
+            if row.state in OPEN and instance.state == "Deleting":
+                raise Conflict(f"{row.verb} cannot be abandoned: what an instance has is given back in any case")
+            reason = abandon(row, why, self._clock.now())
+            if instance.operation == row.name:
+                created = instance.applied is not None and instance.state != "Provisioning"
+                power = InstanceRequest.model_validate(instance.applied).power if created else "On"
+                instance.move(settled_state(power) if created else "Failed")
+                instance.retry_at = math.inf
+                instance.set_condition("Progressing", False, reason.reason, reason.message, self._clock.now())
+            self._store.record_event(session, row.target, reason.reason, reason.message, self._clock.now(), "Warning")
         self._wake()
         return row.view()
 

@@ -1,4 +1,4 @@
-"""Which instances do not get on: their operation cannot be resumed, or a passing state has outlived its deadline."""
+"""What does not get on: its operation cannot be resumed, or a passing state has outlived its deadline."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.model.resource_model import StuckView, is_true
+from matrixcompute.maintenance.states import MAINTENANCE_STATES
 from matrixcompute.model.states import INSTANCE_STATES
 from matrixcompute.operations.saga_runner import STUCK
+from matrixcompute.store.maintenances import open_maintenances
 from matrixcompute.store.store import ComputeStore, InstanceRow, SagaRow
 
 
@@ -17,6 +19,22 @@ def stuck_instances(store: ComputeStore, session: Session, now: float) -> list[S
     operations = {saga.target: saga for saga in store.open_sagas(session) if is_true(saga.conditions or [], STUCK)}
     found = (_stuck(row, operations.get(row.name), now) for row in store.instances(session))
     return [view for view in found if view is not None]
+
+
+def stuck_maintenances(session: Session, now: float) -> list[StuckView]:
+    """Those that bring back what is under way for longer than that may take, with what they wait for."""
+    return [
+        StuckView(
+            name=row.name,
+            project=row.project,
+            state=row.state,
+            seconds=round(now - row.state_since, 1),
+            reason="DeadlineExceeded",
+            message=f"maintenance {row.name}: {row.message}",
+        )
+        for row in open_maintenances(session)
+        if row.state_since is not None and MAINTENANCE_STATES.stuck(row.state, row.state_since, now)
+    ]
 
 
 def _stuck(row: InstanceRow, operation: SagaRow | None, now: float) -> StuckView | None:

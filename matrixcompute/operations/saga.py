@@ -6,7 +6,7 @@ to move. `saga_runner` carries sagas to their end.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
@@ -103,25 +103,32 @@ class Step:
 @dataclass(frozen=True)
 class Saga:
     """A verb as a list of steps, each with a name of its own. `refused` runs in the transaction that ends a saga that
-    was rolled back. It can be cancelled until it reaches the step `committed_at`; "": never."""
+    was rolled back. It can be cancelled until it reaches the step `committed_at`; "": never.
+
+    `retired`: by the names of steps that earlier releases had, the step that does their work now. A saga that an
+    earlier release left at one of them continues, or is undone, from there."""
 
     verb: str
     steps: tuple[Step, ...]
     refused: Callable[[Session, InstanceRow, MatrixError, float], None] = field(repr=False, kw_only=True)
     committed_at: str = field(default="", kw_only=True)
+    retired: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
     @property
     def names(self) -> list[str]:
         return [step.name for step in self.steps]
 
     def step(self, name: str) -> Step | None:
+        """The step of that name, or the one that does its work now; None where this release knows neither."""
+        name = self.retired.get(name, name)
         return next((step for step in self.steps if step.name == name), None)
 
     def resumed(self, row: SagaRow) -> list[str]:
         """The names of a row's steps, what lies ahead of it as the saga has it now; what was done stays as it was."""
-        if row.state != "Running" or row.reached not in self.names:
+        step = self.step(row.reached)
+        if row.state != "Running" or step is None:
             return row.steps
-        return [*row.steps[: row.step], *self.names[self.names.index(row.reached) :]]
+        return [*row.steps[: row.step], *self.names[self.names.index(step.name) :]]
 
     def can_be_cancelled(self, row: SagaRow) -> bool:
         names = self.resumed(row)

@@ -13,7 +13,6 @@ import asyncio
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
 
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
@@ -219,7 +218,7 @@ class SagaRunner:
         if stuck:
             self._say_resumed(name)
         if steps != row.steps:
-            self._update(name, steps=steps)
+            self._say_changed(name, steps)
         work = StepContext(
             name,
             target,
@@ -377,12 +376,21 @@ class SagaRunner:
             row.message = message if stuck else ""
             row.set_condition(STUCK, stuck, reason, message, now)
 
-    def _update(self, name: str, **columns: Any) -> None:
+    def _say_changed(self, name: str, steps: list[str]) -> None:
+        """It was begun by a release with other steps, and continues with those of this one."""
         with self._store.transaction() as session:
             row = session.get(SagaRow, name)
-            if row is not None and row.state in OPEN:
-                for column, value in columns.items():
-                    setattr(row, column, value)
+            if row is None or row.state not in OPEN:
+                return
+            now, before = self._clock.now(), row.steps
+            changes = [f"without {each}" for each in before if each not in steps]
+            changes += [f"with {each}" for each in steps if each not in before]
+            message = (
+                f"operation {name_of(name)} of another release continues {', '.join(changes) or 'in another order'}"
+            )
+            row.steps = steps
+            row.trace = noted(row.trace, row.reached, startedAt=now)
+            self._store.record_event(session, row.target, "WorkflowChanged", message, now)
 
 
 def _roll_back(row: SagaRow, refused: MatrixError) -> None:

@@ -26,7 +26,7 @@ DONE = {"Clean": "Clean", "Spare": "Spare", "Member": "Active"}
 """The status that fulfils a spec."""
 REMEMBERED = (
     "epoch", "status", "holds", "desired_role", "desired_power", "allocation", "generation", "deployed", "task",
-    "task_generation", "done_generation", "failed", "message",
+    "task_generation", "done_generation", "firmware", "failed", "message",
 )  # fmt: skip
 """What of an agent its card remembers, beside the parts."""
 
@@ -116,6 +116,8 @@ class ResourceAgent:
         self.task: NodeTask | None = None
         self.task_generation = self.done_generation = 0
         """Of which generation its task is, and the last one that it has done."""
+        self.firmware: str | None = None
+        """What the task `update` is to write."""
         self.failed: tuple[int, str] | None = None
         """Of which generation the work failed, and at which stage."""
         self.message = ""
@@ -140,6 +142,7 @@ class ResourceAgent:
         self.desired_role, self.desired_power = assignment.desired_role, assignment.power
         self.allocation = assignment.allocation
         self.task, self.task_generation = assignment.task, assignment.task_generation
+        self.firmware = assignment.firmware
         self.parts.ensure(assignment.parts)
         self._assignment_changed.set()
         self._changed()
@@ -179,6 +182,7 @@ class ResourceAgent:
         if work.allocation is not None:
             self.holds = work.allocation
         task_generation = self.task_generation if work.name == self.task else self.done_generation
+        firmware = self.firmware
         for stage in self._stages[work.name]:
             self.status, self.stage, self.message = stage.status, stage.stage, stage.message
             self._changed()
@@ -198,6 +202,8 @@ class ResourceAgent:
             self.node.on_repaired(work.name)
         if work.name == "inspect":
             self._reported_inventory, self._reported_ports = None, {}
+        elif work.name == "update" and firmware is not None:
+            self.node.flash(firmware)
         self.deployed = work.ends == "Active" or (work.ends == "Off" and self.deployed)
         self.parts.wake()
         self._changed()
@@ -272,12 +278,17 @@ class ResourceAgent:
 
     def memory(self) -> dict[str, Any]:
         """What the agent keeps on its card across its own restarts."""
-        return {key: getattr(self, key) for key in REMEMBERED} | {"parts": self.parts.memory()}
+        return {key: getattr(self, key) for key in REMEMBERED} | {
+            "parts": self.parts.memory(),
+            "installed": self.node.firmware,
+        }
 
     def restore(self, memory: dict[str, Any]) -> None:
         """Begin the next life where the last one ended: one epoch on, work in progress from its first stage."""
         for key in REMEMBERED:
             setattr(self, key, memory.get(key, getattr(self, key)))
+        if (installed := memory.get("installed", self.node.firmware)) != self.node.firmware:
+            self.node.flash(installed)
         self.epoch += 1
         self.sequence = 0
         self.stage = None

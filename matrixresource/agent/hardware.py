@@ -87,6 +87,7 @@ class EmulatedNode:
     failing: dict[str, str] = field(default_factory=dict)
     """Stages of work that fail on it, and why."""
     power_cycles: int = 0
+    firmware: str = FIRMWARE
     on_repaired: Callable[[str], None] = lambda repair: None
     """Called when a repair in place is done; whoever puts faults on it then takes off those that it ends."""
     spec: SupernodeSpec = field(default_factory=load_spec)
@@ -140,7 +141,12 @@ class EmulatedNode:
         return self.powered and not self.ports and not self.silent
 
     def _look(self) -> NodeInventory:
-        return inventory(self.spec, self.missing, serial=f"cm384-{self.name}", firmware=FIRMWARE)
+        return inventory(self.spec, self.missing, serial=f"cm384-{self.name}", firmware=self.firmware)
+
+    def flash(self, firmware: str) -> None:
+        """Have another firmware on it."""
+        self.firmware = firmware
+        self.inventory = self._look()
 
     def apply_faults(self, faults: list[InjectedFault]) -> None:
         """Take on exactly the state these faults leave; what is no longer among them is repaired."""

@@ -50,12 +50,13 @@ class NodeAssignments:
         self._drop_repair(session, node)
         self._assign(session, node, "Clean", None)
 
-    def ask_task(self, session: Session, node: NodeRow, task: str) -> None:
-        """Ask the agent of a node that nobody has to do something once, when it is clean."""
+    def ask_task(self, session: Session, node: NodeRow, task: str, firmware: str | None = None) -> None:
+        """Ask the agent of a node that nobody has to do something once, when it is clean: `firmware` is for update."""
         row = self._assignment(session, node)
         row.desired_role, row.allocation, row.rank, row.power = "Clean", None, None, "On"
         row.generation += 1
-        row.task, row.task_generation = task, row.generation
+        row.task, row.task_generation, row.firmware = task, row.generation, firmware
+        node.wanted_firmware = firmware
         node.task, node.desired_role, node.desired_power = task, "Clean", "On"
         node.wanted_generation = node.assignment_generation = row.generation
 

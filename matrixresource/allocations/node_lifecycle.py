@@ -10,7 +10,7 @@ from __future__ import annotations
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.errors import Conflict
+from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.resource_key import name_of
 from matrixresource.allocations.allocator import Allocator
@@ -25,6 +25,7 @@ from matrixresource.nodes.states import (
     QUARANTINED,
     RETIRED,
     SERVICING,
+    STAGE_FAILED,
     STAGE_TOLERATED,
 )
 from matrixresource.store.node_events import note
@@ -37,6 +38,7 @@ WANTED: dict[str, tuple[str, NodeTask | None]] = {
     "inspect": (MANAGEABLE, "inspect"),
     "clean": (AVAILABLE, "clean"),
     "service": (SERVICING, None),
+    "update": (SERVICING, "update"),
     "quarantine": (QUARANTINED, None),
     "recover": (AVAILABLE, "verify"),
     "retire": (RETIRED, None),
@@ -45,9 +47,6 @@ WANTED: dict[str, tuple[str, NodeTask | None]] = {
 
 FLAPPING = "Flapping"
 """Why a node is quarantined that came and went too often."""
-
-STAGE_FAILED = "StageFailed"
-"""Why a node is quarantined whose agent gave a stage of its work up."""
 
 
 class NodeLifecycle:
@@ -64,7 +63,9 @@ class NodeLifecycle:
         node."""
         with self._store.transaction() as session:
             node = self._store.node(session, name)
-            if self._asked_already(node, verb):
+            if (verb == "update") != (request.firmware is not None):
+                raise InvalidField("`:update` takes the firmware to write, and no other verb does", field="firmware")
+            if self._asked_already(node, verb, request.firmware):
                 return node.view()
             NODE_STATES.asked(verb, node.state)
             holders = self._holders(session, node)
@@ -78,7 +79,7 @@ class NodeLifecycle:
             if desired == AVAILABLE:
                 node.flap_score = 0.0  # somebody has looked at it
             if task is not None and not holders:
-                self._assignments.ask_task(session, node, task)
+                self._assignments.ask_task(session, node, task, request.firmware)
             node.read_state()
             note(session, name, node.state, message, self._clock.now(), warning=bool(lost))
             self._allocator.reconcile(session, {*holders})
@@ -134,8 +135,11 @@ class NodeLifecycle:
             self._allocator.reconcile(session, {name})
         return allocation.shown()
 
-    def _asked_already(self, node: NodeRow, verb: str) -> bool:
+    def _asked_already(self, node: NodeRow, verb: str, firmware: str | None) -> bool:
         desired, task = WANTED[verb]
+        if verb == "update":
+            asked_for = node.wanted_firmware if node.task == "update" else node.firmware
+            return node.state == desired and asked_for == firmware
         if node.desired_state != desired:
             return False
         under_way = task is not None and node.task == task

@@ -9,6 +9,7 @@ from typing import Any
 
 from matrixcommon.model.errors import InsufficientCapacity
 from matrixresource.allocations.ledger_sync import LedgerSync
+from matrixresource.contract.nodes import MAINTENANCE_OF
 from matrixresource.scheduler.model.request import PlacementRequest
 from matrixresource.store.tables import NodeRow
 
@@ -17,9 +18,27 @@ DOMAINS_SHOWN = 64
 
 def refusal(rows: Iterable[NodeRow], ledger: LedgerSync, request: PlacementRequest) -> InsufficientCapacity:
     """The error: which constraint is in the way, and per cabinet what stands on its nodes."""
+    rows = list(rows)
     asked = describe_request(request, ledger.ledger.shape.npus)
-    text = f"{asked} do not fit: {blocking_domains(ledger, request)}"
+    text = f"{asked} do not fit: {blocking_domains(ledger, request)}{_worked_on(rows)}"
     return InsufficientCapacity(text, blocking=blocking(rows))
+
+
+def obstacle_in_words(node: NodeRow) -> str | None:
+    """What stands on a node, as it is reported to who asks for nodes: of one that is worked on, the maintenance."""
+    why = node.obstacle()
+    owners = [owner for owner in node.cordoned_by or () if owner.startswith(MAINTENANCE_OF)]
+    if why in (None, "Held", "PartlyHeld") or not owners:
+        return why
+    return f"maintenance {owners[0].removeprefix(MAINTENANCE_OF)}"
+
+
+def _worked_on(rows: Iterable[NodeRow]) -> str:
+    """How many nodes are out for which maintenance, as the end of a sentence."""
+    found = Counter(why for row in rows if (why := obstacle_in_words(row)) and why.startswith("maintenance "))
+    return "".join(
+        f"; {count} {'node is' if count == 1 else 'nodes are'} in {why}" for why, count in sorted(found.items())
+    )
 
 
 def describe_request(request: PlacementRequest, of_node: int) -> str:
@@ -149,7 +168,7 @@ def blocking(rows: Iterable[NodeRow]) -> list[dict[str, Any]]:
             "domain": cabinet,
             "nodes": len(nodes),
             "free": sum(node.obstacle() is None for node in nodes),
-            "obstacles": dict(sorted(Counter(node.obstacle() for node in nodes if node.obstacle()).items())),
+            "obstacles": dict(sorted(Counter(why for node in nodes if (why := obstacle_in_words(node))).items())),
         }
         for cabinet, nodes in sorted(cabinets.items())
     ]

@@ -28,7 +28,7 @@ class AssignmentView(ResourceView):
 
     With `power` Off the node is kept for its allocation and switched off. Its generation fences older specs; any change
     of the whole or of a part is a new one. A `task` is to be done once, when the node is clean: `taskGeneration` tells
-    it from the last one.
+    it from the last one. For the task `update`, `firmware` is the version to write.
     """
 
     desired_role: Literal["Clean", "Spare", "Member"]
@@ -37,6 +37,7 @@ class AssignmentView(ResourceView):
     power: Power = "On"
     task: NodeTask | None = None
     task_generation: int = 0
+    firmware: str | None = None
     parts: list[DesiredPartition] = Field(default_factory=list)
 
 
@@ -73,7 +74,7 @@ class NodeReport(ApiModel):
     power: Power = "On"
     status: Literal[
         "Verifying", "Inspecting", "Clean", "Preparing", "Spare", "Deploying", "Active", "Stopping", "Off", "Cleaning",
-        "Failed",
+        "Updating", "Failed",
     ]  # fmt: skip
     generation: Count
     allocation: str | None = None

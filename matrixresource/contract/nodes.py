@@ -15,7 +15,7 @@ IN_PLACE: tuple[str, ...] = get_args(InPlaceRepair)
 """What an agent can do to a member that stays one, the lightest first: restart its processes, reset its NPUs, switch
 the node off and on."""
 
-NodeTask = Literal["verify", "inspect", "clean", "restart", "reset-npu", "reboot"]
+NodeTask = Literal["verify", "inspect", "clean", "update", "restart", "reset-npu", "reboot"]
 
 KEPT_OUT = ("Manageable", "Servicing", "Draining", "Quarantined", "Retired")
 """States of nodes that take no newcomers, whatever their agents report."""
@@ -23,6 +23,9 @@ KEPT_OUT = ("Manageable", "Servicing", "Draining", "Quarantined", "Retired")
 ADMIN, KUBERNETES, MAINTENANCE, RECOVERY = "admin", "kubernetes", "maintenance", "recovery"
 """Owners of cordons: who asks without saying who it is, who marks the mirrored Node unschedulable, a closed domain, and
 MatrixCompute's recovery, whose cordon ends by a health check alone."""
+
+MAINTENANCE_OF = "maintenance-"
+"""What the owners of the cordons of MatrixCompute's maintenances begin with; the name of the maintenance follows."""
 
 
 class FaultView(ApiModel):
@@ -68,6 +71,8 @@ class NodeView(ResourceView):
     state_reason: str | None = Field(None, description="why it is wanted there: Requested, Flapping, CheckFailed ...")
     state_message: str = Field("", description="the same in words, with what it risks")
     state_since: str | None = Field(None, description="since when it has been in its state")
+    firmware: str | None = Field(None, description="the version its agent last found on it")
+    task: NodeTask | None = Field(None, description="what its agent was asked to do once, until it has")
     flap_score: float = Field(0.0, description="how often it came and went, as of its last change")
     faults: list[FaultView] = Field(default_factory=list)
 
@@ -77,6 +82,9 @@ class NodeVerbRequest(ApiModel):
 
     reason: str = Field("", max_length=200, description="shown with the node and its event")
     force: bool = Field(False, description="also where somebody has the node, who then loses it")
+    firmware: str | None = Field(
+        None, min_length=1, max_length=80, pattern=r"^[\w.+-]+$", description="for `:update`: the version to write"
+    )
 
 
 class NodeEventView(ResourceView):

@@ -20,13 +20,13 @@ from matrixcommon.model.hardware_names import NpuName
 from matrixcommon.model.process_pauses import ProcessPauses
 from matrixcommon.persistence.table_cache import rows_where
 from matrixresource.allocations.allocator import Allocator
-from matrixresource.allocations.node_lifecycle import STAGE_FAILED, NodeLifecycle
+from matrixresource.allocations.node_lifecycle import NodeLifecycle
 from matrixresource.contract.agents import NodeReport, ReportAnswer
 from matrixresource.contract.nodes import IN_PLACE, RECOVERY, FaultView
 from matrixresource.nodes.fault_levels import health_unheard, worst_health
 from matrixresource.nodes.fault_rules import dies_of, whole_node_fault
 from matrixresource.nodes.flap_rules import flap_rules
-from matrixresource.nodes.states import AVAILABLE, MANAGEABLE, QUARANTINED, STAGE_TOLERATED
+from matrixresource.nodes.states import AVAILABLE, MANAGEABLE, QUARANTINED, SERVICING, STAGE_FAILED, STAGE_TOLERATED
 from matrixresource.store import node_inventories
 from matrixresource.store.agent_leases import WORSE, Lease, Leases
 from matrixresource.store.fault_history import FaultRecords
@@ -160,6 +160,9 @@ class NodeReportProcessor:
                 _flapped(node, STAGE_FAILED, self._clock.now())
         elif node.status == "Failed" and node.in_sync:
             node.task = None
+            failed = f"{node.stage}: {node.message}"[:400]
+            if node.desired_state == SERVICING and (node.state_reason, node.state_message) != (STAGE_FAILED, failed):
+                node.state_reason, node.state_message = STAGE_FAILED, failed
         elif node.state_reason == STAGE_TOLERATED and node.ready:
             node.state_reason, node.state_message = None, ""
         node.read_state()

@@ -22,11 +22,13 @@ AVAILABLE, MANAGEABLE, SERVICING, QUARANTINED, RETIRED = (
 )
 """The states that a node can be wanted in; whoever wants it Available lets allocations have it."""
 
+STAGE_FAILED = "StageFailed"
+"""The reason of a node whose agent could not finish its work; the words name the stage."""
 STAGE_TOLERATED = "StageFailedTolerated"
 """Why a node whose stage failed is not quarantined: as many of its domain are out as may be."""
 
 ALLOCATED = ("Reserved", "Deploying", "Spare", "Active", "Stopping")
-PASSING = {"verify": "Verifying", "inspect": "Inspecting", "clean": "Cleaning"}
+PASSING = {"verify": "Verifying", "inspect": "Inspecting", "clean": "Cleaning", "update": "Servicing"}
 """The state of a node that does a task."""
 
 
@@ -96,6 +98,11 @@ NODE_STATES = StateMachine(
             _to("Draining", *ALLOCATED) | _to("Servicing", "Available", "Manageable", "Cleaning", "Quarantined"),
         ),
         Verb(
+            "update",
+            "Have its agent write the firmware that is named, while it is serviced; then `:recover` has it checked",
+            _to("Servicing", "Servicing"),
+        ),
+        Verb(
             "quarantine",
             "Keep it out at once, until a check by its agent has passed",
             _to(
@@ -132,6 +139,7 @@ _SEEN = {
     "Stopping": "Stopping",
     "Off": "Reserved",
     "Cleaning": "Cleaning",
+    "Updating": "Verifying",  # recovered meanwhile: what is being written is written, then it is checked
     "Failed": "Quarantined",
 }
 

@@ -12,7 +12,7 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.persistence.searches import search
 from matrixresource.allocations.ledger_sync import LedgerSync
-from matrixresource.allocations.refusals import blocking_domains, describe_request
+from matrixresource.allocations.refusals import blocking_domains, describe_request, obstacle_in_words
 from matrixresource.contract.plans import FragmentationView, PlanChange, PlanDomain, PlanLoss, PlanRequest, PlanView
 from matrixresource.scheduler.explain import explain
 from matrixresource.scheduler.explain.explain import DomainDiagnosis, Suggestion
@@ -110,7 +110,7 @@ class Planner:
             names = [name for name in self._ledger.names[domain.number * size : (domain.number + 1) * size] if name]
             if not names:
                 continue
-            reasons = Counter(why for name in names if (why := rows[name].obstacle()))
+            reasons = Counter(why for name in names if (why := obstacle_in_words(rows[name])))
             rules = {
                 rule: count
                 for rule, count in domain.obstacles.items()

@@ -38,6 +38,7 @@ def take(session: Session, node: NodeRow, found: NodeInventory, spec: SupernodeS
         row = InventoryRow(node=node.name)
         session.add(row)
     row.reported_at, row.found = now, found.wire()
+    node.firmware = found.firmware or None
     differs = mismatches(spec, found)
     reason = "InventoryMismatch" if differs else "AsExpected"
     node.set_condition(INVENTORY_MATCHES, not differs, reason, "; ".join(differs), now)

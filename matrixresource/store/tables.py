@@ -167,7 +167,10 @@ class NodeRow(ResourceRow, Base):
     """Why it is wanted there, and what that risks."""
     state_since: Mapped[float | None] = mapped_column(Float)
     task: Mapped[str | None] = mapped_column(String(10))
-    """What its agent was asked to do, verify, inspect or clean, until it has done that."""
+    """What its agent was asked to do, verify, inspect, clean or update, until it has done that."""
+    firmware: Mapped[str | None] = mapped_column(String(80))
+    wanted_firmware: Mapped[str | None] = mapped_column(String(80))
+    """As its agent last reported, and what it was last asked to be updated to."""
     flap_score: Mapped[float] = mapped_column(Float, default=0.0, server_default="0")
     flapped_at: Mapped[float | None] = mapped_column(Float)
     heard_at: Mapped[float | None] = mapped_column(Float)
@@ -330,7 +333,8 @@ class AssignmentRow(ResourceRow, Base):
     power: Mapped[str] = mapped_column(String(10), default="On", server_default="On")
     task: Mapped[str | None] = mapped_column(String(10))
     task_generation: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
-    """Of which generation the task is: an agent does it once."""
+    """Of which generation the task is: an agent does it once. `firmware` is what the task update writes."""
+    firmware: Mapped[str | None] = mapped_column(String(80))
     parts: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
     """What is requested of parts of the node: a `DesiredPartition` each, in its wire form."""
 

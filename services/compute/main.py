@@ -19,6 +19,7 @@ from matrixcompute.access import ACCESS
 from matrixcompute.api.instances import routes
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.clients.inference import Inference
+from matrixcompute.instances.maintenances import Maintenances
 from matrixcompute.instances.scaling_policies import ScalingPolicies
 from matrixcompute.instances.service import InstanceService
 from matrixcompute.operations.saga_runner import SagaRunner
@@ -26,6 +27,7 @@ from matrixcompute.reconcilers.autoscaling import AutoscalingReconciler
 from matrixcompute.reconcilers.defragmentation_executor import DefragmentationExecutor
 from matrixcompute.reconcilers.faults import FaultReconciler
 from matrixcompute.reconcilers.instances import InstanceReconciler
+from matrixcompute.reconcilers.maintenance import MaintenanceReconciler
 from matrixcompute.reconcilers.orphan_collector import OrphanCollector
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.store import Base, ComputeStore
@@ -48,6 +50,7 @@ ORPHAN_PERIOD_S = 60.0
 MEMBER_MOVES_PERIOD_S = 30.0
 AUTOSCALING_PERIOD_S = 15.0
 """As often as HPA looks."""
+MAINTENANCE_PERIOD_S = 15.0
 FAULTS_PERIOD_S = 600.0
 """How often all nodes are looked at; they are followed in between."""
 KEPT_WALL_S = 3600.0
@@ -116,6 +119,12 @@ def build(
         "autoscaling", autoscaler.reconcile, clock, period_s=AUTOSCALING_PERIOD_S, floor_wall_s=0.25, rest_s=1.0
     )
     scaling_policies.wake = scaling.nudge
+    maintenances = Maintenances(store, neighbours, clock)
+    maintainer = MaintenanceReconciler(store, neighbours, clock)
+    maintaining = Periodic(
+        "maintenance", maintainer.reconcile, clock, period_s=MAINTENANCE_PERIOD_S, floor_wall_s=0.5, rest_s=3.0
+    )
+    maintenances.wake = maintainer.wake = maintaining.nudge
     orphans = OrphanCollector(store, neighbours, clock)
     faults = FaultReconciler(store, neighbours)
     judging = Periodic("faults", faults.reconcile, clock, period_s=FAULTS_PERIOD_S, floor_wall_s=10.0)
@@ -123,7 +132,9 @@ def build(
     async def node_changed(event: WatchEvent | None) -> None:
         if event is None:
             judging.nudge()
+            maintaining.nudge()
         else:
+            maintainer.node_changed()
             faults.take(event)
 
     kept_s = clock.at_least_wall(KEPT_S, KEPT_WALL_S)
@@ -153,6 +164,7 @@ def build(
             await records.changed(30.0, since)
             since = records.latest()
             resumption.nudge()
+            maintaining.nudge()
 
     leadership = Leadership(
         "compute", records, fences, clock, lease_wall_s=settings.leader_lease, announce=neighbours.announce
@@ -163,7 +175,7 @@ def build(
     return create_app(
         "compute",
         "MatrixCompute",
-        [routes(store, instance_service, scaling_policies, runner, clock, reconciling.nudge)],
+        [routes(store, instance_service, scaling_policies, maintenances, runner, clock, reconciling.nudge)],
         ACCESS,
         fences=fences,
         leadership=leadership,
@@ -173,6 +185,7 @@ def build(
             reconciling,
             moving,
             scaling,
+            maintaining,
             judging,
             Periodic("orphan-release", orphans.reconcile, clock, period_s=ORPHAN_PERIOD_S, floor_wall_s=5.0),
             compaction(records, clock, kept_s=kept_s, also=forget_old),

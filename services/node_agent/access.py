@@ -17,7 +17,7 @@ from services.node_agent.contract import InjectedFaultView
 from services.node_agent.network.traffic_patterns import Load, LoadView
 
 SUPERNODES = ResourceKind("supernodes", Scope.PHYSICAL, {"LIST": VIEWERS, "PUT": ADMINS, "DELETE": ADMINS})
-NODES = ResourceKind("nodes", Scope.PHYSICAL, READ, holders=("holds",))
+NODES = ResourceKind("nodes", Scope.PHYSICAL, READ, holders=("holds", "tables"))
 FAULTS = ResourceKind("faults", Scope.PHYSICAL, MANAGED, view=InjectedFaultView)
 TRAFFIC = ResourceKind("traffic", Scope.PROJECT, ENSURED, request=Load, view=LoadView)
 

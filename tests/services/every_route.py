@@ -38,6 +38,7 @@ NAMES = {
     "domains": "sn0-c00", "planes": "ub", "switches": "sn0-l2p0-k00", "links": f"{NODE}.ub-p0-k00", "models": "chat",
     "qos-classes": "Guaranteed", "forwarding-tables": "sn0-l2p0-k00", "drains": "care", "faults": "hurt",
     "defragmentations": "room", "members": NODE, "scaling-policies": "follow",
+    "maintenances": "century",
 }  # fmt: skip
 REPORT = {"node": NODE, "epoch": 1 << 40, "sequence": 1}
 SLICE = {
@@ -47,6 +48,7 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("resource", "POST", "/v1/nodes/{}:cordon"): None,
     ("resource", "POST", "/v1/nodes/{}:uncordon"): None,
     **{("resource", "POST", f"/v1/nodes/{{}}:{verb}"): {"reason": "a walk"} for verb in NODE_STATES.verbs},
+    ("resource", "POST", "/v1/nodes/{}:update"): {"firmware": "emulated-2"},
     ("resource", "POST", "/v1/npus/{}:release"): None,
     ("resource", "PUT", "/v1/allocations/{}"): {"nodes": 3},
     ("resource", "DELETE", "/v1/allocations/{}"): None,
@@ -108,6 +110,15 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("compute", "POST", "/v1/instances/{}:renew"): {"leaseS": 9999},
     ("compute", "PUT", "/v1/scaling-policies/{}"): {"scaleTargetRef": {"name": "b"}, "maxReplicas": 4},
     ("compute", "DELETE", "/v1/scaling-policies/{}"): None,
+    ("compute", "PUT", "/v1/maintenances/{}"): {
+        "target": {"supernode": "sn0"},
+        "notBefore": "2100-01-01T00:00:00Z",
+        "deadline": "2101-01-01T00:00:00Z",
+    },
+    ("compute", "DELETE", "/v1/maintenances/{}"): None,
+    ("compute", "POST", "/v1/maintenances/{}:pause"): None,
+    ("compute", "POST", "/v1/maintenances/{}:resume"): None,
+    ("compute", "POST", "/v1/maintenances/{}:abort"): None,
     ("compute", "POST", "/v1/operations/{}:wait"): None,
     ("compute", "POST", "/v1/operations/{}:cancel"): None,
     ("compute", "POST", "/v1/operations/{}:resume"): None,

@@ -44,6 +44,8 @@ async def furnished(stack: Stack) -> dict[str, str]:
         "resource", "/v1/reservations/later", {"nodes": 1, "startsAt": "2100-01-01T00:00:00Z", "durationS": 60}, params
     )
     await put("resource", "/v1/quotas/blue", {"npus": 800}, {})
+    century = {"target": {"supernode": "sn0"}, "notBefore": "2100-01-01T00:00:00Z"}
+    await put("compute", "/v1/maintenances/century", century)
     await put("compute", "/v1/scaling-policies/follow", {"scaleTargetRef": {"name": "b"}, "maxReplicas": 3}, params)
     await put("link", "/v1/communicators/talk", {"slice": "a-ub", "pattern": "ring"}, params)
     await put("link", "/v1/peerings/bridge", {"slices": ["a-vpc", "b-vpc"]}, params)

@@ -26,7 +26,7 @@ WORKED_OUT = {
     ("agents", "nodes"): "a look at emulated hardware",
 }
 """Answers to a question, and no resources: they have no life of their own."""
-NOT_YET = {("compute", kind) for kind in ("recovery-policies", "maintenances")}
+NOT_YET = {("compute", "recovery-policies")}
 KINDS = [
     (service, kind)
     for service, rules in RULES.items()

@@ -25,6 +25,7 @@ GENERATED: tuple[Generated, ...] = (
     Generated("matrixresource/topology/README.md", "tests.upkeep.supernode_picture:picture", "supernode"),
     Generated("matrixlink/README.md", "tests.upkeep.link_tables:printed", "matrixlink"),
     Generated("matrixcompute/README.md", f"{PRINTED}:instance_states", "instance-states"),
+    Generated("docs/maintenance.md", f"{PRINTED}:maintenance_states", "maintenance-states"),
     Generated("services/node_agent/README.md", f"{PRINTED}:stages", "stages"),
     Generated("services/node_agent/README.md", f"{PRINTED}:fault_kinds", "faults"),
     Generated("charts/cloudmatrix/crds/cloudmatrix.yaml", "matrixcontainer.operator.crds:as_yaml"),
@@ -41,4 +42,5 @@ GENERATED: tuple[Generated, ...] = (
     Generated("docs/reference/matrixctl.md", f"{PRINTED}:command_reference"),
     Generated("docs/reference/kube-differences.md", "tests.conformance.differences:page"),
     Generated("docs/reference/settings.md", f"{PRINTED}:settings_reference"),
+    Generated("tests/golden/workflow-steps.json", "tests.upkeep.workflow_steps:printed"),
 )

@@ -164,6 +164,12 @@ def instance_states() -> str:
     return state_picture(INSTANCE_STATES)
 
 
+def maintenance_states() -> str:
+    from matrixcompute.maintenance.states import MAINTENANCE_STATES
+
+    return state_picture(MAINTENANCE_STATES)
+
+
 def openapi(service: str) -> str:
     """The OpenAPI document that a service serves, built without starting it."""
     with tempfile.TemporaryDirectory() as folder:

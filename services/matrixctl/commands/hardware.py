@@ -130,6 +130,17 @@ def node_service(stack: OnStack, name: NodeWord, reason: Reason = "") -> None:
     _node_verb(stack, name, "service", reason)
 
 
+@command("node update")
+def node_update(
+    stack: OnStack,
+    name: NodeWord,
+    firmware: Annotated[str, typer.Option(help="The version to write, such as emulated-2.")],
+    reason: Reason = "",
+) -> None:
+    """Have its agent write a firmware while it is Servicing. `node recover` has it checked and back."""
+    _node_verb(stack, name, "update", reason, firmware=firmware)
+
+
 @command("node quarantine")
 def node_quarantine(stack: OnStack, name: NodeWord, reason: Reason = "", force: Force = False) -> None:
     """Keep it out at once, until `node recover` has it checked.
@@ -156,8 +167,10 @@ def node_retire(stack: OnStack, name: NodeWord, reason: Reason = "", force: Forc
     _node_verb(stack, name, "retire", reason, force)
 
 
-def _node_verb(stack: OnStack, name: str, verb: str, reason: str, force: bool = False) -> None:
-    body = {"reason": reason, "force": force}
+def _node_verb(
+    stack: OnStack, name: str, verb: str, reason: str, force: bool = False, firmware: str | None = None
+) -> None:
+    body = {"reason": reason, "force": force} | ({"firmware": firmware} if firmware else {})
     view = stack.client.call("resource", "POST", f"/v1/nodes/{name}:{verb}", body=body)
     why = view.get("stateMessage")
     say(f"{name} is {view['state']}{f': {why}' if why else ''}")

@@ -67,6 +67,19 @@ def operation_resume(stack: OfProject, name: Name) -> None:
     say(f"{name} is {view['state']} at {view['step']}")
 
 
+@command("operation abandon")
+def operation_abandon(
+    stack: OfProject, name: Name, reason: Annotated[str, typer.Option("--reason", help="Why; kept with it.")]
+) -> None:
+    """Give one up where it stands, without undoing what it did; for one that will never succeed, nor be undone.
+
+    `operation cancel` undoes, and is the better way where it is not refused. What is not so afterwards, the instance's
+    conditions say; `instance retry`, another shape or its deletion puts it right.
+    """
+    view = stack.client.call("compute", "POST", at("operations", name, ":abandon"), body={"reason": reason})
+    say(f"{name} is {view['state']}: {view['message']}")
+
+
 @command("instance retry")
 def instance_retry(stack: OfProject, name: Name) -> None:
     """Try now what was refused, instead of when its time comes; also one that has Failed."""

@@ -52,7 +52,7 @@ NOUNS: tuple[Noun, ...] = (
         "nodes",
         "resource",
         "name, state, agent, health, allocation, role",
-        "stage, why:stateMessage, schedulable, power, faults:faults.length, desired:desiredRole, epoch",
+        "stage, why:stateMessage, schedulable, power, faults:faults.length, desired:desiredRole, firmware, epoch",
         "no, node",
     ),
     Noun(
@@ -234,6 +234,14 @@ NOUNS: tuple[Noun, ...] = (
         "desired:desiredReplicas, reason",
         "forecast:forecastReplicas, predictive, block, last scale:lastScaleTime, message",
         "sp, scaling-policy",
+    ),
+    Noun(
+        "maintenances",
+        "compute",
+        "name, state, target, action, done:counts.done, under way:counts.underWay, of:counts.total, reason:phaseReason",
+        "firmware, not before:notBefore, deadline, failed:counts.failed, instances, message, started:startedAt, "
+        "finished:finishedAt",
+        "maintenance, mnt",
     ),
     Noun("events", "compute", "at, type, instance, reason, message", "name", "ev, event", order="at", whole=True),
     Noun(

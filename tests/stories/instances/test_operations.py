@@ -217,3 +217,37 @@ async def test_another_spec_is_asked_for_at_once_and_what_rest_changes_is_still_
         await cluster.compute.ensure_instance("one", view.request().model_copy(update={"nodes": 5}))
         await cluster.settles(INSTANCE, "one", ready(3), "it is back at three", within_s=3600)
         assert (await cluster.compute.find_instance("one")).nodes == 3
+
+
+async def test_an_operation_that_will_never_end_is_given_up_and_the_instance_put_right_afterwards(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 2)
+        await stack.active("one")
+        await stack.apply("one", 3)
+        operation = await at_step(stack, "one", "await_ready")
+        url = f"/v1/operations/{operation['name']}:abandon"
+        refused = await stack.http["compute"].post(url, json={})
+        assert (refused.status_code, refused.json()["field"]) == (422, "reason")
+        answer = await stack.http["compute"].post(url, json={"reason": "it takes too long"})
+        assert answer.status_code == 202, answer.text
+        done = answer.json()
+        assert (done["state"], done["done"], done["error"]["reason"]) == ("Failed", True, "Abandoned")
+        again = await stack.http["compute"].post(url, json={"reason": "it takes too long"})
+        assert again.status_code == 409
+        view = await stack.compute.find_instance("one")
+        assert view is not None
+        assert view.state == "Active"
+        progressing = next(each for each in view.conditions if each.type == "Progressing")
+        assert (progressing.status, progressing.reason) == ("False", "Abandoned")
+        await asyncio.sleep(300)
+        assert (await operation_of(stack, "one"))["name"] == operation["name"], "nothing is tried by itself"
+        await stack.http["compute"].post("/v1/instances/one:retry")
+        await stack.active("one", 3)
+        await stack.check()
+        await stack.compute.delete_instance("one")
+        deletion = await operation_of(stack, "one")
+        kept = await stack.http["compute"].post(f"/v1/operations/{deletion['name']}:abandon", json={"reason": "no"})
+        assert kept.status_code == 409
+        assert "given back in any case" in kept.json()["detail"]
+        await stack.gone("one")
+        await stack.nothing_left()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "v1_0009"
-down_revision = "v1_0008"
+revision = "v1_0010"
+down_revision = "v1_0009"
 
 
 def upgrade() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "v1_0010"
-down_revision = "v1_0009"
+revision = "v1_0011"
+down_revision = "v1_0010"
 
 
 def upgrade() -> None:

@@ -1,0 +1,159 @@
+"""Maintenances: ensure, pause, resume, abort, delete. What is asked is checked against the machine as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import Conflict, InvalidField
+from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.quantities import timestamp
+from matrixcommon.persistence.database_session import check_etag, find
+from matrixcompute.clients.control_plane import ControlPlane
+from matrixcompute.maintenance.decision import KEPT_OUT
+from matrixcompute.maintenance.spec import MaintenanceRequest, MaintenanceTarget, MaintenanceUnit, MaintenanceView
+from matrixcompute.maintenance.states import MAINTENANCE_STATES
+from matrixcompute.store.maintenances import MaintenanceRow, open_maintenances
+from matrixcompute.store.store import ComputeStore
+
+NAME_LENGTH_MAX = 51
+"""So that `maintenance-NAME`, the owner of its cordons, is still a legal name."""
+CHANGEABLE = {"not_before", "deadline", "budget", "reason", "labels"}
+"""What of one that has begun may still change."""
+
+ALREADY = {"pause": ("Paused",), "resume": ("Scheduled", "Running"), "abort": ("Aborting", "Aborted")}
+"""States in which what a verb asks for is so."""
+
+
+class Maintenances:
+    """The verbs over maintenances. `wake` has them looked at at once."""
+
+    def __init__(self, store: ComputeStore, neighbours: ControlPlane, clock: Clock) -> None:
+        self._store = store
+        self._neighbours = neighbours
+        self._clock = clock
+        self.wake: Callable[[], None] = lambda: None
+
+    async def ensure(
+        self, name: str, body: MaintenanceRequest, *, if_match: str | None = None, validate_only: bool = False
+    ) -> MaintenanceView:
+        """Have this maintenance. Until it has begun all of it may change, afterwards when it ends and its budget.
+
+        Raises InvalidField for a deadline in the past, a target that is not there and one of which nothing can be
+        worked on; Conflict where an open one works on the same.
+        """
+        checked_resource_name(name)
+        if len(name) > NAME_LENGTH_MAX:
+            raise InvalidField(
+                f"{name!r} is too long: its cordons are named after it; use {NAME_LENGTH_MAX} letters", field="name"
+            )
+        units = await self._units(body.target)
+        with self._store.transaction(dry=validate_only) as session:
+            row = session.get(MaintenanceRow, name)
+            check_etag(row, if_match)
+            if row is None or row.spec != body.wire():
+                row = self._changed(session, name, row, body, units)
+            session.flush()
+            view = row.view()
+        if validate_only:
+            return view
+        self.wake()
+        return row.view()
+
+    def _changed(
+        self,
+        session: Session,
+        name: str,
+        row: MaintenanceRow | None,
+        body: MaintenanceRequest,
+        units: list[MaintenanceUnit],
+    ) -> MaintenanceRow:
+        now = self._clock.now()
+        if body.ends_at <= now:
+            raise InvalidField(
+                f"deadline {body.deadline} has passed; name a moment after {timestamp(now)}", field="deadline"
+            )
+        self._check_overlap(session, name, units)
+        if row is None:
+            row = MaintenanceRow(name=name, state="Scheduled", generation=1, units=[], conditions=[])
+            session.add(row)
+        elif not row.open:
+            raise Conflict(f"maintenance {name!r} is {row.state}; delete it, or take another name", field="name")
+        else:
+            before = row.request
+            differs = {field for field in type(body).model_fields if getattr(body, field) != getattr(before, field)}
+            fixed = sorted(differs - CHANGEABLE)
+            if fixed and any(unit.state != "Pending" for unit in row.progress()):
+                raise Conflict(
+                    f"{', '.join(fixed)} cannot change once it has begun; abort it and have another", field=fixed[0]
+                )
+            row.generation += bool(differs - {"labels"})
+        if [unit.name for unit in units] != [unit.name for unit in row.progress()]:
+            row.units = [unit.wire() for unit in units]
+        row.spec, row.labels = body.wire(), body.labels
+        return row
+
+    def _check_overlap(self, session: Session, name: str, units: list[MaintenanceUnit]) -> None:
+        mine = {unit.name for unit in units}
+        for other in open_maintenances(session):
+            shared = sorted(mine & {unit.name for unit in other.progress() if not unit.settled})
+            if other.name != name and shared:
+                more = f" and {len(shared) - 1} more" if len(shared) > 1 else ""
+                raise Conflict(
+                    f"maintenance {other.name!r} works on {shared[0]}{more}; wait until it is over, or abort it",
+                    field="target",
+                )
+
+    async def _units(self, target: MaintenanceTarget) -> list[MaintenanceUnit]:
+        """What is worked on."""
+        field = f"target.{target.kind}"
+        if target.kind == "switch":
+            if not await self._neighbours.knows_switch(target.name):
+                raise InvalidField(f"there is no switch {target.name}; `get switches` lists them", field=field)
+            return [MaintenanceUnit(name=target.name, instances=await self._neighbours.routed_over(target.name))]
+        nodes = await self._neighbours.nodes(
+            f"name={target.name}" if target.kind == "node" else f"{target.kind}={target.name}"
+        )
+        if not nodes:
+            known = sorted(domain.name for domain in await self._neighbours.domains(f"level={target.kind}"))
+            shown = f"; there are {', '.join(known[:16])}" if known else ""
+            raise InvalidField(f"there is no {target} in the inventory{shown}", field=field)
+        if all(node.desired_state in KEPT_OUT for node in nodes):
+            raise InvalidField(
+                f"{target} selects nothing that can be worked on: {nodes[0].name} is {nodes[0].state}; "
+                "recover or enrol it first",
+                field=field,
+            )
+        return [
+            MaintenanceUnit(name=node.name, instances=[node.allocation] if node.allocation else [])
+            for node in sorted(nodes, key=lambda node: node.name)
+        ]
+
+    def pause(self, name: str) -> MaintenanceView:
+        """Begin with nothing more; what is under way comes to its end."""
+        return self._ask(name, "pause")
+
+    def resume(self, name: str) -> MaintenanceView:
+        """Continue."""
+        return self._ask(name, "resume")
+
+    def abort(self, name: str) -> MaintenanceView:
+        """Bring back what is under way, lift its cordons, and end. What is done stays done."""
+        return self._ask(name, "abort")
+
+    def _ask(self, name: str, verb: str) -> MaintenanceView:
+        with self._store.transaction() as session:
+            row = find(session, MaintenanceRow, name)
+            if row.state not in ALREADY[verb]:
+                row.move(MAINTENANCE_STATES.asked(verb, row.state))
+        return row.view()
+
+    def delete(self, name: str) -> None:
+        """Forget one that is over, or has not begun. Raises Conflict for one under way."""
+        with self._store.transaction() as session:
+            row = find(session, MaintenanceRow, name)
+            if row.open and any(unit.state != "Pending" for unit in row.progress()):
+                raise Conflict(f"maintenance {name!r} is {row.state}; abort it first")
+            session.delete(row)

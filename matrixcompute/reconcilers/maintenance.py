@@ -1,0 +1,200 @@
+"""Maintenance: each look reads the target's nodes, decides, writes down what is to be begun, and asks for it.
+
+What is written comes before what is asked: after a crash in between, the next look finds it begun and asks again. Who
+is concerned hears of it: an event and the condition Maintenance of each instance that has something there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import MatrixError
+from matrixcommon.model.quantities import from_timestamp
+from matrixcommon.model.resource_model import is_true
+from matrixcompute.clients.control_plane import ControlPlane
+from matrixcompute.maintenance.decision import Action, Ask, DrainSeen, Observations, plan_maintenance
+from matrixcompute.maintenance.spec import MaintenanceSpec, MaintenanceTarget, MaintenanceUnit
+from matrixcompute.model.states import SETTLED
+from matrixcompute.store.maintenances import MaintenanceRow, open_maintenances
+from matrixcompute.store.store import ComputeStore, EventRow, InstanceRow
+from matrixresource.contract.nodes import MAINTENANCE_OF
+
+log = logging.getLogger(__name__)
+
+NOTICE = "Maintenance"
+"""The condition of an instance that something of which is, or is going to be, worked on."""
+
+
+def owner_of(name: str) -> str:
+    """Whose the cordons of a maintenance, and the drain of its switch, are."""
+    return f"{MAINTENANCE_OF}{name}"
+
+
+class MaintenanceReconciler:
+    """`reconcile` once per period, and whenever a node changes while one is open. `wake` has it run again soon."""
+
+    def __init__(self, store: ComputeStore, neighbours: ControlPlane, clock: Clock) -> None:
+        self._store = store
+        self._neighbours = neighbours
+        self._clock = clock
+        self.wake: Callable[[], None] = lambda: None
+        self.any_open = True
+
+    def node_changed(self) -> None:
+        """Look again, where that can matter."""
+        if self.any_open:
+            self.wake()
+
+    async def reconcile(self) -> str:
+        """Look at every open one once. What goes wrong with one keeps none of the others."""
+        with self._store.reading() as session:
+            names = [row.name for row in open_maintenances(session)]
+            noticed = any(is_true(row.conditions or [], NOTICE) for row in self._store.instances(session))
+        self.any_open = bool(names)
+        if not names and not noticed:
+            return "no maintenances"
+        for name in names:
+            try:
+                await self._look(name)
+            except MatrixError as refused:
+                log.warning("a maintenance waits", extra={"maintenance": name, "why": refused.message})
+                self._note(name, refused)
+        self._give_notice()
+        return f"{len(names)} maintenances are open"
+
+    async def _look(self, name: str) -> None:
+        with self._store.reading() as session:
+            row = session.get(MaintenanceRow, name)
+            if row is None or not row.open:
+                return
+            version, state, target, units = row.version, row.state, row.request.target, row.progress()
+        seen = await self._observed(owner_of(name), target, units)
+        with self._store.transaction() as session:
+            row = session.get(MaintenanceRow, name)
+            if row is None or row.version != version:
+                self.wake()
+                return
+            now, spec = self._clock.now(), row.request
+            plan = plan_maintenance(owner_of(name), spec, row.state, units, seen, now)
+            row.move(plan.state)
+            row.write(plan.units)
+            if (row.phase_reason, row.message) != (plan.reason, plan.message):
+                row.phase_reason, row.message = plan.reason, plan.message
+            if row.started_at is None and any(unit.state != "Pending" for unit in plan.units):
+                row.started_at = now
+            if not row.open:
+                row.finished_at = now
+        done = [await self._ask(name, spec, ask) for ask in plan.asks]
+        if any(done) or list(plan.units) != units or plan.state != state:
+            self.wake()
+
+    def _note(self, name: str, refused: MatrixError) -> None:
+        with self._store.transaction() as session:
+            row = session.get(MaintenanceRow, name)
+            if row is not None and (row.phase_reason, row.message) != (refused.reason, refused.message):
+                row.phase_reason, row.message = refused.reason, refused.message
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    async def _observed(
+        self, owner: str, target: MaintenanceTarget, units: Collection[MaintenanceUnit]
+    ) -> Observations:
+        if target.kind == "switch":
+            drain = await self._neighbours.find_drain(owner)
+            return Observations(drain=None if drain is None else DrainSeen(drain.state == "Drained", drain.message))
+        where = f"name={target.name}" if target.kind == "node" else f"{target.kind}={target.name}"
+        nodes = {node.name: node for node in await self._neighbours.nodes(where)}
+        holders = {node.allocation for node in nodes.values() if node.allocation is not None}
+        begun = {unit.name: from_timestamp(unit.since) for unit in units if unit.state == "Draining" and unit.since}
+        with self._store.reading() as session:
+            unmovable = {holder: why for holder in holders if (why := self._unmovable(session, holder)) is not None}
+            draining = [(node.allocation, begun[name]) for name, node in nodes.items() if name in begun]
+            since = {holder: at for holder, at in draining if holder is not None}
+            blocked = {holder: self._blocked(session, holder, at) for holder, at in since.items()}
+        return Observations(nodes, None, unmovable, blocked)
+
+    def _unmovable(self, session: Session, holder: str) -> tuple[str, str] | None:
+        """Why the members of an allocation are not moved now."""
+        instance = session.get(InstanceRow, holder)
+        if instance is None:
+            return "InUse", f"allocation {holder} has it, which is no instance's: its owner has to release it"
+        if instance.state not in SETTLED or instance.generation != instance.observed_generation:
+            return "InstanceChanging", f"instance {holder} is {instance.state}; nobody is drained meanwhile"
+        if instance.state == "Active" and not is_true(instance.conditions or [], "NodesReady"):
+            return "BelowFloor", f"instance {holder} has {instance.ready_nodes} of {instance.shape.nodes} members ready"
+        return None
+
+    def _blocked(self, session: Session, holder: str, since: float) -> str:
+        """The last that was said of its members, if that was that they cannot leave."""
+        wanted = select(EventRow).where(EventRow.instance == holder, EventRow.at >= since)
+        last = session.scalars(wanted.order_by(EventRow.at.desc(), EventRow.name.desc()).limit(1)).first()
+        return last.message if last is not None and last.reason == "DrainBlocked" else ""
+
+    # -- asking --------------------------------------------------------------------------------------------------------
+
+    async def _ask(self, name: str, spec: MaintenanceSpec, ask: Ask) -> bool:
+        """One thing of a neighbour; whether it was done. What it refuses is written down, and asked again later."""
+        owner, neighbours = owner_of(name), self._neighbours
+        reason = f"maintenance {name}" + (f": {spec.reason}" if spec.reason else "")
+        try:
+            if ask.action in (Action.CORDON, Action.UNCORDON):
+                await neighbours.cordon(ask.of, owner, ask.action is Action.CORDON)
+            elif ask.action is Action.DRAIN:
+                await neighbours.ensure_drain(owner, ask.of, reason)
+            elif ask.action is Action.RESTORE:
+                await neighbours.delete_drain(owner)
+            else:
+                firmware = spec.firmware if ask.action is Action.UPDATE else None
+                await neighbours.ask_node(ask.of, ask.action.value, reason, firmware)
+        except MatrixError as refused:
+            log.info("a maintenance was refused", extra={"maintenance": name, "of": ask.of, "why": refused.message})
+            with self._store.transaction() as session:
+                if (row := session.get(MaintenanceRow, name)) is not None:
+                    why = {"reason": refused.reason, "message": refused.message[:300]}
+                    row.write([u.model_copy(update=why) if u.name == ask.of else u for u in row.progress()])
+            return False
+        return True
+
+    # -- notices -------------------------------------------------------------------------------------------------------
+
+    def _give_notice(self) -> None:
+        """Have each instance say what is going to be worked on of what it has, and no longer when that is over."""
+        with self._store.transaction() as session:
+            left = [(_notice(row), _concerns(row)) for row in open_maintenances(session)]
+            for instance in self._store.instances(session):
+                own = {instance.name, *(member["node"] for member in instance.members or [])}
+                self._notify(session, instance, [notice for notice, parts in left if own & parts])
+
+    def _notify(self, session: Session, instance: InstanceRow, texts: list[str]) -> None:
+        now = self._clock.now()
+        current = next((each for each in instance.conditions or [] if each["type"] == NOTICE), None)
+        if texts:
+            message = "; ".join(texts)
+            if current is None or (current["status"], current["message"]) != ("True", message):
+                instance.set_condition(NOTICE, True, "Scheduled", message, now)
+                self._store.record_event(session, instance.name, "MaintenanceScheduled", message, now)
+        elif current is not None and current["status"] == "True":
+            instance.set_condition(NOTICE, False, "Over", "nothing of it is to be worked on", now)
+
+
+def _concerns(row: MaintenanceRow) -> set[str]:
+    """The nodes that are still to be worked on; of a switch the instances that had routes over it."""
+    left = [unit for unit in row.progress() if not unit.settled]
+    if row.request.target.kind == "switch":
+        return {name for unit in left for name in unit.instances}
+    return {unit.name for unit in left}
+
+
+def _notice(row: MaintenanceRow) -> str:
+    spec = row.request
+    when = f"not before {spec.not_before}" if spec.not_before else "from now on"
+    until = f", until {spec.deadline}" if spec.deadline else ""
+    how = "its members there are moved" if spec.movable else "its members there have to leave by themselves"
+    how = "routes go around it" if spec.target.kind == "switch" else how
+    why = f" ({spec.reason})" if spec.reason else ""
+    return f"maintenance {row.name} of {spec.target}{why}, {when}{until}: {how}"

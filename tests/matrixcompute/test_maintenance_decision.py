@@ -1,0 +1,220 @@
+"""What a maintenance does next, as tables: one look at what the neighbours show, and what it comes to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from matrixcommon.model.quantities import timestamp
+from matrixcompute.maintenance.decision import DrainSeen, Observations, plan_maintenance
+from matrixcompute.maintenance.spec import MaintenanceRequest, MaintenanceSpec, MaintenanceUnit
+from matrixcompute.maintenance.states import MAINTENANCE_STATES
+from matrixresource.contract.nodes import NodeView
+
+NOW = 1_000_000.0
+OURS = "maintenance-fw"
+N0, N1, N2 = "sn0-c00-n0", "sn0-c00-n1", "sn0-c01-n0"
+
+
+def spec(**more: Any) -> MaintenanceSpec:
+    given = {"target": {"supernode": "sn0"}, "action": "Firmware", "firmware": "b"}
+    return MaintenanceSpec.model_validate(given | more)
+
+
+def serviced(**more: Any) -> MaintenanceSpec:
+    return spec(action="Service", firmware=None, **more)
+
+
+def seen(name: str = N0, state: str = "Available", **more: Any) -> NodeView:
+    plain = {
+        "name": name, "state": state, "supernode": "sn0", "cabinet": name[:7], "npus": 8, "cpus": 4,
+        "schedulable": True, "power": "On", "health": "Healthy", "agent": "Connected", "epoch": 1,
+        "desired_role": "Clean", "assignment_generation": 1, "observed_generation": 1, "firmware": "a",
+        "desired_state": "Servicing" if state in ("Servicing", "Draining") else "Available",
+    }  # fmt: skip
+    return NodeView.model_validate(plain | more)
+
+
+def unit(name: str = N0, state: str = "Pending", since: float = NOW - 100, **more: Any) -> MaintenanceUnit:
+    begun = None if state == "Pending" else timestamp(since)
+    return MaintenanceUnit.model_validate({"name": name, "state": state, "since": begun} | more)
+
+
+def look(
+    what: MaintenanceSpec, units: list[MaintenanceUnit], nodes: list[NodeView], state: str = "Running", **more: Any
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]], str, str]:
+    """What becomes of each unit, what is asked for, the state of the whole and the reason."""
+    observed = Observations({node.name: node for node in nodes}, **more)
+    plan = plan_maintenance(OURS, what, state, units, observed, NOW)
+    assert plan.state == state or plan.state in MAINTENANCE_STATES.moves[state]
+    return (
+        [(each.state, each.reason) for each in plan.units],
+        [(ask.action.value, ask.of) for ask in plan.asks],
+        plan.state,
+        plan.reason,
+    )
+
+
+BEGIN = [("cordon", N0), ("service", N0)]
+MINE = [OURS]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "what", "before", "node", "after", "asks"),
+    [
+        ("a free node is cordoned and serviced", spec(), unit(), seen(), "Draining", BEGIN),
+        ("so is one that is held", spec(), unit(), seen(state="Active", allocation="one"), "Draining", BEGIN),
+        ("what has the firmware already is left", spec(), unit(), seen(firmware="b"), "Skipped", []),
+        ("what others keep out is left", spec(), unit(), seen(state="Retired", desired_state="Retired"), "Skipped", []),
+        ("what others service is waited for", spec(), unit(), seen(state="Servicing"), "Pending", []),
+        ("a silent one is waited for", spec(), unit(), seen(agent="Stale"), "Pending", []),
+        ("one in a check is waited for", spec(), unit(), seen(state="Verifying"), "Pending", []),
+        ("parts are not moved", spec(), unit(), seen(state="Active", shared_by=2), "Pending", []),
+        ("not to be moved: it keeps newcomers off", spec(movable=False), unit(), seen(state="Active", allocation="one"), "Cordoned", BEGIN[:1]),
+        ("and begins when it is left", spec(movable=False), unit(state="Cordoned"), seen(cordoned_by=MINE), "Draining", BEGIN[1:]),
+        ("asked again after a crash", spec(), unit(state="Draining"), seen(), "Draining", BEGIN),
+        ("a member that moves is awaited", spec(), unit(state="Draining"), seen(state="Draining", allocation="one", cordoned_by=MINE), "Draining", []),
+        ("left, it is in service", spec(), unit(state="Draining"), seen(state="Servicing", cordoned_by=MINE), "InService", []),
+        ("its firmware is written", spec(), unit(state="InService"), seen(state="Servicing", cordoned_by=MINE), "InService", [("update", N0)]),
+        ("which is awaited", spec(), unit(state="InService"), seen(state="Servicing", task="update"), "InService", []),
+        ("written, it is checked", spec(), unit(state="InService"), seen(state="Servicing", firmware="b"), "Returning", [("recover", N0)]),
+        ("one that fails is open to who recovers it", spec(), unit(state="InService"), seen(state="Servicing", state_reason="StageFailed", cordoned_by=MINE), "InService", [("uncordon", N0)]),
+        ("and has failed", spec(), unit(state="InService"), seen(state="Servicing", state_reason="StageFailed"), "Failed", []),
+        ("the check is awaited", spec(), unit(state="Returning", worked=True), seen(state="Verifying", firmware="b"), "Returning", []),
+        ("then only the own cordon goes", spec(), unit(state="Returning", worked=True), seen(firmware="b", cordoned_by=["admin", OURS]), "Returning", [("uncordon", N0)]),
+        ("and that is all", spec(), unit(state="Returning", worked=True), seen(firmware="b", cordoned_by=["admin"]), "Done", []),
+        ("a check that fails is the end", spec(), unit(state="Returning", worked=True), seen(state="Quarantined", desired_state="Quarantined"), "Failed", []),
+        ("silent meanwhile, it is awaited", spec(), unit(state="Returning", worked=True), seen(state="Quarantined", agent="Lost"), "Returning", []),
+        ("kept out for a time", serviced(service_s=300), unit(state="InService"), seen(state="Servicing"), "InService", []),
+        ("that passes", serviced(service_s=60), unit(state="InService"), seen(state="Servicing"), "Returning", [("recover", N0)]),
+        ("or until somebody recovers it", serviced(), unit(state="InService"), seen(state="Verifying"), "Returning", []),
+        ("one that is gone has failed", spec(), unit(state="Draining"), seen(N1), "Failed", []),
+    ],
+)  # fmt: skip
+def test_one_unit_one_step_on(sentence, what, before, node, after, asks):
+    units, asked, _, _ = look(what, [before], [node])
+    assert (units[0][0], asked) == (after, asks), sentence
+
+
+@pytest.mark.parametrize(
+    ("sentence", "before", "node", "after", "asks"),
+    [
+        ("what was not begun is left", unit(), seen(), "Skipped", []),
+        ("who has it stays", unit(state="Draining"), seen(state="Draining", allocation="one", cordoned_by=MINE), "Returning", [("recover", N0)]),
+        ("and is free of the cordon", unit(state="Returning"), seen(state="Active", allocation="one", cordoned_by=MINE), "Returning", [("uncordon", N0)]),
+        ("then left as it was", unit(state="Returning"), seen(state="Active", allocation="one"), "Skipped", []),
+        ("a cordon alone is taken back", unit(state="Cordoned"), seen(state="Active", allocation="one", cordoned_by=MINE), "Returning", [("uncordon", N0)]),
+        ("what is written is written to its end", unit(state="InService"), seen(state="Servicing", task="update"), "InService", []),
+        ("what is only serviced comes back", unit(state="InService"), seen(state="Servicing"), "Returning", [("recover", N0)]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("state", ["Aborting", "Expiring"])
+def test_what_ends_brings_everything_back(state, sentence, before, node, after, asks):
+    units, asked, _, _ = look(spec(), [before], [node], state)
+    assert (units[0][0], asked) == (after, asks), sentence
+
+
+UNITS = [unit(N0), unit(N1), unit(N2)]
+TWO = {"budget": {"maxUnavailable": 2}}
+
+
+@pytest.mark.parametrize(
+    ("sentence", "what", "units", "nodes", "begun"),
+    [
+        ("one at once", spec(), UNITS, [seen(N0), seen(N1), seen(N2)], [N0]),
+        ("two", spec(**TWO), UNITS, [seen(N0), seen(N1), seen(N2)], [N0, N1]),
+        ("free ones first", spec(), UNITS, [seen(N0, "Active", allocation="one"), seen(N1), seen(N2)], [N1]),
+        ("one in a cabinet", spec(budget={"maxUnavailable": 9, "maxUnavailablePerCabinet": 1}), UNITS, [seen(N0), seen(N1), seen(N2)], [N0, N2]),
+        ("who is out already counts", spec(**TWO), UNITS, [seen(N0), seen(N1), seen(N2, "Quarantined", agent="Lost")], [N0]),
+        ("and may use the budget up", spec(), UNITS, [seen(N0), seen(N1), seen(N2, "Quarantined")], []),
+        ("one that failed counts", spec(), [unit(N0, "Failed"), *UNITS[1:]], [seen(N0, "Servicing"), seen(N1), seen(N2)], []),
+        ("members of one instance together", spec(**TWO), UNITS, [seen(n, "Active", allocation="one") for n in (N0, N1, N2)], [N0, N1]),
+    ],
+)  # fmt: skip
+def test_no_more_than_the_budget_are_begun(sentence, what, units, nodes, begun):
+    _, asked, state, _ = look(what, units, nodes)
+    assert sorted(of for action, of in asked if action == "service") == begun, sentence
+    assert state == "Running"
+
+
+def test_nobody_is_drained_whose_instance_is_not_whole():
+    nodes = [seen(N0, "Active", allocation="one")]
+    why = {"one": ("BelowFloor", "instance one has 1 of 2 members ready")}
+    units, asked, state, reason = look(spec(), [unit()], nodes, unmovable=why)
+    assert (units, asked, state, reason) == ([("Pending", "BelowFloor")], [], "Running", "BelowFloor")
+
+
+def test_who_cannot_leave_is_named_and_stays():
+    nodes = [seen(N0, "Draining", allocation="one", cordoned_by=MINE)]
+    units, asked, _, reason = look(spec(), [unit(state="Draining")], nodes, blocked={"one": "it does not fit"})
+    assert (units, asked, reason) == ([("Draining", "NoRoom")], [], "NoRoom")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "state", "what", "units", "after"),
+    [
+        ("its time has not come", "Running", spec(notBefore=timestamp(NOW + 60)), [unit()], "Scheduled"),
+        ("its time has come", "Scheduled", spec(notBefore=timestamp(NOW - 60)), [unit()], "Running"),
+        ("its deadline has passed", "Running", spec(deadline=timestamp(NOW - 1)), [unit()], "Expiring"),
+        ("also while it is paused", "Paused", spec(deadline=timestamp(NOW - 1)), [unit()], "Expiring"),
+        ("nothing is left of it", "Expiring", spec(deadline=timestamp(NOW - 1)), [unit(state="Skipped")], "Expired"),
+        ("aborted", "Aborting", spec(), [unit(state="Done")], "Aborted"),
+        ("paused, it begins with nothing", "Paused", spec(), [unit()], "Paused"),
+        ("everything is done", "Running", spec(), [unit(state="Done"), unit(N1, "Skipped")], "Completed"),
+        ("something failed", "Running", spec(), [unit(state="Done"), unit(N1, "Failed", reason="x")], "Failed"),
+    ],
+)
+def test_the_state_of_the_whole(sentence, state, what, units, after):
+    assert look(what, units, [seen(N0), seen(N1)], state)[2] == after, sentence
+
+
+SWITCH = serviced(target={"switch": "sn0-l2p4-k11"}, service_s=60)
+CHIP = "sn0-l2p4-k11"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "before", "drain", "after", "asks"),
+    [
+        ("routes are led around it", unit(CHIP), None, "Draining", [("drain", CHIP)]),
+        ("refused, it is asked for again", unit(CHIP, "Draining"), None, "Draining", [("drain", CHIP)]),
+        ("agents are awaited", unit(CHIP, "Draining"), DrainSeen(False), "Draining", []),
+        ("no route crosses it", unit(CHIP, "Draining"), DrainSeen(True), "InService", []),
+        ("its time passes", unit(CHIP, "InService"), DrainSeen(True), "Returning", [("restore", CHIP)]),
+        ("it is in use again", unit(CHIP, "Returning", worked=True), None, "Done", []),
+        ("somebody ended the drain", unit(CHIP, "InService", since=NOW), None, "Done", []),
+    ],
+)
+def test_a_switch_one_step_on(sentence, before, drain, after, asks):
+    units, asked, _, _ = look(SWITCH, [before], [], drain=drain)
+    assert (units[0][0], asked) == (after, asks), sentence
+
+
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("target", {"target": {}}),
+        ("target", {"target": {"node": N0, "cabinet": "sn0-c00"}}),
+        ("target.node", {"target": {"node": "n1"}}),
+        ("firmware", {"firmware": None}),
+        ("firmware", {"action": "Service"}),
+        ("serviceS", {"serviceS": 5}),
+        ("action", {"target": {"switch": CHIP}}),
+        ("notBefore", {"notBefore": "tomorrow"}),
+        ("deadline", {"deadline": "2026-01-31T08:00:00"}),
+        ("deadline", {"notBefore": "2026-02-01T00:00:00Z", "deadline": "2026-01-31T08:00:00Z"}),
+        ("budget.maxUnavailable", {"budget": {"maxUnavailable": 0}}),
+    ],
+)
+def test_what_cannot_be_asked_for_names_the_field(field, change):
+    with pytest.raises(ValidationError) as refused:
+        MaintenanceRequest.model_validate({**spec().wire(), **change})
+    assert ".".join(map(str, refused.value.errors()[0]["loc"])) == field
+
+
+def test_what_a_switch_cannot_be_drained_for_is_shown_until_it_can():
+    refused = unit(CHIP, "Draining", reason="InsufficientBandwidth", message="without it 2 slices would have less")
+    units, asked, state, reason = look(SWITCH, [refused], [])
+    assert (units, asked) == ([("Draining", "InsufficientBandwidth")], [("drain", CHIP)])
+    assert (state, reason) == ("Running", "InsufficientBandwidth")

@@ -1,0 +1,116 @@
+"""Steps that go from one release to the next, and sagas that are given up where they stand."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import select
+
+from matrixcommon.model.errors import Conflict
+from matrixcompute.operations.abandon import abandon
+from matrixcompute.operations.saga import Saga, Step, StepContext, StepPending
+from matrixcompute.store.store import EventRow, SagaRow
+from matrixcompute.workflows.sagas import SAGAS
+from tests.matrixcompute.saga_world import DO, UNDO, Process, World, a_process, refused_to_pending
+from tests.upkeep.workflow_steps import ever
+
+
+def test_no_step_that_an_earlier_release_had_is_unknown_to_this_one() -> None:
+    """One that goes names, as `retired`, the step that does its work now: who stands at it would be stuck else."""
+    unknown = [f"{verb}: {name}" for verb, names in ever().items() for name in names if SAGAS[verb].step(name) is None]
+    assert not unknown
+    for verb, saga in SAGAS.items():
+        assert set(saga.retired.values()) <= {*saga.names}, verb
+        assert not saga.retired.keys() & {*saga.names}, verb
+
+
+def merged(world: World) -> Saga:
+    """A release in which one step does what the second and the third did."""
+    first, second, third = world.saga.steps
+
+    async def both(work: StepContext) -> None:
+        await second.do(work)
+        await third.do(work)
+
+    async def neither(work: StepContext) -> None:
+        for step in (third, second):
+            assert step.undo is not None
+            await step.undo(work)
+
+    steps = (first, Step(both, undo=neither))
+    return Saga("test", steps, refused=refused_to_pending, retired={second.name: "both", third.name: "both"})
+
+
+async def left_at(process: Process, world: World, call: tuple[str, int]) -> str:
+    """A saga whose process ends while `call` waits."""
+    world.raises[call] = [StepPending("waits")]
+    name = process.open()
+    process.runner.resume()
+    while call not in world.calls or process.saga(name).message != "waits":
+        await asyncio.sleep(0.5)
+    world.calls.clear()
+    return name
+
+
+def events(process: Process) -> list[EventRow]:
+    with process.store.reading() as session:
+        found = [*session.scalars(select(EventRow))]
+        session.expunge_all()
+    return found
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("at", [1, 2])
+async def test_who_stands_at_a_step_that_is_gone_goes_on_with_the_one_that_does_its_work(tmp_path, at):
+    world = World(3)
+    async with a_process(tmp_path, world.saga) as process:
+        name = await left_at(process, world, (DO, at))
+    async with a_process(tmp_path, merged(world)) as process:
+        process.runner.resume()
+        row = await process.ended(name)
+        assert (row.state, world.calls) == ("Done", [(DO, 1), (DO, 2)])
+        changed = [event.message for event in events(process) if event.reason == "WorkflowChanged"]
+    assert len(changed) == 1
+    assert changed[0].endswith("with both")
+    assert world.effects == {0, 1, 2}
+
+
+@pytest.mark.looptime
+async def test_who_is_being_undone_at_a_step_that_is_gone_is_undone_by_the_one_that_does_its_work(tmp_path):
+    world = World(3, refused=2)
+    async with a_process(tmp_path, world.saga) as process:
+        name = await left_at(process, world, (UNDO, 1))
+    async with a_process(tmp_path, merged(world)) as process:
+        process.runner.resume()
+        assert (await process.ended(name)).state == "Failed"
+    assert world.effects == set()
+
+
+@pytest.mark.looptime
+async def test_a_saga_that_is_given_up_ends_where_it_stands_and_undoes_nothing(tmp_path):
+    world = World(3)
+    async with a_process(tmp_path, world.saga) as process:
+        name = await left_at(process, world, (DO, 1))
+        process.runner.resume()
+        with process.store.transaction() as session:
+            row = session.get(SagaRow, name)
+            assert row is not None
+            abandon(row, "the switch will not come back", process.clock.now())
+        row = await process.ended(name)
+        assert row.state == "Failed"
+        assert row.message == "Abandoned: test was abandoned at do_1: the switch will not come back"
+        await asyncio.sleep(60)
+        assert world.effects == {0}
+        assert not [call for call in world.calls if call[0] == UNDO]
+        with process.store.transaction() as session, pytest.raises(Conflict, match="has ended"):
+            abandon(session.get_one(SagaRow, name), "again", 0.0)
+
+
+def test_who_cannot_be_cancelled_any_more_cannot_be_after_a_merge_either() -> None:
+    world = World(3, committed_at="do_1")
+    saga = replace(merged(world), committed_at="both")
+    row = SagaRow(name="x", verb="test", state="Running", step=1, steps=world.saga.names)
+    assert not saga.can_be_cancelled(row)
+    assert saga.can_be_cancelled(SagaRow(name="x", verb="test", state="Running", step=0, steps=world.saga.names))

@@ -1,0 +1,88 @@
+"""maintenance on the command line, against MatrixCompute itself and a machine that does at once what is asked of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from matrixcommon.persistence.database_session import Database
+from matrixcompute.reconcilers.maintenance import MaintenanceReconciler
+from matrixcompute.store.store import Base, ComputeStore
+from services.chassis.database import DatabaseEngine
+from services.compute.main import MIGRATIONS, ComputeSettings, build
+from services.matrixctl.commands import maintenance
+from tests.clocks import FixedClock
+from tests.matrixcompute.maintenance_world import Machine
+from tests.services.matrixctl.inprocess import reached, say
+
+ROOT = Path(__file__).parents[3]
+
+
+class Desk:
+    """matrixctl, and MatrixCompute that looks once whenever matrixctl waits."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.machine, self.capsys, clock = Machine(), capsys, FixedClock()
+        database = DatabaseEngine(f"sqlite:///{folder / 'compute.db'}")
+        database.migrate(MIGRATIONS)
+        store = ComputeStore(Database(database.sessions, Base.metadata, clock))
+        self.reconciler = MaintenanceReconciler(store, self.machine, clock)  # type: ignore[arg-type]
+        settings = ComputeSettings(state=folder)
+        self.client = TestClient(build(settings, clock, database, self.machine))  # type: ignore[arg-type]
+
+    def work(self, _wall_s: float = 0.0) -> None:
+        asyncio.run(self.reconciler.reconcile())
+
+    def say(self, line: str) -> tuple[int, str, str]:
+        return say(self.capsys, line)
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Desk:
+    made = Desk(tmp_path, capsys)
+    reached(monkeypatch, {"compute": made.client})
+    monkeypatch.setattr(maintenance.time, "sleep", made.work)
+    return made
+
+
+def test_a_firmware_on_a_whole_supernode_is_one_command(desk: Desk) -> None:
+    file = ROOT / "examples" / "maintenance-firmware.yaml"
+    code, out, _ = desk.say(f"maintenance create fw -f {file} --dry-run")
+    assert (code, "sn0-c00-n1 Pending" in out) == (0, True)
+    assert "fw" not in desk.say("maintenance list")[1].split()
+    code, out, err = desk.say(f"maintenance create fw -f {file} --max-unavailable 1 --watch")
+    assert code == 0
+    assert "fw is Completed: firmware emulated-2 of supernode sn0; 2 of 2 done" in out
+    assert "sn0-c00-n0 Done - emulated-2 a" in out
+    assert "Running: 0 of 2 done, 1 under way" in err
+    assert "Running: 1 of 2 done" in err
+    assert {node.firmware for node in desk.machine.found.values()} == {"emulated-2"}
+    assert "fw Completed supernode=sn0 Firmware 2 0 2 Completed" in desk.say("maintenance list")[1]
+
+
+def test_pause_resume_and_abort(desk: Desk) -> None:
+    assert desk.say("maintenance create fan --node sn0-c00-n0 --reason fan")[0] == 0
+    assert "fan is Paused" in desk.say("maintenance pause fan")[1]
+    assert "fan is Running" in desk.say("maintenance resume fan")[1]
+    for _ in range(3):
+        desk.work()
+    code, out, _ = desk.say("maintenance show fan")
+    assert (code, "sn0-c00-n0 InService" in out, "kept out until somebody recovers it" in out) == (0, True, True)
+    code, out, _ = desk.say("maintenance abort fan --wait -o json")
+    assert (code, json.loads(out)["state"]) == (0, "Aborted")
+    assert desk.machine.found["sn0-c00-n0"].cordoned_by == []
+
+
+def test_what_does_not_complete_has_another_exit_code(desk: Desk) -> None:
+    desk.machine.bad = {"sn0-c00-n0"}
+    line = "maintenance create fw --cabinet sn0-c00 --firmware b --max-unavailable 2 --watch"
+    code, out, _ = desk.say(line)
+    assert (code, "fw is Failed" in out, "write-firmware: no" in out) == (1, True, True)
+    code, _, err = desk.say("maintenance create other --firmware b")
+    assert (code, "name what is worked on" in err) == (2, True)
+    code, _, err = desk.say("maintenance create other --cabinet sn0-c09")
+    assert (code, "target.cabinet" in err) == (1, True)

@@ -1,0 +1,127 @@
+"""MatrixCompute is upgraded while workflows are under way: to a release whose workflows have a step more, or one fewer.
+
+Which workflows and steps there are is read off the tables (`SAGAS`). An instance for each step of a workflow is held at
+that step; then the process ends, another release takes over, and every instance has to come to where its workflow leads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from matrixcommon.model.resource_key import name_of
+from matrixcompute.operations.saga import Saga, Step, StepContext, StepPending
+from matrixcompute.workflows.sagas import SAGAS
+from services.compute import main as compute_main
+from tests.simulation.test_workflow_mishaps import BEGINNINGS, ended
+from tests.stack import Stack
+
+pytestmark = [pytest.mark.looptime, pytest.mark.timeout(300)]
+
+
+async def checkpoint(work: StepContext) -> None:
+    """What the newer release does besides."""
+
+
+def with_a_step_more(saga: Saga, at: int) -> Saga:
+    """A release that does something more before the step at that place."""
+    return replace(saga, steps=(*saga.steps[:at], Step(checkpoint), *saga.steps[at:]))
+
+
+def with_a_step_fewer(saga: Saga, at: int) -> Saga:
+    """A release in which one step does what this step and its neighbour did."""
+    at = min(at, len(saga.steps) - 2)
+    first, second = saga.steps[at : at + 2]
+
+    async def both(work: StepContext) -> None:
+        await first.do(work)
+        await second.do(work)
+
+    async def neither(work: StepContext) -> None:
+        for step in (second, first):
+            if step.undo is not None:
+                await step.undo(work)
+
+    committed = saga.committed_at
+    return replace(
+        saga,
+        steps=(*saga.steps[:at], Step(both, undo=neither), *saga.steps[at + 2 :]),
+        retired={first.name: "both", second.name: "both"},
+        committed_at="both" if committed in (first.name, second.name) else committed,
+    )
+
+
+RELEASES: dict[str, Callable[[Saga, int], Saga]] = {"more": with_a_step_more, "fewer": with_a_step_fewer}
+
+
+@dataclass
+class Halt:
+    """Holds the saga of each instance at its step, in the release before."""
+
+    verb: str
+    at: Mapping[str, str]
+    """The step at which an instance is held, by its name."""
+    reached: set[str] = field(default_factory=set)
+
+    def wrapped(self, sagas: Mapping[str, Saga]) -> dict[str, Saga]:
+        return {**sagas, self.verb: replace(sagas[self.verb], steps=tuple(map(self._held, sagas[self.verb].steps)))}
+
+    def _held(self, step: Step) -> Step:
+        async def do(work: StepContext) -> None:
+            name = name_of(work.instance)
+            if self.at.get(name) == step.name:
+                self.reached.add(name)
+                raise StepPending("this release goes no further")
+            await step.do(work)
+
+        do.__name__ = step.name
+        return replace(step, do=do)
+
+
+CASES = [(workflow, release) for workflow in BEGINNINGS for release in RELEASES]
+QUICK = {("delete-instance", "fewer")}
+
+
+@pytest.mark.parametrize(
+    ("workflow", "release"),
+    [pytest.param(*case, marks=() if case in QUICK else pytest.mark.soak, id="-".join(case)) for case in CASES],
+)
+async def test_what_is_under_way_comes_to_its_end_in_another_release(
+    workflow: str, release: str, tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, set_off = BEGINNINGS[workflow]
+    steps = SAGAS[workflow].names
+    names = {f"{workflow.split('-')[0]}-{at}": at for at in range(len(steps))}
+    halt = Halt(workflow, {name: steps[at] for name, at in names.items()})
+    async with Stack(tmp_path) as stack:
+        await asyncio.gather(*(begin(stack, name) for name in names))
+        await stack.kill("compute")
+        monkeypatch.setattr(compute_main, "SAGAS", halt.wrapped(SAGAS))
+        await stack.start("compute")
+        await asyncio.gather(*(set_off(stack, name) for name in names))
+
+        async def all_halted() -> bool:
+            return halt.reached == names.keys()
+
+        await stack.until(all_halted, f"an instance stands at each step of {workflow}", within_s=3600)
+        await stack.kill("compute")
+        place = len(steps) // 2
+        monkeypatch.setattr(compute_main, "SAGAS", {**SAGAS, workflow: RELEASES[release](SAGAS[workflow], place)})
+        await stack.start("compute")
+        await ended(stack)
+        await stack.check()
+        assert not (await stack.get("compute", "/v1/stuck")).json()["items"]
+        operations = (await stack.get("compute", "/v1/operations?pageSize=1000")).json()["items"]
+        carried = [each for each in operations if each["verb"] == workflow and each["target"] in names]
+        assert {each["state"] for each in carried} == {"Done"}
+        assert stack.fleet is not None
+        for fault in list(stack.fleet.faults):
+            stack.repair(fault)
+        for instance in await stack.compute.instances():
+            await stack.compute.delete_instance(instance.name)
+        for instance in await stack.compute.instances():
+            await stack.gone(instance.name)
+        await stack.nothing_left()
