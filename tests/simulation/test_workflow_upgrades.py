@@ -67,9 +67,9 @@ class Halt:
     reached: set[str] = field(default_factory=set)
 
     def wrapped(self, sagas: Mapping[str, Saga]) -> dict[str, Saga]:
-        return {**sagas, self.verb: replace(sagas[self.verb], steps=tuple(map(self._held, sagas[self.verb].steps)))}
+        return {**sagas, self.verb: replace(sagas[self.verb], steps=tuple(map(self._halted, sagas[self.verb].steps)))}
 
-    def _held(self, step: Step) -> Step:
+    def _halted(self, step: Step) -> Step:
         async def do(work: StepContext) -> None:
             name = name_of(work.instance)
             if self.at.get(name) == step.name:
