@@ -57,6 +57,8 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("resource", "DELETE", "/v1/allocations/{}/move"): None,
     ("resource", "POST", "/v1/allocations/{}:changeOver"): {"nodes": 2},
     ("resource", "POST", "/v1/allocations/{}:replace"): {"node": NODE},
+    ("compute", "POST", "/v1/operations/{}:abandon"): {"reason": "it is not wanted any more"},
+    ("resource", "POST", "/v1/allocations/{}:repair"): {"node": NODE, "task": "restart"},
     ("resource", "POST", "/v1/allocations/{}:renew"): {"leaseS": 9999},
     ("resource", "POST", "/v1/allocations/{}:relocate"): {"node": NODE, "to": "sn0-c05-n0"},
     ("resource", "POST", "/v1/node-reports"): {

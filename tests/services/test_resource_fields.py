@@ -19,6 +19,7 @@ WORKED_OUT = {
     ("link", "fabric-views"): "what an instance may use now",
     ("compute", "faults"): "what is found of members",
     ("compute", "stuck"): "what waits for too long",
+    ("compute", "reliability"): "sums over what happened to an instance",
     ("resource", "stuck"): "what waits for too long",
     ("infer", "usage"): "a meter's reading",
     ("infer", "models"): "OpenAI's shape",
