@@ -20,7 +20,14 @@ from matrixcompute.operations.saga_starter import SagaStarter, change_verb
 from matrixcompute.reconcilers.findings import Findings
 from matrixcompute.reconcilers.preemption import PreemptionReconciler
 from matrixcompute.recovery.ladder import RungTried
-from matrixcompute.recovery.policy import Recovery, RecoveryPolicy, broken_members, failed_since, plan_recovery
+from matrixcompute.recovery.policy import (
+    Recovery,
+    RecoveryPolicy,
+    broken_members,
+    failed_since,
+    plan_recovery,
+    silent_members,
+)
 from matrixcompute.store.store import ComputeStore, InstanceRow, SagaRow
 from matrixresource.contract.allocations import AllocationView, MemberView
 
@@ -57,7 +64,8 @@ class InstanceReconciler:
         slices = await self._neighbours.slices()
         draining = await self._neighbours.draining()
         broken = any(broken_members(each.members) for each in allocations.values())
-        out = await self._neighbours.out_of_service() if broken else []
+        silent = {node for each in allocations.values() for node in silent_members(each.members)}
+        out = sorted({*(await self._neighbours.out_of_service() if broken else []), *silent})
         findings = Findings()
         with self._store.transaction() as session:
             busy = {saga.target for saga in self._store.open_sagas(session)}

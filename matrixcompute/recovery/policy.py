@@ -61,6 +61,12 @@ def nodes_out(nodes: Iterable[NodeView]) -> list[str]:
     ]
 
 
+def silent_members(members: Iterable[MemberView]) -> list[str]:
+    """The nodes whose agents have missed their leases, as their allocation shows them. They were read at another moment
+    than the nodes: who counts as out in either is out."""
+    return [member.node for member in members if member.agent in SILENT]
+
+
 def broken_members(members: Sequence[MemberView]) -> list[tuple[MemberView, str]]:
     """Members and spares that cannot do their part, each with the reason.
 
@@ -105,7 +111,7 @@ def plan_recovery(
     broken = broken_members(members)
     if not broken:
         return Recovery("keep")
-    stopped = _stopped_domains(out, policy)
+    stopped = _stopped_domains(sorted({*out, *silent_members(members)}), policy)
     repairable = [each for each in broken if not stopped.keys() & set(_domains(each[0].node))]
     if not repairable:
         message = next(text for domain, text in stopped.items() for each, _ in broken if domain in _domains(each.node))

@@ -46,6 +46,7 @@ def silent(count: int, cabinet: int | None = None) -> list[str]:
         ("a whole cabinet is repaired", [member("sn0-c00-n0", agent="Lost")], silent(4), "replace", ("sn0-c00-n0",), "NodeLost"),
         ("two cabinets still are", [member("sn0-c00-n0", agent="Lost")], silent(8), "replace", ("sn0-c00-n0",), "NodeLost"),
         ("more at once is no node fault", [member("sn0-c00-n0", agent="Lost")], silent(9), "hold", (), "SafetyStop"),
+        ("members that were silent a moment before the nodes were read still are", [member(node, agent="Lost") for node in silent(9)], [], "hold", (), "SafetyStop"),
         ("nine silent in another supernode are not its", [member("sn1-c00-n0", agent="Lost")], [*silent(9), "sn1-c00-n0"], "replace", ("sn1-c00-n0",), "NodeLost"),
         (
             "of two supernodes only the one that fell silent waits",
