@@ -79,7 +79,7 @@ def test_a_process_gets_its_module_port_neighbours_and_no_setting_it_does_not_kn
     assert {key: value for key, value in given.items() if key.endswith("_URL") and "PUBLIC" not in key} == {
         f"CLOUDMATRIX_{called.upper()}_URL": f"http://{prefix}{called}:{BY_NAME[called].port}"
         for called in process.calls
-        if called != "kube"
+        if called != "kube" and (called in workloads(values) or called not in process.optional)
     }
     settings = {key.removeprefix("CLOUDMATRIX_").lower(): value for key, value in given.items()}
     kind = settings_class(process.module)
