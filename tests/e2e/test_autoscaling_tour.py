@@ -12,6 +12,7 @@ from tests.e2e.tours import ROOT, at_endpoint_of, commands, needs_kubectl, walk
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 
+@pytest.mark.soak
 @needs_kubectl
 def test_the_autoscaling_tour_works_as_written(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "autoscaling.md").read_text()

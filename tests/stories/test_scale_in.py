@@ -134,6 +134,7 @@ def with_refusals(results: list) -> None:
             raise each
 
 
+@pytest.mark.soak
 async def test_a_drain_outlives_the_process_that_carries_it_out(tmp_path):
     """CloudMatrix-Infer starts again: what it ran is gone with it, what it was asked to leave is not."""
     async with Cluster(tmp_path) as cluster:

@@ -17,6 +17,7 @@ def members(body) -> set[str]:
     return {each["node"] for each in body["status"]["members"]}
 
 
+@pytest.mark.soak
 async def test_two_namespaces_hold_what_is_called_alike(tmp_path):
     async with Cluster(tmp_path) as cluster:
         for namespace in ("red", "blue"):
