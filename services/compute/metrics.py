@@ -64,10 +64,9 @@ class InstanceMetrics:
 
     def _recovered(self, session: Session) -> list[dict[str, float]]:
         """The parts of each recovery that ended since the last look."""
-        ended = select(SagaRow).where(SagaRow.finished_at > self._recovered_until)
-        news = [row for row in session.scalars(ended) if row.recovery is not None]
+        news = list(session.scalars(select(SagaRow).where(SagaRow.finished_at > self._recovered_until)))
         self._recovered_until = max([row.finished_at or 0.0 for row in news], default=self._recovered_until)
-        return [dict(row.recovery or {}) for row in news]
+        return [dict(row.recovery) for row in news if row.recovery is not None]
 
     def _waited(self, session: Session) -> list[float]:
         """How long each instance waited whose nodes were committed for the first time since the last look."""
