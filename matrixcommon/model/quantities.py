@@ -24,6 +24,19 @@ def from_timestamp(text: str) -> float:
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
+def checked_moment(text: str) -> str:
+    """A moment as a user writes it, RFC 3339 with its time zone, unchanged. Raises ValueError with what is accepted."""
+    try:
+        at = from_timestamp(text)
+    except (ValueError, TypeError, OverflowError) as wrong:
+        raise ValueError("write a moment such as 2026-01-31T08:00:00Z") from wrong
+    if at > LATEST_S:
+        raise ValueError(f"there is no moment after {timestamp(LATEST_S)}")
+    if "Z" not in text and "+" not in text[10:] and "-" not in text[10:]:
+        raise ValueError("say the time zone: end with Z")
+    return text
+
+
 def duration_text(seconds: float) -> str:
     """Seconds as a person reads them: `850ms`, `12.4s`, `3m10s`, `2h05m`."""
     if seconds < 1:

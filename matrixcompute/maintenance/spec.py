@@ -7,12 +7,12 @@ from typing import Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from matrixcommon.model.hardware_names import CabinetName, NodeName, SupernodeName, SwitchName
-from matrixcommon.model.quantities import LATEST_S, from_timestamp, timestamp
+from matrixcommon.model.quantities import checked_moment, from_timestamp
 from matrixcommon.model.resource_model import ApiModel, ResourceView
+from matrixresource.contract.nodes import FIRMWARE_VERSION
 
 TargetKind = Literal["node", "cabinet", "switch", "supernode"]
 KINDS: tuple[TargetKind, ...] = ("node", "cabinet", "switch", "supernode")
-FIRMWARE = r"^[\w.+-]+$"
 
 
 class MaintenanceTarget(ApiModel):
@@ -60,7 +60,7 @@ class MaintenanceSpec(ApiModel):
         None,
         min_length=1,
         max_length=80,
-        pattern=FIRMWARE,
+        pattern=FIRMWARE_VERSION,
         description="the version to write, with action Firmware",
         validate_default=True,
     )
@@ -104,17 +104,7 @@ class MaintenanceSpec(ApiModel):
     @field_validator("not_before", "deadline")
     @classmethod
     def _moment(cls, text: str | None) -> str | None:
-        if text is None:
-            return None
-        try:
-            at = from_timestamp(text)
-        except (ValueError, TypeError, OverflowError) as wrong:
-            raise ValueError("write a moment such as 2026-01-31T08:00:00Z") from wrong
-        if at > LATEST_S:
-            raise ValueError(f"there is no moment after {timestamp(LATEST_S)}")
-        if "Z" not in text and "+" not in text[10:] and "-" not in text[10:]:
-            raise ValueError("say the time zone: end with Z")
-        return text
+        return None if text is None else checked_moment(text)
 
     @field_validator("deadline")
     @classmethod

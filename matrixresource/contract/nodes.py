@@ -15,7 +15,10 @@ IN_PLACE: tuple[str, ...] = get_args(InPlaceRepair)
 """What an agent can do to a member that stays one, the lightest first: restart its processes, reset its NPUs, switch
 the node off and on."""
 
-NodeTask = Literal["verify", "inspect", "clean", "update", "restart", "reset-npu", "reboot"]
+NodeTask = Literal["verify", "inspect", "clean", "update", InPlaceRepair]
+
+FIRMWARE_VERSION = r"^[\w.+-]+$"
+"""How a version of a node's firmware is written."""
 
 KEPT_OUT = ("Manageable", "Servicing", "Draining", "Quarantined", "Retired")
 """States of nodes that take no newcomers, whatever their agents report."""
@@ -83,7 +86,7 @@ class NodeVerbRequest(ApiModel):
     reason: str = Field("", max_length=200, description="shown with the node and its event")
     force: bool = Field(False, description="also where somebody has the node, who then loses it")
     firmware: str | None = Field(
-        None, min_length=1, max_length=80, pattern=r"^[\w.+-]+$", description="for `:update`: the version to write"
+        None, min_length=1, max_length=80, pattern=FIRMWARE_VERSION, description="for `:update`: the version to write"
     )
 
 

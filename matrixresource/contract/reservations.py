@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
-from matrixcommon.model.quantities import LATEST_S, from_timestamp, timestamp
+from matrixcommon.model.quantities import checked_moment, from_timestamp
 from matrixcommon.model.resource_model import ResourceView
 from matrixresource.contract.allocations import AllocationRequest
 
@@ -23,15 +23,7 @@ class ReservationRequest(AllocationRequest):
     @field_validator("starts_at")
     @classmethod
     def _moment(cls, text: str) -> str:
-        try:
-            at = from_timestamp(text)
-        except (ValueError, TypeError, OverflowError) as wrong:
-            raise ValueError("write a moment such as 2026-01-31T08:00:00Z") from wrong
-        if at > LATEST_S:
-            raise ValueError(f"there is no moment after {timestamp(LATEST_S)}")
-        if "Z" not in text and "+" not in text[10:] and "-" not in text[10:]:
-            raise ValueError("say the time zone: end with Z")
-        return text
+        return checked_moment(text)
 
     @model_validator(mode="after")
     def _plain(self) -> ReservationRequest:
