@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from typing import Annotated, Any
 
 import typer
@@ -13,9 +11,9 @@ from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.get import show
 from services.matrixctl.commands.options import OnStack, Output, printed
 from services.matrixctl.output.resource_kinds import listing, noun_of
-from services.matrixctl.output.screen import EXIT_REFUSED, Form, progress, say
+from services.matrixctl.output.screen import EXIT_REFUSED, Form, say
+from services.matrixctl.output.waiting import Progress, awaited
 
-ASK_AGAIN_WALL_S = 0.5
 OVER = ("Done", "Cancelled", "Failed", "Stale")
 PATH = "/v1/defragmentations"
 
@@ -80,22 +78,13 @@ def _ask(client: Any, name: str, verb: str, wanted: str, output: Form) -> None:
 
 
 def _awaited(client: Any, name: str) -> dict[str, Any]:
-    """The plan once it is over; what it is at is reported meanwhile, on a terminal as a bar."""
-    client.patience_wall_s = 30.0
-    reported: list[str] = []
-    with progress() as bar:
-        while True:
-            view: dict[str, Any] = client.call("resource", "GET", f"{PATH}/{name}")
-            moved, moves = view["movesDone"], len(view["moves"])
-            text = f"{moved} of {moves} moved; {view['message']}"
-            if bar is not None:
-                bar(moved, moves, view["message"])
-            elif view["state"] not in OVER and reported[-1:] != [text]:
-                reported.append(text)
-                print(text, file=sys.stderr)
-            if view["state"] in OVER:
-                return view
-            time.sleep(ASK_AGAIN_WALL_S)
+    """The plan once it is over."""
+    return awaited(client, "resource", f"{PATH}/{name}", OVER, _progress)
+
+
+def _progress(view: dict[str, Any]) -> Progress:
+    moved, moves = view["movesDone"], len(view["moves"])
+    return Progress(moved, moves, view["message"], f"{moved} of {moves} moved; {view['message']}")
 
 
 def _show(view: dict[str, Any], output: Form) -> None:

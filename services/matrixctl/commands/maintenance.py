@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,9 +13,9 @@ from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.get import show
 from services.matrixctl.commands.options import OnStack, Output, printed
 from services.matrixctl.output.resource_kinds import listing, noun_of
-from services.matrixctl.output.screen import EXIT_REFUSED, Form, progress, say
+from services.matrixctl.output.screen import EXIT_REFUSED, Form, say
+from services.matrixctl.output.waiting import Progress, awaited
 
-ASK_AGAIN_WALL_S = 0.5
 OVER = ("Completed", "Failed", "Aborted", "Expired")
 PATH = "/v1/maintenances"
 
@@ -141,23 +139,13 @@ def _shown(client: Any, view: dict[str, Any], watch: bool, output: Form) -> None
 
 
 def _awaited(client: Any, name: str) -> dict[str, Any]:
-    """The maintenance once it is over; how far it is is reported meanwhile, on a terminal as a bar."""
-    client.patience_wall_s = 30.0
-    reported: list[str] = []
-    with progress() as bar:
-        while True:
-            view: dict[str, Any] = client.call("compute", "GET", f"{PATH}/{name}")
-            counts = view["counts"]
-            over = counts["done"] + counts["failed"] + counts["skipped"]
-            text = f"{view['state']}: {view['message']}"
-            if bar is not None:
-                bar(over, counts["total"], text)
-            elif view["state"] not in OVER and reported[-1:] != [text]:
-                reported.append(text)
-                print(text, file=sys.stderr)
-            if view["state"] in OVER:
-                return view
-            time.sleep(ASK_AGAIN_WALL_S)
+    """The maintenance once it is over."""
+    return awaited(client, "compute", f"{PATH}/{name}", OVER, _progress)
+
+
+def _progress(view: dict[str, Any]) -> Progress:
+    counts, text = view["counts"], f"{view['state']}: {view['message']}"
+    return Progress(counts["done"] + counts["failed"] + counts["skipped"], counts["total"], text, text)
 
 
 def _show(view: dict[str, Any], output: Form) -> None:

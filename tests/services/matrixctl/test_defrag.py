@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from matrixcommon.model.errors import Unavailable
 from services.matrixctl.clients.api_client import ApiClient
-from services.matrixctl.commands import defrag
+from services.matrixctl.output import waiting
 from services.matrixctl.supervisor.state_folder import Folder
 from services.resource.main import ResourceSettings, build
 from tests.matrixresource.test_defragmentations import Scattered
@@ -41,7 +41,7 @@ def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.Capture
     made = Desk(tmp_path, capsys)
 
     reached(monkeypatch, {"resource": made.client})
-    monkeypatch.setattr(defrag.time, "sleep", made.work)
+    monkeypatch.setattr(waiting.time, "sleep", made.work)
     return made
 
 

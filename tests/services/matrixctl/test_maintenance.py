@@ -14,7 +14,7 @@ from matrixcompute.reconcilers.maintenance import MaintenanceReconciler
 from matrixcompute.store.store import Base, ComputeStore
 from services.chassis.database import DatabaseEngine
 from services.compute.main import MIGRATIONS, ComputeSettings, build
-from services.matrixctl.commands import maintenance
+from services.matrixctl.output import waiting
 from tests.clocks import FixedClock
 from tests.matrixcompute.maintenance_world import Machine
 from tests.services.matrixctl.inprocess import reached, say
@@ -45,7 +45,7 @@ class Desk:
 def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Desk:
     made = Desk(tmp_path, capsys)
     reached(monkeypatch, {"compute": made.client})
-    monkeypatch.setattr(maintenance.time, "sleep", made.work)
+    monkeypatch.setattr(waiting.time, "sleep", made.work)
     return made
 
 
