@@ -66,14 +66,14 @@ class Autoscaling(Telling):
 
     def counts(self) -> dict[str, Any]:
         """What became of the requests, all of one moment."""
-        view = self.reach.call("infer", "GET", f"/v1/deployments/{self.name}/statistics")
+        view = self.statistics()
         load = view.get("load") or {}
         kept = {word: view[word] for word in (*COUNTED, "countingSince")}
         return kept | {word: load.get(word, 0) for word in ("refused", "skipped")}
 
     def objective_holds(self) -> bool:
         """Over a whole minute in which everything that was asked for served."""
-        statistics = self.reach.call("infer", "GET", f"/v1/deployments/{self.name}/statistics")
+        statistics = self.statistics()
         roles = self.reach.call("infer", "GET", f"/v1/deployments/{self.name}")["roles"]
         whole = statistics["state"] == "Serving" and statistics["measuredS"] >= statistics["windowS"]
         met = statistics["ttft"]["p90"] <= TTFT_S_MAX and statistics["tpot"]["p90"] <= TPOT_S_MAX

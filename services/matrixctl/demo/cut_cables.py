@@ -8,11 +8,8 @@ continues over the cables that are left, and nobody repairs anything: routes are
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
-from matrixcommon.model.errors import NotFound
 from services.matrixctl.demo.story import check, until
 from services.matrixctl.demo.telling import Telling
 from services.matrixctl.output.screen import say
@@ -49,8 +46,7 @@ def cut_cables(demo: Telling) -> None:
     before = measured(demo)
     say(f"   before: {before.text()}")
     for name, ports in CUT.items():
-        body = {"kind": "link-down", "target": node, "parameters": {"port": ports}}
-        demo.reach.call("agents", "PUT", f"/v1/faults/{name}", body=body)
+        demo.break_hardware(name, "link-down", node, port=ports)
     say(
         f"   [bold]$ matrixctl fault inject link-down '{node}/{CUT['demo-cables-b']}'[/], and so on: 105 cables are cut"
     )
@@ -60,7 +56,7 @@ def cut_cables(demo: Telling) -> None:
         during = measured(demo)
         say(f"   cut: {during.text()}; {node} is still a member")
     finally:
-        repair_cables(demo)
+        demo.repair_hardware(*CUT)
     until("routes go back", lambda: ub_state(demo) == "Active", PATIENCE_WALL_S)
     time.sleep(SETTLING_WALL_S)
     after = measured(demo)
@@ -71,12 +67,6 @@ def cut_cables(demo: Telling) -> None:
     check(abs(slower / reported - 1) <= AGREES_WITHIN, f"{slower:.2f} times as long, the fabric says {reported:.2f}")
     back = after.step_ms / before.step_ms / (after.predicted_ms / before.predicted_ms)
     check(abs(back - 1) <= AGREES_WITHIN, f"repaired, a step takes {back:.2f} times what it should")
-
-
-def repair_cables(demo: Telling) -> None:
-    for name in CUT:
-        with suppress(NotFound):
-            demo.reach.call("agents", "DELETE", f"/v1/faults/{name}")
 
 
 def ub_state(demo: Telling) -> str:
@@ -90,7 +80,7 @@ def measured(demo: Telling) -> Pace:
     began, seen, reported = time.monotonic(), [], []
 
     def enough() -> bool:
-        current: dict[str, Any] = demo.reach.call("infer", "GET", f"/v1/deployments/{demo.name}/statistics")
+        current = demo.statistics()
         if current["decodeBatchPerNpu"] > 0 and not current["decodePaused"]:
             seen.append(current["decodeStepMs"])
             reported.append(predicted_ms(demo, instance, roles, current["decodeBatchPerNpu"]))

@@ -6,10 +6,8 @@ may be lost or cut. The control plane learns of them by what agents and ports re
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 
-from matrixcommon.model.errors import NotFound
 from matrixcommon.model.quantities import duration_text
 from services.matrixctl.demo.story import check, until
 from services.matrixctl.demo.telling import Telling
@@ -26,7 +24,8 @@ def lose_a_cabinet(demo: Telling) -> None:
     """All nodes of a cabinet lose power at once; the members among them are replaced, and the model serves on."""
     before = counts(demo)
     cabinet, members = _fullest_cabinet(demo)
-    lost_at = _break(demo, CABINET_FAULT, "cabinet-power", cabinet, "cabinet dark")
+    demo.break_hardware(CABINET_FAULT, "cabinet-power", cabinet)
+    lost_at = demo.gauge.mark("x", "cabinet dark")
     say(f"   power off for {cabinet}, {len(members)} of its nodes are members; nobody tells the control plane")
     try:
         noticed: dict[str, float] = {}
@@ -51,7 +50,7 @@ def lose_a_cabinet(demo: Telling) -> None:
         say(f"   all {nodes} nodes are ready elsewhere, {duration_text(healed)} after the loss")
         say_served(demo, before)
     finally:
-        end_loss(demo, CABINET_FAULT)
+        demo.repair_hardware(CABINET_FAULT)
 
 
 def lose_a_switch(demo: Telling) -> None:
@@ -61,7 +60,8 @@ def lose_a_switch(demo: Telling) -> None:
     switch = min(each["name"] for each in switches if each["plane"] == "ub" and each["kind"] == "l2")
     promised = {view["plane"]: view["state"] for view in demo.slices()}
     check(set(promised.values()) == {"Active"}, f"before the loss the slices are {promised}")
-    lost_at = _break(demo, SWITCH_FAULT, "switch-down", switch, "switch dark")
+    demo.break_hardware(SWITCH_FAULT, "switch-down", switch)
+    lost_at = demo.gauge.mark("x", "switch dark")
     say(f"   {switch} is dark; nobody tells the control plane")
     try:
 
@@ -81,7 +81,7 @@ def lose_a_switch(demo: Telling) -> None:
         say("   no member was replaced; slices: " + ", ".join(f"{v['plane']} {v['state']}" for v in demo.slices()))
         say_served(demo, before)
     finally:
-        end_loss(demo, SWITCH_FAULT)
+        demo.repair_hardware(SWITCH_FAULT)
 
     def back() -> bool:
         return state() == "Up" and all(view["state"] == "Active" for view in demo.slices())
@@ -105,7 +105,7 @@ class Counts:
 
 
 def counts(demo: Telling) -> Counts:
-    view = demo.reach.call("infer", "GET", f"/v1/deployments/{demo.name}/statistics")
+    view = demo.statistics()
     return Counts(demo.gauge.now(), view["countingSince"], {word: view[word] for word in COUNTED})
 
 
@@ -119,17 +119,6 @@ def say_served(demo: Telling, before: Counts) -> None:
         f"   in {duration_text(now.at - before.at)} {fresh['finished']} requests finished, none was lost;"
         f" {fresh['requeued']} were begun again elsewhere"
     )
-
-
-def end_loss(demo: Telling, fault: str) -> None:
-    with suppress(NotFound):
-        demo.reach.call("agents", "DELETE", f"/v1/faults/{fault}")
-
-
-def _break(demo: Telling, fault: str, kind: str, target: str, text: str) -> float:
-    """Put the fault on the hardware; returns the emulated moment of it."""
-    demo.reach.call("agents", "PUT", f"/v1/faults/{fault}", body={"kind": kind, "target": target, "parameters": {}})
-    return demo.gauge.mark("x", text)
 
 
 def _fullest_cabinet(demo: Telling) -> tuple[str, set[str]]:

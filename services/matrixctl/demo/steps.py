@@ -17,7 +17,7 @@ from matrixcommon.model.quantities import duration_text
 from services.matrixctl.demo import sharing, telling
 from services.matrixctl.demo.chart import chart
 from services.matrixctl.demo.cut_cables import cut_cables
-from services.matrixctl.demo.losses import CABINET_FAULT, SWITCH_FAULT, end_loss, lose_a_cabinet, lose_a_switch
+from services.matrixctl.demo.losses import CABINET_FAULT, SWITCH_FAULT, lose_a_cabinet, lose_a_switch
 from services.matrixctl.demo.story import Step, StepFailed, check, until
 from services.matrixctl.demo.telling import PATIENCE_WALL_S, Story, Telling
 from services.matrixctl.output.resource_kinds import dig
@@ -47,8 +47,7 @@ class Demo(Telling):
 
     def stop_load(self) -> None:
         super().stop_load()
-        for fault in (FAULT, CABINET_FAULT, SWITCH_FAULT):
-            end_loss(self, fault)
+        self.repair_hardware(FAULT, CABINET_FAULT, SWITCH_FAULT)
 
 
 # --- the steps
@@ -104,8 +103,7 @@ def lose_a_node(demo: Demo) -> None:
     roles = demo.reach.call("infer", "GET", f"/v1/deployments/{NAME}")["roles"]
     decoding = sorted(node for node, role in roles.items() if role == "decode")
     demo.lost = decoding[len(decoding) // 2]  # what it carried is felt at once
-    body = {"kind": "node-down", "target": demo.lost, "parameters": {}}
-    demo.reach.call("agents", "PUT", f"/v1/faults/{FAULT}", body=body)
+    demo.break_hardware(FAULT, "node-down", demo.lost)
     demo.lost_at = demo.gauge.mark("x", "power lost")
     say(f"   power off for {demo.lost}; nobody tells the control plane")
 

@@ -76,6 +76,22 @@ class Telling:
         for line in lines:
             say(f"   {line}")
 
+    def statistics(self) -> dict[str, Any]:
+        """How the model is served: latencies, and what became of the requests."""
+        found: dict[str, Any] = self.reach.call("infer", "GET", f"/v1/deployments/{self.name}/statistics")
+        return found
+
+    def break_hardware(self, fault: str, kind: str, target: str, **parameters: Any) -> None:
+        """Put a fault on the emulated hardware. The control plane is not informed."""
+        body = {"kind": kind, "target": target, "parameters": parameters}
+        self.reach.call("agents", "PUT", f"/v1/faults/{fault}", body=body)
+
+    def repair_hardware(self, *faults: str) -> None:
+        """Take these faults off it, as far as they are there."""
+        for fault in faults:
+            with suppress(NotFound):
+                self.reach.call("agents", "DELETE", f"/v1/faults/{fault}")
+
     def put_load(self, requests_per_second: float) -> float:
         """Offer this load from now on, whatever becomes of it."""
         body = {"requestsPerSecond": requests_per_second, "seed": 7, "inputTokensMax": INPUT_TOKENS_MAX}

@@ -17,7 +17,7 @@ def demo_with(statistics: dict[str, float]) -> SimpleNamespace:
     answers = iter([BEFORE, statistics])
     return SimpleNamespace(
         name="served",
-        reach=SimpleNamespace(call=lambda *_: next(answers)),
+        statistics=lambda: next(answers),
         gauge=SimpleNamespace(now=lambda: next(clock)),
     )
 
