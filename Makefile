@@ -33,7 +33,7 @@ demo-autoscale: $(READY) ## autoscaling: load triples and falls, nodes follow it
 demo-compose: $(READY) ## both stories on containers and PostgreSQL, or STORY=failover|autoscale (needs Docker and Compose)
 	$(BIN)/python -m services.matrixctl.demo.compose $(STORY)
 
-unit: $(READY) ## the tests that start no stack: each part by itself
+unit: $(READY) ## the tests of each package alone
 	$(PYTEST) $(UNIT_TESTS)
 
 test: $(READY) ## unit tests, upkeep, and stories of the whole stack in virtual time

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.errors import InsufficientCapacity, MatrixError
 from matrixcommon.persistence.database_session import Database
 from matrixcompute.contract import InstanceRequest
-from matrixcompute.operations.saga import Saga, Step, StepContext, StepFunction
+from matrixcompute.operations.saga import Saga, Step, StepContext, StepFunction, StepPending
 from matrixcompute.operations.saga_runner import SagaRunner
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.store import OPEN, Base, ComputeStore, InstanceRow, SagaRow
@@ -153,3 +153,14 @@ async def a_process(folder: Path, *sagas: Saga) -> AsyncIterator[Process]:
         yield process
     finally:
         await process.stop()
+
+
+async def waiting_at(process: Process, world: World, call: Call) -> str:
+    """A saga that has come as far as this call, which waits. What was called until then is forgotten."""
+    world.raises[call] = [StepPending("waits")]
+    name = process.open()
+    process.runner.resume()
+    while call not in world.calls or process.saga(name).message != "waits":
+        await asyncio.sleep(0.5)
+    world.calls.clear()
+    return name

@@ -20,7 +20,7 @@ from matrixcommon.model.errors import Conflict, Unavailable
 from matrixcompute.operations.saga import Saga, Step, StepContext, StepPending
 from matrixcompute.operations.saga_runner import WAIT_S
 from matrixcompute.store.store import EventRow, InstanceRow, SagaRow
-from tests.matrixcompute.saga_world import DO, UNDO, Killed, World, a_process, refused_to_pending
+from tests.matrixcompute.saga_world import DO, UNDO, Killed, World, a_process, refused_to_pending, waiting_at
 
 
 async def run_to_the_end(folder: Path, world: World) -> SagaRow:
@@ -153,14 +153,8 @@ def with_steps(world: World, *steps: int) -> Saga:
 
 async def interrupted(folder: Path, world: World, steps: list[int], call: tuple[str, int]) -> str:
     """A saga of these steps that a process left while `call` waited."""
-    world.raises[call] = [StepPending("waits")]
     async with a_process(folder, with_steps(world, *steps)) as process:
-        name = process.open()
-        process.runner.resume()
-        while call not in world.calls or process.saga(name).message != "waits":
-            await asyncio.sleep(0.5)
-    world.calls.clear()
-    return name
+        return await waiting_at(process, world, call)
 
 
 @pytest.mark.looptime

@@ -10,10 +10,10 @@ from sqlalchemy import select
 
 from matrixcommon.model.errors import Conflict
 from matrixcompute.operations.abandon import abandon
-from matrixcompute.operations.saga import Saga, Step, StepContext, StepPending
+from matrixcompute.operations.saga import Saga, Step, StepContext
 from matrixcompute.store.store import EventRow, SagaRow
 from matrixcompute.workflows.sagas import SAGAS
-from tests.matrixcompute.saga_world import DO, UNDO, Process, World, a_process, refused_to_pending
+from tests.matrixcompute.saga_world import DO, UNDO, Process, World, a_process, refused_to_pending, waiting_at
 from tests.upkeep.workflow_steps import ever
 
 
@@ -43,17 +43,6 @@ def merged(world: World) -> Saga:
     return Saga("test", steps, refused=refused_to_pending, retired={second.name: "both", third.name: "both"})
 
 
-async def left_at(process: Process, world: World, call: tuple[str, int]) -> str:
-    """A saga whose process ends while `call` waits."""
-    world.raises[call] = [StepPending("waits")]
-    name = process.open()
-    process.runner.resume()
-    while call not in world.calls or process.saga(name).message != "waits":
-        await asyncio.sleep(0.5)
-    world.calls.clear()
-    return name
-
-
 def events(process: Process) -> list[EventRow]:
     with process.store.reading() as session:
         found = [*session.scalars(select(EventRow))]
@@ -66,7 +55,7 @@ def events(process: Process) -> list[EventRow]:
 async def test_who_stands_at_a_step_that_is_gone_goes_on_with_the_one_that_does_its_work(tmp_path, at):
     world = World(3)
     async with a_process(tmp_path, world.saga) as process:
-        name = await left_at(process, world, (DO, at))
+        name = await waiting_at(process, world, (DO, at))
     async with a_process(tmp_path, merged(world)) as process:
         process.runner.resume()
         row = await process.ended(name)
@@ -81,7 +70,7 @@ async def test_who_stands_at_a_step_that_is_gone_goes_on_with_the_one_that_does_
 async def test_who_is_being_undone_at_a_step_that_is_gone_is_undone_by_the_one_that_does_its_work(tmp_path):
     world = World(3, refused=2)
     async with a_process(tmp_path, world.saga) as process:
-        name = await left_at(process, world, (UNDO, 1))
+        name = await waiting_at(process, world, (UNDO, 1))
     async with a_process(tmp_path, merged(world)) as process:
         process.runner.resume()
         assert (await process.ended(name)).state == "Failed"
@@ -92,7 +81,7 @@ async def test_who_is_being_undone_at_a_step_that_is_gone_is_undone_by_the_one_t
 async def test_a_saga_that_is_given_up_ends_where_it_stands_and_undoes_nothing(tmp_path):
     world = World(3)
     async with a_process(tmp_path, world.saga) as process:
-        name = await left_at(process, world, (DO, 1))
+        name = await waiting_at(process, world, (DO, 1))
         process.runner.resume()
         with process.store.transaction() as session:
             row = session.get(SagaRow, name)

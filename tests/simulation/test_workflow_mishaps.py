@@ -130,6 +130,18 @@ async def ended(stack: Stack) -> None:
     await stack.until(none, "every workflow has ended", within_s=7200)
 
 
+async def everything_goes(stack: Stack) -> None:
+    """Faults are cleared, every instance is deleted, and nobody holds anything."""
+    assert stack.fleet is not None
+    for fault in list(stack.fleet.faults):
+        stack.repair(fault)
+    for instance in await stack.compute.instances():
+        await stack.compute.delete_instance(instance.name)
+    for instance in await stack.compute.instances():
+        await stack.gone(instance.name)
+    await stack.nothing_left()
+
+
 async def met(stack: Stack, mishaps: Mishaps, verb: str, kinds: Mapping[str, str]) -> None:
     """One workflow over an instance for each of its steps, each of which meets its mishap; then everything goes."""
     begin, set_off = BEGINNINGS[verb]
@@ -145,14 +157,7 @@ async def met(stack: Stack, mishaps: Mishaps, verb: str, kinds: Mapping[str, str
     await ended(stack)
     await stack.check()
     assert not (await stack.get("compute", "/v1/stuck")).json()["items"]
-    assert stack.fleet is not None
-    for fault in list(stack.fleet.faults):
-        stack.repair(fault)
-    for instance in await stack.compute.instances():
-        await stack.compute.delete_instance(instance.name)
-    for instance in await stack.compute.instances():
-        await stack.gone(instance.name)
-    await stack.nothing_left()
+    await everything_goes(stack)
 
 
 async def each_step(stack: Stack, mishaps: Mishaps, workflow: str, kinds: Callable[[int], str]) -> None:

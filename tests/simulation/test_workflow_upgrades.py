@@ -16,7 +16,7 @@ from matrixcommon.model.resource_key import name_of
 from matrixcompute.operations.saga import Saga, Step, StepContext, StepPending
 from matrixcompute.workflows.sagas import SAGAS
 from services.compute import main as compute_main
-from tests.simulation.test_workflow_mishaps import BEGINNINGS, ended
+from tests.simulation.test_workflow_mishaps import BEGINNINGS, ended, everything_goes
 from tests.stack import Stack
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(300)]
@@ -117,11 +117,4 @@ async def test_what_is_under_way_comes_to_its_end_in_another_release(
         operations = (await stack.get("compute", "/v1/operations?pageSize=1000")).json()["items"]
         carried = [each for each in operations if each["verb"] == workflow and each["target"] in names]
         assert {each["state"] for each in carried} == {"Done"}
-        assert stack.fleet is not None
-        for fault in list(stack.fleet.faults):
-            stack.repair(fault)
-        for instance in await stack.compute.instances():
-            await stack.compute.delete_instance(instance.name)
-        for instance in await stack.compute.instances():
-            await stack.gone(instance.name)
-        await stack.nothing_left()
+        await everything_goes(stack)
