@@ -14,21 +14,27 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import MatrixError
 from matrixcompute.clients.control_plane import ControlPlane
+from matrixcompute.clients.inference import Inference
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.store import ComputeStore, InstanceRow, SagaRow
 
 REPAIR, MOVE, YIELD_CAPACITY, RELOCATE = "replace-node", "move-instance", "yield-capacity", "relocate-member"
+WAIT_S = 15.0
+"""How often a waiting step looks again even when nobody nudges (s, emulated)."""
+
 STOP, START, RESTART = "stop-instance", "start-instance", "restart-instance"
 
 
 class StepPending(Exception):
-    """The world has yet to move; the message says what is waited for. `on`: other instances that it waits for."""
+    """The world has yet to move; the message says what is waited for. `on`: other instances that it waits for;
+    `again_s`: when to look again (s, emulated) where no news of it comes."""
 
-    def __init__(self, message: str, on: Collection[str] = ()) -> None:
+    def __init__(self, message: str, on: Collection[str] = (), again_s: float = WAIT_S) -> None:
         super().__init__(message)
         self.on = frozenset(on)
+        self.again_s = again_s
 
 
 @dataclass
@@ -44,6 +50,8 @@ class StepContext:
     clock: Clock
     policy: RecoveryPolicy
     parameters: dict[str, str] = field(default_factory=dict)
+    inference: Inference | None = None
+    """What serves on instances; None where no CloudMatrix-Infer is configured."""
 
     def applied(self) -> InstanceRequest | None:
         """The shape that last was active; None where none ever was."""
@@ -60,6 +68,13 @@ class StepContext:
         """The members that the instance's present spec names as those to go."""
         with self.store.reading() as session:
             return list(self.store.instance(session, self.instance).leaving or [])
+
+    def since(self, step: str) -> float:
+        """When that step of this saga was begun (s); now where it was not."""
+        with self.store.reading() as session:
+            row = session.get(SagaRow, self.saga)
+        trace = {} if row is None else row.trace or {}
+        return float(trace.get(step, {}).get("startedAt", self.clock.now()))
 
     def rungs(self) -> list[RungTried] | None:
         """Of a repair, what was begun for each member, in its order; None of anything else."""

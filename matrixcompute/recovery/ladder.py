@@ -35,10 +35,12 @@ class Rung:
 
 @dataclass(frozen=True)
 class RecoveryRules:
-    """The file: rungs from light to heavy, and a ladder of them for each level."""
+    """The file: rungs from light to heavy, a ladder of them for each level, and the levels at which a member drains
+    first, with the time it has for that (s, emulated)."""
 
     rungs: Mapping[str, Rung]
     ladders: Mapping[str, tuple[str, ...]]
+    drains: Mapping[str, float]
 
     def ladder(self, level: str) -> tuple[str, ...]:
         """Of a level; one that is not in the table is replaced."""
@@ -71,7 +73,7 @@ class Choice:
 
 def read_rules(document: Any, source: str = "recovery_rules.yaml") -> RecoveryRules:
     """Rules from a parsed document. Raises InvalidField for a ladder of unknown rungs, one whose rungs do not get
-    heavier, or one that does not end in `replace`."""
+    heavier, or one that does not end in `replace`; and for a drain of a level without a ladder or without time."""
     rungs = {name: Rung(name, **entry) for name, entry in document["rungs"].items()}
     order = [*rungs]
     ladders = {level: tuple(ladder) for level, ladder in document["ladders"].items()}
@@ -83,7 +85,11 @@ def read_rules(document: Any, source: str = "recovery_rules.yaml") -> RecoveryRu
             raise InvalidField(f"{source}: rungs go from light to heavy, each once", field=field)
         if ladder and ladder[-1] != REPLACE:
             raise InvalidField(f"{source}: a ladder ends in {REPLACE}", field=field)
-    return RecoveryRules(rungs, ladders)
+    drains = {level: float(seconds) for level, seconds in document.get("drains", {}).items()}
+    for level, seconds in drains.items():
+        if not ladders.get(level) or seconds <= 0:
+            raise InvalidField(f"{source}: a drain needs a ladder and a time above 0", field=f"drains.{level}")
+    return RecoveryRules(rungs, ladders, drains)
 
 
 @cache

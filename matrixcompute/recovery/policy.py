@@ -24,10 +24,12 @@ from matrixresource.contract.nodes import NodeView
 @dataclass(frozen=True)
 class RecoveryPolicy:
     """How many nodes of a domain may be out and those of it still be replaced. A cabinet has four nodes: losing a whole
-    one is still repaired."""
+    one is still repaired. `drain_s`: how long a member that still serves may drain before it is touched (emulated); 0:
+    not at all."""
 
     lost_per_cabinet_max: int = 4
     lost_per_supernode_max: int = 8
+    drain_s: float = 600.0
 
 
 @dataclass(frozen=True)

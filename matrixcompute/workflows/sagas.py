@@ -22,7 +22,7 @@ from matrixcompute.operations.saga import (
     Step,
 )
 from matrixcompute.store.store import InstanceRow
-from matrixcompute.workflows import moving_steps, steps
+from matrixcompute.workflows import moving_steps, steps, workload_steps
 
 RETRY_S = 30.0
 """A refused spec is tried again this much later, or as soon as nodes come free."""
@@ -56,6 +56,16 @@ def _taken_up_again(session: Session, instance: InstanceRow, refused: MatrixErro
 
 TO_ACTIVE = (Step(steps.program_routes), Step(steps.await_ready), Step(steps.mark_active))
 """How every saga that brings an instance to a shape ends."""
+
+DRAIN = Step(workload_steps.drain_members, deadline_s=90_000.0)
+"""As long as a drain may be asked for (a day), and somewhat more."""
+
+DRAINED = (
+    Step(workload_steps.await_loaded),
+    Step(workload_steps.tell_workload, undo=workload_steps.untell_workload),
+    DRAIN,
+)
+"""Before members give their places up: what is served there uses the successors, then drains."""
 
 CREATE_INSTANCE = Saga(
     "create-instance",
@@ -105,6 +115,7 @@ MOVE_INSTANCE = Saga(
         Step(moving_steps.await_successors),
         Step(moving_steps.reach_both, undo=moving_steps.reach_members),
         Step(moving_steps.await_routes),
+        *DRAINED,
         Step(moving_steps.cut_over),
         Step(steps.reserve_nodes),
         Step(steps.admit_slices),
@@ -124,6 +135,7 @@ RELOCATE_MEMBER = Saga(
         Step(moving_steps.await_successor),
         Step(moving_steps.reach_both, undo=moving_steps.reach_members),
         Step(moving_steps.await_routes),
+        *DRAINED,
         Step(moving_steps.cut_over),
         Step(steps.admit_slices),
         *TO_ACTIVE,
@@ -136,17 +148,21 @@ RELOCATE_MEMBER = Saga(
 REPLACE_NODE = Saga(
     REPAIR,
     (
-        Step(steps.begin_repair),
         Step(steps.fence_nodes),
+        Step(workload_steps.tell_workload, undo=workload_steps.untell_workload),
+        DRAIN,
+        Step(steps.begin_rungs),
         Step(steps.replace_members),
         Step(steps.bind_nodes),
         Step(steps.admit_slices),
         Step(steps.program_routes),
         Step(steps.await_nodes),
         Step(steps.await_ready),
+        Step(workload_steps.await_serving),
         Step(steps.mark_active),
     ),
     refused=_kept_as_it_was,
+    retired={"begin_repair": "fence_nodes"},
 )
 """Its parts are measured by the ends of its steps: `recovery.times`."""
 

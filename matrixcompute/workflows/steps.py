@@ -144,7 +144,7 @@ async def program_routes(work: StepContext) -> None:
         await work.neighbours.program(name)
 
 
-async def begin_repair(work: StepContext) -> None:
+async def begin_rungs(work: StepContext) -> None:
     """Begin the first rung for every member that failed; the later ones follow while its end is waited for."""
     plan = await recovery(work, await current_allocation(work))
     if plan.action == "hold":
@@ -170,6 +170,8 @@ async def fence_nodes(work: StepContext) -> None:
     is found out later, by the same checks.
     """
     plan = await recovery(work, await current_allocation(work))
+    if plan.action == "hold":
+        raise StepPending(plan.message)
     domains = suspect_domains(plan.nodes, await work.neighbours.out_of_service()) if plan.nodes else []
     group = [node.name for each in domains for node in await work.neighbours.nodes(f"cabinet={each}")]
     for node in dict.fromkeys([*plan.nodes, *group]):
@@ -204,14 +206,14 @@ async def replace_members(work: StepContext) -> None:
 
 async def await_nodes(work: StepContext) -> None:
     """Until every member is active, whether it can be reached or not; heals on the way what breaks on the way."""
-    allocation = await _whole_allocation(work)
+    allocation = await whole_allocation(work)
     members = [member for member in allocation.members if member.role == "member"]
     ready = sum(member.ready for member in members)
     if not allocation.bound or ready < len(members):
         raise StepPending(f"{ready} of {len(members)} nodes are {NODES_ARE[work.shape.power]}")
 
 
-async def _whole_allocation(work: StepContext) -> AllocationView:
+async def whole_allocation(work: StepContext) -> AllocationView:
     """The allocation, of which nothing is broken; else that is replaced, and StepPending raised."""
     allocation = await current_allocation(work)
     plan = await recovery(work, allocation)
@@ -230,7 +232,7 @@ async def _whole_allocation(work: StepContext) -> AllocationView:
 
 async def await_ready(work: StepContext) -> None:
     """Until every member is active and every route programmed; heals on the way what breaks on the way."""
-    allocation = await _whole_allocation(work)
+    allocation = await whole_allocation(work)
     slices = await work.neighbours.slices_of(work.instance)
     wanted = {name_of(spec.name) for spec in slices_over(work.instance, work.shape, nodes_of(allocation, {"member"}))}
     if wanted - {each.name for each in slices}:  # withdrawn by somebody; while any is going, none can be admitted again

@@ -102,3 +102,11 @@ def test_a_ladder_that_cannot_be_climbed_is_refused_by_its_field(ladder, wrong):
     with pytest.raises(InvalidField, match=wrong) as refused:
         read_rules({"rungs": rungs, "ladders": {"Restart": ladder}})
     assert refused.value.field == "ladders.Restart"
+
+
+@pytest.mark.parametrize(("level", "seconds"), [("Restart", 0), ("Melted", 60), ("SubHealth", 60)])
+def test_a_drain_without_time_or_without_a_repair_is_refused_by_its_field(level, seconds):
+    ladders = {"Restart": ["replace"], "SubHealth": []}
+    with pytest.raises(InvalidField, match="a drain needs a ladder") as refused:
+        read_rules({"rungs": {"replace": {"means": ""}}, "ladders": ladders, "drains": {level: seconds}})
+    assert refused.value.field == f"drains.{level}"

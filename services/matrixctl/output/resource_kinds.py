@@ -222,7 +222,8 @@ NOUNS: tuple[Noun, ...] = (
         "reliability",
         "compute",
         "name, recoveries, mttr (s):mttrS, ettr, down (s):downS",
-        "since, detect:means.detectS, fence:means.fenceS, replace:means.replaceS, boot:means.bootS, serve:means.serveS",
+        "since, detect:means.detectS, fence:means.fenceS, tell:means.tellS, drain:means.drainS, "
+        "replace:means.replaceS, boot:means.bootS, serve:means.serveS",
         "ettr, mttr",
         whole=True,
         means="what failures have cost each instance: mean time to recovery, effective training time ratio",

@@ -1,0 +1,73 @@
+"""Maintenance of a node of an instance that serves under load: the member drains before it changes over."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.stack import Stack
+from tests.stories.draining.serving import drain_of, nothing_lost, serving_under_load, statistics, step_of
+from tests.stories.maintenance.running import events, members, put
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_nothing_is_sent_back_or_lost_though_compute_is_killed_while_it_drains(tmp_path):
+    async with Stack(tmp_path, infer=True) as stack:
+        await serving_under_load(stack, nodes=4)
+        target = (await members(stack, "one"))[0]
+        await put(stack, "fan", target={"node": target}, serviceS=60)
+        await stack.until(lambda: at(stack, "drain_members"), "the member drains", every_s=1)
+        drain = await drain_of(stack)
+        assert (drain["nodes"], drain["state"]) == ([target], "Draining")
+        assert drain["by"].startswith("move-instance-one-")
+        successor = await used_beside(stack, target)
+        await stack.restart("compute")
+        assert target in await holders(stack), "it keeps its place until nothing runs there"
+        await stack.until(lambda: left(stack, target), "it has changed over", every_s=2)
+        await asyncio.sleep(30)
+        shown = await statistics(stack)
+        nothing_lost(shown)
+        assert successor in await members(stack, "one")
+        assert await drain_of(stack) == {}
+        heard = await events(stack, "one")
+        assert heard.index("Moving") < heard.index("Drained") < heard.index("Moved")
+        await stack.check()
+
+
+async def test_without_a_drain_the_same_maintenance_sends_requests_back(tmp_path):
+    async with Stack(tmp_path, infer=True, settings={"compute": {"drain_seconds": 0}}) as stack:
+        await serving_under_load(stack, nodes=4)
+        target = (await members(stack, "one"))[0]
+        await put(stack, "fan", target={"node": target}, serviceS=60)
+        await stack.until(lambda: left(stack, target), "it has changed over", every_s=2)
+        await asyncio.sleep(10)
+        assert (await statistics(stack))["requeued"] > 0
+        assert "Drained" not in await events(stack, "one")
+
+
+async def at(stack: Stack, step: str) -> bool:
+    return await step_of(stack, "move-instance") == step
+
+
+async def used_beside(stack: Stack, target: str) -> str:
+    """The successor, which is used before anything leaves."""
+    view = await stack.compute.find_instance("one")
+    assert view is not None
+    (successor,) = [each.node for each in view.members if each.role == "successor"]
+    roles = (await stack.get("infer", "/v1/deployments/one")).json()["roles"]
+    assert {successor, target} <= roles.keys()
+    return successor
+
+
+async def holders(stack: Stack) -> set[str]:
+    view = await stack.compute.find_instance("one")
+    assert view is not None
+    return {each.node for each in view.members}
+
+
+async def left(stack: Stack, target: str) -> bool:
+    view = await stack.compute.find_instance("one")
+    assert view is not None
+    return view.state == "Active" and target not in {each.node for each in view.members}
