@@ -62,7 +62,7 @@ DRAIN = Step(workload_steps.drain_members, deadline_s=90_000.0)
 
 DRAINED = (
     Step(workload_steps.await_loaded),
-    Step(workload_steps.tell_workload, undo=workload_steps.untell_workload),
+    Step(workload_steps.tell_workload, undo=workload_steps.withdraw_drains),
     DRAIN,
 )
 """Before members give their places up: what is served there uses the successors, then drains."""
@@ -149,7 +149,7 @@ REPLACE_NODE = Saga(
     REPAIR,
     (
         Step(steps.fence_nodes),
-        Step(workload_steps.tell_workload, undo=workload_steps.untell_workload),
+        Step(workload_steps.tell_workload, undo=workload_steps.withdraw_drains),
         DRAIN,
         Step(steps.begin_rungs),
         Step(steps.replace_members),

@@ -101,7 +101,7 @@ async def _ask_to_drain(
         work.record_event("Draining", f"{began} requests of {name_of(name)} run on {nodes}")
 
 
-async def untell_workload(work: StepContext) -> None:
+async def withdraw_drains(work: StepContext) -> None:
     """Nothing is taken: have the workload use these nodes again. Where it does not answer, the orphan collector does
     that later."""
     if work.inference is not None:

@@ -10,9 +10,12 @@ import pytest
 
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, StaleGeneration, Unavailable
 from matrixcompute.contract import InstanceRequest
+from matrixcompute.operations.abandon import abandon
 from matrixcompute.operations.saga import StepPending
+from matrixcompute.reconcilers.orphan_collector import OrphanCollector
 from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.policy import RecoveryPolicy
+from matrixcompute.store.store import SagaRow
 from matrixcompute.workflows.workload_steps import (
     ANSWER_S,
     GRACE_S,
@@ -21,10 +24,11 @@ from matrixcompute.workflows.workload_steps import (
     await_serving,
     drain_members,
     tell_workload,
-    untell_workload,
+    withdraw_drains,
 )
 from matrixresource.contract.allocations import AllocationView, MemberView
 from tests.clocks import FixedClock
+from tests.matrixcompute.saga_world import DO, World, a_process, waiting_at
 from tests.matrixcompute.test_drain_notice import A, B, C, member
 
 SAGA = "move-instance-one-1"
@@ -50,7 +54,8 @@ class Inference:
 
     async def drains(self) -> dict[str, str]:
         await self.served_on("one")
-        return {"one": self.view["drain"]["by"]} if self.view.get("drain") else {}
+        by = (self.view.get("drain") or {}).get("by")
+        return {"one": by} if by else {}
 
     async def drain(self, name: str, nodes: list[str], **more: Any) -> dict[str, Any]:
         if self.refuses is not None:
@@ -96,7 +101,7 @@ class Work:
     saga: str = SAGA
     instance: str = "one"
     spec_generation: int = 1
-    policy: RecoveryPolicy = RecoveryPolicy()
+    policy: RecoveryPolicy = field(default_factory=RecoveryPolicy)
     shape: InstanceRequest = field(default_factory=lambda: InstanceRequest(nodes=2))
     clock: Any = field(default_factory=lambda: FixedClock(1000.0))
     events: list[str] = field(default_factory=list)
@@ -239,17 +244,52 @@ async def test_members_that_stay_are_handed_back_before_it_counts_as_serving():
 
 async def test_what_is_rolled_back_is_used_again_and_nobody_elses_drain_is_touched():
     work = Work(inference=Inference(drain=drain(by="somebody")))
-    await untell_workload(work)
+    await withdraw_drains(work)
     assert not work.inference.withdrawn
     work.inference.view["drain"] = drain()
-    await untell_workload(work)
+    await withdraw_drains(work)
     assert work.inference.withdrawn
     work.inference.away = True
-    await untell_workload(work)
+    await withdraw_drains(work)
 
 
 async def test_without_a_workload_nothing_is_asked_and_nothing_waited_for():
     work = Work(inference=None)
-    for step in (await_loaded, tell_workload, drain_members, untell_workload, await_serving):
+    for step in (await_loaded, tell_workload, drain_members, withdraw_drains, await_serving):
         await step(work)
     assert work.events == []
+
+
+class Nobody:
+    """Neighbours with nothing on them."""
+
+    async def slice_owners(self) -> dict[str, str]:
+        return {}
+
+    async def allocations(self) -> list[AllocationView]:
+        return []
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("sentence", "by", "withdrawn"),
+    [
+        ("under way", "running", False),
+        ("it has ended, or was overtaken, without withdrawing it", "ended", True),
+        ("it is not even known any more", "forgotten", True),
+        ("nobody's, so whoever asked withdraws it", "", False),
+    ],
+)
+async def test_a_drain_whose_operation_has_ended_is_withdrawn(tmp_path, sentence, by, withdrawn):
+    world = World(1)
+    async with a_process(tmp_path, world.saga) as process:
+        names = {"running": await waiting_at(process, world, (DO, 0)), "": ""}
+        names["ended"] = process.open(instance="two")
+        with process.store.transaction() as session:
+            abandon(session.get_one(SagaRow, names["ended"]), "overtaken", process.clock.now())
+        inference = Inference(drain=drain(by=names.get(by, by)))
+        collector = OrphanCollector(process.store, Nobody(), process.clock, inference)
+        await collector.reconcile()
+        assert inference.withdrawn == withdrawn, sentence
+        inference.away = True
+        assert "0 drains withdrawn" in await collector.reconcile()

@@ -65,6 +65,6 @@ async def test_who_works_drains_and_rejoins_and_who_is_dead_is_not_asked(tmp_pat
         assert times["serveS"] > 20, "executors start and weights load on the new member"
         shown = (await stack.get("infer", "/v1/deployments/one")).json()
         assert (shown["state"], set(shown["readyNodes"])) == ("Serving", set(await members(stack, "one")))
-        said = (await stack.get("compute", "/v1/events?filter=reason%3DNotDrained")).json()["items"]
-        assert [each["message"] for each in said] == [f"{node}: its agent is Lost: nobody is there to finish anything"]
+        asked = (await stack.get("compute", "/v1/events?filter=reason%3DNotDrained")).json()["items"]
+        assert [each["message"] for each in asked] == [f"{node}: its agent is Lost: nobody is there to finish anything"]
         await stack.check()
