@@ -81,8 +81,8 @@ class DrainRequest(ApiModel):
     by: str = Field(
         "",
         max_length=253,
-        description="the operation of MatrixCompute that asks: only it may drain other nodes instead, and when it has ended "
-        "the drain is withdrawn",
+        description="the operation of MatrixCompute that asks: only it may drain other nodes instead, and when it has "
+        "ended the drain is withdrawn",
     )
     keep_serving: bool = Field(False, description="refuse where what stays cannot serve alone")
 
