@@ -18,6 +18,7 @@ from matrixcompute.clients.inference import Inference
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.policy import RecoveryPolicy
+from matrixcompute.store.recovery_policies import policies_by_target, policy_of
 from matrixcompute.store.store import ComputeStore, InstanceRow, SagaRow
 
 REPAIR, MOVE, YIELD_CAPACITY, RELOCATE = "replace-node", "move-instance", "yield-capacity", "relocate-member"
@@ -75,6 +76,11 @@ class StepContext:
             row = session.get(SagaRow, self.saga)
         trace = {} if row is None else row.trace or {}
         return float(trace.get(step, {}).get("startedAt", self.clock.now()))
+
+    def recovery_policy(self) -> RecoveryPolicy:
+        """What holds for its instance now."""
+        with self.store.reading() as session:
+            return policy_of(self.instance, policies_by_target(session), self.policy)
 
     def rungs(self) -> list[RungTried] | None:
         """Of a repair, what was begun for each member, in its order; None of anything else."""

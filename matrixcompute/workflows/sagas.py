@@ -21,6 +21,8 @@ from matrixcompute.operations.saga import (
     Saga,
     Step,
 )
+from matrixcompute.recovery.policy import RecoveryPolicy
+from matrixcompute.store.recovery_policies import policies_by_target, policy_of
 from matrixcompute.store.store import InstanceRow
 from matrixcompute.workflows import moving_steps, steps, workload_steps
 
@@ -45,6 +47,14 @@ def _kept_as_it_was(session: Session, instance: InstanceRow, refused: MatrixErro
     instance.move(settled_state(InstanceRequest.model_validate(instance.applied or instance.spec).power))
     instance.retry_at = now if isinstance(refused, (Cancelled, StaleGeneration)) else now + RETRY_S
     instance.set_condition("Progressing", False, refused.reason, refused.message, now)
+
+
+def _repair_refused(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
+    _kept_as_it_was(session, instance, refused, now)
+    if policy_of(instance.name, policies_by_target(session), RecoveryPolicy()).stops:
+        instance.retry_at = math.inf
+        message = f"{refused.message}; it waits for `:retry`"
+        instance.set_condition("Progressing", False, "RecoveryStopped", message, now)
 
 
 def _taken_up_again(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
@@ -161,7 +171,7 @@ REPLACE_NODE = Saga(
         Step(workload_steps.await_serving),
         Step(steps.mark_active),
     ),
-    refused=_kept_as_it_was,
+    refused=_repair_refused,
     retired={"begin_repair": "fence_nodes"},
 )
 """Its parts are measured by the ends of its steps: `recovery.times`."""

@@ -19,7 +19,7 @@ from matrixcompute.model.states import settled_state
 from matrixcompute.operations.saga import StepContext, StepPending
 from matrixcompute.recovery.ladder import REPLACE, RungTried
 from matrixcompute.recovery.loss import active_or_none, diagnose_loss
-from matrixcompute.recovery.policy import Recovery, broken_members, plan_recovery, suspect_domains
+from matrixcompute.recovery.policy import EXHAUSTED, Recovery, broken_members, plan_recovery, suspect_domains
 from matrixcompute.recovery.times import in_words, parts_at_the_end
 from matrixcompute.store.store import InstanceRow, SagaRow
 from matrixcompute.workflows.draining import without
@@ -147,8 +147,7 @@ async def program_routes(work: StepContext) -> None:
 async def begin_rungs(work: StepContext) -> None:
     """Begin the first rung for every member that failed; the later ones follow while its end is waited for."""
     plan = await recovery(work, await current_allocation(work))
-    if plan.action == "hold":
-        raise StepPending(plan.message)
+    raise_on_hold(plan)
     await _begin_rungs(work, plan)
 
 
@@ -170,8 +169,7 @@ async def fence_nodes(work: StepContext) -> None:
     is found out later, by the same checks.
     """
     plan = await recovery(work, await current_allocation(work))
-    if plan.action == "hold":
-        raise StepPending(plan.message)
+    raise_on_hold(plan)
     domains = suspect_domains(plan.nodes, await work.neighbours.out_of_service()) if plan.nodes else []
     group = [node.name for each in domains for node in await work.neighbours.nodes(f"cabinet={each}")]
     for node in dict.fromkeys([*plan.nodes, *group]):
@@ -188,8 +186,7 @@ async def replace_members(work: StepContext) -> None:
     if allocation is None:
         raise NotFound(f"instance {work.instance} has no allocation any more")
     plan = await recovery(work, allocation)
-    if plan.action == "hold":
-        raise StepPending(plan.message)
+    raise_on_hold(plan)
     refused: MatrixError | None = None
     replaced = []
     for node in plan.nodes:
@@ -213,12 +210,17 @@ async def await_nodes(work: StepContext) -> None:
         raise StepPending(f"{ready} of {len(members)} nodes are {NODES_ARE[work.shape.power]}")
 
 
+def raise_on_hold(plan: Recovery) -> None:
+    """Raise StepPending while nothing may be done, or Conflict where nothing more may be at all."""
+    if plan.action == "hold":
+        raise Conflict(plan.message) if plan.reason == EXHAUSTED else StepPending(plan.message)
+
+
 async def whole_allocation(work: StepContext) -> AllocationView:
     """The allocation, of which nothing is broken; else that is replaced, and StepPending raised."""
     allocation = await current_allocation(work)
     plan = await recovery(work, allocation)
-    if plan.action == "hold":
-        raise StepPending(plan.message)
+    raise_on_hold(plan)
     if plan.action in ("repair", "replace"):
         await _begin_rungs(work, plan)
         if plan.nodes:
@@ -321,7 +323,7 @@ async def _everybody(work: StepContext, allocation: AllocationView | None) -> li
 async def recovery(work: StepContext, allocation: AllocationView) -> Recovery:
     """What to do about the members that broke. Who else is out matters, and is asked, only where somebody did."""
     out = await work.neighbours.out_of_service() if broken_members(allocation.members) else []
-    return plan_recovery(allocation.members, out, work.policy, work.rungs(), work.clock.now())
+    return plan_recovery(allocation.members, out, work.recovery_policy(), work.rungs(), work.clock.now())
 
 
 def _replacement(before: list[MemberView], after: list[MemberView], node: str) -> str:

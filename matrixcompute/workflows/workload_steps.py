@@ -41,7 +41,7 @@ async def await_loaded(work: StepContext) -> None:
     await _still_wanted(work)
     allocation = await steps.current_allocation(work)
     coming = set(steps.nodes_of(allocation, {"successor"}))
-    if not coming or work.policy.drain_s <= 0:
+    if not coming or work.recovery_policy().drain_s <= 0:
         return
     try:
         loading = _not_ready(await work.inference.deployments_on(work.instance), coming)
@@ -179,11 +179,10 @@ async def _notice(work: StepContext) -> tuple[DrainNotice, Recovery | None]:
     """Whom this operation drains; of a repair with its plan."""
     allocation = await steps.current_allocation(work)
     if work.rungs() is None:
-        return notice_of_move(allocation.members, work.policy.drain_s), None
+        return notice_of_move(allocation.members, work.recovery_policy().drain_s), None
     plan = await steps.recovery(work, allocation)
-    if plan.action == "hold":
-        raise StepPending(plan.message)
-    return notice_of_repair(allocation.members, plan, recovery_rules(), work.policy.drain_s), plan
+    steps.raise_on_hold(plan)
+    return notice_of_repair(allocation.members, plan, recovery_rules(), work.recovery_policy().drain_s), plan
 
 
 async def _still_wanted(work: StepContext) -> None:

@@ -20,6 +20,7 @@ from matrixcompute.api.instances import routes
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.clients.inference import Inference
 from matrixcompute.instances.maintenances import Maintenances
+from matrixcompute.instances.recovery_policies import RecoveryPolicies
 from matrixcompute.instances.scaling_policies import ScalingPolicies
 from matrixcompute.instances.service import InstanceService
 from matrixcompute.operations.saga_runner import SagaRunner
@@ -126,6 +127,7 @@ def build(
         "autoscaling", autoscaler.reconcile, clock, period_s=AUTOSCALING_PERIOD_S, floor_wall_s=0.25, rest_s=1.0
     )
     scaling_policies.wake = scaling.nudge
+    recovery_policies = RecoveryPolicies(store)
     maintenances = Maintenances(store, neighbours, clock)
     maintainer = MaintenanceReconciler(store, neighbours, clock)
     maintaining = Periodic(
@@ -182,7 +184,18 @@ def build(
     return create_app(
         "compute",
         "MatrixCompute",
-        [routes(store, instance_service, scaling_policies, maintenances, runner, clock, reconciling.nudge)],
+        [
+            routes(
+                store,
+                instance_service,
+                scaling_policies,
+                recovery_policies,
+                maintenances,
+                runner,
+                clock,
+                reconciling.nudge,
+            )
+        ],
         ACCESS,
         fences=fences,
         leadership=leadership,

@@ -101,13 +101,15 @@ class Work:
     saga: str = SAGA
     instance: str = "one"
     spec_generation: int = 1
-    policy: RecoveryPolicy = field(default_factory=RecoveryPolicy)
     shape: InstanceRequest = field(default_factory=lambda: InstanceRequest(nodes=2))
     clock: Any = field(default_factory=lambda: FixedClock(1000.0))
     events: list[str] = field(default_factory=list)
 
     def since(self, step: str) -> float:
         return self.clock.now() - self.took_s
+
+    def recovery_policy(self) -> RecoveryPolicy:
+        return RecoveryPolicy()
 
     def newest(self) -> int:
         return self.generation

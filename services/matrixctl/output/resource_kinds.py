@@ -237,6 +237,23 @@ NOUNS: tuple[Noun, ...] = (
         "sp, scaling-policy",
     ),
     Noun(
+        "recovery-policies",
+        "compute",
+        "name, instance, drain (s):drainSeconds, rungs, when exhausted:onExhausted",
+        "generation, labels",
+        "rp, recovery-policy",
+        means="how far the recovery of an instance, or of a project's, may go",
+    ),
+    Noun(
+        "recovery-rules",
+        "compute",
+        "level:name, ladder:ladder.rung, drain (s):drainS",
+        "timeouts (s):ladder.timeoutS",
+        "recovery-rule",
+        whole=True,
+        means="what is tried about a member that failed, by level of fault",
+    ),
+    Noun(
         "maintenances",
         "compute",
         "name, state, target, action, done:counts.done, under way:counts.underWay, of:counts.total, reason:phaseReason",

@@ -9,7 +9,6 @@ from starlette.testclient import TestClient
 
 from matrixcommon.api.authorization import ResourceKind
 from matrixcommon.model.hardware_names import NodeName
-from matrixcompute.access import NOT_YET
 from services.chassis.app import create_app
 from services.matrixctl.output.resource_kinds import NOUNS, Noun, titles
 from services.node_agent.access import ACCESS
@@ -39,7 +38,7 @@ ELSEWHERE = {
 def listed() -> Iterator[tuple[str, ResourceKind]]:
     for service, rules in RULES.items():
         for kind in rules.kinds:
-            if "LIST" in kind.verbs and kind.collection not in NOT_YET:
+            if "LIST" in kind.verbs:
                 yield service, kind
 
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from tests.stack import Stack
-from tests.stories.draining.serving import drain_of, nothing_lost, serving_under_load, statistics, step_of
 from tests.stories.maintenance.running import events, members, put
+from tests.stories.repairs.serving import drain_of, nothing_lost, serving_under_load, statistics, step_of
 
 pytestmark = pytest.mark.looptime
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.stack import Stack
-from tests.stories.draining.serving import drain_of, nothing_lost, operations, serving_under_load, statistics, step_of
 from tests.stories.maintenance.running import events, members
+from tests.stories.repairs.serving import drain_of, nothing_lost, operations, serving_under_load, statistics, step_of
 
 pytestmark = pytest.mark.looptime
 
