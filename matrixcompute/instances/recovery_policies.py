@@ -21,6 +21,8 @@ class RecoveryPolicies:
         """Have this policy; what is under way follows it from its next look. Raises Conflict where another one is for
         the same instance, or for the project's others."""
         checked_resource_name(name)
+        if body.instance is not None:
+            checked_resource_name(body.instance, field="instance")
         target = target_of(body)
         with self._store.transaction() as session:
             other = policy_for(session, target)

@@ -67,6 +67,7 @@ BAD = [
     ("a rung that is none", "compute", "PUT", "/v1/recovery-policies/p", {"rungs": ["pray"]}, 422, "InvalidField", "rungs"),
     ("what shall follow is unknown", "compute", "PUT", "/v1/recovery-policies/p", {"onExhausted": "Weep"}, 422, "InvalidField", "onExhausted"),
     ("a drain that ended before", "compute", "PUT", "/v1/recovery-policies/p", {"drainSeconds": -1}, 422, "InvalidField", "drainSeconds"),
+    ("an instance that can be none", "compute", "PUT", "/v1/recovery-policies/p", {"instance": "*"}, 422, "InvalidField", "instance"),
     ("the second policy of a project", "compute", "PUT", "/v1/recovery-policies/second", {}, 409, "Conflict", "instance"),
     ("an unknown fault kind", "agents", "PUT", "/v1/faults/f", {"kind": "meteor", "target": "sn0-c00-n0"}, 422, "InvalidField", "kind"),
     ("a node that is none", "agents", "PUT", "/v1/faults/f", {"kind": "node-down", "target": "sn0-c77-n0"}, 404, "NotFound", "target"),
