@@ -10,23 +10,21 @@ from tests.stack import Stack
 LOAD = {"requestsPerSecond": 6.0, "seed": 5, "inputTokensMax": 8192}
 
 
-async def serving_under_load(stack: Stack, nodes: int) -> None:
-    """`one` of so many nodes, with a deployment `one` of which each node has had its requests for a while."""
-    await stack.apply("one", nodes)
-    await stack.active("one", nodes)
-    for part, body in (("", {"instance": "one"}), ("/load", LOAD)):
-        answer = await stack.http["infer"].put(f"/v1/deployments/one{part}", json=body)
+async def serving_under_load(stack: Stack, name: str, **load: float) -> None:
+    """A deployment on the instance of that name; each of its nodes has had requests for a while."""
+    for part, body in (("", {"instance": name}), ("/load", LOAD | load)):
+        answer = await stack.http["infer"].put(f"/v1/deployments/{name}{part}", json=body)
         assert answer.status_code == 200, answer.text
 
     async def loaded() -> bool:
-        return (await statistics(stack))["decoding"] > 20
+        return (await statistics(stack, name))["decoding"] > 10
 
     await stack.until(loaded, "it serves", every_s=5)
     await asyncio.sleep(20)
 
 
-async def statistics(stack: Stack) -> dict[str, Any]:
-    return (await stack.get("infer", "/v1/deployments/one/statistics")).json()
+async def statistics(stack: Stack, name: str = "one") -> dict[str, Any]:
+    return (await stack.get("infer", f"/v1/deployments/{name}/statistics")).json()
 
 
 async def drain_of(stack: Stack) -> dict[str, Any]:

@@ -27,7 +27,9 @@ async def recovered(stack: Stack, repairs: int) -> dict[str, Any]:
 
 async def test_who_works_drains_and_rejoins_and_who_is_dead_is_not_asked(tmp_path):
     async with Stack(tmp_path, infer=True) as stack:
-        await serving_under_load(stack, nodes=4)
+        await stack.apply("one", 4)
+        await stack.active("one", 4)
+        await serving_under_load(stack, "one")
         node = (await members(stack, "one"))[0]
         stack.impair("npu", "npu-fault", node, npu=3, code=RESTART_REQUEST)
 
