@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -72,10 +73,16 @@ class StepContext:
 
     def since(self, step: str) -> float:
         """When that step of this saga was begun (s); now where it was not."""
+        return float(self._traced(step).get("startedAt", self.clock.now()))
+
+    def failures(self, step: str) -> int:
+        """How often that step of this saga has failed."""
+        return int(self._traced(step).get("attempts", 0))
+
+    def _traced(self, step: str) -> dict[str, Any]:
         with self.store.reading() as session:
             row = session.get(SagaRow, self.saga)
-        trace = {} if row is None else row.trace or {}
-        return float(trace.get(step, {}).get("startedAt", self.clock.now()))
+            return {} if row is None else (row.trace or {}).get(step, {})
 
     def recovery_policy(self) -> RecoveryPolicy:
         """What holds for its instance now."""

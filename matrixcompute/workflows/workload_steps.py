@@ -25,11 +25,11 @@ from matrixresource.contract.allocations import AllocationView
 
 AGAIN_S = 3.0
 """How often a workload is looked at (s, emulated)."""
-ANSWER_S = 10.0
-"""How long CloudMatrix-Infer may take to answer before nobody is asked to drain (s, emulated)."""
+ANSWERS = 3
+"""How often CloudMatrix-Infer may fail to answer a step; then what it served is taken to be gone with it."""
 SERVE_S = 300.0
-"""How long a workload may take to use nodes it got (s, emulated): about four times what executors, graphs and weights
-take by the calibration. Then the operation continues without it."""
+"""How long a workload may take to use nodes it got (s, emulated). ASSUMPTION: several times what executors, graphs and
+weights take by the calibration. Then the operation continues without it."""
 GRACE_S = 30.0
 """How much longer than a drain's deadline it is waited for: CloudMatrix-Infer ends it at that, and has to say so."""
 
@@ -46,7 +46,7 @@ async def await_loaded(work: StepContext) -> None:
     try:
         loading = _not_ready(await work.inference.deployments_on(work.instance), coming)
     except Unavailable as away:
-        _await_answer(work, "await_loaded", away)
+        _check_answers(work, "await_loaded", away)
         return
     if loading:
         _await_workload(work, "await_loaded", f"{loading} the successors before the members drain")
@@ -72,7 +72,7 @@ async def tell_workload(work: StepContext) -> None:
         for name in await work.inference.served_on(work.instance):
             await _ask_to_drain(work, work.inference, name, notice, keep_serving=not {*notice.nodes} <= {*replaced})
     except Unavailable as away:
-        _await_answer(work, "tell_workload", away)
+        _check_answers(work, "tell_workload", away)
 
 
 async def _replaceable(work: StepContext, node: str) -> bool:
@@ -124,9 +124,8 @@ async def drain_members(work: StepContext) -> None:
     try:
         drains = _own_drains(work, await work.inference.deployments_on(work.instance))
     except Unavailable as away:
-        if not late:
-            raise StepPending(f"{away.reason}: {away.message}", again_s=AGAIN_S) from away
-        drains = {}
+        _check_answers(work, "drain_members", away)
+        return
     running = {name: drain for name, drain in drains.items() if drain["state"] != "Drained"}
     nodes = ", ".join(notice.nodes)
     if running and not late:
@@ -210,10 +209,10 @@ def _not_ready(deployments: Mapping[str, dict[str, Any]], nodes: set[str]) -> st
     return f"{', '.join(starting + without)} has yet to use" if starting or without else ""
 
 
-def _await_answer(work: StepContext, step: str, away: Unavailable) -> None:
-    """Raise StepPending for as long as it is worth it; then nobody is asked, and the operation continues."""
-    if work.clock.now() - work.since(step) < ANSWER_S:
-        raise StepPending(f"{away.reason}: {away.message}", again_s=AGAIN_S) from away
+def _check_answers(work: StepContext, step: str, away: Unavailable) -> None:
+    """Fail for as long as it is worth trying again; then nobody is asked, and the operation continues."""
+    if work.failures(step) < ANSWERS:
+        raise away
     work.record_event("NotDrained", f"CloudMatrix-Infer does not answer: {away.message}", warning=True)
 
 
