@@ -319,11 +319,14 @@ def listing(columns: str, views: Iterable[dict[str, Any]]) -> None:
 
 
 def dig(view: Any, path: str) -> Any:
-    """The value at a dotted path; None where it stops short."""
+    """The value at a dotted path, of a list that of each of its parts; None where it stops short."""
     for step in path.split("."):
         if step == "length" and isinstance(view, list):
             return len(view)
-        view = view.get(step) if isinstance(view, dict) else None
+        if isinstance(view, list):
+            view = [dig(each, step) for each in view]
+        else:
+            view = view.get(step) if isinstance(view, dict) else None
     return view
 
 
