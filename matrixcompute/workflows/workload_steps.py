@@ -9,7 +9,7 @@ waited for any longer.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +30,8 @@ ANSWERS = 3
 SERVE_S = 300.0
 """How long a workload may take to use nodes it got (s, emulated). ASSUMPTION: several times what executors, graphs and
 weights take by the calibration. Then the operation continues without it."""
+RETURNING = ("Loading", "Unavailable")
+"""States from which a deployment serves again once its instance is whole."""
 GRACE_S = 30.0
 """How much longer than a drain's deadline it is waited for: CloudMatrix-Infer ends it at that, and has to say so."""
 
@@ -140,7 +142,7 @@ async def drain_members(work: StepContext) -> None:
 
 async def await_serving(work: StepContext) -> None:
     """Until what is served on the instance follows its fabric and uses every member: those that were drained and stay
-    are handed back first. What does not serve for reasons of its own is not waited for."""
+    are handed back first. What never served is not waited for."""
     if work.inference is None or work.shape.power == "Off":
         return
     allocation = await steps.whole_allocation(work)
@@ -166,7 +168,7 @@ async def _following(
         if back := members & {*drain["nodes"]}:
             await _undrain(inference, name)
             work.record_event("Rejoined", f"{name_of(name)} may use {', '.join(sorted(back))} again")
-    return f"{_listed(work, drains)} has yet to use" if drains else _not_ready(deployments, members)
+    return f"{_listed(work, drains)} has yet to use" if drains else _not_ready(deployments, members, RETURNING)
 
 
 async def _undrain(inference: Inference, name: str) -> None:
@@ -201,9 +203,12 @@ def _own_drains(work: StepContext, deployments: Mapping[str, dict[str, Any]]) ->
     return {name: drain for name, drain in drains.items() if drain.get("by") == work.saga}
 
 
-def _not_ready(deployments: Mapping[str, dict[str, Any]], nodes: set[str]) -> str:
-    """Which deployments that serve, or are about to, do not use some of these nodes yet; "" where none."""
-    starting = [name_of(name) for name, view in deployments.items() if view["state"] == "Loading"]
+def _not_ready(
+    deployments: Mapping[str, dict[str, Any]], nodes: set[str], about_to: Collection[str] = ("Loading",)
+) -> str:
+    """Which deployments that serve, or are in a state from which they are `about_to`, do not use some of these nodes
+    yet; "" where none."""
+    starting = [name_of(name) for name, view in deployments.items() if view["state"] in about_to]
     serving = {name_of(name): view for name, view in deployments.items() if view["state"] in ("Serving", "Degraded")}
     without = [name for name, view in serving.items() if not nodes <= {*view["readyNodes"]}]
     return f"{', '.join(starting + without)} has yet to use" if starting or without else ""

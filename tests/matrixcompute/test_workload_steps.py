@@ -239,6 +239,26 @@ async def test_members_that_stay_are_handed_back_before_it_counts_as_serving():
     await await_serving(work)
 
 
+@pytest.mark.parametrize(
+    ("sentence", "state", "took_s", "waits", "events"),
+    [
+        ("it loads", "Loading", 0.0, True, []),
+        ("it served, and has yet to see that all its nodes are up", "Unavailable", 0.0, True, []),
+        ("it never served", "Pending", 0.0, False, []),
+        ("it takes too long", "Unavailable", SERVE_S, False, ["NotServingYet"]),
+    ],
+)
+async def test_who_is_waited_for_after_a_repair(sentence, state, took_s, waits, events):
+    members = Neighbours([member(A), member(B, rank=1)])
+    work = Work(inference=Inference(state=state, readyNodes=[]), neighbours=members, repair=True, took_s=took_s)
+    if waits:
+        with pytest.raises(StepPending):
+            await await_serving(work)
+    else:
+        await await_serving(work)
+    assert work.events == events, sentence
+
+
 async def test_what_is_rolled_back_is_used_again_and_nobody_elses_drain_is_touched():
     work = Work(inference=Inference(drain=drain(by="somebody")))
     await withdraw_drains(work)
