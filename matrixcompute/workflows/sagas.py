@@ -71,7 +71,7 @@ DRAIN = Step(workload_steps.drain_members, deadline_s=90_000.0)
 """As long as a drain may be asked for (a day), and somewhat more."""
 
 DRAINED = (
-    Step(workload_steps.await_loaded),
+    Step(workload_steps.await_loaded, undo=workload_steps.leave_successors),
     Step(workload_steps.tell_workload, undo=workload_steps.withdraw_drains),
     DRAIN,
 )

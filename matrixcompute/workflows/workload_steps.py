@@ -14,10 +14,12 @@ from dataclasses import replace
 from typing import Any
 
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, NotFound, StaleGeneration, Unavailable
+from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.model.resource_key import name_of, named, project_of
 from matrixcompute.clients.inference import Inference
 from matrixcompute.operations.saga import StepContext, StepPending
 from matrixcompute.recovery.ladder import recovery_rules
+from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.recovery.notice import DrainNotice, notice_of_move, notice_of_repair
 from matrixcompute.recovery.policy import Recovery
 from matrixcompute.workflows import steps
@@ -52,6 +54,30 @@ async def await_loaded(work: StepContext) -> None:
         return
     if loading:
         _await_workload(work, "await_loaded", f"{loading} the successors before the members drain")
+
+
+async def leave_successors(work: StepContext) -> None:
+    """A move is given up: what began to use the successors drains them, before they leave. Nobody waits for that where
+    something has broken, or where the workload does not answer."""
+    allocation = active_or_none(await work.neighbours.find_allocation(work.instance))
+    drain_s = work.recovery_policy().drain_s
+    if work.inference is None or allocation is None or drain_s <= 0:
+        return
+    coming = steps.nodes_of(allocation, {"successor"})
+    if not coming or (await steps.recovery(work, allocation)).action != "keep":
+        return
+    running = {}
+    try:
+        for name, view in (await work.inference.deployments_on(work.instance)).items():
+            if {*coming} & {*view["readyNodes"]}:
+                asked = {"deadlineS": drain_s, "by": work.saga, "keepServing": True}
+                running[name] = (await work.inference.drain(name, coming, **asked)).get("drain") or {}
+    except (Unavailable, NotFound, Conflict, InsufficientCapacity):
+        return
+    running = {name: drain for name, drain in running.items() if drain.get("state") == "Draining"}
+    until = max((from_timestamp(drain["deadlineAt"]) for drain in running.values()), default=0.0)
+    if running and work.clock.now() < until + GRACE_S:
+        raise StepPending(f"{_requests(running)} run on {', '.join(coming)}", again_s=AGAIN_S)
 
 
 async def tell_workload(work: StepContext) -> None:
@@ -131,9 +157,8 @@ async def drain_members(work: StepContext) -> None:
     running = {name: drain for name, drain in drains.items() if drain["state"] != "Drained"}
     nodes = ", ".join(notice.nodes)
     if running and not late:
-        requests = sum(each["requests"] for each in running.values())
         until = max(each["deadlineAt"] for each in running.values())
-        raise StepPending(f"{requests} requests run on {nodes}, until {until} at most", again_s=AGAIN_S)
+        raise StepPending(f"{_requests(running)} run on {nodes}, until {until} at most", again_s=AGAIN_S)
     if running:
         work.record_event("DrainDeadline", f"{_listed(work, running)} did not drain {nodes} in time", warning=True)
     elif drains:
@@ -226,6 +251,10 @@ def _await_workload(work: StepContext, step: str, waiting: str) -> None:
     if work.clock.now() - work.since(step) < SERVE_S:
         raise StepPending(waiting, again_s=AGAIN_S)
     work.record_event("NotServingYet", f"{waiting}: not waited for any longer", warning=True)
+
+
+def _requests(drains: Mapping[str, dict[str, Any]]) -> str:
+    return f"{sum(each['requests'] for each in drains.values())} requests"
 
 
 def _listed(work: StepContext, deployments: Iterable[str]) -> str:

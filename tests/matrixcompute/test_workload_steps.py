@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, StaleGeneration, Unavailable
+from matrixcommon.model.quantities import timestamp
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.operations.abandon import abandon
 from matrixcompute.operations.saga import StepPending
@@ -23,6 +24,7 @@ from matrixcompute.workflows.workload_steps import (
     await_loaded,
     await_serving,
     drain_members,
+    leave_successors,
     tell_workload,
     withdraw_drains,
 )
@@ -43,6 +45,7 @@ class Inference:
         self.asked: list[dict[str, Any]] = []
         self.away = self.withdrawn = False
         self.refuses: Exception | None = None
+        self.answer: dict[str, Any] = {"requestsAtStart": 9}
 
     async def served_on(self, instance: str) -> list[str]:
         if self.away:
@@ -61,7 +64,7 @@ class Inference:
         if self.refuses is not None:
             raise self.refuses
         self.asked.append({"nodes": nodes, **more})
-        return {"drain": {"requestsAtStart": 9}}
+        return {"drain": self.answer}
 
     async def undrain(self, name: str) -> None:
         self.withdrawn = True
@@ -270,9 +273,32 @@ async def test_what_is_rolled_back_is_used_again_and_nobody_elses_drain_is_touch
     await withdraw_drains(work)
 
 
+@pytest.mark.parametrize(
+    ("sentence", "view", "successor", "asked", "waits"),
+    [
+        ("requests run there", {}, {}, 1, True),
+        ("it has drained them, or never used them", {"readyNodes": [A, B]}, {}, 0, False),
+        ("something broke, which comes first", {}, {"agent": "Lost", "ready": False}, 0, False),
+    ],
+)
+async def test_a_move_that_is_given_up_drains_the_successors_it_used(sentence, view, successor, asked, waits):
+    coming = member(C, **({"role": "successor"} | successor))
+    work = Work(inference=Inference(**view), neighbours=Neighbours([member(A), member(B, rank=1), coming]))
+    work.inference.answer = drain(nodes=(C,)) | {"deadlineAt": timestamp(work.clock.now() + 600)}
+    if waits:
+        with pytest.raises(StepPending, match=f"3 requests run on {C}"):
+            await leave_successors(work)
+        work.clock.at += 600 + GRACE_S
+    await leave_successors(work)
+    assert len(work.inference.asked) == 2 * asked, sentence
+    assert all(each["nodes"] == [C] and each["keepServing"] for each in work.inference.asked)
+    work.inference.away = True
+    await leave_successors(work)
+
+
 async def test_without_a_workload_nothing_is_asked_and_nothing_waited_for():
     work = Work(inference=None)
-    for step in (await_loaded, tell_workload, drain_members, withdraw_drains, await_serving):
+    for step in (await_loaded, leave_successors, tell_workload, drain_members, withdraw_drains, await_serving):
         await step(work)
     assert work.events == []
 
