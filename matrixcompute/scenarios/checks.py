@@ -71,7 +71,7 @@ def checked(scenario: Scenario, place: str = "") -> Scenario:
         for field in ("at", "duration"):
             if seconds(getattr(action, field) or "0s") > LONGEST_S:
                 refuse("a scenario lasts at most a week", f"{at}.{field}")
-    for field, each in scenario.conditions:
+    for field, each in scenario.all_conditions:
         _check_condition(scenario, each, field, refuse)
     _check_sources(scenario, refuse)
     for name, target in scenario.targets.items():
