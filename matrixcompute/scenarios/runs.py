@@ -50,9 +50,9 @@ class RunPhase(ApiModel):
     """A part of a run: Preparing (instances are made), SteadyState (what holds before), Control (the method without
     the fault), Method, RollingBack."""
 
-    name: PhaseName
-    started_at: str
-    finished_at: str | None = None
+    name: PhaseName = Field(description="which part")
+    started_at: str = Field(description="when it began, in emulated time")
+    finished_at: str | None = Field(None, description="when it was over, in emulated time")
 
 
 class ScenarioRunView(ResourceView, ScenarioRunSpec):
@@ -72,5 +72,5 @@ class ScenarioRunView(ResourceView, ScenarioRunSpec):
     history_hash: str = Field("", description="the same for a run that went the same way at the same times")
     replay: str = Field("", description="the command that runs it again")
     preview: Preview | None = Field(None, description="with validateOnly: what it would do, and to what")
-    started_at: str | None = None
-    finished_at: str | None = None
+    started_at: str | None = Field(None, description="when its turn came, in emulated time")
+    finished_at: str | None = Field(None, description="when all was rolled back, in emulated time")
