@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from matrixcommon.model.errors import InvalidField, MatrixError
+from matrixcompute.contract import InstanceShape
 from matrixcompute.scenarios.report import Preview
 from matrixcompute.scenarios.schema import Scenario, seconds
 from matrixcompute.scenarios.strikes import OF_PROCESSES, Strike, strikes_of
@@ -33,7 +34,7 @@ async def preflight(name: str, scenario: Scenario, world: World) -> Preflight:
     for key, shape in scenario.given.items():
         if await world.find("compute", "instances", key) is None:
             try:
-                view = await world.put("compute", "instances", key, shape.wire(), validate_only=True)
+                view = await world.put("compute", "instances", key, given_spec(shape), validate_only=True)
             except MatrixError as refused:
                 if not refused.retryable:
                     refused.field = f"given.{key}"
@@ -49,6 +50,11 @@ async def preflight(name: str, scenario: Scenario, world: World) -> Preflight:
         except InvalidField as refused:
             raise InvalidField(refused.message, field=f"method[{numbers[each.action]}].{refused.field}") from refused
     return Preflight(targets, strikes, planned)
+
+
+def given_spec(shape: InstanceShape) -> dict[str, Any]:
+    """What is asked for; whose it is, its key says."""
+    return {field: value for field, value in shape.wire().items() if field != "project"}
 
 
 def _refuse_processes(scenario: Scenario) -> None:

@@ -17,7 +17,7 @@ from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.quantities import timestamp
 from matrixcompute.scenarios.context import LEAST_PAUSE_S, Ended, RunContext, seen
 from matrixcompute.scenarios.phase import Phase
-from matrixcompute.scenarios.preflight import Preflight, preflight
+from matrixcompute.scenarios.preflight import Preflight, given_spec, preflight
 from matrixcompute.scenarios.readings import Frame, read
 from matrixcompute.scenarios.report import Entry, Outcome, RunReport, Verdict
 from matrixcompute.scenarios.rollback import RUN_LABEL, delete_given, roll_back
@@ -121,7 +121,7 @@ class ScenarioRunner:
         for key in ready.planned:
             self._made.append(key)
             label = {RUN_LABEL: self._run.names.rstrip("-")}
-            await self.world.put("compute", "instances", key, {**self.scenario.given[key].wire(), "labels": label})
+            await self.world.put("compute", "instances", key, {**given_spec(self.scenario.given[key]), "labels": label})
             self._run.note("given", key)
         for key in self.scenario.given:
             active = SteadyState(

@@ -133,4 +133,6 @@ def fault_spec() -> dict[str, Any]:
 
 
 def scenario_spec() -> dict[str, Any]:
-    return structural_schema(ScenarioSpec)
+    spec = structural_schema(ScenarioSpec)
+    del spec["properties"]["given"]["additionalProperties"]["properties"]["project"]  # it is in the instance's key
+    return spec
