@@ -111,11 +111,11 @@ class ScenarioRunReconciler:
                 row.enter(phase, self._clock.now())
 
     def _refused(self, name: str, refused: MatrixError) -> bool:
-        """It was refused before anything was changed: for now, or for good."""
+        """It was refused, as a rule before anything was changed: for now, or for good."""
         with self._store.transaction() as session:
             row = session.get(ScenarioRunRow, name)
-            if row is None:
-                return True
+            if row is None or row.phases:
+                return True  # what it did is rolled back by the next look
             if refused.retryable and row.state == "Running":
                 row.move("Pending")
                 row.started_at, row.message = None, f"{refused.reason}: {refused.message}"

@@ -133,6 +133,4 @@ def fault_spec() -> dict[str, Any]:
 
 
 def scenario_spec() -> dict[str, Any]:
-    spec = structural_schema(ScenarioSpec)
-    del spec["properties"]["given"]["additionalProperties"]["properties"]["project"]  # it is in the instance's key
-    return spec
+    return structural_schema(ScenarioSpec)

@@ -36,6 +36,8 @@ class ScenarioReconciler(Reconciler):
             return await self._end(key, run) if run is not None and own else None
         if run is not None and not own:
             raise Conflict(f"MatrixCompute has a run {key!r} that this resource has not made; take another name")
+        if run is None and (body.get("status") or {}).get("verdict"):
+            return None  # it was run once, and somebody has deleted the run
         if not body["spec"].get("suspend"):
             try:
                 run = await self._compute.ensure_run(key, desired_run(body))

@@ -45,6 +45,9 @@ async def test_an_applied_file_is_run_once_and_its_deletion_stops_it(tmp_path: P
         await cluster.kube.merge(SCENARIO, NAME, {"spec": {"seed": 77}})
         body = await cluster.settles(SCENARIO, NAME, lambda b: because(b) == "Changed", "it is not run again")
         assert body["status"]["verdict"] == "PASS", "what was run keeps its verdict"
+        assert (await cluster.http["compute"].delete(f"/v1/scenario-runs/{NAME}")).status_code == 204
+        await cluster.tick()
+        assert (await cluster.get("compute", "/v1/scenario-runs")).json()["items"] == [], "it was run once"
         await deleted(cluster, NAME)
         assert (await cluster.get("compute", "/v1/scenario-runs")).json()["items"] == []
 
