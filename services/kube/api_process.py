@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import logging
 import os
@@ -13,6 +12,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
+
+import uvloop
 
 from matrixcontainer.kubeapi.auth.authentication import Access
 from matrixcontainer.kubeapi.meta.errors import ApiError
@@ -91,7 +92,7 @@ class Kube:
 
         code = 1
         try:
-            asyncio.run(serve())
+            uvloop.run(serve())
             code = 0
         except (StorageError, ApiError, OSError) as failure:
             print(f"kube: {failure}", file=sys.stderr)

@@ -6,7 +6,7 @@ from typing import Any
 
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
-from matrixcontainer.kubeapi.meta.jsonpath import JsonPath
+from matrixcontainer.kubeapi.meta.jsonpath import compiled
 from matrixcontainer.kubeapi.registry.resource import ScalePaths
 
 INT32_MAX = 2**31 - 1
@@ -18,14 +18,14 @@ def check_wanted(obj: dict[str, Any], paths: ScalePaths) -> list[Cause]:
 
 def check_reported(obj: dict[str, Any], paths: ScalePaths) -> list[Cause]:
     found = _check_count(obj, paths.status)
-    text = JsonPath(paths.selector).first(obj) if paths.selector else None
+    text = compiled(paths.selector).first(obj) if paths.selector else None
     if text is not None and not isinstance(text, str):
         found.append(errors.invalid(paths.selector, text, "must be a string"))
     return found
 
 
 def _check_count(obj: dict[str, Any], path: str) -> list[Cause]:
-    count = JsonPath(path).first(obj)
+    count = compiled(path).first(obj)
     if count is None:
         return []
     if type(count) is not int:

@@ -4,6 +4,7 @@
 """
 
 import re
+from functools import lru_cache
 from typing import Any
 
 TOKEN = re.compile(
@@ -58,6 +59,12 @@ class JsonPath:
         for key in parents:
             obj = obj.setdefault(key, {})
         obj[last] = value
+
+
+@lru_cache(maxsize=1024)
+def compiled(text: str) -> JsonPath:
+    """The path in a definition that is followed at each write, compiled once. Raises ValueError, as `JsonPath` does."""
+    return JsonPath(text)
 
 
 def _follow(value: Any, step: str, argument: Any) -> list[Any]:

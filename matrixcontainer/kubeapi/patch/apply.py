@@ -111,7 +111,9 @@ def track_update(
     an object whose managers were reset is tracked again from the first apply on.
     """
     stated = new["metadata"].get("managedFields")
-    if (subresource and old is not None) or (stated and stated != [{}] and not _are_managers(stated)):
+    known = old["metadata"].get("managedFields") if old is not None else None
+    odd = stated and stated != known and stated != [{}] and not _are_managers(stated)
+    if (subresource and old is not None) or odd:
         stated = (old or new)["metadata"].get("managedFields") or None  # nobody rewrites them there, or not so
     if stated == [] and not schema.ref:
         stated = None  # an empty list is none, but for decoded types

@@ -209,11 +209,11 @@ def apply_defaults(value: Any, schema: Schema) -> Any:
                 key not in value or (value[key] is None and not child.nullable and child.default is not None)
             ):
                 value[key] = copy_json(child.default)
-            if value.get(key) is not None:
-                apply_defaults(value[key], child)
+            if isinstance(item := value.get(key), (dict, list)):
+                apply_defaults(item, child)
         if isinstance(schema.additional, Schema):
             for key, item in value.items():
-                if key not in schema.properties:
+                if isinstance(item, (dict, list)) and key not in schema.properties:
                     apply_defaults(item, schema.additional)
     elif isinstance(value, list) and schema.items is not None:
         for item in value:
@@ -224,13 +224,16 @@ def apply_defaults(value: Any, schema: Schema) -> Any:
 def drop_nulls(value: Any, schema: Schema) -> Any:
     """Remove nulls the schema does not allow and does not default, as decoding into a typed field would."""
     if isinstance(value, dict):
-        for key in list(value):
+        for key, item in list(value.items()):
+            if item is not None and not isinstance(item, (dict, list)):
+                continue
             child = schema.child(key)
-            if value[key] is None and child is not None and not child.nullable and not child.preserve:
-                if child.type or child.int_or_string:
-                    del value[key]
-            elif child is not None:
-                drop_nulls(value[key], child)
+            if child is None:
+                continue
+            if item is not None:
+                drop_nulls(item, child)
+            elif not child.nullable and not child.preserve and (child.type or child.int_or_string):
+                del value[key]
     elif isinstance(value, list) and schema.items is not None:
         for item in value:
             drop_nulls(item, schema.items)
