@@ -19,7 +19,7 @@ UNIT_TESTS := $(addprefix tests/,matrixcommon matrixresource matrixlink matrixco
 export PYTHONDONTWRITEBYTECODE :=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo demo-autoscale demo-compose unit test simulation e2e compose chart wheels compiled bench soak lint regenerate clean setup realkube conformance
+.PHONY: help demo demo-autoscale demo-compose unit test stories simulation e2e compose chart wheels compiled bench soak lint regenerate clean setup realkube conformance
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -36,8 +36,11 @@ demo-compose: $(READY) ## both stories on containers and PostgreSQL, or STORY=fa
 unit: $(READY) ## the tests of each package alone
 	$(PYTEST) $(UNIT_TESTS)
 
-test: $(READY) ## unit tests, upkeep, and stories of the whole stack in virtual time
-	$(PYTEST) --ignore tests/e2e --ignore tests/simulation tests
+test: $(READY) ## the quick gate: each package alone, the embedded Kubernetes API, the chart, upkeep
+	$(PYTEST) --ignore tests/e2e --ignore tests/simulation --ignore tests/stories tests
+
+stories: $(READY) ## the whole stack in one process and in virtual time
+	$(PYTEST) tests/stories
 
 simulation: $(READY) ## lives drawn by seed, crashes after commits, mishaps at each step of each workflow; soak has the long ones
 	$(PYTEST) tests/simulation

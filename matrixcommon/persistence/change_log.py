@@ -52,6 +52,31 @@ class Change:
     body: str
 
 
+class OwnChanges:
+    """The newest change of each kind among those that this process committed one after the other.
+
+    Where nobody else writes, it answers those who wait for a kind that did not change without asking the database: each
+    of them is woken by each commit.
+    """
+
+    def __init__(self) -> None:
+        self._first, self._last = 0, -1
+        self._newest: dict[str, int] = {}
+
+    def record(self, before: int, newest: int, entries: list[dict[str, Any]]) -> None:
+        """A commit took the journal from `before` to `newest`."""
+        if before != self._last:
+            self._first, self._newest = before, {}
+        self._last = newest
+        self._newest |= {entry["kind"]: entry["rv"] for entry in entries}
+
+    def none_since(self, kind: str, rv: int) -> int | None:
+        """The newest number of all, where it is known that nothing of the kind changed after `rv`."""
+        if self._first <= rv <= self._last and self._newest.get(kind, 0) <= rv:
+            return self._last
+        return None
+
+
 class ChangeLog:
     """The two tables of one service."""
 
@@ -99,12 +124,13 @@ class ChangeLog:
         """Changes of a kind after `rv`, oldest first, and the newest number of any kind just before. Raises Gone where
         the journal no longer reaches back that far, or has not come so far, as after a database was restored."""
         with self._sessions() as session:
-            newest, floor = session.execute(select(self.head.c.rv, self.head.c.floor)).one_or_none() or (0, 0)
+            connection = session.connection()
+            newest, floor = connection.execute(select(self.head.c.rv, self.head.c.floor)).one_or_none() or (0, 0)
             if rv < floor:
                 raise Gone(f"the journal starts after {floor}; {rv} is too old: list again and watch from there")
             if rv > newest:
                 raise Gone(f"the journal has come to {newest}; {rv} is ahead of it: list again and watch from there")
-            found = session.execute(
+            found = connection.execute(
                 select(self.changes)
                 .where(self.changes.c.kind == kind, self.changes.c.rv > rv)
                 .order_by(self.changes.c.rv)

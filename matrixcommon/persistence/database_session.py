@@ -24,7 +24,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
-from matrixcommon.persistence.change_log import Change, ChangeLog, journal_tables
+from matrixcommon.persistence.change_log import Change, ChangeLog, OwnChanges, journal_tables
 from matrixcommon.persistence.resource_row import ResourceRow, check_etag, find
 from matrixcommon.persistence.table_cache import CachedTable, CachingSession, TableCache
 from matrixcommon.persistence.transaction import Follow, GroupTransaction
@@ -52,6 +52,7 @@ class Database:
         self._look_period_wall_s = LOOK_PERIOD_WALL_S if shared else math.inf
         self._metadata = metadata
         self._journal = ChangeLog(sessions, metadata)
+        self._own = OwnChanges()
         self._clock = clock
         self._waiters: set[asyncio.Future[None]] = set()
         self.executor: Executor | None = None
@@ -199,6 +200,8 @@ class Database:
         group.committed = True
         if group.session.cache is not None:
             self._warm = group.session.cache, group.newest
+        if group.before is not None and group.newest > group.before:
+            self._own.record(group.before, group.newest, group.entries)
 
     # ---- watching
 
@@ -217,7 +220,8 @@ class Database:
 
     def read_changes(self, kind: str, rv: int, limit: int = 500) -> tuple[list[Change], int]:
         """The same, and the newest number of any kind: where nothing is found, there is nothing up to that."""
-        return self._journal.since(kind, rv, limit)
+        newest = None if self.shared else self._own.none_since(kind, rv)
+        return self._journal.since(kind, rv, limit) if newest is None else ([], newest)
 
     async def changed(self, within_wall_s: float, since: int | None = None) -> None:
         """Return at a commit that changed anything since the change of that number (the newest), or after that long: at

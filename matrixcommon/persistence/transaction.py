@@ -62,7 +62,8 @@ class GroupTransaction:
         self._now = now
         self._follow = follow
         self._writes = PendingWrites()
-        self._entries: list[dict[str, Any]] = []
+        self.entries: list[dict[str, Any]] = []
+        """Of the journal: what changed, in order."""
         self._touched: Touched = {}
         self._otherwise = False
         session.writer = self
@@ -127,7 +128,7 @@ class GroupTransaction:
             raise TransactionAborted("a verb of this group failed halfway")
         if self.newest == (self.before or 0):
             return False
-        self._journal.add_to(self._writes, self.newest, self._entries)
+        self._journal.add_to(self._writes, self.newest, self.entries)
         self._write_rows()
         return True
 
@@ -178,7 +179,7 @@ class GroupTransaction:
                 row.created_at = self._now
             body = row.show().text()
             entry = {"rv": self.newest, "kind": row.kind, "name": row.name, "type": type, "at": self._now, "body": body}
-            self._entries.append(entry)
+            self.entries.append(entry)
         if not resources:
             self.newest += 1  # cached rows that nobody watches: whoever keeps them must hear that they changed
         self.session.info["newest"] = self.newest

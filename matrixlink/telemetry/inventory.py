@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from matrixcommon.api.listing import ListParams, page
+from matrixcommon.api.listing import ListParams, names_on_page, page
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.planes import Plane
 from matrixlink.contract.slices import LinkView, PlaneSummary, QosClassView, SwitchView
@@ -27,6 +27,7 @@ class FabricInventory:
     def __init__(self, slice_controller: SliceController) -> None:
         self._slice_controller = slice_controller
         self._fabric = slice_controller.fabric
+        self._named: tuple[tuple[Supernode, ...], dict[str | None, list[str]]] = (), {}
 
     # -- links -------------------------------------------------------------------------------------------------------
 
@@ -36,18 +37,26 @@ class FabricInventory:
     def link_page(self, plane: str | None, node: str | None, params: ListParams, narrowed: bool) -> dict[str, Any]:
         """One page of links in their wire form. Unless a filter or an order has to see them all (`narrowed`), only the
         page's own links are looked at."""
-        links = self._chosen(plane, node)
         if narrowed:
-            return page(self._link_items(links), params)
-        shown = page([{"name": link.name} for link in links], params)
-        by_name = {link.name: link for link in links}
-        shown["items"] = self._link_items([by_name[item["name"]] for item in shown["items"]])
-        return shown
+            return page(self._link_items(self._chosen(plane, node)), params)
+        names, rest = names_on_page(self._names(plane, node), params)
+        return {"items": self._link_items([self._fabric.link(name) for name in names]), **rest}
 
     def _chosen(self, plane: str | None, node: str | None) -> list[Link]:
         if plane is not None and plane not in set(Plane):
             raise InvalidField(f"{plane[:40]!r} is no plane; use ub, rdma or vpc", field="plane")
         return self._fabric.links(node, plane)
+
+    def _names(self, plane: str | None, node: str | None) -> list[str]:
+        """In order; those of everybody's links are kept as long as the graphs are the same."""
+        if node is not None:
+            return sorted(link.name for link in self._chosen(plane, node))
+        supernodes = tuple(self._fabric.supernodes.values())
+        if supernodes != self._named[0]:
+            self._named = supernodes, {}
+        if plane not in self._named[1]:
+            self._named[1][plane] = sorted(link.name for link in self._chosen(plane, None))
+        return self._named[1][plane]
 
     def _link_items(self, links: list[Link]) -> list[dict[str, Any]]:
         with self._slice_controller.store.reading() as session:

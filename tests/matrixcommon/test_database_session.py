@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tempfile
 
 import pytest
-from sqlalchemy import String
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import String, event
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from matrixcommon.model.errors import Gone, PreconditionFailed
@@ -70,6 +73,47 @@ def test_every_change_is_journalled_in_order_with_the_view_of_its_moment(records
     assert [(c.type, c.name) for c in changes] == [("ADDED", "a"), ("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "b")]
     assert [c.rv for c in changes] == sorted({c.rv for c in changes})
     assert [json.loads(c.body)["etag"] for c in changes] == [f'"{c.rv}"' for c in changes[:3]] + ['"4"']
+
+
+class Gadget(ResourceRow, Base):
+    __tablename__ = "gadgets"
+    kind = "gadget"
+
+    def view(self) -> ResourceView:
+        return ResourceView(**self.common())
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    kinds=st.lists(st.sampled_from([(Thing,), (Gadget,), (Thing, Gadget), ()]), max_size=5), others=st.integers(0, 3)
+)
+def test_what_this_process_committed_answers_as_the_journal_does(kinds, others):
+    """`others` commits were made by a process before this one."""
+    with tempfile.TemporaryDirectory() as folder:
+        database = DatabaseEngine(f"sqlite:///{folder}/things.db")
+        Base.metadata.create_all(database.engine)
+        earlier, records = (Database(database.sessions, Base.metadata, FixedClock()) for _ in range(2))
+        for number in range(others):
+            put(earlier, f"earlier-{number}", "red")
+        for number, added in enumerate(kinds):
+            with records.transaction() as session:
+                for kind in added:
+                    session.add(kind(name=str(number), **({"colour": "red"} if kind is Thing else {})))
+            for kind in ("thing", "gadget"):
+                for rv in range(records.latest() + 1):
+                    changes, newest = records.read_changes(kind, rv)
+                    assert (changes, newest) == records._journal.since(kind, rv, 500)
+
+
+def test_who_waits_for_a_kind_that_did_not_change_asks_the_database_nothing(records):
+    put(records, "a", "red")
+    asked = []
+    event.listen(records._sessions.kw["bind"], "before_cursor_execute", lambda *a: asked.append(a[2]))
+    assert records.read_changes("gadget", 0) == ([], 1)
+    assert records.read_changes("thing", 1) == ([], 1)
+    assert asked == []
+    assert len(records.read_changes("thing", 0)[0]) == 1
+    assert asked
 
 
 def test_a_write_that_changes_nothing_is_no_change(records):

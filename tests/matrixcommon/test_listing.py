@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 
 from matrixcommon.api.authorization import TAKEN, Caller, Principal, Rule, Scope, hidden
 from matrixcommon.api.client import list_all
-from matrixcommon.api.listing import ListParams, Params, page, parse_filter
+from matrixcommon.api.listing import ListParams, Params, names_on_page, page, parse_filter
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.resource_key import key_of, name_of, project_of, reference, resolve
 
@@ -52,6 +52,22 @@ async def test_a_client_walks_every_page():
     http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
     assert len(await list_all(http, "/v1/things")) == 2_345
     assert len(await list_all(http, "/v1/things", {"pageSize": 500}, filter="name!=n0007")) == 2_344
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 8, 100])
+def test_pages_of_names_in_order_are_those_of_the_whole_list(size):
+    names = sorted(f"sn{number % 3}-c{number:02}" for number in range(8))
+    token, walked = None, []
+    while True:
+        asked = params(page_token=token, page_size=size)
+        shown, rest = names_on_page(names, asked)
+        assert page([{"name": name} for name in names], asked) == {"items": [{"name": name} for name in shown], **rest}
+        walked += shown
+        if (token := rest.get("nextPageToken")) is None:
+            break
+    assert walked == names
+    with pytest.raises(InvalidField):
+        names_on_page(names, params(page_token="WzFd"))
 
 
 def test_a_filter_by_a_field_that_is_not_declared_is_refused():
