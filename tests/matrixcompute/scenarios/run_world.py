@@ -16,6 +16,7 @@ from sqlalchemy import event
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import NotFound
 from matrixcommon.persistence.database_session import Database
+from matrixcommon.persistence.fences import Fences
 from matrixcompute.instances.scenarios import ScenarioRuns, Scenarios
 from matrixcompute.reconcilers.scenario_runs import ScenarioRunReconciler
 from matrixcompute.scenarios.runs import ScenarioRunRequest, ScenarioRunView
@@ -97,7 +98,8 @@ class Life:
 
     def live(self) -> None:
         """A life that knows what the last one wrote."""
-        self.store = ComputeStore(Database(self.database.sessions, Base.metadata, self.clock))
+        records = Database(self.database.sessions, Base.metadata, self.clock)
+        self.store, self.fences = ComputeStore(records), Fences(records)
         self.scenarios, self.runs = Scenarios(self.store), ScenarioRuns(self.store, self.machine, self.clock)
         self.reconciler = ScenarioRunReconciler(self.store, self.machine, self.clock)
         self.runs.wake = self.reconciler.look

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from matrixcommon.model.errors import Conflict, InvalidField, MatrixError, NotFound, Unavailable
+from matrixcommon.model.errors import Conflict, InvalidField, MatrixError, NotFound, StaleLeader, Unavailable
+from matrixcommon.model.fencing import FENCE, Fence
 from matrixcompute.scenarios.library import library
 from matrixcompute.scenarios.runs import ScenarioRequest, ScenarioRunView
 from tests.matrixcompute.scenarios.run_world import NODES, Life, Machine
@@ -143,6 +144,29 @@ async def test_a_run_waits_for_services_that_are_away(tmp_path: Path) -> None:
     )
     life.machine.away = None
     assert (await life.until_over("one")).verdict == "PASS"
+
+
+async def test_who_leads_no_more_writes_nothing_and_its_successor_rolls_back(tmp_path: Path) -> None:
+    machine = Machine()
+    old, new = Life(tmp_path, machine), Life(tmp_path, machine)
+    await old.put("one", definition=dark())
+
+    async def lead(life: Life, generation: int) -> str:
+        FENCE.set(Fence("compute", generation))
+        life.fences.hear(Fence("compute", generation))
+        return await life.reconciler.reconcile()
+
+    former = asyncio.create_task(lead(old, 1))
+    await asyncio.sleep(8)
+    assert machine.faults
+    await lead(new, 2)
+    view = new.view("one")
+    assert (view.verdict, machine.faults, machine.instances) == ("INVALID", {}, {})
+    await former
+    assert new.view("one") == view
+    FENCE.set(Fence("compute", 1))
+    with pytest.raises(StaleLeader):
+        old.runs.delete("one")
 
 
 async def played(folder: Path, crash_at: tuple[int, str] | None, stopped: bool) -> tuple[ScenarioRunView, Machine]:
