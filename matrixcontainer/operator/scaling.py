@@ -1,7 +1,8 @@
 """ScalingPolicies: a policy of MatrixCompute for each resource. What it decides is shown in the status.
 
-Only one may own the scale of an instance: a policy whose target a HorizontalPodAutoscaler scales is refused, and while
-a policy owns a CloudMatrixInstance its `spec.nodes` follows what MatrixCompute has (see `instances.py`).
+Only one may own the scale of an instance, whoever came first: a policy whose target a HorizontalPodAutoscaler scales is
+refused, and one that came later gets an event that says so. While a policy owns a CloudMatrixInstance its `spec.nodes`
+follows what MatrixCompute has (see `instances.py`), so that nothing another owner writes there lasts.
 """
 
 from __future__ import annotations
@@ -36,11 +37,15 @@ class ScalingPolicyReconciler(Reconciler):
         spec, namespace = body["spec"], namespace_of(body)
         target = spec["scaleTargetRef"]["name"]
         key_in(body, target, "spec.scaleTargetRef.name")
-        if (owner := await self._autoscaler_of(namespace, target)) is not None:
-            await self._compute.delete_policy(key)
-            raise Conflict(
-                f"HorizontalPodAutoscaler {owner!r} owns the scale of {target!r} already", field="scaleTargetRef.name"
-            )
+        for autoscaler in await self._autoscalers_of(namespace, target):
+            name = autoscaler["metadata"]["name"]
+            if _created(autoscaler) <= _created(body):
+                await self._compute.delete_policy(key)
+                raise Conflict(
+                    f"HorizontalPodAutoscaler {name!r} owns the scale of {target!r} already",
+                    field="scaleTargetRef.name",
+                )
+            await self._refuse(autoscaler, body, target)
         labels = body["metadata"].get("labels") or {}
         view = await self._compute.ensure_policy(key, {**spec, "project": namespace, "labels": labels})
         shown, generation = view.wire(), body["metadata"].get("generation", 1)
@@ -64,10 +69,20 @@ class ScalingPolicyReconciler(Reconciler):
         """A second owner is told so, though the first may go."""
         await super().report_refusal(key, body, refused, passes and refused.reason != "Conflict")
 
-    async def _autoscaler_of(self, namespace: str, target: str) -> str | None:
-        """The autoscaler of Kubernetes that scales that instance."""
-        for each in (await self.kube.list(AUTOSCALER, namespace))[0]:
-            scaled = each["spec"]["scaleTargetRef"]
-            if (scaled["kind"], scaled["name"]) == (INSTANCE.kind, target):
-                return str(each["metadata"]["name"])
-        return None
+    async def _autoscalers_of(self, namespace: str, target: str) -> list[dict[str, Any]]:
+        """The autoscalers of Kubernetes that scale that instance."""
+        wanted = {"kind": INSTANCE.kind, "name": target}
+        found = (await self.kube.list(AUTOSCALER, namespace))[0]
+        return [each for each in found if wanted.items() <= each["spec"]["scaleTargetRef"].items()]
+
+    async def _refuse(self, autoscaler: dict[str, Any], policy: dict[str, Any], target: str) -> None:
+        """An event on an autoscaler that came after the policy, once."""
+        name, uid = policy["metadata"]["name"], policy["metadata"]["uid"]
+        text = f"ScalingPolicy {name!r} owns the scale of {target!r}: what is written to it is taken back; delete one"
+        why = "Warning", "ScaleOwned", text
+        await record(self.kube, reported_of(AUTOSCALER, autoscaler, *why, self.wall(), uid))
+
+
+def _created(body: dict[str, Any]) -> str:
+    """When, in UTC to the second, so that an earlier one is less."""
+    return str(body["metadata"]["creationTimestamp"])

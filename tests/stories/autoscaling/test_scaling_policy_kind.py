@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from matrixcontainer.client.client import AUTOSCALER, INSTANCE, SCALING_POLICY
+from matrixcontainer.client.client import AUTOSCALER, EVENT, INSTANCE, SCALING_POLICY
 from tests.cluster import Cluster
 
 pytestmark = pytest.mark.looptime
@@ -30,18 +32,40 @@ async def test_a_policy_owns_the_scale_and_the_resource_follows_it(tmp_path):
         assert {each["type"] for each in shown["status"]["conditions"]} >= {"ScalingActive", "AbleToScale", "Ready"}
 
 
+async def create_hpa(cluster: Cluster, least: int, most: int) -> None:
+    target = {"apiVersion": "cloudmatrix.io/v1alpha1", "kind": "CloudMatrixInstance", "name": "one"}
+    metric = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "9"}}}
+    spec = {"scaleTargetRef": target, "minReplicas": least, "maxReplicas": most, "metrics": [metric]}
+    await cluster.kube.create(
+        AUTOSCALER, {"metadata": {"name": "hpa", "namespace": "default"}, "spec": spec}, "default"
+    )
+
+
+async def test_an_autoscaler_that_comes_later_is_refused_and_changes_nothing(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        await cluster.apply_resource(INSTANCE, "one", {"nodes": 3})
+        await cluster.apply_resource(SCALING_POLICY, "one", SPEC)
+        await cluster.settles(INSTANCE, "one", lambda b: b["status"].get("readyNodes") == 3, "its nodes are there")
+        await create_hpa(cluster, 5, 6)
+
+        for _ in range(40):
+            await cluster.tick()
+            await asyncio.sleep(2)
+        events, _ = await cluster.kube.list(EVENT, "default")
+        found = [each["involvedObject"]["name"] for each in events if each["reason"] == "ScaleOwned"]
+        assert found == ["hpa"]
+        policy = await cluster.settles(SCALING_POLICY, "one", lambda b: state_of(b) == "Active", "it owns the scale")
+        assert policy["status"]["desiredReplicas"] == 3
+        await cluster.settles(INSTANCE, "one", lambda b: b["spec"]["nodes"] == 3, "what the autoscaler wrote is gone")
+        observed = await cluster.compute.find_instance("one")
+        assert observed is not None
+        assert observed.nodes == 3
+
+
 async def test_a_second_owner_is_refused(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.apply_resource(INSTANCE, "one", {"nodes": 2})
-        target = {"apiVersion": "cloudmatrix.io/v1alpha1", "kind": "CloudMatrixInstance", "name": "one"}
-        metric = {
-            "type": "Resource",
-            "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "9"}},
-        }
-        spec = {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 4, "metrics": [metric]}
-        await cluster.kube.create(
-            AUTOSCALER, {"metadata": {"name": "hpa", "namespace": "default"}, "spec": spec}, "default"
-        )
+        await create_hpa(cluster, 2, 4)
         await cluster.apply_resource(SCALING_POLICY, "one", SPEC)
         refused = await cluster.settles(SCALING_POLICY, "one", lambda b: state_of(b) == "Refused", "it is refused")
         assert "hpa" in next(each["message"] for each in refused["status"]["conditions"] if each["type"] == "Ready")
