@@ -17,7 +17,9 @@ from matrixcommon.model.resource_model import StuckView
 from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicyView
 from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceView, Reliability
 from matrixcompute.maintenance.spec import MaintenanceRequest, MaintenanceView
+from matrixcompute.scenarios.runs import ScenarioRequest, ScenarioRunRequest, ScenarioRunView, ScenarioView
 from matrixcompute.store.maintenances import MaintenanceRow
+from matrixcompute.store.scenarios import ScenarioRunRow
 from matrixcompute.store.store import EventRow, FaultRow, InstanceRow, OperationRecord, SagaRow, ScalingPolicyRow
 
 NOT_YET = ("recovery-policies",)
@@ -67,6 +69,16 @@ MAINTENANCES = ResourceKind(
     row=MaintenanceRow,
     holders=("instances",),
 )
+SCENARIOS = ResourceKind("scenarios", Scope.PHYSICAL, MANAGED, request=ScenarioRequest, view=ScenarioView)
+SCENARIO_RUNS = ResourceKind(
+    "scenario-runs",
+    Scope.PHYSICAL,
+    {**MANAGED, "CREATE": ADMINS, "POST :stop": ADMINS},
+    request=ScenarioRunRequest,
+    view=ScenarioRunView,
+    row=ScenarioRunRow,
+    holders=("instances", "given"),
+)
 RELIABILITY = ResourceKind("reliability", Scope.PROJECT, {"LIST": VIEWERS}, view=Reliability)
 STUCK = ResourceKind("stuck", Scope.PROJECT, {"LIST": VIEWERS}, view=StuckView)
 
@@ -83,5 +95,17 @@ REFUSED = tuple(
 
 ACCESS = AccessRules(
     "MatrixCompute",
-    (INSTANCES, OPERATIONS, EVENTS, FAULTS, SCALING_POLICIES, MAINTENANCES, RELIABILITY, STUCK, *REFUSED),
+    (
+        INSTANCES,
+        OPERATIONS,
+        EVENTS,
+        FAULTS,
+        SCALING_POLICIES,
+        MAINTENANCES,
+        SCENARIOS,
+        SCENARIO_RUNS,
+        RELIABILITY,
+        STUCK,
+        *REFUSED,
+    ),
 )
