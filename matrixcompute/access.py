@@ -18,8 +18,10 @@ from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicy
 from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceView, Reliability
 from matrixcompute.maintenance.spec import MaintenanceRequest, MaintenanceView
 from matrixcompute.recovery.spec import RecoveryPolicyRequest, RecoveryPolicyView, RecoveryRuleView
+from matrixcompute.scenarios.runs import ScenarioRequest, ScenarioRunRequest, ScenarioRunView, ScenarioView
 from matrixcompute.store.maintenances import MaintenanceRow
 from matrixcompute.store.recovery_policies import RecoveryPolicyRow
+from matrixcompute.store.scenarios import ScenarioRunRow
 from matrixcompute.store.store import EventRow, FaultRow, InstanceRow, OperationRecord, SagaRow, ScalingPolicyRow
 
 INSTANCES = ResourceKind(
@@ -76,6 +78,16 @@ RECOVERY_POLICIES = ResourceKind(
     row=RecoveryPolicyRow,
 )
 RECOVERY_RULES = ResourceKind("recovery-rules", Scope.SERVICE, {"LIST": VIEWERS}, view=RecoveryRuleView)
+SCENARIOS = ResourceKind("scenarios", Scope.PHYSICAL, MANAGED, request=ScenarioRequest, view=ScenarioView)
+SCENARIO_RUNS = ResourceKind(
+    "scenario-runs",
+    Scope.PHYSICAL,
+    {**MANAGED, "CREATE": ADMINS, "POST :stop": ADMINS},
+    request=ScenarioRunRequest,
+    view=ScenarioRunView,
+    row=ScenarioRunRow,
+    holders=("instances", "given"),
+)
 RELIABILITY = ResourceKind("reliability", Scope.PROJECT, {"LIST": VIEWERS}, view=Reliability)
 STUCK = ResourceKind("stuck", Scope.PROJECT, {"LIST": VIEWERS}, view=StuckView)
 
@@ -90,6 +102,8 @@ ACCESS = AccessRules(
         RECOVERY_POLICIES,
         RECOVERY_RULES,
         MAINTENANCES,
+        SCENARIOS,
+        SCENARIO_RUNS,
         RELIABILITY,
         STUCK,
     ),

@@ -9,10 +9,11 @@ from matrixcommon.api.client import ServiceClient, at, call
 from matrixcommon.model.errors import NotFound
 from matrixcompute.autoscaling.policy import ScalingPolicyView
 from matrixcompute.contract import InstanceRequest, InstanceView
+from matrixcompute.scenarios.runs import ScenarioRunView
 
 
 class ComputeClient(ServiceClient):
-    """It also watches `instances`, `operations`, `scaling-policies` and `events`."""
+    """It also watches `instances`, `operations`, `scaling-policies`, `scenario-runs` and `events`."""
 
     async def ensure_instance(
         self, name: str, request: InstanceRequest, validate_only: bool = False, leaving: Sequence[str] = ()
@@ -34,6 +35,20 @@ class ComputeClient(ServiceClient):
     async def delete_policy(self, name: str) -> bool:
         """True once there is no such scaling policy."""
         return await self._delete(at("scaling-policies", name))
+
+    async def find_run(self, name: str) -> ScenarioRunView | None:
+        return await self._find(ScenarioRunView, at("scenario-runs", name))
+
+    async def ensure_run(self, name: str, request: dict[str, Any]) -> ScenarioRunView:
+        return await self._ask(ScenarioRunView, "PUT", at("scenario-runs", name), request)
+
+    async def stop_run(self, name: str) -> ScenarioRunView:
+        """What it did is rolled back before it is Completed."""
+        return await self._ask(ScenarioRunView, "POST", at("scenario-runs", name, ":stop"))
+
+    async def delete_run(self, name: str) -> bool:
+        """True once there is no such run. Raises Conflict for one under way."""
+        return await self._delete(at("scenario-runs", name))
 
     async def delete_instance(self, name: str) -> bool:
         """Ask for deletion; True where there is no such instance (any more)."""

@@ -39,10 +39,10 @@ PROCESSES: tuple[Process, ...] = (
         "compute",
         "services.compute",
         8403,
-        ("resource", "link", "infer"),
+        ("resource", "link", "infer", "agents"),
         "instances, recovery, autoscaling",
         has_database=True,
-        optional=("infer",),
+        optional=("infer", "agents"),
         role="admin",
     ),
     Process(

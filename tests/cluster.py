@@ -16,7 +16,18 @@ import httpx
 from matrixcommon.api.client import list_all
 from matrixcommon.model.errors import MatrixError
 from matrixcompute.clients.inference import Inference
-from matrixcontainer.client.client import CRD, FAULT, INFER, INSTANCE, NODE, POD, SCALING_POLICY, Kind, KubeClient
+from matrixcontainer.client.client import (
+    CRD,
+    FAULT,
+    INFER,
+    INSTANCE,
+    NODE,
+    POD,
+    SCALING_POLICY,
+    SCENARIO,
+    Kind,
+    KubeClient,
+)
 from matrixcontainer.kubeapi.auth.authentication import User
 from matrixcontainer.kubeapi.storage.opening import open_database
 from matrixcontainer.mirrors.mirrors import Mirrors
@@ -99,7 +110,7 @@ class Cluster(Stack):
         )
 
     async def _served(self) -> bool:
-        for kind in (INSTANCE, INFER, SCALING_POLICY, FAULT):
+        for kind in (INSTANCE, INFER, SCALING_POLICY, FAULT, SCENARIO):
             await self.kube.list(kind)
         return True
 
@@ -108,7 +119,7 @@ class Cluster(Stack):
 
     async def tick(self) -> None:
         """Everything the operator does, once."""
-        for reconciler in (self.operator.instances, self.operator.infers, self.operator.policies, self.operator.faults):
+        for reconciler in self.operator.all:
             for body in (await self.kube.list(reconciler.kind))[0]:
                 await self._handle(reconciler, body)
         for body in (await self.kube.list(INFER))[0]:

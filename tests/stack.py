@@ -80,7 +80,7 @@ class Stack:
         self.topology, self.spec = topology, spec
         self.services = (*SERVICES, *(["infer"] if infer else []))
         self.tokens = folder / "tokens.json" if tokens else None
-        admin = self.token("admin", project="default") if tokens else ""
+        self.admin = admin = self.token("admin", project="default") if tokens else ""
         agent = self.token("agent", project="*", nodes="*") if tokens else ""
         self.seed = seed
         self.settings = settings or {}
@@ -198,10 +198,11 @@ class Stack:
         seat.database.migrate(compute_main.MIGRATIONS)
         neighbours = ControlPlane(self.http["resource"], self.link)
         settings = compute_main.ComputeSettings(
-            state=self.folder, tokens=self.tokens, **self.settings.get("compute", {})
+            state=self.folder, tokens=self.tokens, token=self.admin, **self.settings.get("compute", {})
         )
+        asked = {each: self.http[each] for each in ("resource", "link", "agents")}
         inference = Inference(self.http["infer"]) if "infer" in self.http else None
-        return compute_main.build(settings, self.clock, seat.database, neighbours, inference)
+        return compute_main.build(settings, self.clock, seat.database, neighbours, inference, asked)
 
     # -- what stories say ----------------------------------------------------------------------------------------
 

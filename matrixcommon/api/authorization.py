@@ -202,7 +202,8 @@ class Caller:
 
 
 def hidden(document: dict[str, Any], fields: Iterable[str], sees: Callable[[str], bool]) -> dict[str, Any]:
-    """A document where keys in `fields`, at any depth, show only where `sees` their project; also in its sentences."""
+    """A document where keys in `fields`, at any depth, show only where `sees` their project; also in its sentences, and
+    where such a field is a mapping by them."""
     foreign: set[str] = set()
 
     def collect(value: Any, inside: bool) -> None:
@@ -222,14 +223,17 @@ def hidden(document: dict[str, Any], fields: Iterable[str], sees: Callable[[str]
         r"(?<![-\w/.])(" + "|".join(map(re.escape, sorted(foreign, key=len, reverse=True))) + r")(?![-\w/])"
     )
 
-    def shown(value: Any) -> Any:
+    def shown(value: Any, by_key: bool = False) -> Any:
         if isinstance(value, dict):
-            return {name: shown(child) for name, child in value.items()}
+            return {
+                TAKEN if by_key and name in foreign else name: shown(child, name in fields)
+                for name, child in value.items()
+            }
         if isinstance(value, list):
             return [shown(child) for child in value]
         return names.sub(TAKEN, value) if isinstance(value, str) else value
 
-    return {name: shown(value) for name, value in document.items()}
+    return {name: shown(value, name in fields) for name, value in document.items()}
 
 
 @dataclass(frozen=True)

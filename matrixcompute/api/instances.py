@@ -1,5 +1,5 @@
-"""MatrixCompute over HTTP: instances, operations, policies of scaling and recovery, maintenances, events, and faults
-it has found."""
+"""MatrixCompute over HTTP: instances, operations, policies of scaling and recovery, maintenances, scenarios, events,
+and faults it has found."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ from matrixcompute.contract import AbandonRequest, InstanceRequest, InstanceView
 from matrixcompute.instances.maintenances import Maintenances
 from matrixcompute.instances.recovery_policies import RecoveryPolicies
 from matrixcompute.instances.scaling_policies import ScalingPolicies
+from matrixcompute.instances.scenarios import ScenarioRuns, Scenarios
 from matrixcompute.instances.service import InstanceService
-from matrixcompute.instances.stuck import stuck_instances, stuck_maintenances
+from matrixcompute.instances.stuck import stuck_instances, stuck_maintenances, stuck_scenario_runs
 from matrixcompute.operations.saga_runner import SagaRunner
 from matrixcompute.recovery.ladder import recovery_rules
 from matrixcompute.recovery.spec import rule_views
+from matrixcompute.store.scenarios import ScenarioRow
 from matrixcompute.store.store import OPEN, ComputeStore, OperationRecord, SagaRow
 from matrixresource.contract.allocations import PlacementPolicy, RenewRequest
 from matrixresource.contract.nodes import Power
@@ -40,6 +42,8 @@ def routes(
     scaling_policies: ScalingPolicies,
     recovery_policies: RecoveryPolicies,
     maintenances: Maintenances,
+    scenarios: Scenarios,
+    scenario_runs: ScenarioRuns,
     runner: SagaRunner,
     clock: Clock,
     wake: Callable[[], None],
@@ -145,7 +149,8 @@ def routes(
     def stuck() -> list[StuckView]:
         with store.reading() as session:
             now = clock.now()
-            return [*stuck_instances(store, session, now), *stuck_maintenances(session, now)]
+            late = [*stuck_maintenances(session, now), *stuck_scenario_runs(session, now)]
+            return [*stuck_instances(store, session, now), *late]
 
     api.of(access.STUCK).list(
         stuck,
@@ -186,5 +191,19 @@ def routes(
     kind.change("POST :resume", after=maintenances.wake, name="resume_maintenance")(maintenances.resume)
     kind.change("POST :abort", status_code=202, after=maintenances.wake, name="abort_maintenance")(maintenances.abort)
     kind.change("DELETE", name="delete_maintenance")(maintenances.delete)
+
+    kind = api.of(access.SCENARIOS)
+    kind.list(scenarios.views)
+    kind.get()
+    kind.change("PUT", row=lambda name: (ScenarioRow, name), name="ensure_scenario")(scenarios.ensure)
+    kind.change("DELETE", row=lambda name: (ScenarioRow, name), name="delete_scenario")(scenarios.delete)
+
+    kind = api.of(access.SCENARIO_RUNS)
+    kind.list()
+    kind.get()
+    kind.change("CREATE", status_code=201, name="create_scenario_run")(scenario_runs.create)
+    kind.change("PUT", name="ensure_scenario_run")(scenario_runs.ensure)
+    kind.change("POST :stop", status_code=202, after=scenario_runs.wake, name="stop_scenario_run")(scenario_runs.stop)
+    kind.change("DELETE", name="delete_scenario_run")(scenario_runs.delete)
 
     return api.router

@@ -7,10 +7,10 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.model.resource_model import StuckView, is_true
-from matrixcompute.maintenance.states import MAINTENANCE_STATES
 from matrixcompute.model.states import INSTANCE_STATES
 from matrixcompute.operations.saga_runner import STUCK
-from matrixcompute.store.maintenances import open_maintenances
+from matrixcompute.store.maintenances import MaintenanceRow, open_maintenances
+from matrixcompute.store.scenarios import ScenarioRunRow, runs_begun
 from matrixcompute.store.store import ComputeStore, InstanceRow, SagaRow
 
 
@@ -23,18 +23,27 @@ def stuck_instances(store: ComputeStore, session: Session, now: float) -> list[S
 
 def stuck_maintenances(session: Session, now: float) -> list[StuckView]:
     """Those that bring back what is under way for longer than that may take, with what they wait for."""
-    return [
-        StuckView(
-            name=row.name,
-            project=row.project,
-            state=row.state,
-            seconds=round(now - row.state_since, 1),
-            reason="DeadlineExceeded",
-            message=f"maintenance {row.name}: {row.message}",
-        )
-        for row in open_maintenances(session)
-        if row.state_since is not None and MAINTENANCE_STATES.stuck(row.state, row.state_since, now)
-    ]
+    return [_overdue(row, now) for row in open_maintenances(session) if _is_overdue(row, now)]
+
+
+def stuck_scenario_runs(session: Session, now: float) -> list[StuckView]:
+    """Those that roll back what they did for longer than that may take."""
+    return [_overdue(row, now) for row in runs_begun(session) if _is_overdue(row, now)]
+
+
+def _is_overdue(row: MaintenanceRow | ScenarioRunRow, now: float) -> bool:
+    return row.state_since is not None and row.MOVES.stuck(row.state, row.state_since, now)
+
+
+def _overdue(row: MaintenanceRow | ScenarioRunRow, now: float) -> StuckView:
+    return StuckView(
+        name=row.name,
+        project=row.project,
+        state=row.state,
+        seconds=round(now - (row.state_since or now), 1),
+        reason="DeadlineExceeded",
+        message=f"{row.kind} {row.name}: {row.message}",
+    )
 
 
 def _stuck(row: InstanceRow, operation: SagaRow | None, now: float) -> StuckView | None:

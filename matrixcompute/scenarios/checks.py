@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import RESOURCE_NAME
+from matrixcommon.model.resource_key import DEFAULT_PROJECT, project_of
 from matrixcompute.scenarios.measures import MEASURES
 from matrixcompute.scenarios.schema import KIND, Condition, Scenario, seconds
 from matrixresource.agent.fault_catalogue import CATALOGUE
@@ -52,6 +53,9 @@ def checked(scenario: Scenario, place: str = "") -> Scenario:
     def refuse(message: str, field: str) -> None:
         raise InvalidField(message, field=place + field)
 
+    for key, shape in scenario.given.items():
+        if shape.project not in (DEFAULT_PROJECT, project_of(key)):
+            refuse("whose it is, its key says: project/name", f"given.{key}.project")
     names = [each.name for each in scenario.method]
     for number, action in enumerate(scenario.method):
         at = f"method[{number}]"
@@ -71,7 +75,7 @@ def checked(scenario: Scenario, place: str = "") -> Scenario:
         for field in ("at", "duration"):
             if seconds(getattr(action, field) or "0s") > LONGEST_S:
                 refuse("a scenario lasts at most a week", f"{at}.{field}")
-    for field, each in scenario.conditions:
+    for field, each in scenario.all_conditions:
         _check_condition(scenario, each, field, refuse)
     _check_sources(scenario, refuse)
     for name, target in scenario.targets.items():

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from matrixcommon.model.errors import InvalidField, MatrixError
+from matrixcompute.contract import InstanceShape
 from matrixcompute.scenarios.report import Preview
 from matrixcompute.scenarios.schema import Scenario, seconds
-from matrixcompute.scenarios.strikes import Strike, strikes_of
+from matrixcompute.scenarios.strikes import OF_PROCESSES, Strike, strikes_of
 from matrixcompute.scenarios.targets import resolve_targets
 from matrixcompute.scenarios.world import Look, World
+from matrixresource.agent.fault_catalogue import CATALOGUE
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,13 @@ class Preflight:
 
 async def preflight(name: str, scenario: Scenario, world: World) -> Preflight:
     """Raises InvalidField with the field's path for what cannot be done, Unavailable where a service is away."""
+    if world.processes is None:
+        _refuse_processes(scenario)
     planned: dict[str, list[dict[str, Any]]] = {}
     for key, shape in scenario.given.items():
         if await world.find("compute", "instances", key) is None:
             try:
-                view = await world.put("compute", "instances", key, shape.wire(), validate_only=True)
+                view = await world.put("compute", "instances", key, given_spec(shape), validate_only=True)
             except MatrixError as refused:
                 if not refused.retryable:
                     refused.field = f"given.{key}"
@@ -48,9 +52,26 @@ async def preflight(name: str, scenario: Scenario, world: World) -> Preflight:
     return Preflight(targets, strikes, planned)
 
 
+def given_spec(shape: InstanceShape) -> dict[str, Any]:
+    """What is asked for; whose it is, its key says."""
+    return {field: value for field, value in shape.wire().items() if field != "project"}
+
+
+def _refuse_processes(scenario: Scenario) -> None:
+    for number, action in enumerate(scenario.method):
+        if CATALOGUE[action.fault].of_processes:
+            raise InvalidField(f"{action.fault}: {OF_PROCESSES}", field=f"method[{number}].fault")
+    for name, target in scenario.targets.items():
+        if target.type == "service":
+            raise InvalidField(OF_PROCESSES, field=f"targets.{name}.type")
+
+
 async def preview(name: str, scenario: Scenario, world: World) -> Preview:
     """What a run would do. Nothing is changed."""
-    found = await preflight(name, scenario, world)
+    return previewed(name, scenario, await preflight(name, scenario, world))
+
+
+def previewed(name: str, scenario: Scenario, found: Preflight) -> Preview:
     return Preview(
         scenario=name,
         seed=scenario.seed,

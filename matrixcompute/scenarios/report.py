@@ -16,23 +16,23 @@ Verdict = Literal["PASS", "FAIL", "STOPPED", "INVALID"]
 class Entry(ApiModel):
     """Something that was done or seen, so many emulated seconds after the start."""
 
-    at_s: float
+    at_s: float = Field(description="emulated seconds after the start")
     what: Literal[
         "resolved", "given", "steady", "unsteady", "control", "injected", "verified", "unverified", "cleared", "met",
         "missed", "stopped", "rolledBack", "left",
     ]  # fmt: skip
-    about: str
-    message: str = ""
+    about: str = Field(description="of what: an action, an expectation, a fault, an instance")
+    message: str = Field("", description="what was seen, in a sentence")
 
 
 class Outcome(ApiModel):
-    """What became of one expectation. `seconds`: from the fault until it held, where it did."""
+    """What became of one expectation."""
 
-    name: str
-    passed: bool
-    seconds: float | None = None
-    within_s: float = 0.0
-    message: str = ""
+    name: str = Field(description="what was expected")
+    passed: bool = Field(description="whether it held")
+    seconds: float | None = Field(None, description="from the fault until it held, emulated")
+    within_s: float = Field(0.0, description="in how many emulated seconds it had to")
+    message: str = Field("", description="what was seen in its place")
 
 
 class RunReport(ApiModel):

@@ -17,10 +17,11 @@ from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.quantities import timestamp
 from matrixcompute.scenarios.context import LEAST_PAUSE_S, Ended, RunContext, seen
 from matrixcompute.scenarios.phase import Phase
-from matrixcompute.scenarios.preflight import Preflight, preflight
+from matrixcompute.scenarios.preflight import Preflight, given_spec, preflight
 from matrixcompute.scenarios.readings import Frame, read
 from matrixcompute.scenarios.report import Entry, Outcome, RunReport, Verdict
 from matrixcompute.scenarios.rollback import RUN_LABEL, delete_given, roll_back
+from matrixcompute.scenarios.runs import PhaseName
 from matrixcompute.scenarios.schema import Expectation, Scenario, SteadyState, seconds
 from matrixcompute.scenarios.world import Look, World
 
@@ -30,7 +31,12 @@ GIVEN_WITHIN = "1h"
 
 @dataclass
 class ScenarioRunner:
-    """One run. `prefix` begins the names of all its faults; `tell` is called with every entry."""
+    """One run. `prefix` begins the names of all its faults; `tell` is called with every entry, `enter` with every
+    phase.
+
+    A host that outlives its runs has a cancelled one rolled back at once; one that ends with them (`undoes_cancelled`
+    False) rolls back in its next life, as after a kill.
+    """
 
     name: str
     scenario: Scenario
@@ -40,12 +46,14 @@ class ScenarioRunner:
     version: str = ""
     replay: str = ""
     tell: Callable[[Entry], object] = lambda entry: None
+    enter: Callable[[PhaseName], object] = lambda phase: None
+    undoes_cancelled: bool = True
 
     def __post_init__(self) -> None:
         started_at = self.clock.now()
         self.run_id = f"{int(started_at * 1000) % 0xFFFFFFFF:08x}"
-        names = f"{self.prefix}{self.name[:24].rstrip('-')}-{self.run_id}-"
-        self._run = RunContext(self.scenario, self.world, self.clock, names, self.tell)
+        self.names = f"{self.prefix}{self.name[:24].rstrip('-')}-{self.run_id}-"
+        self._run = RunContext(self.scenario, self.world, self.clock, self.names, self.tell)
         self._report = RunReport(
             scenario=self.name, run=self.run_id, seed=self.scenario.seed, version=self.version, replay=self.replay,
             started_at=timestamp(started_at), entries=[],
@@ -68,7 +76,8 @@ class ScenarioRunner:
         except MatrixError as refused:
             self._end("INVALID", f"{refused.reason}: {refused.message}")
         except BaseException:
-            await asyncio.shield(self._undo())
+            if self.undoes_cancelled:
+                await asyncio.shield(self._undo())
             raise
         await self._undo()
         self._report.entries = self._run.entries
@@ -79,19 +88,23 @@ class ScenarioRunner:
         self._report.verdict, self._report.reason = verdict, reason
 
     async def _live(self, ready: Preflight) -> None:
+        self.enter("Preparing")
         if await self._give(ready):
             ready = await preflight(self.name, self.scenario, self.world)
         self._report.targets = ready.targets
         for target, chosen in ready.targets.items():
             self._run.note("resolved", target, ", ".join(chosen))
         frame, control = Frame(self.scenario, ready.targets), self.scenario.control
+        self.enter("SteadyState")
         await self._steady(frame, "start", "INVALID")
         if control is not None:
+            self.enter("Control")
             self._run.note("control", f"without {', '.join(control.skip)}")
             outcomes = await self._play(ready, control.skip, control.expect)
             if missed := [each for each in outcomes if not each.passed]:
                 raise Ended("INVALID", f"the control, without the fault: {missed[0].name}: {missed[0].message}")
             await self._steady(frame, "start", "INVALID")
+        self.enter("Method")
         self._report.expectations = await self._play(ready, (), self.scenario.expect)
         if missed := [each for each in self._report.expectations if not each.passed]:
             raise Ended("FAIL", f"{missed[0].name}: {missed[0].message}")
@@ -108,7 +121,7 @@ class ScenarioRunner:
         for key in ready.planned:
             self._made.append(key)
             label = {RUN_LABEL: self._run.names.rstrip("-")}
-            await self.world.put("compute", "instances", key, {**self.scenario.given[key].wire(), "labels": label})
+            await self.world.put("compute", "instances", key, {**given_spec(self.scenario.given[key]), "labels": label})
             self._run.note("given", key)
         for key in self.scenario.given:
             active = SteadyState(
@@ -144,6 +157,7 @@ class ScenarioRunner:
 
     async def _undo(self) -> None:
         """Whatever happened: clear the faults, delete what was made."""
+        self.enter("RollingBack")
         try:
             await self._roll_back()
             left = await delete_given(self.world, self._made, self.clock)

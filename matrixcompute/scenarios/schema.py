@@ -1,8 +1,9 @@
 """Scenario: what a fault scenario says, in the words of Chaos Toolkit (steady state, method, rollback) and of AWS FIS
 (targets, selection modes, stop conditions).
 
-The same document is a file of matrixctl, a body of REST and the spec of a MatrixFaultScenario. Parameters are texts,
-because a structural schema of Kubernetes has one type for each value. What no single field can say is in `checks`.
+The same document is a file of matrixctl, a body of REST (`/v1/scenarios`) and the spec of a MatrixFaultScenario.
+Parameters are texts, because a structural schema of Kubernetes has one type for each value. What no single field can
+say is in `checks`.
 """
 
 from __future__ import annotations
@@ -197,7 +198,7 @@ class Scenario(ApiModel):
     rollback: Literal["always"] = Field("always", description="whatever happens, all faults are cleared at the end")
 
     @property
-    def conditions(self) -> Iterator[tuple[str, Condition]]:
+    def all_conditions(self) -> Iterator[tuple[str, Condition]]:
         """All of them, each with the path of its field."""
         for place, those in (
             ("steadyState", self.steady_state),
@@ -207,6 +208,14 @@ class Scenario(ApiModel):
         ):
             yield from ((f"{place}[{number}]", each) for number, each in enumerate(those))
         yield from ((f"method[{number}].verify", each.verify) for number, each in enumerate(self.method))
+
+    @property
+    def instances(self) -> list[str]:
+        """The names of instances that it has anything to do with."""
+        found = {*self.given, *(each.select.instance for each in self.targets.values())}
+        for _, each in self.all_conditions:
+            found |= {each.instance, each.of if each.of not in self.targets else None}
+        return sorted(name for name in found if name is not None)
 
     def action(self, name: str | None) -> Action:
         """By name; the first where none is named."""

@@ -13,6 +13,8 @@ from matrixcompute.scenarios.schema import Scenario
 from matrixcompute.scenarios.world import World
 from matrixresource.agent.fault_catalogue import CATALOGUE
 
+OF_PROCESSES = "only `matrixctl scenario run` strikes services and their databases, on the machine of the stack"
+
 
 @dataclass(frozen=True)
 class Strike:
@@ -39,7 +41,7 @@ class Strike:
             await world.put("agents", "faults", names + self.name, self.body(), validate_only=validate_only)
             return
         if world.processes is None:
-            raise InvalidField("only matrixctl strikes processes, on the machine of the stack", field="fault")
+            raise InvalidField(OF_PROCESSES, field="fault")
         if validate_only:
             world.processes.check(self.kind, self.target, self.parameters)
         else:

@@ -46,6 +46,7 @@ INSTANCE = Kind("cloudmatrix.io/v1alpha1", "CloudMatrixInstance", "cloudmatrixin
 INFER = Kind("cloudmatrix.io/v1alpha1", "CloudMatrixInfer", "cloudmatrixinfers")
 SCALING_POLICY = Kind("cloudmatrix.io/v1alpha1", "ScalingPolicy", "scalingpolicies")
 AUTOSCALER = Kind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+SCENARIO = Kind("cloudmatrix.io/v1alpha1", "MatrixFaultScenario", "matrixfaultscenarios", namespaced=False)
 FAULT = Kind("cloudmatrix.io/v1alpha1", "MatrixFault", "matrixfaults", namespaced=False)
 SUPERNODE = Kind("cloudmatrix.io/v1alpha1", "Supernode", "supernodes", namespaced=False)
 NETWORK_SLICE = Kind("cloudmatrix.io/v1alpha1", "NetworkSlice", "networkslices", namespaced=False)

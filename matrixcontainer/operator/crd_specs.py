@@ -10,6 +10,7 @@ from matrixcommon.model.hardware_names import NODE_PATTERN
 from matrixcommon.model.resource_model import ApiModel
 from matrixcompute.autoscaling.policy import ScalingPolicySpec
 from matrixcompute.contract import InstanceShape
+from matrixcompute.scenarios.schema import Scenario
 from matrixcontainer.operator.structural_schema import structural_schema
 from matrixresource.agent.fault_catalogue import FaultKind
 
@@ -49,6 +50,12 @@ class FaultSpec(ApiModel):
         description="the node (sn0-c03-n2), the cabinet (sn0-c03) or the switch (sn0-l2p3-k11) it happens on",
     )
     parameters: dict[str, str] = Field(default_factory=dict, description="what the kind needs to know")
+
+
+class ScenarioSpec(Scenario):
+    """A fault scenario, and whether it is not to be run yet."""
+
+    suspend: bool = Field(False, description="do not run it; one that runs is stopped and rolled back")
 
 
 def rule(rule: str, message: str, at: str = "") -> dict[str, str]:
@@ -123,3 +130,7 @@ def fault_spec() -> dict[str, Any]:
     spec = structural_schema(FaultSpec)
     spec["x-kubernetes-validations"] = [{"rule": "self == oldSelf", "message": "a fault cannot be changed; delete it"}]
     return spec
+
+
+def scenario_spec() -> dict[str, Any]:
+    return structural_schema(ScenarioSpec)

@@ -1,8 +1,8 @@
 """The custom resources of group cloudmatrix.io/v1alpha1, printed from the classes that the services use.
 
 CloudMatrixInstance (cmi), CloudMatrixInfer (cminf) and ScalingPolicy (sp) are desired states, MatrixFault (mf) breaks
-emulated hardware, Supernode (sn) and NetworkSlice (nsl) are read-only mirrors of what MatrixResource and MatrixLink
-hold.
+emulated hardware, MatrixFaultScenario (mfs) does so in time and has a verdict, Supernode (sn) and NetworkSlice (nsl)
+are read-only mirrors of what MatrixResource and MatrixLink hold.
 
     python -m matrixcontainer.operator.crds          prints the CRDs as YAML
 """
@@ -15,7 +15,15 @@ from typing import Any
 from matrixcommon.model.resource_model import ApiModel, Condition
 from matrixcompute.autoscaling.policy import ScalingPolicyView
 from matrixcompute.contract import RecoveryTimes, SliceSummary
-from matrixcontainer.operator.crd_specs import fault_spec, infer_spec, instance_spec, policy_spec, rule
+from matrixcompute.scenarios.runs import ScenarioRunView
+from matrixcontainer.operator.crd_specs import (
+    fault_spec,
+    infer_spec,
+    instance_spec,
+    policy_spec,
+    rule,
+    scenario_spec,
+)
 from matrixcontainer.operator.structural_schema import shown_schema, structural_schema
 from matrixlink.contract.slices import SliceView
 from matrixresource.contract.allocations import MemberView
@@ -27,6 +35,10 @@ VERSION = "v1alpha1"
 
 POLICY_STATUS = (
     "currentReplicas", "desiredReplicas", "forecastReplicas", "reason", "message", "lastScaleTime", "decisions",
+)  # fmt: skip
+SCENARIO_STATUS = (
+    "verdict", "message", "phase", "phases", "targets", "expectations", "seconds", "historyHash", "startedAt",
+    "finishedAt",
 )  # fmt: skip
 SUPERNODE_STATUS = (
     "topologyVersion", "cabinets", "nodes", "npus", "cpus", "availableNodes", "allocatedNodes", "lostNodes",
@@ -268,6 +280,17 @@ def _definitions() -> list[dict[str, Any]]:
             "Kind=.spec.kind Target=.spec.target State=.status.state",
             scope="Cluster",
             description="A fault on the emulated hardware. The control plane is not informed: it has to detect it.",
+        ),
+        _crd(
+            "MatrixFaultScenario",
+            "matrixfaultscenarios",
+            ["mfs"],
+            scenario_spec(),
+            _status(**shown_schema(ScenarioRunView, *SCENARIO_STATUS)),
+            "State=.status.state Verdict=.status.verdict Phase=.status.phase Title=.spec.title "
+            "~Message=.status.message ~Seed:integer=.spec.seed",
+            scope="Cluster",
+            description="Faults in time, what has to happen then, and a verdict; run once, and always rolled back.",
         ),
         _crd(
             "Supernode",

@@ -23,6 +23,7 @@ from matrixcontainer.operator.ports import Faults, Inference
 from matrixcontainer.operator.reconciler import AGAIN_WALL_S, GONE_WALL_S, Reconciler
 from matrixcontainer.operator.scale_in import ScaleIn
 from matrixcontainer.operator.scaling import ScalingPolicyReconciler
+from matrixcontainer.operator.scenarios import ScenarioReconciler
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,12 @@ class Reconcilers:
     infers: InferReconciler
     policies: ScalingPolicyReconciler
     faults: FaultReconciler
+    scenarios: ScenarioReconciler
     indexes: Mapping[str, Mapping[str, Iterable[str]]] = field(default_factory=dict)
+
+    @property
+    def all(self) -> tuple[Reconciler, ...]:
+        return self.instances, self.infers, self.policies, self.faults, self.scenarios
 
     def keys(self, index: str, of: str | None = None) -> set[str]:
         """The keys in an index, all of them or those under `of`."""
@@ -63,6 +69,7 @@ def reconcilers_for(
         InferReconciler(kube, compute, inference, scale_in, wall, endpoint),
         ScalingPolicyReconciler(kube, compute, wall),
         FaultReconciler(kube, faults, wall),
+        ScenarioReconciler(kube, compute, wall),
     )
 
 
@@ -100,7 +107,7 @@ def registry_for(reconcilers: Reconcilers, kubeconfig: Path | None, metrics_wall
         """CloudMatrixInfers by the instance they are on."""
         return {resolve(body.spec["instance"], body.metadata.namespace or ""): _key(body)}
 
-    for reconciler in (reconcilers.instances, reconcilers.infers, reconcilers.policies, reconcilers.faults):
+    for reconciler in reconcilers.all:
         _handle(registry, reconciler)
 
     @kopf.timer(*_of(INFER), id="metrics", interval=metrics_wall_s, registry=registry)

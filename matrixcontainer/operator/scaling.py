@@ -78,7 +78,7 @@ class ScalingPolicyReconciler(Reconciler):
     async def _refuse(self, autoscaler: dict[str, Any], policy: dict[str, Any], target: str) -> None:
         """An event on an autoscaler that came after the policy, once."""
         name, uid = policy["metadata"]["name"], policy["metadata"]["uid"]
-        text = f"ScalingPolicy {name!r} owns the scale of {target!r}: what is written to it is taken back; delete one"
+        text = f"ScalingPolicy {name!r} owns the scale of {target!r}: what is written to it is undone; delete one"
         why = "Warning", "ScaleOwned", text
         await record(self.kube, reported_of(AUTOSCALER, autoscaler, *why, self.wall(), uid))
 

@@ -28,6 +28,8 @@ def _unconstrained(node: dict[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = {key: node[key] for key in ("type", "enum", "description") if key in node}
     if "items" in node:
         kept["items"] = _unconstrained(node["items"])
+    if "additionalProperties" in node:
+        kept["additionalProperties"] = _unconstrained(node["additionalProperties"])
     if "properties" in node:
         kept["properties"] = {name: _unconstrained(child) for name, child in node["properties"].items()}
     return kept
@@ -43,8 +45,10 @@ def _structural(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, 
         node = {**target, **{key: value for key, value in node.items() if key != "$ref"}}
     result: dict[str, Any] = {}
     for key, value in node.items():
-        if key in ("title", "$defs"):
+        if key in ("title", "$defs", "propertyNames"):
             continue
+        if key == "patternProperties":  # which names there may be, a structural schema cannot say
+            (key, value) = "additionalProperties", next(iter(value.values()))
         if key == "additionalProperties":
             if isinstance(value, dict):
                 result[key] = _structural(value, definitions)

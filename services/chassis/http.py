@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
+from typing import Any
 
 import httpx
 
@@ -32,3 +34,14 @@ def http_client(base_url: str, token: str = "", transport: httpx.AsyncBaseTransp
         event_hooks={"request": [_identify]},
         trust_env=False,
     )
+
+
+class InProcess(httpx.AsyncBaseTransport):
+    """The way to an application in this process, for who is a client of its own service. Each request is a task: what
+    it sets for itself (its id, in whose name it is made) is not the caller's."""
+
+    def __init__(self, app: Any) -> None:
+        self._transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return await asyncio.create_task(self._transport.handle_async_request(request))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
+import httpx
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 from pydantic import Field
@@ -22,6 +23,7 @@ from matrixcompute.clients.inference import Inference
 from matrixcompute.instances.maintenances import Maintenances
 from matrixcompute.instances.recovery_policies import RecoveryPolicies
 from matrixcompute.instances.scaling_policies import ScalingPolicies
+from matrixcompute.instances.scenarios import ScenarioRuns, Scenarios
 from matrixcompute.instances.service import InstanceService
 from matrixcompute.operations.saga_runner import SagaRunner
 from matrixcompute.reconcilers.autoscaling import AutoscalingReconciler
@@ -30,18 +32,21 @@ from matrixcompute.reconcilers.faults import FaultReconciler
 from matrixcompute.reconcilers.instances import InstanceReconciler
 from matrixcompute.reconcilers.maintenance import MaintenanceReconciler
 from matrixcompute.reconcilers.orphan_collector import OrphanCollector
+from matrixcompute.reconcilers.scenario_runs import ScenarioRunReconciler
 from matrixcompute.recovery.policy import RecoveryPolicy
+from matrixcompute.scenarios.world import World
 from matrixcompute.store.store import Base, ComputeStore
 from matrixcompute.workflows.sagas import SAGAS
 from matrixlink.client import LinkClient
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.database import DatabaseEngine, Migrations
-from services.chassis.http import http_client
+from services.chassis.http import InProcess, http_client
 from services.chassis.leadership import Leadership
 from services.chassis.periodic import Periodic, compaction, follow
 from services.chassis.run import main_of
 from services.chassis.settings import ServiceSettings
+from services.chassis.version import version
 from services.compute.metrics import InstanceMetrics
 
 MIGRATIONS = Migrations("compute", Base.metadata)
@@ -52,6 +57,7 @@ MEMBER_MOVES_PERIOD_S = 30.0
 AUTOSCALING_PERIOD_S = 15.0
 """As often as HPA looks."""
 MAINTENANCE_PERIOD_S = 15.0
+SCENARIO_PERIOD_S = 15.0
 FAULTS_PERIOD_S = 600.0
 """How often all nodes are looked at; they are followed in between."""
 KEPT_WALL_S = 3600.0
@@ -67,6 +73,9 @@ class ComputeSettings(ServiceSettings):
     infer_url: str = Field(
         "http://127.0.0.1:8404",
         description="where CloudMatrix-Infer is: its load is looked at and its nodes are drained; empty: nowhere",
+    )
+    agents_url: str = Field(
+        "http://127.0.0.1:8405", description="where the emulated hardware takes the faults of scenarios; empty: nowhere"
     )
     lost_per_cabinet: int = Field(
         4,
@@ -91,13 +100,16 @@ def build(
     database: DatabaseEngine,
     neighbours: ControlPlane | None = None,
     inference: Inference | None = None,
+    services: Mapping[str, httpx.AsyncClient] | None = None,
 ) -> FastAPI:
-    """The application over a migrated database. `neighbours` and `inference` stand for the other processes in tests."""
+    """The application over a migrated database. `neighbours`, `inference` and `services` (those that scenarios ask, by
+    name) stand for the other processes in tests."""
     if neighbours is None:
         if settings.infer_url:
             inference = Inference(http_client(settings.infer_url, settings.token))
-        link = LinkClient(http_client(settings.link_url, settings.token))
-        neighbours = ControlPlane(http_client(settings.resource_url, settings.token), link)
+        urls = {"resource": settings.resource_url, "link": settings.link_url, "agents": settings.agents_url}
+        services = {name: http_client(url, settings.token) for name, url in urls.items() if url}
+        neighbours = ControlPlane(services["resource"], LinkClient(services["link"]))
     records = Database(database.sessions, Base.metadata, clock, database.shared)
     fences = Fences(records)
     store = ComputeStore(records)
@@ -134,6 +146,18 @@ def build(
         "maintenance", maintainer.reconcile, clock, period_s=MAINTENANCE_PERIOD_S, floor_wall_s=0.5, rest_s=3.0
     )
     maintenances.wake = maintainer.wake = maintaining.nudge
+    asked_by_scenarios = dict(services or {})
+    world = World(asked_by_scenarios)
+    scenarios, scenario_runs = Scenarios(store), ScenarioRuns(store, world, clock)
+    player = ScenarioRunReconciler(store, world, clock, version())
+    playing = Periodic("scenario-runs", player.reconcile, clock, period_s=SCENARIO_PERIOD_S, floor_wall_s=0.5)
+    player.wake = playing.nudge
+
+    def scenario_asked() -> None:
+        player.look()
+        playing.nudge()
+
+    scenario_runs.wake = scenario_asked
     orphans = OrphanCollector(store, neighbours, clock, inference)
     faults = FaultReconciler(store, neighbours)
     judging = Periodic("faults", faults.reconcile, clock, period_s=FAULTS_PERIOD_S, floor_wall_s=10.0)
@@ -174,6 +198,7 @@ def build(
             since = records.latest()
             resumption.nudge()
             maintaining.nudge()
+            scenario_asked()
 
     leadership = Leadership(
         "compute", records, fences, clock, lease_wall_s=settings.leader_lease, announce=neighbours.announce
@@ -181,21 +206,22 @@ def build(
     registry = CollectorRegistry()
     metrics = InstanceMetrics(registry, store, clock)
 
-    return create_app(
+    api = routes(
+        store,
+        instance_service,
+        scaling_policies,
+        recovery_policies,
+        maintenances,
+        scenarios,
+        scenario_runs,
+        runner,
+        clock,
+        reconciling.nudge,
+    )
+    app = create_app(
         "compute",
         "MatrixCompute",
-        [
-            routes(
-                store,
-                instance_service,
-                scaling_policies,
-                recovery_policies,
-                maintenances,
-                runner,
-                clock,
-                reconciling.nudge,
-            )
-        ],
+        [api],
         ACCESS,
         fences=fences,
         leadership=leadership,
@@ -206,6 +232,7 @@ def build(
             moving,
             scaling,
             maintaining,
+            playing,
             judging,
             Periodic("orphan-release", orphans.reconcile, clock, period_s=ORPHAN_PERIOD_S, floor_wall_s=5.0),
             compaction(records, clock, kept_s=kept_s, also=forget_old),
@@ -222,6 +249,8 @@ def build(
         registry=registry,
         on_stop=database.close,
     )
+    asked_by_scenarios["compute"] = http_client("http://compute", settings.token, transport=InProcess(app))
+    return app
 
 
 main = main_of(ComputeSettings, MIGRATIONS, build)

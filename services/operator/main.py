@@ -108,7 +108,7 @@ class OperatorProcess:
             f"{settings.infer_public_url or settings.infer_url}/v1",
         )
         self._instances, self._infers = Changed(self.reconcilers.instances), Changed(self.reconcilers.infers)
-        self._policies = Changed(self.reconcilers.policies)
+        self._policies, self._scenarios = Changed(self.reconcilers.policies), Changed(self.reconcilers.scenarios)
         mirrors = Mirrors(self.kube, self.resource, self._slices.all, time.time, settings.shared_cluster)
         self._cordons = mirrors.cordons
         self._kubelets = Kubelets(self.kube, self.resource, time.time)
@@ -117,13 +117,14 @@ class OperatorProcess:
         infers = Periodic("deployments", self._infers.reconcile, wall, period_s=AGAIN_WALL_S, rest_s=0.3)
         self._instances.nudge, self._infers.nudge = instances.nudge, infers.nudge
         policies = Periodic("scaling-policies", self._policies.reconcile, wall, period_s=AGAIN_WALL_S, rest_s=0.3)
-        self._policies.nudge = policies.nudge
+        scenarios = Periodic("scenarios", self._scenarios.reconcile, wall, period_s=AGAIN_WALL_S, rest_s=0.3)
+        self._policies.nudge, self._scenarios.nudge = policies.nudge, scenarios.nudge
         self.mirrors = Periodic("mirrors", mirrors.reconcile, wall, period_s=30, rest_s=1.5)
         self.kubelets = Periodic("kubelets", self._reconcile_pods, wall, period_s=10, rest_s=0.3)
         leases = Periodic("node-leases", self._kubelets.renew_leases, wall, period_s=RENEW_S, rest_s=1.0)
         scheduler = PodScheduler(self.kube, self.resource, time.time)
         self.scheduler = Periodic("pod-scheduler", scheduler.reconcile, wall, period_s=10, rest_s=0.2)
-        self.watchers = [instances, infers, policies, self.mirrors, self.scheduler]
+        self.watchers = [instances, infers, policies, scenarios, self.mirrors, self.scheduler]
         if settings.shared_cluster:
             self.watchers += [self.kubelets, leases]
         self._kopf_ready = asyncio.Event()
@@ -150,6 +151,10 @@ class OperatorProcess:
     async def _policy_changed(self, event: WatchEvent | None) -> None:
         if event is not None:
             self._policies.add({key_of(event.view["project"], event.view["name"])})
+
+    async def _run_changed(self, event: WatchEvent | None) -> None:
+        if event is not None:
+            self._scenarios.add({str(event.view["name"])})
 
     async def _instance_event(self, event: WatchEvent | None) -> None:
         if event is not None and event.type == "ADDED":
@@ -224,6 +229,7 @@ class OperatorProcess:
             (partial(self.compute.watch, "instances"), self._instance_changed),
             (partial(self.compute.watch, "events"), self._instance_event),
             (partial(self.compute.watch, "scaling-policies"), self._policy_changed),
+            (partial(self.compute.watch, "scenario-runs"), self._run_changed),
             (self.inference.watch, self._deployment_changed),
             (partial(self.resource.watch, "allocations"), nudging(self.scheduler.nudge)),
             (partial(self.resource.watch, "nodes"), nudging(self.mirrors.nudge)),

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
+from matrixcompute.scenarios.library import library
 from tests.charts.clusters import ChartCluster, eventually, real, real_missing
 from tests.charts.rendered import NAMESPACE, RELEASE
 from tests.e2e.operator.operator_process import OperatorProcess, services_up
@@ -49,7 +50,7 @@ def operator(cluster: ChartCluster, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def a(kind: str, name: str, spec: dict[str, object]) -> str:
-    namespaced = {} if kind == "MatrixFault" else {"namespace": "default"}
+    namespaced = {} if kind in ("MatrixFault", "MatrixFaultScenario") else {"namespace": "default"}
     return json.dumps({"apiVersion": GROUP, "kind": kind, "metadata": {"name": name, **namespaced}, "spec": spec})
 
 
@@ -73,6 +74,9 @@ def test_every_kind_lives_and_ends_with_the_rights_the_chart_gives(
     eventually(lambda: state(cluster, "cloudmatrixinfer", "first") == "Serving", "the workload serves")
     cluster.kubectl("apply", "-f", "-", stdin=a("MatrixFault", "cut", {"kind": "node-down", "target": "sn0-c11-n3"}))
     eventually(lambda: state(cluster, "matrixfault", "cut") == "Injected", "the fault is on the hardware")
+    scenario = library()["free-node-lacks-an-npu"].wire()
+    cluster.kubectl("apply", "-f", "-", stdin=a("MatrixFaultScenario", "later", {**scenario, "suspend": True}))
+    eventually(lambda: state(cluster, "matrixfaultscenario", "later") == "Suspended", "the scenario waits")
     eventually(lambda: "first" in cluster.kubectl("get", "events", "-n", "default"), "events are reported")
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(A_SCHEDULED_POD))
     eventually(lambda: cluster.get("pod", "asks", "default")["spec"].get("nodeName"), "the pod that asks is bound")
@@ -81,6 +85,7 @@ def test_every_kind_lives_and_ends_with_the_rights_the_chart_gives(
         ("pod", "asks"),
         ("cloudmatrixinfer", "first"),
         ("matrixfault", "cut"),
+        ("matrixfaultscenario", "later"),
         ("cloudmatrixinstance", "first"),
     ):
         cluster.kubectl("delete", kind, name, "-n", "default", "--wait=false")

@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse
 
-from matrixcommon.api.authorization import Caller, Principal, Rule, Scope, hidden
+from matrixcommon.api.authorization import TAKEN, Caller, Principal, Rule, Scope, hidden
 from matrixcommon.api.client import list_all
 from matrixcommon.api.listing import ListParams, Params, names_on_page, page, parse_filter
 from matrixcommon.model.errors import InvalidField
@@ -87,6 +87,12 @@ def test_who_holds_something_is_taken_out_before_it_is_filtered_by():
         "message": "(another project's) and blue/ab",
     }
     assert hidden(node, ["allocation"], lambda project: project == "blue") is node
+
+
+def test_names_are_hidden_where_a_field_is_a_mapping_by_them() -> None:
+    run = {"instances": ["red/x", "blue/y"], "definition": {"given": {"red/x": {"nodes": 1}, "blue/y": {"nodes": 2}}}}
+    shown = hidden(run, ["instances", "given"], lambda project: project == "blue")
+    assert shown["definition"]["given"] == {TAKEN: {"nodes": 1}, "blue/y": {"nodes": 2}}
 
 
 @pytest.mark.parametrize(("project", "name"), [("default", "a"), ("red", "a")])

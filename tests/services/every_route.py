@@ -39,11 +39,17 @@ NAMES = {
     "qos-classes": "Guaranteed", "forwarding-tables": "sn0-l2p0-k00", "drains": "care", "faults": "hurt",
     "defragmentations": "room", "members": NODE, "scaling-policies": "follow",
     "recovery-policies": "gentle",
-    "maintenances": "century",
+    "maintenances": "century", "scenarios": "own", "scenario-runs": "rehearsal",
 }  # fmt: skip
 REPORT = {"node": NODE, "epoch": 1 << 40, "sequence": 1}
 SLICE = {
     "allocation": "a", "instance": "a", "plane": "ub", "members": [NODE], "qosClass": "BestEffort", "weight": 2,
+}  # fmt: skip
+SCENARIO = {
+    "title": "A free node loses power", "targets": {"victim": {"type": "node", "select": {"names": ["sn0-c11-n2"]}}},
+    "stopConditions": [{"source": "none"}], "expect": [{"metric": "nodes.lost", "above": 0, "within": "5m"}],
+    "method": [{"name": "dark", "fault": "node-down", "target": "victim", "at": "1h",
+                "verify": {"hardware": "victim", "where": {"powered": "false"}}}],
 }  # fmt: skip
 BODIES: dict[tuple[str, str, str], Any] = {
     ("resource", "POST", "/v1/nodes/{}:cordon"): None,
@@ -123,6 +129,12 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("compute", "POST", "/v1/maintenances/{}:pause"): None,
     ("compute", "POST", "/v1/maintenances/{}:resume"): None,
     ("compute", "POST", "/v1/maintenances/{}:abort"): None,
+    ("compute", "PUT", "/v1/scenarios/{}"): SCENARIO | {"seed": 1},
+    ("compute", "DELETE", "/v1/scenarios/{}"): None,
+    ("compute", "POST", "/v1/scenario-runs"): {"definition": SCENARIO},
+    ("compute", "PUT", "/v1/scenario-runs/{}"): {"definition": SCENARIO},
+    ("compute", "POST", "/v1/scenario-runs/{}:stop"): None,
+    ("compute", "DELETE", "/v1/scenario-runs/{}"): None,
     ("compute", "POST", "/v1/operations/{}:wait"): None,
     ("compute", "POST", "/v1/operations/{}:cancel"): None,
     ("compute", "POST", "/v1/operations/{}:resume"): None,

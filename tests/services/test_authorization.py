@@ -16,7 +16,7 @@ from fastapi import APIRouter
 from matrixcommon.api.authorization import ROLES, Scope
 from matrixresource.contract.allocations import AllocationRequest
 from services.chassis.app import create_app
-from tests.services.every_route import RULES, Request, ask, differences, every_request, remembered
+from tests.services.every_route import RULES, SCENARIO, Request, ask, differences, every_request, remembered
 from tests.stack import Stack
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(300)]
@@ -46,6 +46,10 @@ async def furnished(stack: Stack) -> dict[str, str]:
     await put("resource", "/v1/quotas/blue", {"npus": 800}, {})
     century = {"target": {"supernode": "sn0"}, "notBefore": "2100-01-01T00:00:00Z"}
     await put("compute", "/v1/maintenances/century", century)
+    await put("compute", "/v1/scenarios/own", SCENARIO)
+    await put("compute", "/v1/scenario-runs/rehearsal", {"definition": SCENARIO})
+    await stack.http["compute"].post("/v1/scenario-runs/rehearsal:stop")
+    await settles(stack, "compute", "/v1/scenario-runs/rehearsal", "Completed")
     await put("compute", "/v1/scaling-policies/follow", {"scaleTargetRef": {"name": "b"}, "maxReplicas": 3}, params)
     await put("compute", "/v1/recovery-policies/gentle", {"instance": "b", "rungs": ["restart"]}, params)
     await put("link", "/v1/communicators/talk", {"slice": "a-ub", "pattern": "ring"}, params)
@@ -58,21 +62,21 @@ async def furnished(stack: Stack) -> dict[str, str]:
     await put("agents", "/v1/faults/hurt", {"kind": "node-down", "target": "sn0-c11-n3"}, {})
     if "infer" in stack.services:
         await put("infer", "/v1/deployments/chat", {"instance": "a"}, params)
-        await serves(stack, params)
+        await settles(stack, "infer", "/v1/deployments/chat", "Serving", params)
     operations = (await stack.http["compute"].get("/v1/operations", params=params)).json()["items"]
     made = {"operations": operations[0]["name"], "members": members[0]["node"]}
     return {**made, **({} if answer.is_success else {"backup-paths": "none"})}
 
 
-async def serves(stack: Stack, params: dict[str, str]) -> None:
-    """Its state goes on changing until it serves."""
+async def settles(stack: Stack, service: str, path: str, state: str, params: dict[str, str] | None = None) -> None:
+    """Its state changes by itself until it is that."""
     view: dict[str, Any] = {}
     for _ in range(1200):
-        view = (await stack.http["infer"].get("/v1/deployments/chat", params=params)).json()
-        if view["state"] == "Serving":
+        view = (await stack.http[service].get(path, params=params)).json()
+        if view["state"] == state:
             return
         await asyncio.sleep(1)
-    raise AssertionError(f"it never served: {view}")
+    raise AssertionError(f"it was never {state}: {view}")
 
 
 @asynccontextmanager
@@ -128,6 +132,7 @@ async def test_a_role_does_what_is_declared_for_it_and_nothing_else(tmp_path):
 async def test_what_is_declared_is_what_the_roles_are_for():
     """Written here a second time, by hand, so that a slip in a declaration is seen."""
     physical = {"nodes", "npus", "links", "supernodes", "domains", "quotas", "defragmentations", "drains", "faults"}
+    physical |= {"maintenances", "scenarios", "scenario-runs"}
     for service, rules in RULES.items():
         for rule in rules.by_route.values():
             if "user" in rule.roles:

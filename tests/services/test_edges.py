@@ -11,6 +11,7 @@ import pytest
 from matrixcommon.api.client import list_all
 from matrixcommon.model.errors import InvalidField, NotFound, Unauthorized
 from services.chassis.access import Principal, Tokens, add_token, create_token, revoke_token
+from tests.services.every_route import SCENARIO
 from tests.stack import Stack
 
 pytestmark = pytest.mark.looptime
@@ -26,6 +27,9 @@ BAD = [
     ("a floor for BestEffort", "compute", "PUT", "/v1/instances/a", {"nodes": 1, "network": {"vpc": {"qosClass": "BestEffort", "floorGbpsPerNpu": 1}}}, 422, "InvalidField", "network.vpc"),
     ("no nodes", "compute", "PUT", "/v1/instances/a", {"nodes": 0}, 422, "InvalidField", "nodes"),
     ("a thousand million nodes", "compute", "PUT", "/v1/instances/a", {"nodes": 10**9}, 422, "InvalidField", "nodes"),
+    ("a scenario that nothing stops", "compute", "PUT", "/v1/scenarios/a", SCENARIO | {"stopConditions": []}, 422, "InvalidField", "stopConditions"),
+    ("a scenario of an unknown fault", "compute", "POST", "/v1/scenario-runs", {"definition": SCENARIO | {"method": [SCENARIO["method"][0] | {"fault": "flood"}]}}, 422, "InvalidField", "definition.method[0].fault"),
+    ("a run of no scenario", "compute", "PUT", "/v1/scenario-runs/a", {"seed": 3}, 422, "InvalidField", None),
     ("0 NPUs", "resource", "PUT", "/v1/allocations/a", {"npus": 0}, 422, "InvalidField", "npus"),
     ("a thousand million NPUs", "resource", "PUT", "/v1/allocations/a", {"npus": 10**9}, 422, "InvalidField", "npus"),
     ("a fraction that is no die", "resource", "POST", "/v1/plans", {"npus": 1.25}, 422, "InvalidField", "npus"),

@@ -30,7 +30,8 @@ async def crowded(stack: Stack) -> None:
         return sum(node.state == "Available" for node in await stack.resource.nodes()) == 5
 
     await stack.until(clean, "what was let go of is clean")
-    await stack.kill_quietly("agents")
+    for service in ("agents", "compute"):
+        await stack.kill_quietly(service)
 
 
 async def test_a_key_sent_twice_makes_one_thing(tmp_path):
@@ -50,9 +51,9 @@ async def test_a_key_sent_twice_makes_one_thing(tmp_path):
             assert not differences(before, remembered(stack)), str(request)
             third = await ask(stack, request, token, key="another")
             assert third.json()["name"] != first.json()["name"], "another key is another thing"
-        assert walked == [("resource", "/v1/defragmentations")]
-        made = (await stack.get("resource", "/v1/defragmentations")).json()["items"]
-        assert len(made) == 2
+        assert walked == [("resource", "/v1/defragmentations"), ("compute", "/v1/scenario-runs")]
+        for service, path in walked:
+            assert len((await stack.get(service, path)).json()["items"]) == 2
 
 
 async def test_what_is_posted_to_a_collection_and_kept_takes_a_key(tmp_path):

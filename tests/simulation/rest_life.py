@@ -24,6 +24,7 @@ from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.resource_key import key_of
 from matrixcommon.persistence.database_session import Database
 from tests.accounting import Acknowledged, Lists, audit, fetch
+from tests.simulation.exported_life import History
 from tests.stack import Stack
 
 STEP_S = 20.0
@@ -67,6 +68,7 @@ class Life:
         self.faults: list[str] = []
         self.heard: Counter[str] = Counter()
         self.refused: list[str] = []
+        self.history = History()
 
     def run(self, awaited: Coroutine[Any, Any, Any]) -> Any:
         return self.loop.run_until_complete(awaited)
@@ -119,6 +121,8 @@ class Life:
             assert answer.status_code < 500 or answer.status_code == 503, f"{method} {path} {body}: {answer.text}"
             assert {"type", "reason", "requestId"} <= document.keys(), f"{method} {path} {body}: {answer.text}"
             self.refused.append(document["reason"])
+        elif "validateOnly" not in sent["params"]:
+            self.history.heard(self.loop.time(), service, method, path, body)
         return Answer(answer.status_code, document)
 
     def seats(self, service: str) -> list[str]:
@@ -157,6 +161,7 @@ class Life:
 
     async def _end(self, service: str) -> None:
         self.ending.add(service)
+        self.history.killed(self.loop.time(), service)
         await self.stack.kill(service)
         self.down[service] = 1
         self.ending.discard(service)
@@ -218,6 +223,7 @@ class Life:
             if self.down[service] < 0:
                 await self.start(service)
         await self.look()
+        self.history.saw(self.lists["instances"])
         broken = audit(self.lists, acknowledged=self.written, before=self.before)
         assert not broken, "\n".join(broken)
         self.before = self.lists if "quotas" in self.lists.of else self.before

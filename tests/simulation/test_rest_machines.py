@@ -36,6 +36,8 @@ class Users(RuleBasedStateMachine):
 
     make: Callable[[Path], Stack] = SmallStack
     heard: Counter[str] = Counter()
+    exported = ""
+    """Where the last life that failed was written as a scenario, or why it was not."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,12 +60,25 @@ class Users(RuleBasedStateMachine):
         self.whole = True
 
     def teardown(self) -> None:
+        settled = False
         try:
             if self.whole:  # what is broken already is reported as it is
                 self.life.settle()
+                settled = True
         finally:
+            if not settled:
+                type(self).exported = exported(self.life)
             self.life.close()
             type(self).heard += self.life.heard
+
+
+def exported(life: Life) -> str:
+    """What befell a life, as a scenario file: where that is."""
+    try:
+        file = life.history.export(life.loop.time())
+    except LookupError as nothing:
+        return f"No scenario is written: {nothing}"
+    return f"What befell it, as a scenario: {file} (matrixctl scenario run {file})"
 
 
 class UsersOfReplicas(Users):
@@ -94,6 +109,8 @@ def live(machine: type[Users], lives: int, steps: int, **more: Any) -> None:
             if found := re.search(r"reproduce_failure\('([^']*)', b'([^']*)'\)", notes):
                 test = os.environ["PYTEST_CURRENT_TEST"].partition(" ")[0]
                 failure.add_note(f"Replay it: {REPLAY}={found[1]}:{found[2]} python -m pytest -m '' '{test}'")
+            if machine.exported:
+                failure.add_note(machine.exported)
         raise
 
 

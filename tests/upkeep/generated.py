@@ -26,6 +26,7 @@ GENERATED: tuple[Generated, ...] = (
     Generated("matrixlink/README.md", "tests.upkeep.link_tables:printed", "matrixlink"),
     Generated("matrixcompute/README.md", f"{PRINTED}:instance_states", "instance-states"),
     Generated("docs/maintenance.md", f"{PRINTED}:maintenance_states", "maintenance-states"),
+    Generated("docs/scenarios.md", f"{PRINTED}:scenario_run_states", "scenario-run-states"),
     Generated("services/node_agent/README.md", f"{PRINTED}:stages", "stages"),
     Generated("services/node_agent/README.md", f"{PRINTED}:fault_kinds", "faults"),
     Generated("charts/cloudmatrix/crds/cloudmatrix.yaml", "matrixcontainer.operator.crds:as_yaml"),

@@ -170,6 +170,12 @@ def maintenance_states() -> str:
     return state_picture(MAINTENANCE_STATES)
 
 
+def scenario_run_states() -> str:
+    from matrixcompute.scenarios.states import SCENARIO_RUN_STATES
+
+    return state_picture(SCENARIO_RUN_STATES)
+
+
 def openapi(service: str) -> str:
     """The OpenAPI document that a service serves, built without starting it."""
     with tempfile.TemporaryDirectory() as folder:

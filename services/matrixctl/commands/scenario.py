@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import yaml
@@ -12,20 +12,25 @@ import yaml
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.quantities import duration_text
 from services.matrixctl.commands.command import command, group
+from services.matrixctl.commands.get import show
 from services.matrixctl.commands.options import OnStack, Output, printed
-from services.matrixctl.output.resource_kinds import listing
+from services.matrixctl.output.resource_kinds import listing, noun_of
 from services.matrixctl.output.screen import Form, say
+from services.matrixctl.output.waiting import Progress, awaited
 
 if TYPE_CHECKING:
-    from matrixcompute.scenarios.report import Entry, RunReport
+    from matrixcompute.scenarios.report import Entry, Outcome, RunReport
     from matrixcompute.scenarios.schema import Scenario
 
 group("scenario", "Rehearse failures: faults in time, what has to happen then, and a verdict.")
 
+RUNS = "/v1/scenario-runs"
+PHASES = ("Preparing", "SteadyState", "Control", "Method", "RollingBack")
 EXIT_CODES = {"PASS": 0, "FAIL": 1, "STOPPED": 4, "INVALID": 5}
 MARKS = {"met": "[green]met[/]", "missed": "[red]missed[/]", "unverified": "[red]unverified[/]"}
 
 What = Annotated[str, typer.Argument(metavar="SCENARIO", help="A file, or a name that `scenario list` shows.")]
+Name = Annotated[str, typer.Argument(metavar="RUN", help="The name of a run of MatrixCompute.")]
 Seed = Annotated[int | None, typer.Option(help="For everything left to chance (default: the scenario's own).")]
 
 
@@ -72,14 +77,30 @@ def scenario_preview(stack: OnStack, what: What, seed: Seed = None, output: Outp
 
 
 @command("scenario run")
-def scenario_run(stack: OnStack, what: What, seed: Seed = None, output: Output = Form.TABLE) -> None:
+def scenario_run(
+    stack: OnStack,
+    what: What,
+    seed: Seed = None,
+    remote: Annotated[bool, typer.Option("--remote", help="Have MatrixCompute run it.")] = False,
+    name: Annotated[str | None, typer.Option("--name", help="With --remote: what the run is called.")] = None,
+    output: Output = Form.TABLE,
+) -> None:
     """Run it and roll it back, whatever happens. Interrupted, it rolls back and ends; killed, the next run rolls back.
+
+    With --remote MatrixCompute runs it, also when this command is interrupted; nothing strikes services then.
 
     Exit codes: 0 PASS; 1 FAIL, or refused before anything was changed; 4 STOPPED by a stop condition or a person;
     5 INVALID: a fault showed no effect, or the steady state did not hold at the start, so nothing was proved.
     """
     from services.matrixctl.scenarios import host
 
+    if remote:
+        body = {**_asked(what), **({} if seed is None else {"seed": seed}), **({} if name is None else {"name": name})}
+        view = stack.client.call("compute", "POST", RUNS, body=body)
+        _ended(stack.client, view["name"], output)
+        return
+    if name is not None:
+        raise InvalidField("only MatrixCompute's runs have names: add --remote", field="--name")
     name, scenario = _found(what, seed)
     replay = f"matrixctl scenario run {shlex.quote(what)} --seed {scenario.seed}"
     quiet = output in (Form.JSON, Form.YAML)
@@ -91,38 +112,139 @@ def scenario_run(stack: OnStack, what: What, seed: Seed = None, output: Output =
     raise typer.Exit(EXIT_CODES[report.verdict])
 
 
+@command("scenario put")
+def scenario_put(
+    stack: OnStack,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A scenario.")],
+    output: Output = Form.TABLE,
+) -> None:
+    """Keep a scenario in MatrixCompute, to be run by its name. `get scenarios` shows all."""
+    name, scenario = _in(file)
+    view = stack.client.call("compute", "PUT", f"/v1/scenarios/{name}", body=scenario.wire())
+    if not printed(view, output):
+        say(f"{name} can be run: matrixctl scenario run {name} --remote")
+
+
+@command("scenario runs")
+def scenario_runs(stack: OnStack, output: Output = Form.TABLE) -> None:
+    """What MatrixCompute has run, runs and is going to run."""
+    show(noun_of("scenario-runs"), stack.client.list("compute", RUNS, {"orderBy": "createdAt"}), output, single=False)
+
+
+@command("scenario show")
+def scenario_show(
+    stack: OnStack,
+    name: Name,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Until it is over; the exit code is its verdict.")
+    ] = False,
+    output: Output = Form.TABLE,
+) -> None:
+    """Show a run of MatrixCompute: what was done and seen, and its verdict."""
+    if watch:
+        _ended(stack.client, name, output)
+    else:
+        _show_run(stack.client.call("compute", "GET", f"{RUNS}/{name}"), output)
+
+
+@command("scenario stop")
+def scenario_stop(
+    stack: OnStack,
+    name: Name,
+    wait: Annotated[bool, typer.Option("--wait", help="Until everything that it did is rolled back.")] = False,
+    output: Output = Form.TABLE,
+) -> None:
+    """End a run of MatrixCompute as STOPPED, and roll it back."""
+    view = stack.client.call("compute", "POST", f"{RUNS}/{name}:stop")
+    _show_run(_awaited(stack.client, name) if wait else view, output)
+
+
+def _asked(what: str) -> dict[str, Any]:
+    """What MatrixCompute is asked to run: a file's scenario, or one that it knows by name."""
+    file = Path(what)
+    return {"definition": _in(file)[1].wire()} if file.is_file() else {"scenario": what}
+
+
+def _ended(client: Any, name: str, output: Form) -> None:
+    """The run once it is over, with its verdict as the exit code."""
+    view = _awaited(client, name)
+    _show_run(view, output)
+    raise typer.Exit(EXIT_CODES[view["verdict"]])
+
+
+def _awaited(client: Any, name: str) -> dict[str, Any]:
+    return awaited(client, "compute", f"{RUNS}/{name}", ("Completed",), _progress)
+
+
+def _progress(view: dict[str, Any]) -> Progress:
+    phase, entries = view.get("phase"), view["entries"]
+    last = f": {entries[-1]['what']} {entries[-1]['about']}" if entries else ""
+    text = f"{view['name']} is {view['state']}" if phase is None else f"{phase}{last}"
+    return Progress(PHASES.index(phase) if phase else 0, len(PHASES), text, text)
+
+
+def _show_run(view: dict[str, Any], output: Form) -> None:
+    from matrixcompute.scenarios.report import Entry, Outcome
+
+    if printed(view, output):
+        return
+    say(f"[bold]{view['name']}[/] is {view['state']}: {view['title']}")
+    for entry in view["entries"]:
+        _tell(Entry.model_validate(entry))
+    _say_outcomes([Outcome.model_validate(each) for each in view["expectations"]])
+    _say_verdict(view.get("verdict"), view["message"])
+    if view.get("replay"):
+        say(f"history {view.get('historyHash') or '-'}; replay: {view['replay']}")
+
+
 def _tell(entry: Entry) -> None:
     behind = f": {entry.message}" if entry.message else ""
     say(f"  {duration_text(entry.at_s):>8}  {MARKS.get(entry.what, entry.what)}  {entry.about}{behind}")
 
 
 def _show(report: RunReport) -> None:
-    for each in report.expectations:
+    _say_outcomes(report.expectations)
+    _say_verdict(report.verdict, report.reason)
+    say(f"seed {report.seed}, version {report.version}, history {report.history_hash}; replay: {report.replay}")
+
+
+def _say_outcomes(outcomes: list[Outcome]) -> None:
+    for each in outcomes:
         after = "" if each.seconds is None else f" after {each.seconds:g} s"
         word = "[green]held[/]" if each.passed else "[red]did not hold[/]"
         say(f"  {each.name}: {word}{after} (within {each.within_s:g} s)")
-    colour = "green" if report.verdict == "PASS" else "red"
-    say(f"[{colour}]{report.verdict}[/]: {report.reason}")
-    say(f"seed {report.seed}, version {report.version}, history {report.history_hash}; replay: {report.replay}")
+
+
+def _say_verdict(verdict: str | None, reason: str) -> None:
+    colour = "green" if verdict == "PASS" else "red"
+    say(reason if verdict is None else f"[{colour}]{verdict}[/]: {reason}")
 
 
 def _found(what: str, seed: int | None) -> tuple[str, Scenario]:
     """The scenario of a file, or of the library. Raises InvalidField."""
-    from matrixcompute.scenarios.checks import parse
     from matrixcompute.scenarios.library import library
 
     file = Path(what)
     if what in library():
         name, scenario = what, library()[what]
     elif file.is_file():
-        try:
-            document = yaml.safe_load(file.read_text("utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError) as wrong:
-            raise InvalidField(f"{file} is no YAML: {' '.join(str(wrong).split())[:200]}", field="SCENARIO") from wrong
-        name, scenario = parse(document, file.stem)
+        name, scenario = _in(file)
     else:
         raise InvalidField(
             f"there is neither a file nor a scenario {what[:80]!r}; `matrixctl scenario list` shows those there are",
             field="SCENARIO",
         )
     return name, scenario if seed is None else scenario.model_copy(update={"seed": seed})
+
+
+def _in(file: Path) -> tuple[str, Scenario]:
+    """The scenario in a file. Raises InvalidField."""
+    from matrixcompute.scenarios.checks import parse
+
+    try:
+        document = yaml.safe_load(file.read_text("utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as wrong:
+        raise InvalidField(f"{file} is no YAML: {' '.join(str(wrong).split())[:200]}", field="SCENARIO") from wrong
+    except OSError as wrong:
+        raise InvalidField(f"{file} cannot be read: {wrong.strerror}", field="SCENARIO") from wrong
+    return parse(document, file.stem)

@@ -261,6 +261,22 @@ NOUNS: tuple[Noun, ...] = (
         "finished:finishedAt",
         "maintenance, mnt",
     ),
+    Noun(
+        "scenarios",
+        "compute",
+        "name, state, title, built in:builtIn, seed",
+        "source, created:createdAt",
+        "scenario, scn",
+        means="what can be run by name; `get scenario-runs` shows what was run",
+    ),
+    Noun(
+        "scenario-runs",
+        "compute",
+        "name, state, verdict, phase, scenario, message",
+        "title, seed, seconds, history:historyHash, started:startedAt, finished:finishedAt",
+        "scenario-run, run",
+        order="createdAt",
+    ),
     Noun("events", "compute", "at, type, instance, reason, message", "name", "ev, event", order="at", whole=True),
     Noun(
         "deployments",

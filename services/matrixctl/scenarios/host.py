@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from importlib import metadata
 from typing import Any, TypeVar
 
 from matrixcommon.model.clock import Clock, ScaledClock
@@ -19,8 +18,10 @@ from matrixcompute.scenarios.report import Entry, Preview, RunReport
 from matrixcompute.scenarios.rollback import clean_up
 from matrixcompute.scenarios.runner import ScenarioRunner
 from matrixcompute.scenarios.schema import Scenario
+from matrixcompute.scenarios.states import BEGUN
 from matrixcompute.scenarios.world import World
 from services.chassis.http import http_client
+from services.chassis.version import version
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.scenarios.process_faults import ProcessFaults
 from services.matrixctl.supervisor.process_lock import ProcessLock, SeatTaken
@@ -33,13 +34,6 @@ SERVICES = ("resource", "link", "compute", "agents")
 
 complete: Callable[[Coroutine[Any, Any, Any]], Any] = asyncio.run
 """How the command line waits for what it begins."""
-
-
-def version() -> str:
-    try:
-        return metadata.version("cloudmatrix")
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 @asynccontextmanager
@@ -83,6 +77,15 @@ async def run(
     """Raises MatrixError for what is refused before anything was changed."""
     with alone(client):
         async with reached(client) as (world, clock):
+            await _check_nothing_runs(world)
             for each in await clean_up(world, PREFIX, clock):
                 tell(Entry(at_s=0, what="cleared", about=each, message="left by an earlier run"))
             return await ScenarioRunner(name, scenario, world, clock, PREFIX, version(), replay, tell).run()
+
+
+async def _check_nothing_runs(world: World) -> None:
+    """Raises Conflict while MatrixCompute runs one."""
+    for each in await world.all("compute", "scenario-runs"):
+        if each["state"] in BEGUN:
+            name = each["name"]
+            raise Conflict(f"run {name} is {each['state']}; one at a time: `matrixctl scenario stop {name}` ends it")

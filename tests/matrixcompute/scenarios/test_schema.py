@@ -44,6 +44,7 @@ WRONG = [
     ("control.skip", ["dusk"], "control.skip[0]"),
     ("rollback", "never", "rollback"),
     ("given.demo.nodes", 0, "given.demo.nodes"),
+    ("given.demo.project", "red", "given.demo.project"),
     ("kind", "MatrixFault", "kind"),
     ("name", "NO", "name"),
 ]  # fmt: skip

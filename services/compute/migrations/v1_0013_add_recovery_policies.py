@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "v1_0012"
-down_revision = "v1_0011"
+revision = "v1_0013"
+down_revision = "v1_0012"
 
 
 def upgrade() -> None:

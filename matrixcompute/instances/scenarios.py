@@ -1,0 +1,175 @@
+"""Scenarios, and runs of them: what is asked is checked against the machine as it is, and changes nothing of it.
+
+A run is carried out by its reconciler, one at a time, in the order in which they were asked for.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import Conflict, InvalidField, MatrixError
+from matrixcommon.model.hardware_names import RESOURCE_NAME, checked_resource_name
+from matrixcommon.persistence.database_session import check_etag, find
+from matrixcompute.scenarios.checks import NAME_LENGTH, checked
+from matrixcompute.scenarios.library import library
+from matrixcompute.scenarios.preflight import preview
+from matrixcompute.scenarios.report import Preview
+from matrixcompute.scenarios.runs import ScenarioRequest, ScenarioRunRequest, ScenarioRunView, ScenarioView
+from matrixcompute.scenarios.schema import Scenario
+from matrixcompute.scenarios.states import SCENARIO_RUN_STATES
+from matrixcompute.scenarios.world import World
+from matrixcompute.store.scenarios import ScenarioRow, ScenarioRunRow
+from matrixcompute.store.store import ComputeStore
+
+STOPPED_BY = "somebody stopped it"
+IS_STOPPED = ("Stopping", "RollingBack", "Completed")
+
+
+class Scenarios:
+    """The verbs over scenarios: those of the library, and those that users put."""
+
+    def __init__(self, store: ComputeStore) -> None:
+        self._store = store
+
+    def views(self) -> list[ScenarioView]:
+        with self._store.reading() as session:
+            own = [row.view() for row in session.scalars(select(ScenarioRow).order_by(ScenarioRow.name))]
+        return [_built_in(name, each) for name, each in library().items()] + own
+
+    def ensure(self, name: str, body: ScenarioRequest) -> ScenarioView:
+        """Keep it under this name. Raises InvalidField with the field's path for what cannot be run, Conflict for a
+        name of the library's."""
+        if not RESOURCE_NAME.fullmatch(name) or len(name) > NAME_LENGTH:
+            raise InvalidField(f"{name[:80]!r} is no name of at most {NAME_LENGTH} letters", field="name")
+        self._check_free(name, "change")
+        scenario = checked(Scenario.model_validate(body.model_dump(exclude={"labels"})))
+        with self._store.transaction() as session:
+            row = session.get(ScenarioRow, name)
+            if row is None:
+                row = ScenarioRow(name=name, state="Available", generation=0, spec={}, conditions=[])
+                session.add(row)
+            if row.spec != scenario.wire():
+                row.spec, row.generation = scenario.wire(), row.generation + 1
+            if row.labels != body.labels:
+                row.labels = body.labels
+        return row.view()
+
+    def delete(self, name: str) -> None:
+        """Runs of it stay: each has the scenario as it was when it was asked for."""
+        self._check_free(name, "delete")
+        with self._store.transaction() as session:
+            session.delete(find(session, ScenarioRow, name))
+
+    def _check_free(self, name: str, verb: str) -> None:
+        if name in library():
+            raise Conflict(f"{name} comes with the project: nobody can {verb} it; take another name", field="name")
+
+
+def _built_in(name: str, scenario: Scenario) -> ScenarioView:
+    fields = {field: getattr(scenario, field) for field in Scenario.model_fields}
+    return ScenarioView(name=name, state="Available", built_in=True, **fields)
+
+
+class ScenarioRuns:
+    """The verbs over runs. `wake` has the reconciler look at them at once."""
+
+    def __init__(self, store: ComputeStore, world: World, clock: Clock) -> None:
+        self._store = store
+        self._world = world
+        self._clock = clock
+        self.wake: Callable[[], None] = lambda: None
+
+    async def create(self, body: ScenarioRunRequest, *, validate_only: bool = False) -> ScenarioRunView:
+        """Run a scenario under the name in the body, or one that is made up."""
+        return await self.ensure(body.name or f"run-{secrets.token_hex(4)}", body, validate_only=validate_only)
+
+    async def ensure(
+        self, name: str, body: ScenarioRunRequest, *, if_match: str | None = None, validate_only: bool = False
+    ) -> ScenarioRunView:
+        """Have this run. Asked again for the same it finds it. With `validate_only` the view's `preview` says what it
+        would do, and to what.
+
+        Raises InvalidField with the field's path for a scenario that cannot be run, Conflict for a run of that name of
+        something else, Unavailable where a service is away.
+        """
+        checked_resource_name(name)
+        if body.name not in (None, name):
+            raise InvalidField(f"the path names it {name!r}", field="name")
+        spec = body.model_copy(update={"name": None}).wire()
+        with self._store.reading() as session:
+            row = session.get(ScenarioRunRow, name)
+            check_etag(row, if_match)
+            if row is not None and row.spec == spec:
+                return row.view()
+            _check_same(row)
+            scenario, place = self._scenario(session, body)
+        shown = await self._previewed(name, scenario, place)
+        with self._store.transaction(dry=validate_only) as session:
+            row = session.get(ScenarioRunRow, name)
+            check_etag(row, if_match)
+            if row is None or row.spec != spec:
+                _check_same(row)
+                row = ScenarioRunRow(
+                    name=name, state="Pending", generation=1, labels=body.labels, conditions=[], spec=spec,
+                    definition=scenario.wire(), message="it waits for its turn",
+                )  # fmt: skip
+                session.add(row)
+            session.flush()
+            view = row.view()
+        if validate_only:
+            return view.model_copy(update={"preview": shown})
+        self.wake()
+        return row.view()
+
+    def _scenario(self, session: Session, body: ScenarioRunRequest) -> tuple[Scenario, str]:
+        """What is to be run, and in which field of the request it is."""
+        scenario, place = body.definition, "definition"
+        if body.scenario is not None:
+            kept, place = session.get(ScenarioRow, body.scenario), "scenario"
+            scenario = library().get(body.scenario) or (kept.scenario if kept is not None else None)
+            if scenario is None:
+                raise InvalidField(
+                    f"there is no scenario {body.scenario!r}; `get scenarios` lists them", field="scenario"
+                )
+        assert scenario is not None
+        if body.seed is not None:
+            scenario = scenario.model_copy(update={"seed": body.seed})
+        return checked(scenario, f"{place}."), place
+
+    async def _previewed(self, name: str, scenario: Scenario, place: str) -> Preview:
+        try:
+            return await preview(name, scenario, self._world)
+        except MatrixError as refused:
+            if not refused.retryable and refused.field:
+                refused.field = f"{place}.{refused.field}"
+            raise
+
+    def stop(self, name: str) -> ScenarioRunView:
+        """End it as STOPPED and roll it back; one that waits is over at once."""
+        with self._store.transaction() as session:
+            row = find(session, ScenarioRunRow, name)
+            if row.state not in IS_STOPPED:
+                row.move(SCENARIO_RUN_STATES.asked("stop", row.state))
+                row.message = STOPPED_BY
+                if row.state == "Completed":
+                    row.verdict = "STOPPED"
+                    row.complete(self._clock.now())
+        return row.view()
+
+    def delete(self, name: str) -> None:
+        """Forget one that is over, or has not begun. Raises Conflict for one under way."""
+        with self._store.transaction() as session:
+            row = find(session, ScenarioRunRow, name)
+            if row.begun:
+                raise Conflict(f"scenario run {name!r} is {row.state}; stop it first")
+            session.delete(row)
+
+
+def _check_same(row: ScenarioRunRow | None) -> None:
+    if row is not None:
+        raise Conflict(f"scenario run {row.name!r} is of something else; take another name", field="name")

@@ -1,0 +1,165 @@
+"""Scenario runs: the one that has waited longest is played to its end, then the next.
+
+That a run has begun, and the name that all its faults bear, is written before anything is injected. A run that is
+found begun when nobody plays it was cut short, by the end of a process or of its leadership: a scenario's looks cannot
+be made up for later, so it is not resumed. What bears its name is cleared, and it ends as INVALID.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import MatrixError
+from matrixcompute.instances.scenarios import STOPPED_BY
+from matrixcompute.scenarios.report import Entry, RunReport
+from matrixcompute.scenarios.rollback import clean_up
+from matrixcompute.scenarios.runner import ScenarioRunner
+from matrixcompute.scenarios.runs import PhaseName
+from matrixcompute.scenarios.world import World
+from matrixcompute.store.scenarios import ScenarioRunRow, next_run, runs_begun
+from matrixcompute.store.store import ComputeStore
+
+log = logging.getLogger(__name__)
+
+PREFIX = "scenario-run-"
+"""Begins the names of all faults of MatrixCompute's runs."""
+CUT_SHORT = "MatrixCompute ended, or led no more, while it ran: nothing was proved; what it did is rolled back"
+
+
+class ScenarioRunReconciler:
+    """`reconcile` rolls back what was cut short and plays one run. `wake` is called where there is more to do, `look`
+    where somebody may have stopped the one that is played."""
+
+    def __init__(self, store: ComputeStore, world: World, clock: Clock, version: str = "") -> None:
+        self._store = store
+        self._world = world
+        self._clock = clock
+        self._version = version
+        self._asked = asyncio.Event()
+        self.wake: Callable[[], None] = lambda: None
+
+    def look(self) -> None:
+        self._asked.set()
+
+    async def reconcile(self) -> str:
+        """Returns when the run is over, which may take long."""
+        with self._store.reading() as session:
+            cut_short = [row.name for row in runs_begun(session)]
+        for name in cut_short:
+            await self._roll_back(name)
+        with self._store.reading() as session:
+            waiting = next_run(session)
+            name = waiting.name if waiting is not None else ""
+        if not name:
+            return "no scenario waits"
+        if await self._play(name):
+            self.wake()
+        return f"played {name}"
+
+    # -- one that is played --------------------------------------------------------------------------------------------
+
+    async def _play(self, name: str) -> bool:
+        """Whether it is over; else it waits until the services answer."""
+        with self._store.transaction() as session:
+            row = session.get(ScenarioRunRow, name)
+            if row is None or row.state != "Pending":
+                return True
+            runner = ScenarioRunner(
+                name, row.scenario, self._world, self._clock, PREFIX, self._version,
+                tell=partial(self._note, name), enter=partial(self._enter, name), undoes_cancelled=False,
+            )  # fmt: skip
+            row.move("Running")
+            row.fault_prefix, row.started_at, row.message = runner.names, self._clock.now(), "it runs"
+        try:
+            report = await self._watched(name, runner)
+        except MatrixError as refused:
+            return self._refused(name, refused)
+        self._ended(name, report)
+        return True
+
+    async def _watched(self, name: str, runner: ScenarioRunner) -> RunReport:
+        """Its report; stopped where somebody asks for it."""
+        playing = asyncio.create_task(runner.run())
+        asked = asyncio.create_task(self._asked.wait())
+        try:
+            while not playing.done():
+                if asked.done():
+                    self._asked.clear()
+                    asked = asyncio.create_task(self._asked.wait())
+                with self._store.reading() as session:
+                    row = session.get(ScenarioRunRow, name)
+                    if row is not None and row.state == "Stopping":
+                        runner.stop(row.message)
+                await asyncio.wait({playing, asked}, return_when=asyncio.FIRST_COMPLETED)
+            return playing.result()
+        finally:
+            playing.cancel()
+            asked.cancel()
+
+    def _note(self, name: str, entry: Entry) -> None:
+        with self._store.transaction() as session:
+            if (row := session.get(ScenarioRunRow, name)) is not None:
+                row.note(entry)
+
+    def _enter(self, name: str, phase: PhaseName) -> None:
+        with self._store.transaction() as session:
+            if (row := session.get(ScenarioRunRow, name)) is not None:
+                row.enter(phase, self._clock.now())
+
+    def _refused(self, name: str, refused: MatrixError) -> bool:
+        """It was refused, as a rule before anything was changed: for now, or for good."""
+        with self._store.transaction() as session:
+            row = session.get(ScenarioRunRow, name)
+            if row is None or row.phases:
+                return True  # what it did is rolled back by the next look
+            if refused.retryable and row.state == "Running":
+                row.move("Pending")
+                row.started_at, row.message = None, f"{refused.reason}: {refused.message}"
+                return False
+            row.verdict = "STOPPED" if row.state == "Stopping" else "INVALID"
+            where = f"{refused.field}: " if refused.field else ""
+            row.message = f"{refused.reason}: {where}{refused.message}"
+            row.complete(self._clock.now())
+        return True
+
+    def _ended(self, name: str, report: RunReport) -> None:
+        """Where not all could be undone it is tried again by the next look."""
+        undone = not any(each.what == "left" for each in report.entries)
+        with self._store.transaction() as session:
+            row = session.get(ScenarioRunRow, name)
+            if row is None:
+                return
+            row.report(report)
+            if undone:
+                row.complete(self._clock.now())
+            else:
+                row.move("RollingBack")
+
+    # -- one that was cut short ----------------------------------------------------------------------------------------
+
+    async def _roll_back(self, name: str) -> None:
+        with self._store.transaction() as session:
+            row = session.get(ScenarioRunRow, name)
+            if row is None or not row.begun:
+                return
+            if row.verdict is None:
+                stopped = row.state == "Stopping"
+                row.verdict, row.message = ("STOPPED", STOPPED_BY) if stopped else ("INVALID", CUT_SHORT)
+                row.enter("RollingBack", self._clock.now())
+            row.move("RollingBack")
+            names, begun_at = row.fault_prefix.rstrip("-"), row.started_at or self._clock.now()
+        log.info("a scenario run was cut short", extra={"run": name})
+        cleared = await clean_up(self._world, names, self._clock)
+        with self._store.transaction() as session:
+            row = session.get(ScenarioRunRow, name)
+            if row is None or row.state != "RollingBack":
+                return
+            at_s = round(self._clock.now() - begun_at, 3)
+            for each in cleared:
+                row.note(Entry(at_s=at_s, what="cleared", about=each.removeprefix(f"{names}-")))
+            row.note(Entry(at_s=at_s, what="rolledBack", about=name))
+            row.complete(self._clock.now())

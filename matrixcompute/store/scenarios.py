@@ -1,0 +1,136 @@
+"""Scenarios that users have put, and the runs of scenarios."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import JSON, Float, String, Text, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from matrixcommon.model.quantities import timestamp
+from matrixcommon.persistence.database_session import ResourceRow
+from matrixcompute.scenarios.report import Entry, RunReport
+from matrixcompute.scenarios.runs import (
+    PhaseName,
+    RunPhase,
+    ScenarioRunRequest,
+    ScenarioRunSpec,
+    ScenarioRunView,
+    ScenarioView,
+)
+from matrixcompute.scenarios.schema import Scenario
+from matrixcompute.scenarios.states import BEGUN, SCENARIO_RUN_STATES
+from matrixcompute.store.store import Base
+
+
+class ScenarioRow(ResourceRow, Base):
+    """One scenario, in its wire form."""
+
+    __tablename__ = "scenarios"
+    kind = "scenario"
+
+    spec: Mapped[dict[str, Any]] = mapped_column(JSON)
+
+    @property
+    def scenario(self) -> Scenario:
+        return Scenario.model_validate(self.spec)
+
+    def view(self) -> ScenarioView:
+        scenario = self.scenario
+        return self.view_as(ScenarioView, **{field: getattr(scenario, field) for field in Scenario.model_fields})
+
+
+class ScenarioRunRow(ResourceRow, Base):
+    """One run. `definition` is the scenario as it was when the run was asked for; `phases`, `entries` and
+    `expectations` are in their wire form."""
+
+    __tablename__ = "scenario_runs"
+    kind = "scenario run"
+    MOVES = SCENARIO_RUN_STATES
+
+    spec: Mapped[dict[str, Any]] = mapped_column(JSON)
+    definition: Mapped[dict[str, Any]] = mapped_column(JSON)
+    verdict: Mapped[str | None] = mapped_column(String(10))
+    message: Mapped[str] = mapped_column(Text, default="")
+    fault_prefix: Mapped[str] = mapped_column(String(63), default="")
+    """Begins the names of its faults; written before the first of them is injected."""
+    phases: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    entries: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    targets: Mapped[dict[str, list[str]]] = mapped_column(JSON, default=dict)
+    expectations: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    history_hash: Mapped[str] = mapped_column(String(16), default="")
+    state_since: Mapped[float | None] = mapped_column(Float)
+    started_at: Mapped[float | None] = mapped_column(Float)
+    finished_at: Mapped[float | None] = mapped_column(Float)
+
+    @property
+    def request(self) -> ScenarioRunRequest:
+        return ScenarioRunRequest.model_validate(self.spec)
+
+    @property
+    def scenario(self) -> Scenario:
+        return Scenario.model_validate(self.definition)
+
+    @property
+    def begun(self) -> bool:
+        """Whether something of it may be in the world."""
+        return self.state in BEGUN
+
+    def move(self, state: str) -> None:
+        if state != self.state:
+            self.state_since = None
+        super().move(state)
+
+    def stamp(self, now: float) -> None:
+        super().stamp(now)
+        if self.state_since is None:
+            self.state_since = now
+
+    def enter(self, phase: PhaseName, now: float) -> None:
+        """It begins with that phase, and is through with the one before."""
+        self.phases = [*self._phases_ended(now), RunPhase(name=phase, started_at=timestamp(now)).wire()]
+
+    def note(self, entry: Entry) -> None:
+        self.entries = [*(self.entries or []), entry.wire()]
+
+    def report(self, report: RunReport) -> None:
+        """What it showed."""
+        self.verdict, self.message = report.verdict, report.reason
+        self.targets, self.history_hash = report.targets, report.history_hash
+        self.expectations = [each.wire() for each in report.expectations]
+
+    def complete(self, now: float) -> None:
+        self.move("Completed")
+        self.phases, self.finished_at = self._phases_ended(now), now
+
+    def _phases_ended(self, now: float) -> list[dict[str, Any]]:
+        return [{"finishedAt": timestamp(now), **each} for each in self.phases or []]
+
+    def view(self) -> ScenarioRunView:
+        request, scenario, phases = self.request, self.scenario, self.phases or []
+        lasted = None if self.started_at is None or self.finished_at is None else self.finished_at - self.started_at
+        seed = scenario.seed if request.seed is None else request.seed
+        named = f"matrixctl scenario run {request.scenario} --seed {seed} --remote" if request.scenario else ""
+        return self.view_as(
+            ScenarioRunView,
+            **{field: getattr(request, field) for field in ScenarioRunSpec.model_fields},
+            title=scenario.title,
+            phase=phases[-1]["name"] if phases else None,
+            instances=scenario.instances,
+            seconds=None if lasted is None else round(lasted, 3),
+            replay=named,
+            started_at=None if self.started_at is None else timestamp(self.started_at),
+            finished_at=None if self.finished_at is None else timestamp(self.finished_at),
+        )
+
+
+def runs_begun(session: Session) -> list[ScenarioRunRow]:
+    """Those of which something may be in the world, by name."""
+    wanted = select(ScenarioRunRow).where(ScenarioRunRow.state.in_(BEGUN)).order_by(ScenarioRunRow.name)
+    return list(session.scalars(wanted))
+
+
+def next_run(session: Session) -> ScenarioRunRow | None:
+    """The one that has waited longest."""
+    wanted = select(ScenarioRunRow).where(ScenarioRunRow.state == "Pending")
+    return session.scalars(wanted.order_by(ScenarioRunRow.created_at, ScenarioRunRow.name).limit(1)).first()

@@ -1,0 +1,12 @@
+"""Which version of the package runs."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+
+def version() -> str:
+    try:
+        return metadata.version("cloudmatrix")
+    except metadata.PackageNotFoundError:
+        return "not installed"

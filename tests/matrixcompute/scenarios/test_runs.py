@@ -1,0 +1,218 @@
+"""Scenarios and their runs in MatrixCompute: what is refused, in which order they are played, how they are stopped, and
+that a MatrixCompute that dies at any write leaves no fault and no instance behind."""
+
+from __future__ import annotations
+
+import asyncio
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from matrixcommon.model.errors import Conflict, InvalidField, MatrixError, NotFound, StaleLeader, Unavailable
+from matrixcommon.model.fencing import FENCE, Fence
+from matrixcompute.scenarios.library import library
+from matrixcompute.scenarios.runs import ScenarioRequest, ScenarioRunView
+from tests.matrixcompute.scenarios.run_world import NODES, Life, Machine
+
+pytestmark = pytest.mark.looptime
+
+DARK: dict[str, Any] = {
+    "title": "A node loses power",
+    "seed": 3,
+    "given": {"made": {"nodes": 1}},
+    "targets": {"victim": {"type": "node", "mode": "COUNT(1)"}},
+    "stopConditions": [{"source": "none"}],
+    "method": [
+        {
+            "name": "dark",
+            "fault": "node-down",
+            "target": "victim",
+            "at": "5s",
+            "verify": {"hardware": "victim", "where": {"powered": "false"}, "within": "5s"},
+        }
+    ],
+    "expect": [{"hardware": "victim", "where": {"powered": "false"}, "within": "30s"}],
+}
+
+
+def dark(**otherwise: Any) -> dict[str, Any]:
+    return {**deepcopy(DARK), **otherwise}
+
+
+async def test_a_run_shows_its_phases_and_its_verdict_and_is_found_again(tmp_path: Path) -> None:
+    life = Life(tmp_path, Machine())
+    asked = await life.put("one", definition=dark())
+    assert (asked.state, asked.verdict) == ("Pending", None)
+    view = await life.until_over("one")
+    assert (view.state, view.verdict, view.message) == ("Completed", "PASS", "every expectation was met")
+    assert [each.name for each in view.phases] == ["Preparing", "SteadyState", "Method", "RollingBack"]
+    assert all(each.finished_at for each in view.phases)
+    assert [each.what for each in view.entries] == [
+        "given", "steady", "resolved", "injected", "verified", "met", "cleared", "rolledBack",
+    ]  # fmt: skip
+    assert view.targets["victim"][0] in NODES
+    assert view.expectations[0].passed
+    assert view.instances == ["made"]
+    assert not life.machine.faults
+    assert not life.machine.instances
+    again = await life.put("one", definition=dark())
+    assert again.etag == view.etag
+    with pytest.raises(Conflict, match="is of something else"):
+        await life.put("one", definition=dark(title="Another"))
+    life.runs.delete("one")
+    with pytest.raises(NotFound):
+        life.runs.stop("one")
+
+
+async def test_one_runs_at_a_time_in_the_order_in_which_they_were_asked_for(tmp_path: Path) -> None:
+    life = Life(tmp_path, Machine())
+    for name in ("zebra", "ant"):
+        await life.put(name, definition=dark(title=name))
+        await asyncio.sleep(1)
+    first, second = await life.until_over("zebra"), await life.until_over("ant")
+    assert first.finished_at is not None
+    assert second.started_at is not None
+    assert first.finished_at <= second.started_at
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"scenario": "nonsuch"}, "scenario"),
+        ({"scenario": "resource-stands-still"}, "scenario.method[0].fault"),
+        ({"definition": dark(targets={"victim": {"type": "node", "select": {"names": ["sn0-c09-n0"]}}})},
+         "definition.targets.victim.select"),
+        ({"definition": dark(targets={"victim": {"type": "node", "mode": "COUNT(4)"}})},
+         "definition.targets.victim.mode"),
+        ({"definition": dark(expect=[{"metric": "nonsuch", "within": "5s", "above": 0}])},
+         "definition.expect[0].metric"),
+        ({"definition": dark(), "name": "other"}, "name"),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_run_is_refused_with_its_field(tmp_path: Path, spec: dict[str, Any], field: str) -> None:
+    life = Life(tmp_path, Machine())
+    for validate_only in (True, False):
+        with pytest.raises(MatrixError) as refused:
+            await life.put("one", validate_only, **spec)
+        assert refused.value.field == field
+    with pytest.raises(NotFound):
+        life.runs.stop("one")
+
+
+async def test_a_preview_names_who_would_be_struck_and_keeps_nothing(tmp_path: Path) -> None:
+    life = Life(tmp_path, Machine())
+    view = await life.put("one", True, definition=dark(), seed=11)
+    assert view.preview is not None
+    assert view.preview.seed == 11
+    assert view.preview.actions[0].startswith("5s: node-down on sn0-c00-n")
+    with pytest.raises(NotFound):
+        life.runs.stop("one")
+    assert not life.machine.writes
+
+
+async def test_whoever_stops_a_run_has_it_rolled_back(tmp_path: Path) -> None:
+    life = Life(tmp_path, Machine())
+    await life.put("one", definition=dark())
+    await life.put("waits", definition=dark(title="Later"))
+    assert (life.runs.stop("waits").state, life.view("waits").verdict) == ("Completed", "STOPPED")
+
+    async def stop() -> None:
+        await asyncio.sleep(8)
+        assert life.machine.faults
+        with pytest.raises(Conflict, match="stop it first"):
+            life.runs.delete("one")
+        assert life.runs.stop("one").state == "Stopping"
+        assert life.runs.stop("one").state == "Stopping"
+        life.runs.wake()
+
+    view = await life.until_over("one", stop)
+    assert (view.verdict, view.message) == ("STOPPED", "somebody stopped it")
+    assert not life.machine.faults
+    assert not life.machine.instances
+
+
+async def test_a_run_waits_for_services_that_are_away(tmp_path: Path) -> None:
+    life = Life(tmp_path, Machine())
+    await life.put("one", definition=dark())
+    life.machine.away = Unavailable("there is no agents in this stack")
+    await life.reconciler.reconcile()
+    assert (life.view("one").state, life.view("one").message) == (
+        "Pending",
+        "Unavailable: there is no agents in this stack",
+    )
+    life.machine.away = None
+    assert (await life.until_over("one")).verdict == "PASS"
+
+
+async def test_who_leads_no_more_writes_nothing_and_its_successor_rolls_back(tmp_path: Path) -> None:
+    machine = Machine()
+    old, new = Life(tmp_path, machine), Life(tmp_path, machine)
+    await old.put("one", definition=dark())
+
+    async def lead(life: Life, generation: int) -> str:
+        FENCE.set(Fence("compute", generation))
+        life.fences.hear(Fence("compute", generation))
+        return await life.reconciler.reconcile()
+
+    former = asyncio.create_task(lead(old, 1))
+    await asyncio.sleep(8)
+    assert machine.faults
+    await lead(new, 2)
+    view = new.view("one")
+    assert (view.verdict, machine.faults, machine.instances) == ("INVALID", {}, {})
+    await former
+    assert new.view("one") == view
+    FENCE.set(Fence("compute", 1))
+    with pytest.raises(StaleLeader):
+        old.runs.delete("one")
+
+
+async def played(folder: Path, crash_at: tuple[int, str] | None, stopped: bool) -> tuple[ScenarioRunView, Machine]:
+    life = Life(folder, Machine())
+    await life.put("one", definition=dark())
+    life.count_writes()
+    life.machine.crash_at = crash_at
+
+    async def stop() -> None:
+        await asyncio.sleep(8)
+        life.runs.stop("one")
+        life.runs.wake()
+
+    return await life.until_over("one", stop if stopped else None), life.machine
+
+
+async def test_whoever_dies_wherever_leaves_nothing_and_proves_nothing(tmp_path: Path) -> None:
+    plain, machine = await played(tmp_path / "plain", None, stopped=False)
+    assert plain.verdict == "PASS"
+    assert len(machine.moments) > 15
+    verdicts = set()
+    for number, moment in machine.moments:
+        after, found = await played(tmp_path / f"{number}-{moment}", (number, moment), stopped=False)
+        assert found.crash_at is None, "it died"
+        assert (found.faults, found.instances) == ({}, {}), f"dead {moment} {number}"
+        assert after.state == "Completed"
+        assert after.verdict == "PASS" or after.message.startswith("MatrixCompute ended"), after
+        verdicts.add(after.verdict)
+    assert verdicts == {"PASS", "INVALID"}, "before it had begun it is played, afterwards it proves nothing"
+
+
+async def test_scenarios_of_the_library_are_nobodys_and_others_are_ensured(tmp_path: Path) -> None:
+    life = Life(tmp_path, Machine())
+    assert {each.name for each in life.scenarios.views()} == set(library())
+    body = ScenarioRequest.model_validate(dark(labels={"team": "a"}))
+    made = life.scenarios.ensure("mine", body)
+    assert (made.generation, made.built_in, made.labels) == (1, False, {"team": "a"})
+    assert life.scenarios.ensure("mine", body).etag == made.etag
+    assert life.scenarios.ensure("mine", body.model_copy(update={"seed": 4})).generation == 2
+    for verb in (lambda: life.scenarios.ensure("gray-link", body), lambda: life.scenarios.delete("gray-link")):
+        with pytest.raises(Conflict, match="comes with the project"):
+            verb()
+    with pytest.raises(InvalidField) as refused:
+        life.scenarios.ensure(
+            "bad", ScenarioRequest.model_validate(dark(method=[{**DARK["method"][0], "target": "x"}]))
+        )
+    assert refused.value.field == "method[0].target"
+    life.scenarios.delete("mine")
+    assert {each.name for each in life.scenarios.views()} == set(library())

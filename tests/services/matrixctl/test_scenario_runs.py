@@ -1,0 +1,93 @@
+"""matrixctl and the scenarios of MatrixCompute, over a machine on which faults show at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from starlette.testclient import TestClient
+
+from matrixcommon.model.errors import Conflict
+from services.compute import main
+from services.matrixctl.output import waiting
+from services.matrixctl.scenarios import host
+from tests.clocks import FixedClock
+from tests.matrixcompute.maintenance_world import Machine as Neighbours
+from tests.matrixcompute.scenarios.run_world import Life, Machine
+from tests.matrixcompute.scenarios.test_runs import dark
+from tests.services.matrixctl.inprocess import reached, say
+
+
+class Desk:
+    """matrixctl, and MatrixCompute that plays a run whenever matrixctl waits."""
+
+    def __init__(self, folder: Path, machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder, self.capsys = folder, capsys
+        self.life = Life(folder, machine, FixedClock())
+        settings = main.ComputeSettings(state=folder)
+        self.client = TestClient(main.build(settings, self.life.clock, self.life.database, Neighbours()))  # type: ignore[arg-type]
+
+    def work(self, _wall_s: float = 0.0) -> None:
+        asyncio.run(self.life.reconciler.reconcile())
+
+    def say(self, line: str) -> tuple[int, str, str]:
+        return say(self.capsys, line)
+
+    def file(self, **otherwise: object) -> Path:
+        written = self.folder / "blackout.yaml"
+        written.write_text(yaml.safe_dump({"kind": "MatrixFaultScenario", "spec": dark(**otherwise)}))
+        return written
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Desk:
+    machine = Machine()
+    monkeypatch.setattr(main, "World", lambda services: machine)
+    made = Desk(tmp_path, machine, capsys)
+    reached(monkeypatch, {"compute": made.client})
+    monkeypatch.setattr(waiting.time, "sleep", made.work)
+    return made
+
+
+def test_a_file_is_run_by_matrixcompute_and_its_verdict_is_the_exit_code(desk: Desk) -> None:
+    code, out, err = desk.say(f"scenario run {desk.file()} --remote --name blackout")
+    assert (code, "blackout is Pending" in err) == (0, True)
+    assert "blackout is Completed: A node loses power" in out
+    assert "injected dark" in out
+    assert "PASS: every expectation was met" in out
+    never = [{"hardware": "victim", "where": {"powered": "never"}, "within": "9s"}]
+    code, out, _ = desk.say(f"scenario run {desk.file(expect=never)} --remote -o json")
+    assert (code, json.loads(out)["verdict"]) == (1, "FAIL")
+    code, out, _ = desk.say("scenario runs")
+    assert "blackout Completed PASS RollingBack" in out
+    assert desk.say("scenario show blackout -o json")[0] == 0
+    assert not desk.life.machine.faults
+
+
+def test_one_is_kept_run_by_its_name_and_stopped(desk: Desk) -> None:
+    assert "matrixctl scenario run blackout --remote" in desk.say(f"scenario put {desk.file()}")[1]
+    assert "blackout Available A node loses power no 3" in desk.say("get scenarios")[1]
+    created = desk.client.post("/v1/scenario-runs", json={"scenario": "blackout", "name": "later"})
+    assert created.status_code == 201
+    code, out, _ = desk.say("scenario stop later --wait")
+    assert (code, "STOPPED: somebody stopped it" in out) == (0, True)
+    code, _, err = desk.say("scenario run nothing-of-the-kind --remote")
+    assert (code, "nothing-of-the-kind" in err, "get scenarios" in err) == (1, True, True)
+    assert desk.say(f"scenario run {desk.file()} --name x")[0] == 2
+
+
+def test_what_strikes_services_is_refused_with_its_field(desk: Desk) -> None:
+    code, _, err = desk.say("scenario run resource-stands-still --remote")
+    assert (code, "scenario.method[0].fault" in err, "on the machine of the stack" in err) == (1, True, True)
+
+
+async def test_matrixctl_runs_none_while_matrixcompute_does() -> None:
+    class Busy(Machine):
+        async def all(self, service: str, collection: str) -> list[dict[str, object]]:
+            return [{"name": "other", "state": "Running"}]
+
+    with pytest.raises(Conflict, match="scenario stop other"):
+        await host._check_nothing_runs(Busy())
