@@ -78,6 +78,13 @@ class DrainRequest(ApiModel):
 
     nodes: list[str] = Field(min_length=1, max_length=4096)
     deadline_s: float = Field(600.0, gt=0, le=86_400, description="emulated seconds that what runs there may take")
+    by: str = Field(
+        "",
+        max_length=253,
+        description="the operation of MatrixCompute that asks: only it may drain other nodes instead, and when it has "
+        "ended the drain is withdrawn",
+    )
+    keep_serving: bool = Field(False, description="refuse where what stays cannot serve alone")
 
 
 class DrainView(ApiModel):
@@ -86,6 +93,7 @@ class DrainView(ApiModel):
     nodes: list[str]
     deadline_at: str
     state: Literal["Draining", "Drained"]
+    by: str = Field("", description="the operation that asked for it")
     requests: int = Field(0, description="requests that still run there")
     requests_at_start: int = Field(0, description="requests that ran there when it began")
 
@@ -102,6 +110,9 @@ class DeploymentView(ResourceView):
     roles: dict[str, str] = Field(default_factory=dict, description="node to prefill or decode; all of them cache")
     load: LoadRequest | None = None
     drain: DrainView | None = Field(None, description="nodes that are to leave it")
+    ready_nodes: list[str] = Field(
+        default_factory=list, description="nodes that serve, or could: neither booting, loading nor drained"
+    )
 
 
 class Percentiles(ApiModel):

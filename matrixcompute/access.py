@@ -17,12 +17,12 @@ from matrixcommon.model.resource_model import StuckView
 from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicyView
 from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceView, Reliability
 from matrixcompute.maintenance.spec import MaintenanceRequest, MaintenanceView
+from matrixcompute.recovery.spec import RecoveryPolicyRequest, RecoveryPolicyView, RecoveryRuleView
 from matrixcompute.scenarios.runs import ScenarioRequest, ScenarioRunRequest, ScenarioRunView, ScenarioView
 from matrixcompute.store.maintenances import MaintenanceRow
+from matrixcompute.store.recovery_policies import RecoveryPolicyRow
 from matrixcompute.store.scenarios import ScenarioRunRow
 from matrixcompute.store.store import EventRow, FaultRow, InstanceRow, OperationRecord, SagaRow, ScalingPolicyRow
-
-NOT_YET = ("recovery-policies",)
 
 INSTANCES = ResourceKind(
     "instances",
@@ -69,6 +69,15 @@ MAINTENANCES = ResourceKind(
     row=MaintenanceRow,
     holders=("instances",),
 )
+RECOVERY_POLICIES = ResourceKind(
+    "recovery-policies",
+    Scope.PROJECT,
+    ENSURED,
+    request=RecoveryPolicyRequest,
+    view=RecoveryPolicyView,
+    row=RecoveryPolicyRow,
+)
+RECOVERY_RULES = ResourceKind("recovery-rules", Scope.SERVICE, {"LIST": VIEWERS}, view=RecoveryRuleView)
 SCENARIOS = ResourceKind("scenarios", Scope.PHYSICAL, MANAGED, request=ScenarioRequest, view=ScenarioView)
 SCENARIO_RUNS = ResourceKind(
     "scenario-runs",
@@ -82,17 +91,6 @@ SCENARIO_RUNS = ResourceKind(
 RELIABILITY = ResourceKind("reliability", Scope.PROJECT, {"LIST": VIEWERS}, view=Reliability)
 STUCK = ResourceKind("stuck", Scope.PROJECT, {"LIST": VIEWERS}, view=StuckView)
 
-REFUSED = tuple(
-    ResourceKind(
-        noun,
-        Scope.PROJECT,
-        {**READ, "CREATE": EDITORS, "PUT": EDITORS, "POST": EDITORS, "DELETE": EDITORS},
-        queries=("CREATE", "PUT", "POST", "DELETE"),
-    )
-    for noun in NOT_YET
-)
-"""In the contract and not in this version: nothing changes whatever is asked."""
-
 ACCESS = AccessRules(
     "MatrixCompute",
     (
@@ -101,11 +99,12 @@ ACCESS = AccessRules(
         EVENTS,
         FAULTS,
         SCALING_POLICIES,
+        RECOVERY_POLICIES,
+        RECOVERY_RULES,
         MAINTENANCES,
         SCENARIOS,
         SCENARIO_RUNS,
         RELIABILITY,
         STUCK,
-        *REFUSED,
     ),
 )

@@ -136,9 +136,11 @@ class RecoveryTimes(ApiModel):
 
     detect_s: float | None = Field(None, description="from the failure, as far as reports tell, until it was declared")
     fence_s: float | None = Field(None, description="until the nodes were kept from newcomers")
+    tell_s: float | None = Field(None, description="until what serves there was asked to drain, where it can")
+    drain_s: float | None = Field(None, description="until nothing ran there any more, or the deadline")
     replace_s: float | None = Field(None, description="until other nodes were taken in their places")
     boot_s: float | None = Field(None, description="until every member had been deployed")
-    serve_s: float | None = Field(None, description="until every route was programmed and the instance whole")
+    serve_s: float | None = Field(None, description="until every route was programmed and what runs there served again")
     total_s: float = Field(description="the sum of these")
 
 

@@ -47,8 +47,8 @@ class ResourceClient(ServiceClient):
         """Have its nodes deployed, or switched off and kept."""
         return await self._allocation("PUT", name, "/binding", {"power": power})
 
-    async def replace(self, name: str, node: str, reason: str) -> AllocationView:
-        return await self._allocation("POST", name, ":replace", {"node": node, "reason": reason})
+    async def replace(self, name: str, node: str, reason: str, validate_only: bool = False) -> AllocationView:
+        return await self._allocation("POST", name, ":replace", {"node": node, "reason": reason}, validate_only)
 
     async def repair(self, name: str, node: str, task: str) -> AllocationView:
         """Have a member's agent repair it where it stands."""

@@ -31,18 +31,20 @@ class Drain:
     deadline_at: float
     drained: bool = False
     requests_at_start: int = 0
+    by: str = ""
 
     @classmethod
     def of(cls, row: dict[str, Any]) -> Drain:
         """From its row: the process has started anew, so nothing runs anywhere."""
         view = DrainView.model_validate(row)
-        return cls(frozenset(view.nodes), from_timestamp(view.deadline_at), True, view.requests_at_start)
+        return cls(frozenset(view.nodes), from_timestamp(view.deadline_at), True, view.requests_at_start, view.by)
 
     def view(self, requests: int = 0) -> DrainView:
         return DrainView(
             nodes=sorted(self.nodes),
             deadline_at=timestamp(self.deadline_at),
             state="Drained" if self.drained else "Draining",
+            by=self.by,
             requests=requests,
             requests_at_start=self.requests_at_start,
         )

@@ -62,12 +62,12 @@ class LiveDeployment:
         self._changed = changed
         self._done = done
         self._gain_at = inf
-        self._loading: dict[str, float] = {}
+        self.loading: dict[str, float] = {}
         self._numbers = count(1)
         self._played = asyncio.Event()
         self.stream_count = 0
         self.draining: Drain | None = None
-        self._booting: frozenset[str] = frozenset()
+        self.booting: frozenset[str] = frozenset()
         self.counting_since = 0.0
         self.submitted = self.cancelled = self.cut_off = self.requeued = 0
 
@@ -84,10 +84,10 @@ class LiveDeployment:
             return
         booting = frozenset() if up is None else frozenset(fabric.nodes) - up
         fresh = self.engine is None or self.fabric is None or not self.fabric.same_as(fabric)
-        if not fresh and not (self._booting - booting):
+        if not fresh and not (self.booting - booting):
             return
         self._catch_up(now)
-        self.fabric, self._booting = fabric, booting
+        self.fabric, self.booting = fabric, booting
         if self.draining is not None and self.draining.over(fabric):
             self.draining = None
         self._follow(now)
@@ -106,7 +106,7 @@ class LiveDeployment:
     def _usable(self) -> Fabric:
         assert self.fabric is not None
         playing = frozenset() if self.engine is None else self.engine.deployment.pools.nodes
-        unused = self._booting - playing
+        unused = self.booting - playing
         if self.draining is not None:
             unused |= self.draining.nodes if self.draining.drained else self.draining.nodes - playing
         return self.fabric.leaving_out(unused)
@@ -200,8 +200,8 @@ class LiveDeployment:
             return
         change = plan_change_at_any_size(engine.deployment, fabric, self.weights)
         self._apply_layout(change, now)
-        self._loading = {node: self._loading.get(node, now + change.gain_after_s) for node in change.gained}
-        self._gain_at = max(self._loading.values(), default=inf)
+        self.loading = {node: self.loading.get(node, now + change.gain_after_s) for node in change.gained}
+        self._gain_at = max(self.loading.values(), default=inf)
 
     def _load_more(self, fabric: Fabric, now: float) -> None:
         """Nothing is served yet: take the new view as it is; nodes that joined late must start as well."""
@@ -218,7 +218,7 @@ class LiveDeployment:
         assert self.engine is not None
         assert self.fabric is not None
         self._gain_at = inf
-        self._loading.clear()
+        self.loading.clear()
         try:
             self._apply_layout(plan_gain(self.engine.deployment, self._usable()), now)
         except DoesNotFit as refused:
@@ -244,7 +244,7 @@ class LiveDeployment:
         self.cut_off += 0 if self.engine is None else len(self.engine.in_flight)
         self.engine = None
         self.serves_from, self._gain_at, self.paused_until = inf, inf, 0.0
-        self._loading.clear()
+        self.loading.clear()
         forgotten, self._previous = self._previous, None
         if (state, why) != (self.state, self.why) or forgotten is not None:
             self._set_state(state, why)

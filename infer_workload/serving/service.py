@@ -21,6 +21,7 @@ from infer_workload.layout.draining import Drain
 from infer_workload.layout.views import pools_of
 from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.metering import LOAD_TENANT, Metering
+from infer_workload.serving.node_readiness import can_serve_without, ready_nodes
 from infer_workload.serving.ports import FabricViews, Hardware
 from infer_workload.serving.store import DeploymentRow, InferStore
 from infer_workload.serving.workload_traffic import WorkloadTraffic
@@ -145,18 +146,26 @@ class Serving:
         return self.view(name)
 
     def drain(self, name: str, request: DrainRequest | None, *, validate_only: bool = False) -> DeploymentView:
-        """Have these nodes drained, by a deadline; asked again for the same nodes it continues. None withdraws it."""
-        fresh = None
+        """Have these nodes drained, by a deadline; asked again for the same nodes it continues. None withdraws it.
+
+        Raises Conflict where somebody else has others drained, and InsufficientCapacity where what stays shall go on
+        serving and cannot.
+        """
+        fresh, live = None, self.live[name]
         with self.store.records.transaction(dry=validate_only) as session:
             row = self.store.deployment(session, name)
             current = row.drain
             if request is not None and current and set(current["nodes"]) == set(request.nodes):
                 return self.view(name)
             if request is not None:
-                fresh = Drain(frozenset(request.nodes), self.clock.now() + request.deadline_s)
+                if current and current.get("by") and current["by"] != request.by:
+                    raise Conflict(f"{', '.join(current['nodes'])} drain for {current['by']}", field="nodes")
+                fresh = Drain(frozenset(request.nodes), self.clock.now() + request.deadline_s, by=request.by)
+                if request.keep_serving and not can_serve_without(live, fresh):
+                    raise InsufficientCapacity("what stays cannot serve without these nodes", field="nodes")
             row.drain = None if fresh is None else fresh.view().wire()
         if not validate_only and (current or fresh):
-            self.live[name].drain(fresh, self.clock.now())
+            live.drain(fresh, self.clock.now())
             self.nudge()
         return self.view(name)
 
@@ -164,7 +173,11 @@ class Serving:
         with self.store.records.reading() as session:
             view = self.store.deployment(session, name).view()
         live = self.live.get(name)
-        return view if live is None else view.model_copy(update={"drain": live.drain_view()})
+        if live is None:
+            return view
+        generation = 0 if live.fabric is None else live.fabric.generation
+        shown = {"drain": live.drain_view(), "ready_nodes": ready_nodes(live), "fabric_generation": generation}
+        return view.model_copy(update=shown)
 
     def serving_model(self, model: str, project: str, sees: Callable[[str], bool]) -> LiveDeployment:
         """The deployment that a completion asked for in `project` means: by its name, or by its model where only one

@@ -1,5 +1,5 @@
-"""MatrixCompute over HTTP: instances, operations, scaling policies, maintenances, scenarios, events, and the faults it
-has found."""
+"""MatrixCompute over HTTP: instances, operations, policies of scaling and recovery, maintenances, scenarios, events,
+and faults it has found."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from fastapi.responses import JSONResponse
 
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.errors import NotYetSupported
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.resource_model import StuckView
 from matrixcommon.persistence.database_session import find
 from matrixcompute import access
 from matrixcompute.contract import AbandonRequest, InstanceRequest, InstanceView, Reliability
 from matrixcompute.instances.maintenances import Maintenances
+from matrixcompute.instances.recovery_policies import RecoveryPolicies
 from matrixcompute.instances.scaling_policies import ScalingPolicies
 from matrixcompute.instances.scenarios import ScenarioRuns, Scenarios
 from matrixcompute.instances.service import InstanceService
 from matrixcompute.instances.stuck import stuck_instances, stuck_maintenances, stuck_scenario_runs
 from matrixcompute.operations.saga_runner import SagaRunner
+from matrixcompute.recovery.ladder import recovery_rules
+from matrixcompute.recovery.spec import rule_views
 from matrixcompute.store.scenarios import ScenarioRow
 from matrixcompute.store.store import OPEN, ComputeStore, OperationRecord, SagaRow
 from matrixresource.contract.allocations import PlacementPolicy, RenewRequest
@@ -38,6 +40,7 @@ def routes(
     store: ComputeStore,
     instance_service: InstanceService,
     scaling_policies: ScalingPolicies,
+    recovery_policies: RecoveryPolicies,
     maintenances: Maintenances,
     scenarios: Scenarios,
     scenario_runs: ScenarioRuns,
@@ -170,6 +173,16 @@ def routes(
     policies.change("PUT", after=scaling_policies.wake, name="ensure_scaling_policy")(scaling_policies.ensure)
     policies.change("DELETE", name="delete_scaling_policy")(scaling_policies.delete)
 
+    recoveries = api.of(access.RECOVERY_POLICIES)
+    recoveries.list()
+    recoveries.get()
+    recoveries.change("PUT", after=wake, name="ensure_recovery_policy")(recovery_policies.ensure)
+    recoveries.change("DELETE", after=wake, name="delete_recovery_policy")(recovery_policies.delete)
+    api.of(access.RECOVERY_RULES).list(
+        lambda: rule_views(recovery_rules()),
+        description="For each level of fault what is tried about a member, and how long it may drain before.",
+    )
+
     kind = api.of(access.MAINTENANCES)
     kind.list()
     kind.get()
@@ -193,13 +206,4 @@ def routes(
     kind.change("POST :stop", status_code=202, after=scenario_runs.wake, name="stop_scenario_run")(scenario_runs.stop)
     kind.change("DELETE", name="delete_scenario_run")(scenario_runs.delete)
 
-    async def kind_not_yet() -> None:
-        raise NotYetSupported(
-            f"{', '.join(access.NOT_YET)} are in the contract and not in this version; "
-            "the README lists what is not yet there"
-        )
-
-    for refused in access.REFUSED:
-        for verb in refused.verbs:
-            api.of(refused).ask(verb, include_in_schema=False)(kind_not_yet)
     return api.router

@@ -116,6 +116,11 @@ class ControlPlane(ResourceClient):
         mine = [view for view in found if view.project == project_of(instance)]
         return [view for view in mine if view.labels.get(OWNER_LABEL) == instance]
 
+    async def fabric_generation(self, instance: str) -> int:
+        """The generation of what an instance may use of the fabric now; 0 while it has no slice."""
+        view = await self._link.fabric_view(instance)
+        return 0 if view is None else view.generation
+
     async def slices(self) -> dict[str, list[SliceSummary]]:
         """Every instance's own slices; somebody may have given it more."""
         found: dict[str, list[SliceSummary]] = {}

@@ -25,8 +25,19 @@ class Inference(Collection):
         params = None if window_s is None else {"windowS": window_s}
         return await call(self._http, "GET", at("deployments", name, "/statistics"), params=params)
 
-    async def drain(self, name: str, nodes: list[str]) -> dict[str, Any]:
-        return await self.ensure(name, {"nodes": nodes}, "/drain")
+    async def deployments_on(self, instance: str) -> dict[str, dict[str, Any]]:
+        """The deployments on that instance, each as it is now, by key."""
+        found = {key: await self.find(key) for key in await self.served_on(instance)}
+        return {key: view for key, view in found.items() if view is not None}
+
+    async def drains(self) -> dict[str, str]:
+        """The deployments that drain for somebody, and for whom."""
+        drains = {key_of(each["project"], each["name"]): each.get("drain") or {} for each in await self.all()}
+        return {key: drain["by"] for key, drain in drains.items() if drain.get("by")}
+
+    async def drain(self, name: str, nodes: list[str], **more: Any) -> dict[str, Any]:
+        """`more`: other fields of the `DrainRequest`, as they are on the wire."""
+        return await self.ensure(name, {"nodes": nodes, **more}, "/drain")
 
     async def undrain(self, name: str) -> None:
         await call(self._http, "DELETE", at("deployments", name, "/drain"))

@@ -8,27 +8,35 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import MatrixError
 from matrixcompute.clients.control_plane import ControlPlane
+from matrixcompute.clients.inference import Inference
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.policy import RecoveryPolicy
+from matrixcompute.store.recovery_policies import policies_by_target, policy_of
 from matrixcompute.store.store import ComputeStore, InstanceRow, SagaRow
 
 REPAIR, MOVE, YIELD_CAPACITY, RELOCATE = "replace-node", "move-instance", "yield-capacity", "relocate-member"
+WAIT_S = 15.0
+"""How often a waiting step looks again even when nobody nudges (s, emulated)."""
+
 STOP, START, RESTART = "stop-instance", "start-instance", "restart-instance"
 
 
 class StepPending(Exception):
-    """The world has yet to move; the message says what is waited for. `on`: other instances that it waits for."""
+    """The world has yet to move; the message says what is waited for. `on`: other instances that it waits for;
+    `again_s`: when to look again (s, emulated) where no news of it comes."""
 
-    def __init__(self, message: str, on: Collection[str] = ()) -> None:
+    def __init__(self, message: str, on: Collection[str] = (), again_s: float = WAIT_S) -> None:
         super().__init__(message)
         self.on = frozenset(on)
+        self.again_s = again_s
 
 
 @dataclass
@@ -44,6 +52,8 @@ class StepContext:
     clock: Clock
     policy: RecoveryPolicy
     parameters: dict[str, str] = field(default_factory=dict)
+    inference: Inference | None = None
+    """What serves on instances; None where no CloudMatrix-Infer is configured."""
 
     def applied(self) -> InstanceRequest | None:
         """The shape that last was active; None where none ever was."""
@@ -60,6 +70,24 @@ class StepContext:
         """The members that the instance's present spec names as those to go."""
         with self.store.reading() as session:
             return list(self.store.instance(session, self.instance).leaving or [])
+
+    def since(self, step: str) -> float:
+        """When that step of this saga was begun (s); now where it was not."""
+        return float(self._traced(step).get("startedAt", self.clock.now()))
+
+    def failures(self, step: str) -> int:
+        """How often that step of this saga has failed."""
+        return int(self._traced(step).get("attempts", 0))
+
+    def _traced(self, step: str) -> dict[str, Any]:
+        with self.store.reading() as session:
+            row = session.get(SagaRow, self.saga)
+            return {} if row is None else (row.trace or {}).get(step, {})
+
+    def recovery_policy(self) -> RecoveryPolicy:
+        """What holds for its instance now."""
+        with self.store.reading() as session:
+            return policy_of(self.instance, policies_by_target(session), self.policy)
 
     def rungs(self) -> list[RungTried] | None:
         """Of a repair, what was begun for each member, in its order; None of anything else."""

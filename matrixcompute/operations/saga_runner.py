@@ -22,9 +22,10 @@ from matrixcommon.model.errors import Cancelled, Conflict, MatrixError, StaleLea
 from matrixcommon.model.resource_key import name_of, sibling
 from matrixcommon.model.resource_model import is_true
 from matrixcompute.clients.control_plane import ControlPlane
+from matrixcompute.clients.inference import Inference
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.model.step_progress import RetryPolicy, attempts, noted
-from matrixcompute.operations.saga import RELOCATE, REPAIR, Saga, Step, StepContext, StepPending
+from matrixcompute.operations.saga import RELOCATE, REPAIR, WAIT_S, Saga, Step, StepContext, StepPending
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.store import OPEN, ComputeStore, InstanceRow, SagaRow
 
@@ -36,8 +37,7 @@ longer than its deadline."""
 
 NEXT_RELEASE, TRY_AGAIN = "it resumes in a release that does", "`:resume` has it tried again"
 
-WAIT_S, WAIT_FLOOR_WALL_S = 15.0, 0.5
-"""How often a waiting step looks again even when nobody nudges."""
+WAIT_FLOOR_WALL_S = 0.5
 
 
 @dataclass
@@ -76,6 +76,7 @@ class SagaRunner:
         clock: Clock,
         policy: RecoveryPolicy,
         retry: RetryPolicy = RetryPolicy(),
+        inference: Inference | None = None,
     ) -> None:
         self._sagas = sagas
         self._retry = retry
@@ -83,6 +84,7 @@ class SagaRunner:
         self._neighbours = neighbours
         self._clock = clock
         self._policy = policy
+        self._inference = inference
         self._runs: dict[str, _Run] = {}
         self._stuck: set[str] = set()
         """What this release cannot resume, so that it is said once in each life of the process."""
@@ -229,6 +231,7 @@ class SagaRunner:
             self._clock,
             self._policy,
             dict(about or {}),
+            self._inference,
         )
         try:
             await self._run(name, saga, work, run)
@@ -254,7 +257,7 @@ class SagaRunner:
             except StepPending as waiting:
                 self._note(name, step, str(waiting))
                 run.on = waiting.on
-                await self._pause(run.wake)
+                await self._pause(run.wake, waiting.again_s)
             except StaleLeader:
                 raise
             except MatrixError as refused:

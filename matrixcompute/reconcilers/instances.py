@@ -28,6 +28,7 @@ from matrixcompute.recovery.policy import (
     plan_recovery,
     silent_members,
 )
+from matrixcompute.store.recovery_policies import policies_by_target, policy_of
 from matrixcompute.store.store import ComputeStore, InstanceRow, SagaRow
 from matrixresource.contract.allocations import AllocationView, MemberView
 
@@ -69,6 +70,7 @@ class InstanceReconciler:
         findings = Findings()
         with self._store.transaction() as session:
             busy = {saga.target for saga in self._store.open_sagas(session)}
+            policies = policies_by_target(session)
             for instance in self._store.instances(session):
                 if instance.version != versions.get(instance.name):
                     findings.changed.append(instance.name)  # what was seen may be older than what was written since
@@ -77,7 +79,8 @@ class InstanceReconciler:
                 observed = Observed(allocations.get(instance.name), own)
                 members = observed.allocation.members if observed.allocation is not None else ()
                 tried = self._tried(session, instance, members) if broken_members(members) else []
-                recovery = plan_recovery(members, out, self._policy, tried, self._clock.now())
+                policy = policy_of(instance.name, policies, self._policy)
+                recovery = plan_recovery(members, out, policy, tried, self._clock.now())
                 instance.observe(observed, recovery, self._clock.now())
                 self._note_down(instance, observed)
                 if session.is_modified(instance):

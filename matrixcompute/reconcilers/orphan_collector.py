@@ -1,4 +1,5 @@
-"""Frees what no instance owns: allocations and slices that bear an instance's name and outlived it.
+"""Frees what no instance owns: allocations and slices that bear an instance's name and outlived it. Withdraws drains
+that were asked for by an operation that has ended.
 
 A thing is let go only when it was ownerless on two looks in a row, so that one that is just being made is left alone.
 """
@@ -6,23 +7,29 @@ A thing is let go only when it was ownerless on two looks in a row, so that one 
 from __future__ import annotations
 
 from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import NotFound, Unavailable
 from matrixcommon.model.resource_key import name_of
 from matrixcompute.clients.control_plane import ControlPlane
+from matrixcompute.clients.inference import Inference
 from matrixcompute.model.composition import OWNER_LABEL
-from matrixcompute.store.store import ComputeStore
+from matrixcompute.store.store import OPEN, ComputeStore, SagaRow
 
 
 class OrphanCollector:
     """`look` once per period."""
 
-    def __init__(self, store: ComputeStore, neighbours: ControlPlane, clock: Clock) -> None:
+    def __init__(
+        self, store: ComputeStore, neighbours: ControlPlane, clock: Clock, inference: Inference | None = None
+    ) -> None:
         self._store = store
         self._clock = clock
         self._neighbours = neighbours
+        self._inference = inference
         self._suspects: set[tuple[str, str, str]] = set()
 
     async def reconcile(self) -> str:
         """Release what was ownerless last time too. Returns a sentence about what it did."""
+        withdrawn = await self._withdraw_drains()
         slices, allocations = await self._neighbours.slice_owners(), await self._neighbours.allocations()
         marked = [("slice", key, owner) for key, owner in slices.items()]
         marked += [
@@ -38,4 +45,20 @@ class OrphanCollector:
                 self._store.record_event(session, owner, "OrphanReleased", text, self._clock.now(), "Warning")
         released = len(found & self._suspects)
         self._suspects = found
-        return f"{released} orphans released"
+        return f"{released} orphans released, {withdrawn} drains withdrawn"
+
+    async def _withdraw_drains(self) -> int:
+        """Those of operations that were overtaken; one that has ended well has none left. A process that is away keeps
+        them until the next look."""
+        if self._inference is None:
+            return 0
+        try:
+            drains = await self._inference.drains()
+            with self._store.reading() as session:
+                ended = [(session.get(SagaRow, by), key) for key, by in drains.items()]
+                over = [key for row, key in ended if row is None or row.state not in OPEN]
+            for key in over:
+                await self._inference.undrain(key)
+        except (Unavailable, NotFound):
+            return 0
+        return len(over)

@@ -11,8 +11,8 @@ replaced as ever. Nodes that somebody has taken out to work on them do not count
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from matrixcommon.model.hardware_names import NodeName
@@ -24,10 +24,20 @@ from matrixresource.contract.nodes import NodeView
 @dataclass(frozen=True)
 class RecoveryPolicy:
     """How many nodes of a domain may be out and those of it still be replaced. A cabinet has four nodes: losing a whole
-    one is still repaired."""
+    one is still repaired. `drain_s`: how long a member that still serves may drain before it is touched (emulated); 0:
+    not at all. `rungs`: those that may be tried, without it all; `stops`: whether a repair that is refused waits for
+    somebody to have it tried again."""
 
     lost_per_cabinet_max: int = 4
     lost_per_supernode_max: int = 8
+    drain_s: float = 600.0
+    rungs: Collection[str] | None = None
+    stops: bool = False
+
+    def following(self, drain_s: float | None, rungs: Collection[str], on_exhausted: str) -> RecoveryPolicy:
+        """The same with what a policy of an instance or a project says."""
+        drain_s = self.drain_s if drain_s is None else drain_s
+        return replace(self, drain_s=drain_s, rungs=tuple(rungs), stops=on_exhausted == "Stop")
 
 
 @dataclass(frozen=True)
@@ -43,6 +53,9 @@ class Recovery:
     concerned: tuple[str, ...] = ()
     begin: tuple[tuple[str, str, str], ...] = ()
 
+
+EXHAUSTED = "RungsExhausted"
+"""The reason of a hold that no waiting ends: what failed has climbed every rung that its policy allows."""
 
 SILENT = ("Stale", "Lost")
 """Agents that have missed their leases. Of nodes that fall silent together some are given up for lost seconds before
@@ -122,15 +135,20 @@ def plan_recovery(
     message = "; ".join(f"{node}: {why}" for node, why in failures.items())
     if tried is None:
         return Recovery("replace", names, reason, message, names)
-    replace, begin = [], []
+    replaced, begin, exhausted = [], [], {}
     for member, _ in repairable:
         before = [each for each in tried if each.node == member.node]
-        choice = next_rung(member, failures[member.node], before, now, recovery_rules())
+        choice = next_rung(member, failures[member.node], before, now, recovery_rules(), policy.rungs)
+        if choice.action == "exhausted":
+            exhausted[member.node] = choice.why
         if choice.rung == REPLACE:
-            replace.append(member.node)
+            replaced.append(member.node)
         if choice.action == "begin" and not (before and before[-1].rung == choice.rung):
             begin.append((member.node, choice.rung, choice.why))
-    return Recovery("replace" if replace else "repair", tuple(replace), reason, message, names, tuple(begin))
+    if len(exhausted) == len(names):
+        return Recovery("hold", (), EXHAUSTED, "; ".join(f"{node}: {why}" for node, why in exhausted.items()))
+    names = tuple(node for node in names if node not in exhausted)
+    return Recovery("replace" if replaced else "repair", tuple(replaced), reason, message, names, tuple(begin))
 
 
 def _in_words(member: MemberView, reason: str) -> str:

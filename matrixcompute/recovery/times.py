@@ -18,12 +18,14 @@ from matrixcommon.model.resource_model import ApiModel
 PART_ENDS = {
     "detect": "",
     "fence": "fence_nodes",
+    "tell": "tell_workload",
+    "drain": "drain_members",
     "replace": "replace_members",
     "boot": "await_nodes",
     "serve": "mark_active",
 }
 """Each part, and the step of the repair that ends it. Detection ends when MatrixResource declares what failed; the last
-part ends with the recovery."""
+part ends with the recovery, when what is served there serves again."""
 
 PARTS = tuple(PART_ENDS)
 

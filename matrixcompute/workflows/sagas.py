@@ -21,8 +21,10 @@ from matrixcompute.operations.saga import (
     Saga,
     Step,
 )
+from matrixcompute.recovery.policy import RecoveryPolicy
+from matrixcompute.store.recovery_policies import policies_by_target, policy_of
 from matrixcompute.store.store import InstanceRow
-from matrixcompute.workflows import moving_steps, steps
+from matrixcompute.workflows import moving_steps, steps, workload_steps
 
 RETRY_S = 30.0
 """A refused spec is tried again this much later, or as soon as nodes come free."""
@@ -47,6 +49,14 @@ def _kept_as_it_was(session: Session, instance: InstanceRow, refused: MatrixErro
     instance.set_condition("Progressing", False, refused.reason, refused.message, now)
 
 
+def _repair_refused(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
+    _kept_as_it_was(session, instance, refused, now)
+    if policy_of(instance.name, policies_by_target(session), RecoveryPolicy()).stops:
+        instance.retry_at = math.inf
+        message = f"{refused.message}; it waits for `:retry`"
+        instance.set_condition("Progressing", False, "RecoveryStopped", message, now)
+
+
 def _taken_up_again(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
     """The watcher opens it again. Of who yields, what is left is revoked when it is created anew, or as an orphan."""
     instance.retry_at = now
@@ -56,6 +66,16 @@ def _taken_up_again(session: Session, instance: InstanceRow, refused: MatrixErro
 
 TO_ACTIVE = (Step(steps.program_routes), Step(steps.await_ready), Step(steps.mark_active))
 """How every saga that brings an instance to a shape ends."""
+
+DRAIN = Step(workload_steps.drain_members, deadline_s=90_000.0)
+"""As long as a drain may be asked for (a day), and somewhat more."""
+
+DRAINED = (
+    Step(workload_steps.await_loaded, undo=workload_steps.leave_successors),
+    Step(workload_steps.tell_workload, undo=workload_steps.withdraw_drains),
+    DRAIN,
+)
+"""Before members give their places up: what is served there uses the successors, then drains."""
 
 CREATE_INSTANCE = Saga(
     "create-instance",
@@ -105,6 +125,7 @@ MOVE_INSTANCE = Saga(
         Step(moving_steps.await_successors),
         Step(moving_steps.reach_both, undo=moving_steps.reach_members),
         Step(moving_steps.await_routes),
+        *DRAINED,
         Step(moving_steps.cut_over),
         Step(steps.reserve_nodes),
         Step(steps.admit_slices),
@@ -124,6 +145,7 @@ RELOCATE_MEMBER = Saga(
         Step(moving_steps.await_successor),
         Step(moving_steps.reach_both, undo=moving_steps.reach_members),
         Step(moving_steps.await_routes),
+        *DRAINED,
         Step(moving_steps.cut_over),
         Step(steps.admit_slices),
         *TO_ACTIVE,
@@ -136,17 +158,21 @@ RELOCATE_MEMBER = Saga(
 REPLACE_NODE = Saga(
     REPAIR,
     (
-        Step(steps.begin_repair),
         Step(steps.fence_nodes),
+        Step(workload_steps.tell_workload, undo=workload_steps.withdraw_drains),
+        DRAIN,
+        Step(steps.begin_rungs),
         Step(steps.replace_members),
         Step(steps.bind_nodes),
         Step(steps.admit_slices),
         Step(steps.program_routes),
         Step(steps.await_nodes),
         Step(steps.await_ready),
+        Step(workload_steps.await_serving),
         Step(steps.mark_active),
     ),
-    refused=_kept_as_it_was,
+    refused=_repair_refused,
+    retired={"begin_repair": "fence_nodes"},
 )
 """Its parts are measured by the ends of its steps: `recovery.times`."""
 

@@ -19,7 +19,7 @@ from matrixcompute.model.states import settled_state
 from matrixcompute.operations.saga import StepContext, StepPending
 from matrixcompute.recovery.ladder import REPLACE, RungTried
 from matrixcompute.recovery.loss import active_or_none, diagnose_loss
-from matrixcompute.recovery.policy import Recovery, broken_members, plan_recovery, suspect_domains
+from matrixcompute.recovery.policy import EXHAUSTED, Recovery, broken_members, plan_recovery, suspect_domains
 from matrixcompute.recovery.times import in_words, parts_at_the_end
 from matrixcompute.store.store import InstanceRow, SagaRow
 from matrixcompute.workflows.draining import without
@@ -144,11 +144,10 @@ async def program_routes(work: StepContext) -> None:
         await work.neighbours.program(name)
 
 
-async def begin_repair(work: StepContext) -> None:
+async def begin_rungs(work: StepContext) -> None:
     """Begin the first rung for every member that failed; the later ones follow while its end is waited for."""
     plan = await recovery(work, await current_allocation(work))
-    if plan.action == "hold":
-        raise StepPending(plan.message)
+    raise_on_hold(plan)
     await _begin_rungs(work, plan)
 
 
@@ -170,6 +169,7 @@ async def fence_nodes(work: StepContext) -> None:
     is found out later, by the same checks.
     """
     plan = await recovery(work, await current_allocation(work))
+    raise_on_hold(plan)
     domains = suspect_domains(plan.nodes, await work.neighbours.out_of_service()) if plan.nodes else []
     group = [node.name for each in domains for node in await work.neighbours.nodes(f"cabinet={each}")]
     for node in dict.fromkeys([*plan.nodes, *group]):
@@ -186,8 +186,7 @@ async def replace_members(work: StepContext) -> None:
     if allocation is None:
         raise NotFound(f"instance {work.instance} has no allocation any more")
     plan = await recovery(work, allocation)
-    if plan.action == "hold":
-        raise StepPending(plan.message)
+    raise_on_hold(plan)
     refused: MatrixError | None = None
     replaced = []
     for node in plan.nodes:
@@ -204,19 +203,24 @@ async def replace_members(work: StepContext) -> None:
 
 async def await_nodes(work: StepContext) -> None:
     """Until every member is active, whether it can be reached or not; heals on the way what breaks on the way."""
-    allocation = await _whole_allocation(work)
+    allocation = await whole_allocation(work)
     members = [member for member in allocation.members if member.role == "member"]
     ready = sum(member.ready for member in members)
     if not allocation.bound or ready < len(members):
         raise StepPending(f"{ready} of {len(members)} nodes are {NODES_ARE[work.shape.power]}")
 
 
-async def _whole_allocation(work: StepContext) -> AllocationView:
+def raise_on_hold(plan: Recovery) -> None:
+    """Raise StepPending while nothing may be done, or Conflict where nothing more may be at all."""
+    if plan.action == "hold":
+        raise Conflict(plan.message) if plan.reason == EXHAUSTED else StepPending(plan.message)
+
+
+async def whole_allocation(work: StepContext) -> AllocationView:
     """The allocation, of which nothing is broken; else that is replaced, and StepPending raised."""
     allocation = await current_allocation(work)
     plan = await recovery(work, allocation)
-    if plan.action == "hold":
-        raise StepPending(plan.message)
+    raise_on_hold(plan)
     if plan.action in ("repair", "replace"):
         await _begin_rungs(work, plan)
         if plan.nodes:
@@ -230,7 +234,7 @@ async def _whole_allocation(work: StepContext) -> AllocationView:
 
 async def await_ready(work: StepContext) -> None:
     """Until every member is active and every route programmed; heals on the way what breaks on the way."""
-    allocation = await _whole_allocation(work)
+    allocation = await whole_allocation(work)
     slices = await work.neighbours.slices_of(work.instance)
     wanted = {name_of(spec.name) for spec in slices_over(work.instance, work.shape, nodes_of(allocation, {"member"}))}
     if wanted - {each.name for each in slices}:  # withdrawn by somebody; while any is going, none can be admitted again
@@ -319,7 +323,7 @@ async def _everybody(work: StepContext, allocation: AllocationView | None) -> li
 async def recovery(work: StepContext, allocation: AllocationView) -> Recovery:
     """What to do about the members that broke. Who else is out matters, and is asked, only where somebody did."""
     out = await work.neighbours.out_of_service() if broken_members(allocation.members) else []
-    return plan_recovery(allocation.members, out, work.policy, work.rungs(), work.clock.now())
+    return plan_recovery(allocation.members, out, work.recovery_policy(), work.rungs(), work.clock.now())
 
 
 def _replacement(before: list[MemberView], after: list[MemberView], node: str) -> str:

@@ -21,6 +21,7 @@ from matrixcompute.api.instances import routes
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.clients.inference import Inference
 from matrixcompute.instances.maintenances import Maintenances
+from matrixcompute.instances.recovery_policies import RecoveryPolicies
 from matrixcompute.instances.scaling_policies import ScalingPolicies
 from matrixcompute.instances.scenarios import ScenarioRuns, Scenarios
 from matrixcompute.instances.service import InstanceService
@@ -70,7 +71,8 @@ class ComputeSettings(ServiceSettings):
     resource_url: str = Field("http://127.0.0.1:8401", description="where MatrixResource is")
     link_url: str = Field("http://127.0.0.1:8402", description="where MatrixLink is")
     infer_url: str = Field(
-        "http://127.0.0.1:8404", description="where CloudMatrix-Infer is, whose load policies look at; empty: nowhere"
+        "http://127.0.0.1:8404",
+        description="where CloudMatrix-Infer is: its load is looked at and its nodes are drained; empty: nowhere",
     )
     agents_url: str = Field(
         "http://127.0.0.1:8405", description="where the emulated hardware takes the faults of scenarios; empty: nowhere"
@@ -81,6 +83,12 @@ class ComputeSettings(ServiceSettings):
         description="safety stop: how many nodes of a cabinet may be out while members there are replaced",
     )
     lost_per_supernode: int = Field(8, ge=1, description="safety stop: the same for a whole supernode")
+    drain_seconds: float = Field(
+        600.0,
+        ge=0,
+        le=86_400,
+        description="how long a member that serves may drain (emulated) before it is moved or repaired; 0: not at all",
+    )
     leader_lease: float = Field(
         3.0, ge=0.5, le=60, description="wall seconds of silence after which another replica takes over the work"
     )
@@ -105,8 +113,8 @@ def build(
     records = Database(database.sessions, Base.metadata, clock, database.shared)
     fences = Fences(records)
     store = ComputeStore(records)
-    policy = RecoveryPolicy(settings.lost_per_cabinet, settings.lost_per_supernode)
-    runner = SagaRunner(SAGAS, store, neighbours, clock, policy)
+    policy = RecoveryPolicy(settings.lost_per_cabinet, settings.lost_per_supernode, settings.drain_seconds)
+    runner = SagaRunner(SAGAS, store, neighbours, clock, policy, inference=inference)
 
     async def resume() -> str:
         return f"{runner.resume()} sagas under way"
@@ -131,6 +139,7 @@ def build(
         "autoscaling", autoscaler.reconcile, clock, period_s=AUTOSCALING_PERIOD_S, floor_wall_s=0.25, rest_s=1.0
     )
     scaling_policies.wake = scaling.nudge
+    recovery_policies = RecoveryPolicies(store)
     maintenances = Maintenances(store, neighbours, clock)
     maintainer = MaintenanceReconciler(store, neighbours, clock)
     maintaining = Periodic(
@@ -149,7 +158,7 @@ def build(
         playing.nudge()
 
     scenario_runs.wake = scenario_asked
-    orphans = OrphanCollector(store, neighbours, clock)
+    orphans = OrphanCollector(store, neighbours, clock, inference)
     faults = FaultReconciler(store, neighbours)
     judging = Periodic("faults", faults.reconcile, clock, period_s=FAULTS_PERIOD_S, floor_wall_s=10.0)
 
@@ -201,6 +210,7 @@ def build(
         store,
         instance_service,
         scaling_policies,
+        recovery_policies,
         maintenances,
         scenarios,
         scenario_runs,

@@ -34,7 +34,7 @@ class InstanceMetrics:
         )
         self._recovery = Histogram(
             "instance_recovery_seconds",
-            "Emulated time of recoveries by part (detect, fence, replace, boot, serve) and in total.",
+            "Emulated time of recoveries by part (detect, fence, tell, drain, replace, boot, serve) and in total.",
             ["part"],
             registry=registry,
             buckets=RECOVERY_SECONDS,

@@ -94,7 +94,7 @@ def test_columns_are_fields_that_there_are(ctl: Ctl, instance: str) -> None:
         "reason",
         "message",
     } | {"lease ends", "preempted", "closed", "protected", "lanes", "damped until", "why", "recovered in (s)"}
-    may_be_empty |= {"mttr (s)", "detect", "fence", "replace", "boot", "serve"}  # nothing has failed
+    may_be_empty |= {"mttr (s)", "detect", "fence", "tell", "drain", "replace", "boot", "serve"}  # nothing has failed
     for noun in NOUNS:
         views = ctl.json("get", noun.name, *FEW.get(noun.name, ()))["items"]
         if not views:

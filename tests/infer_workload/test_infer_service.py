@@ -197,3 +197,29 @@ async def test_a_watch_tells_of_every_state(stage):
         "Loading",
         "Serving",
     ]
+
+
+async def test_a_drain_belongs_to_who_asked_for_it(serving):
+    async def drain(status, *nodes, **more):
+        answer = await serving.http.put("/v1/deployments/r1/drain", json={"nodes": nodes, **more})
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    assert (await serving.until("Serving"))["readyNodes"] == sorted(NODES)
+    made = (await drain(200, NODES[0], by="move-one-1"))["drain"]
+    assert (made["by"], made["nodes"]) == ("move-one-1", [NODES[0]])
+    again = (await drain(200, NODES[0], by="move-one-2", deadlineS=5))["drain"]
+    assert (again["by"], again["deadlineAt"]) == ("move-one-1", made["deadlineAt"])
+    for more in ({}, {"by": "move-one-2"}):
+        refused = await drain(409, NODES[1], **more)
+        assert (refused["field"], refused["detail"]) == ("nodes", f"{NODES[0]} drain for move-one-1")
+    refused = await drain(409, *NODES[1:], by="move-one-1", keepServing=True)
+    assert (refused["reason"], refused["field"]) == ("InsufficientCapacity", "nodes")
+    while (shown := await serving.until("Serving"))["drain"]["state"] != "Drained":
+        await asyncio.sleep(0.01)
+    assert shown["readyNodes"] == sorted(NODES[1:])
+    assert (await serving.http.delete("/v1/deployments/r1/drain")).status_code == 204
+    while (await serving.until("Serving"))["readyNodes"] != sorted(NODES):
+        await asyncio.sleep(0.01)
+    assert (await drain(200, NODES[1]))["drain"]["by"] == ""
+    assert (await drain(200, NODES[2], by="move-one-3"))["drain"]["by"] == "move-one-3", "nobody's is replaced"

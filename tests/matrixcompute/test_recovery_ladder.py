@@ -9,6 +9,8 @@ import pytest
 from matrixcommon.model.errors import InvalidField
 from matrixcompute.recovery.ladder import RungTried, next_rung, read_rules, recovery_rules
 from matrixcompute.recovery.policy import RecoveryPolicy, plan_recovery
+from matrixcompute.recovery.spec import RecoveryPolicySpec
+from matrixcompute.store.recovery_policies import policy_of, target_of
 from matrixresource.contract.allocations import MemberView
 from matrixresource.contract.nodes import IN_PLACE
 from matrixresource.nodes.fault_levels import fault_table
@@ -102,3 +104,58 @@ def test_a_ladder_that_cannot_be_climbed_is_refused_by_its_field(ladder, wrong):
     with pytest.raises(InvalidField, match=wrong) as refused:
         read_rules({"rungs": rungs, "ladders": {"Restart": ladder}})
     assert refused.value.field == "ladders.Restart"
+
+
+@pytest.mark.parametrize(("level", "seconds"), [("Restart", 0), ("Melted", 60), ("SubHealth", 60)])
+def test_a_drain_without_time_or_without_a_repair_is_refused_by_its_field(level, seconds):
+    ladders = {"Restart": ["replace"], "SubHealth": []}
+    with pytest.raises(InvalidField, match="a drain needs a ladder") as refused:
+        read_rules({"rungs": {"replace": {"means": ""}}, "ladders": ladders, "drains": {level: seconds}})
+    assert refused.value.field == f"drains.{level}"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "allowed", "broken", "before", "expected"),
+    [
+        ("the first that is allowed", ["reboot"], {"level": "Restart"}, (), ("begin", "reboot")),
+        ("another node at once", ["replace"], {"level": "RestartRequest"}, (), ("begin", "replace")),
+        ("none of its ladder", ["restart"], {"level": "Restart"}, (), ("exhausted", "")),
+        ("the last did not help", ["reset-npu"], {"level": "Restart"}, (("reset-npu", -60.0),), ("exhausted", "")),
+        ("it is under way", ["reset-npu"], {"level": "Restart", "ready": False}, (("reset-npu", 0.0),), ("wait", "reset-npu")),
+        ("nothing at all", [], {"level": "RestartRequest"}, (), ("exhausted", "")),
+        ("lost, and it is to be kept", ["restart"], {"agent": "Lost", "ready": False}, (), ("exhausted", "")),
+        ("a spare does no work", [], {"level": "Restart", "role": "spare"}, (), ("begin", "replace")),
+    ],
+)  # fmt: skip
+def test_a_policy_leaves_out_rungs(sentence, allowed, broken, before, expected):
+    choice = next_rung(member(**broken), "it failed", tried(*before), 0.0, recovery_rules(), allowed)
+    assert (choice.action, choice.rung) == expected, sentence
+
+
+def test_who_has_no_rung_left_holds_up_nobody_else():
+    policy = RecoveryPolicy(rungs=("restart",))
+    worn, hung = member("Restart"), member("RestartRequest", OTHER)
+    plan = plan_recovery([worn, hung], [], policy, [], 0.0)
+    assert (plan.action, plan.concerned, [each[:2] for each in plan.begin]) == (
+        "repair",
+        (OTHER,),
+        [(OTHER, "restart")],
+    )
+    plan = plan_recovery([worn], [], policy, [], 0.0)
+    assert (plan.action, plan.reason) == ("hold", "RungsExhausted")
+    assert plan.message.endswith(": its recovery policy allows nothing more")
+    assert plan_recovery([worn], [], policy).action == "replace", "nothing serves yet"
+
+
+def test_an_instances_own_policy_counts_then_its_projects_then_what_compute_was_started_with():
+    default = RecoveryPolicy(drain_s=600.0)
+    policies = {
+        "one": RecoveryPolicySpec(instance="one", rungs=["replace"]),
+        target_of(RecoveryPolicySpec()): RecoveryPolicySpec(drain_seconds=5, on_exhausted="Stop"),
+        target_of(RecoveryPolicySpec(project="blue")): RecoveryPolicySpec(project="blue", drain_seconds=0),
+    }
+    own, shared, other = (policy_of(name, policies, default) for name in ("one", "two", "blue/one"))
+    assert (own.drain_s, own.rungs, own.stops) == (600.0, ("replace",), False)
+    assert (shared.drain_s, shared.rungs, shared.stops) == (5, tuple(recovery_rules().rungs), True)
+    assert other.drain_s == 0
+    assert policy_of("red/one", policies, default) is default

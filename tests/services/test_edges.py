@@ -68,7 +68,11 @@ BAD = [
     ("more room than there can be", "resource", "POST", "/v1/defragmentations", {"nodes": 5}, 409, "InsufficientCapacity", None),
     ("a plan that is none", "resource", "POST", "/v1/defragmentations/no:approve", None, 404, "NotFound", "name"),
     ("a member that is none", "resource", "POST", "/v1/allocations/there:relocate", {"node": "sn0-c11-n3", "to": "sn0-c10-n0"}, 422, "InvalidField", "node"),
-    ("a kind not there yet", "compute", "PUT", "/v1/recovery-policies/there", {}, 501, "NotYetSupported", None),
+    ("a rung that is none", "compute", "PUT", "/v1/recovery-policies/p", {"rungs": ["pray"]}, 422, "InvalidField", "rungs"),
+    ("what shall follow is unknown", "compute", "PUT", "/v1/recovery-policies/p", {"onExhausted": "Weep"}, 422, "InvalidField", "onExhausted"),
+    ("a drain that ended before", "compute", "PUT", "/v1/recovery-policies/p", {"drainSeconds": -1}, 422, "InvalidField", "drainSeconds"),
+    ("an instance that can be none", "compute", "PUT", "/v1/recovery-policies/p", {"instance": "*"}, 422, "InvalidField", "instance"),
+    ("the second policy of a project", "compute", "PUT", "/v1/recovery-policies/second", {}, 409, "Conflict", "instance"),
     ("an unknown fault kind", "agents", "PUT", "/v1/faults/f", {"kind": "meteor", "target": "sn0-c00-n0"}, 422, "InvalidField", "kind"),
     ("a node that is none", "agents", "PUT", "/v1/faults/f", {"kind": "node-down", "target": "sn0-c77-n0"}, 404, "NotFound", "target"),
     ("a target that is neither node nor switch", "agents", "PUT", "/v1/faults/f", {"kind": "node-down", "target": "bad"}, 422, "InvalidField", "target"),
@@ -85,6 +89,7 @@ async def test_bad_input_is_refused_with_its_field_and_changes_nothing(tmp_path)
     async with Stack(tmp_path) as stack:
         await stack.apply("there", 1)
         await stack.active("there", 1)
+        await stack.http["compute"].put("/v1/recovery-policies/first", json={})
         before = {name: await state(stack, name) for name in ("resource", "link", "compute")}
         for sentence, service, method, path, body, status, reason, field in BAD:
             content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()

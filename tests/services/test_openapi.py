@@ -23,7 +23,6 @@ from schemathesis.core.failures import FailureGroup
 from schemathesis.core.transport import Response
 
 from matrixcommon.api.authorization import ROLES
-from matrixcompute.access import NOT_YET
 from tests.services.every_route import BODIES, NAMES, NODE, RULES
 from tests.services.test_authorization import MARK, furnished
 from tests.stack import Stack
@@ -108,9 +107,7 @@ class Walk:
 
 
 def is_away(path: str, answer: httpx.Response) -> bool:
-    """What is not there yet, and a model whose instance has lost its nodes: it may be asked again later."""
-    if answer.status_code == 501:
-        return path.split("/")[2] in NOT_YET
+    """A model whose instance has lost its nodes: it may be asked again later."""
     return answer.status_code == 503 and path.endswith("completions") and "retry-after" in answer.headers
 
 

@@ -10,7 +10,7 @@ from tests.stack import Stack
 
 pytestmark = pytest.mark.looptime
 
-PARTS = ("detectS", "fenceS", "replaceS", "bootS", "serveS")
+PARTS = ("detectS", "fenceS", "tellS", "drainS", "replaceS", "bootS", "serveS")
 
 
 async def items(stack: Stack, collection: str, **params: Any) -> list[dict[str, Any]]:
@@ -39,7 +39,7 @@ async def test_a_recovery_gives_its_time_in_parts_across_a_kill_and_sums_them_up
 
         await stack.until(booting, "its successor boots", within_s=300)
         (operation,) = await items(stack, "operations", filter="verb=replace-node")
-        assert set(operation["recovery"]) == {"detectS", "fenceS", "replaceS", "totalS"}, "the parts so far"
+        assert set(operation["recovery"]) == {*PARTS[:5], "totalS"}, "the parts so far"
         node = (await stack.get("resource", f"/v1/nodes/{lost}")).json()
         assert (node["cordonedBy"], node["state"]) == (["recovery"], "Quarantined")
         await stack.restart("compute")
@@ -49,6 +49,7 @@ async def test_a_recovery_gives_its_time_in_parts_across_a_kill_and_sums_them_up
         assert times["totalS"] == pytest.approx(sum(times[part] for part in PARTS), abs=0.01)
         assert 50 <= times["detectS"] <= 75, "two leases of 30 s, from when it was heard last"
         assert times["fenceS"] + times["replaceS"] < 5
+        assert times["tellS"] + times["drainS"] < 1, "nobody is asked for a node that is lost"
         assert 5 <= times["bootS"] <= 30, "a spare only joins; and compute was away meanwhile"
         view = await stack.compute.find_instance("one")
         assert view.last_recovery.wire() == times

@@ -9,7 +9,7 @@ from tests.golden import ROOT
 
 def test_every_path_exists() -> None:
     rows = re.findall(r"^\| ([^|]+) \| (`[^|]+`) \|$", (ROOT / "docs/where.md").read_text(), re.MULTILINE)
-    assert len(rows) == 12
+    assert len(rows) == 13
     for behaviour, paths in rows:
         for path in re.findall(r"`([^`]+)`", paths):
             assert (ROOT / path).exists(), f"{behaviour}: {path}"

@@ -222,7 +222,8 @@ NOUNS: tuple[Noun, ...] = (
         "reliability",
         "compute",
         "name, recoveries, mttr (s):mttrS, ettr, down (s):downS",
-        "since, detect:means.detectS, fence:means.fenceS, replace:means.replaceS, boot:means.bootS, serve:means.serveS",
+        "since, detect:means.detectS, fence:means.fenceS, tell:means.tellS, drain:means.drainS, "
+        "replace:means.replaceS, boot:means.bootS, serve:means.serveS",
         "ettr, mttr",
         whole=True,
         means="what failures have cost each instance: mean time to recovery, effective training time ratio",
@@ -234,6 +235,23 @@ NOUNS: tuple[Noun, ...] = (
         "desired:desiredReplicas, reason",
         "forecast:forecastReplicas, predictive, block, last scale:lastScaleTime, message",
         "sp, scaling-policy",
+    ),
+    Noun(
+        "recovery-policies",
+        "compute",
+        "name, instance, drain (s):drainSeconds, rungs, when exhausted:onExhausted",
+        "generation, labels",
+        "rp, recovery-policy",
+        means="how far the recovery of an instance, or of a project's, may go",
+    ),
+    Noun(
+        "recovery-rules",
+        "compute",
+        "level:name, ladder:ladder.rung, drain (s):drainS",
+        "timeouts (s):ladder.timeoutS",
+        "recovery-rule",
+        whole=True,
+        means="what is tried about a member that failed, by level of fault",
     ),
     Noun(
         "maintenances",
@@ -317,11 +335,14 @@ def listing(columns: str, views: Iterable[dict[str, Any]]) -> None:
 
 
 def dig(view: Any, path: str) -> Any:
-    """The value at a dotted path; None where it stops short."""
+    """The value at a dotted path, of a list that of each of its parts; None where it stops short."""
     for step in path.split("."):
         if step == "length" and isinstance(view, list):
             return len(view)
-        view = view.get(step) if isinstance(view, dict) else None
+        if isinstance(view, list):
+            view = [dig(each, step) for each in view]
+        else:
+            view = view.get(step) if isinstance(view, dict) else None
     return view
 
 

@@ -9,9 +9,10 @@ from starlette.testclient import TestClient
 
 from matrixcommon.api.authorization import ResourceKind
 from matrixcommon.model.hardware_names import NodeName
-from matrixcompute.access import NOT_YET
+from matrixcompute.recovery.ladder import recovery_rules
+from matrixcompute.recovery.spec import rule_views
 from services.chassis.app import create_app
-from services.matrixctl.output.resource_kinds import NOUNS, Noun, titles
+from services.matrixctl.output.resource_kinds import NOUNS, Noun, cells, titles
 from services.node_agent.access import ACCESS
 from services.node_agent.api.faults import routes
 from services.node_agent.api.traffic import traffic_routes
@@ -39,7 +40,7 @@ ELSEWHERE = {
 def listed() -> Iterator[tuple[str, ResourceKind]]:
     for service, rules in RULES.items():
         for kind in rules.kinds:
-            if "LIST" in kind.verbs and kind.collection not in NOT_YET:
+            if "LIST" in kind.verbs:
                 yield service, kind
 
 
@@ -62,6 +63,13 @@ def test_a_noun_shows_fields_that_its_views_have_and_is_got_as_it_is_served() ->
         for column in noun.shown(wide=True).split(", "):
             title, _, path = column.partition(":")
             assert known is None or (path or title).split(".")[0] in known, (noun.name, column)
+
+
+def test_a_column_of_a_list_has_a_value_of_each_part() -> None:
+    noun = next(each for each in NOUNS if each.name == "recovery-rules")
+    rows = {row[0]: row for row in (cells(noun.shown(wide=True), each.wire()) for each in rule_views(recovery_rules()))}
+    assert rows["RestartRequest"] == ["RestartRequest", "restart,replace", "60", "60,-"]
+    assert rows["SubHealth"] == ["SubHealth", "-", "-", "-"]
 
 
 def test_no_word_means_two_nouns() -> None:

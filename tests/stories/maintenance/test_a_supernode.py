@@ -7,28 +7,10 @@ from typing import Any
 import pytest
 
 from tests.stack import Stack
-from tests.stories.maintenance.running import NEW, members, nothing_is_left, put, show, until
+from tests.stories.maintenance.running import NEW, nothing_is_left, put, show
+from tests.stories.repairs.serving import nothing_lost, serving_under_load, statistics
 
 pytestmark = pytest.mark.looptime
-
-LOAD = {"requestsPerSecond": 2.0, "seed": 7, "inputTokensMax": 4096}
-
-
-async def serving(stack: Stack, name: str, **load: float) -> None:
-    await stack.http["infer"].put(f"/v1/deployments/{name}", json={"instance": name})
-
-    async def serves() -> bool:
-        return (await stack.get("infer", f"/v1/deployments/{name}")).json()["state"] == "Serving"
-
-    await stack.until(serves, "it serves")
-    answer = await stack.http["infer"].put(f"/v1/deployments/{name}/load", json=LOAD | load)
-    assert answer.status_code == 200, answer.text
-
-
-def nothing_lost(shown: dict[str, Any]) -> None:
-    assert shown["submitted"] == shown["finished"] + shown["inFlight"] > 0, shown
-    assert (shown["lost"], shown["cancelled"]) == (0, 0), shown
-    assert (shown["load"]["refused"], shown["load"]["skipped"]) == (0, 0), shown
 
 
 async def rolled_over(stack: Stack, sizes: dict[str, int], kills: tuple[int, ...] = (), **spec: Any) -> None:
@@ -59,18 +41,6 @@ async def rolled_over(stack: Stack, sizes: dict[str, int], kills: tuple[int, ...
     await stack.check()
 
 
-async def test_a_member_that_serves_moves_and_no_request_is_lost(tmp_path):
-    async with Stack(tmp_path, infer=True) as stack:
-        await stack.apply("served", 4)
-        target = (await members(stack, "served"))[0]
-        await serving(stack, "served", requestsPerSecond=0.3, inputTokensMax=1024)
-        await put(stack, "fan", target={"node": target}, serviceS=30)
-        await until(stack, "fan", "Completed")
-        assert target not in await members(stack, "served")
-        nothing_lost((await stack.get("infer", "/v1/deployments/served/statistics")).json())
-        await nothing_is_left(stack)
-
-
 @pytest.mark.soak
 async def test_a_supernode_that_is_nine_tenths_full_rolls_over_under_load(tmp_path):
     async with Stack(tmp_path, infer=True) as stack:
@@ -79,7 +49,7 @@ async def test_a_supernode_that_is_nine_tenths_full_rolls_over_under_load(tmp_pa
             await stack.apply(name, nodes)
         for name, nodes in sizes.items():
             await stack.active(name, nodes)
-        await serving(stack, "served")
+        await serving_under_load(stack, "served", requestsPerSecond=2.0, inputTokensMax=4096)
         budget = {"maxUnavailable": 4, "maxUnavailablePerCabinet": 2}
         await rolled_over(stack, sizes, kills=(5, 20, 40), budget=budget)
-        nothing_lost((await stack.get("infer", "/v1/deployments/served/statistics")).json())
+        nothing_lost(await statistics(stack, "served"))

@@ -1,0 +1,45 @@
+"""RecoveryPolicies: ensure and delete. One policy is for an instance, one for the others of a project."""
+
+from __future__ import annotations
+
+from matrixcommon.model.errors import Conflict
+from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.resource_key import name_of
+from matrixcommon.persistence.database_session import find
+from matrixcompute.recovery.spec import RecoveryPolicyRequest, RecoveryPolicyView
+from matrixcompute.store.recovery_policies import RecoveryPolicyRow, policy_for, target_of
+from matrixcompute.store.store import ComputeStore
+
+
+class RecoveryPolicies:
+    """The verbs over recovery policies."""
+
+    def __init__(self, store: ComputeStore) -> None:
+        self._store = store
+
+    def ensure(self, name: str, body: RecoveryPolicyRequest) -> RecoveryPolicyView:
+        """Have this policy; what is under way follows it from its next look. Raises Conflict where another one is for
+        the same instance, or for the project's others."""
+        checked_resource_name(name)
+        if body.instance is not None:
+            checked_resource_name(body.instance, field="instance")
+        target = target_of(body)
+        with self._store.transaction() as session:
+            other = policy_for(session, target)
+            if other is not None and other.name != name:
+                whom = f"instance {name_of(body.instance)!r}" if body.instance else "the project's instances"
+                raise Conflict(f"recovery policy {name_of(other.name)!r} is for {whom} already", field="instance")
+            row = session.get(RecoveryPolicyRow, name)
+            if row is None:
+                row = RecoveryPolicyRow(name=name, project=body.project, state="Active", generation=1)
+                session.add(row)
+            elif row.spec != body.wire():
+                row.generation += row.policy.model_copy(update={"labels": body.labels}) != body
+            row.spec, row.labels, row.target = body.wire(), body.labels, target
+            session.flush()
+            return row.view()
+
+    def delete(self, name: str) -> None:
+        """The rules hold again as they are in the table, or as the project's policy says."""
+        with self._store.transaction() as session:
+            session.delete(find(session, RecoveryPolicyRow, name))

@@ -1,0 +1,56 @@
+"""Recovery policies, and which of them is for an instance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import JSON, String, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from matrixcommon.model.resource_key import DEFAULT_PROJECT, key_of, project_of
+from matrixcommon.persistence.database_session import ResourceRow
+from matrixcompute.recovery.ladder import recovery_rules
+from matrixcompute.recovery.policy import RecoveryPolicy
+from matrixcompute.recovery.spec import RecoveryPolicyRequest, RecoveryPolicySpec, RecoveryPolicyView
+from matrixcompute.store.store import Base
+
+
+class RecoveryPolicyRow(ResourceRow, Base):
+    """One recovery policy. `target`: an instance's key, or the project's key of `*`; one policy has it."""
+
+    __tablename__ = "recovery_policies"
+    kind = "recovery policy"
+
+    spec: Mapped[dict[str, Any]] = mapped_column(JSON)
+    target: Mapped[str] = mapped_column(String(127), unique=True)
+
+    @property
+    def policy(self) -> RecoveryPolicyRequest:
+        return RecoveryPolicyRequest.model_validate(self.spec)
+
+    def view(self) -> RecoveryPolicyView:
+        policy = self.policy.shown_to(self.project or DEFAULT_PROJECT)
+        asked = {field: getattr(policy, field) for field in RecoveryPolicySpec.model_fields if field != "project"}
+        rules = recovery_rules()
+        ladders = {level: [each for each in rules.ladder(level) if each in policy.rungs] for level in rules.ladders}
+        return self.view_as(RecoveryPolicyView, **asked, ladders=ladders)
+
+
+def target_of(policy: RecoveryPolicySpec) -> str:
+    """What a policy is for."""
+    return policy.instance or key_of(policy.project, "*")
+
+
+def policy_for(session: Session, target: str) -> RecoveryPolicyRow | None:
+    return session.scalars(select(RecoveryPolicyRow).where(RecoveryPolicyRow.target == target)).first()
+
+
+def policies_by_target(session: Session) -> dict[str, RecoveryPolicySpec]:
+    return {row.target: row.policy for row in session.scalars(select(RecoveryPolicyRow))}
+
+
+def policy_of(instance: str, policies: Mapping[str, RecoveryPolicySpec], default: RecoveryPolicy) -> RecoveryPolicy:
+    """What holds for an instance: its own policy, else its project's; what that leaves out is the `default`'s."""
+    found = policies.get(instance) or policies.get(key_of(project_of(instance), "*"))
+    return default if found is None else default.following(found.drain_seconds, found.rungs, found.on_exhausted)

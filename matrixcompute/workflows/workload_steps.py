@@ -1,0 +1,261 @@
+"""The steps that ask the workload: to drain members before they are moved or repaired, and whether it serves again.
+
+What is asked of CloudMatrix-Infer is the drain that scaling in uses (decision 163), by the name of the operation: asked
+twice it continues, and one whose operation has ended is withdrawn (`reconcilers/orphan_collector.py`). No workload
+keeps an instance from being moved or repaired: a deployment that does not answer, or does not drain in time, is not
+waited for any longer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from matrixcommon.model.errors import Conflict, InsufficientCapacity, NotFound, StaleGeneration, Unavailable
+from matrixcommon.model.quantities import from_timestamp
+from matrixcommon.model.resource_key import name_of, named, project_of
+from matrixcompute.clients.inference import Inference
+from matrixcompute.operations.saga import StepContext, StepPending
+from matrixcompute.recovery.ladder import recovery_rules
+from matrixcompute.recovery.loss import active_or_none
+from matrixcompute.recovery.notice import DrainNotice, notice_of_move, notice_of_repair
+from matrixcompute.recovery.policy import Recovery
+from matrixcompute.workflows import steps
+from matrixresource.contract.allocations import AllocationView
+
+AGAIN_S = 3.0
+"""How often a workload is looked at (s, emulated)."""
+ANSWERS = 3
+"""How often CloudMatrix-Infer may fail to answer a step; then what it served is taken to be gone with it."""
+SERVE_S = 300.0
+"""How long a workload may take to use nodes it got (s, emulated). ASSUMPTION: several times what executors, graphs and
+weights take by the calibration. Then the operation continues without it."""
+RETURNING = ("Loading", "Unavailable")
+"""States from which a deployment serves again once its instance is whole."""
+GRACE_S = 30.0
+"""How much longer than a drain's deadline it is waited for: CloudMatrix-Infer ends it at that, and has to say so."""
+
+
+async def await_loaded(work: StepContext) -> None:
+    """Until what is served on the instance uses the successors too: the replacement is ready before the drain."""
+    if work.inference is None:
+        return
+    await _still_wanted(work)
+    allocation = await steps.current_allocation(work)
+    coming = set(steps.nodes_of(allocation, {"successor"}))
+    if not coming or work.recovery_policy().drain_s <= 0:
+        return
+    try:
+        loading = _not_ready(await work.inference.deployments_on(work.instance), coming)
+    except Unavailable as away:
+        _check_answers(work, "await_loaded", away)
+        return
+    if loading:
+        _await_workload(work, "await_loaded", f"{loading} the successors before the members drain")
+
+
+async def leave_successors(work: StepContext) -> None:
+    """A move is given up: what began to use the successors drains them, before they leave. Nobody waits for that where
+    something has broken, or where the workload does not answer."""
+    allocation = active_or_none(await work.neighbours.find_allocation(work.instance))
+    drain_s = work.recovery_policy().drain_s
+    if work.inference is None or allocation is None or drain_s <= 0:
+        return
+    coming = steps.nodes_of(allocation, {"successor"})
+    if not coming or (await steps.recovery(work, allocation)).action != "keep":
+        return
+    running = {}
+    try:
+        for name, view in (await work.inference.deployments_on(work.instance)).items():
+            if {*coming} & {*view["readyNodes"]}:
+                asked = {"deadlineS": drain_s, "by": work.saga, "keepServing": True}
+                running[name] = (await work.inference.drain(name, coming, **asked)).get("drain") or {}
+    except (Unavailable, NotFound, Conflict, InsufficientCapacity):
+        return
+    running = {name: drain for name, drain in running.items() if drain.get("state") == "Draining"}
+    until = max((from_timestamp(drain["deadlineAt"]) for drain in running.values()), default=0.0)
+    if running and work.clock.now() < until + GRACE_S:
+        raise StepPending(f"{_requests(running)} run on {', '.join(coming)}", again_s=AGAIN_S)
+
+
+async def tell_workload(work: StepContext) -> None:
+    """Ask what is served there to drain the members that are about to be moved or repaired, by a deadline.
+
+    Those that cannot finish anything are not asked for, nor is one that is to be replaced and for which there is no
+    node: it serves meanwhile.
+    """
+    if work.inference is None:
+        return
+    notice, plan = await _notice(work)
+    for node, why in notice.skipped.items():
+        work.record_event("NotDrained", f"{node}: {why}")
+    replaced = [*notice.nodes] if plan is None else [node for node in notice.nodes if node in plan.nodes]
+    refused = [] if plan is None else [node for node in replaced if not await _replaceable(work, node)]
+    notice = replace(notice, nodes=tuple(node for node in notice.nodes if node not in refused))
+    if not notice.nodes:
+        return
+    try:
+        for name in await work.inference.served_on(work.instance):
+            await _ask_to_drain(work, work.inference, name, notice, keep_serving=not {*notice.nodes} <= {*replaced})
+    except Unavailable as away:
+        _check_answers(work, "tell_workload", away)
+
+
+async def _replaceable(work: StepContext, node: str) -> bool:
+    """Whether there is another node for a member; nothing is changed."""
+    try:
+        await work.neighbours.replace(work.instance, node, "NodeUnhealthy", validate_only=True)
+    except InsufficientCapacity as full:
+        work.record_event("NotDrained", f"{node}: {full.message}")
+        return False
+    return True
+
+
+async def _ask_to_drain(
+    work: StepContext, inference: Inference, name: str, notice: DrainNotice, keep_serving: bool
+) -> None:
+    asked = {"deadlineS": notice.deadline_s, "by": work.saga, "keepServing": keep_serving}
+    nodes = ", ".join(notice.nodes)
+    try:
+        view = await inference.drain(name, [*notice.nodes], **asked)
+    except NotFound:
+        return
+    except (Conflict, InsufficientCapacity) as refused:
+        work.record_event("NotDrained", f"{nodes}: {name_of(name)}: {refused.message}")
+        return
+    if began := (view.get("drain") or {}).get("requestsAtStart"):
+        work.record_event("Draining", f"{began} requests of {name_of(name)} run on {nodes}")
+
+
+async def withdraw_drains(work: StepContext) -> None:
+    """Nothing is taken: have the workload use these nodes again. Where it does not answer, the orphan collector does
+    that later."""
+    if work.inference is not None:
+        with contextlib.suppress(Unavailable):
+            for name, by in (await work.inference.drains()).items():
+                if by == work.saga:
+                    await _undrain(work.inference, name)
+
+
+async def drain_members(work: StepContext) -> None:
+    """Until nothing runs any more on what was asked to drain, or its deadline has passed. A member that is lost
+    meanwhile is not waited for; a successor that is ends the move before anybody has left."""
+    if work.inference is None:
+        return
+    await _still_wanted(work)
+    notice, _ = await _notice(work)
+    if not notice.nodes:
+        return
+    late = work.clock.now() - work.since("drain_members") > notice.deadline_s + GRACE_S
+    try:
+        drains = _own_drains(work, await work.inference.deployments_on(work.instance))
+    except Unavailable as away:
+        _check_answers(work, "drain_members", away)
+        return
+    running = {name: drain for name, drain in drains.items() if drain["state"] != "Drained"}
+    nodes = ", ".join(notice.nodes)
+    if running and not late:
+        until = max(each["deadlineAt"] for each in running.values())
+        raise StepPending(f"{_requests(running)} run on {nodes}, until {until} at most", again_s=AGAIN_S)
+    if running:
+        work.record_event("DrainDeadline", f"{_listed(work, running)} did not drain {nodes} in time", warning=True)
+    elif drains:
+        work.record_event("Drained", f"nothing runs any more on {nodes}")
+
+
+async def await_serving(work: StepContext) -> None:
+    """Until what is served on the instance follows its fabric and uses every member: those that were drained and stay
+    are handed back first. What never served is not waited for."""
+    if work.inference is None or work.shape.power == "Off":
+        return
+    allocation = await steps.whole_allocation(work)
+    try:
+        deployments = await work.inference.deployments_on(work.instance)
+        waiting = await _following(work, work.inference, allocation, deployments) if deployments else ""
+    except Unavailable:
+        return  # a process that is away serves nothing
+    if waiting:
+        _await_workload(work, "await_serving", f"{waiting} every member")
+
+
+async def _following(
+    work: StepContext, inference: Inference, allocation: AllocationView, deployments: Mapping[str, dict[str, Any]]
+) -> str:
+    """What is waited for. Members that were drained for this operation and stay are to be used again, once it is known
+    to the deployment which nodes have left."""
+    generation = await work.neighbours.fabric_generation(work.instance)
+    if behind := [name for name, view in deployments.items() if view["fabricGeneration"] != generation]:
+        return f"{_listed(work, behind)} has yet to see"
+    drains, members = _own_drains(work, deployments), set(steps.nodes_of(allocation, {"member"}))
+    for name, drain in drains.items():
+        if back := members & {*drain["nodes"]}:
+            await _undrain(inference, name)
+            work.record_event("Rejoined", f"{name_of(name)} may use {', '.join(sorted(back))} again")
+    return f"{_listed(work, drains)} has yet to use" if drains else _not_ready(deployments, members, RETURNING)
+
+
+async def _undrain(inference: Inference, name: str) -> None:
+    with contextlib.suppress(NotFound):
+        await inference.undrain(name)
+
+
+async def _notice(work: StepContext) -> tuple[DrainNotice, Recovery | None]:
+    """Whom this operation drains; of a repair with its plan."""
+    allocation = await steps.current_allocation(work)
+    if work.rungs() is None:
+        return notice_of_move(allocation.members, work.recovery_policy().drain_s), None
+    plan = await steps.recovery(work, allocation)
+    steps.raise_on_hold(plan)
+    return notice_of_repair(allocation.members, plan, recovery_rules(), work.recovery_policy().drain_s), plan
+
+
+async def _still_wanted(work: StepContext) -> None:
+    """Of a move, until it is made: a newer spec, or anything that broke, rolls it back."""
+    if work.rungs() is not None:
+        return
+    if (newest := work.newest()) > work.spec_generation:
+        raise StaleGeneration(f"generation {newest} is requested now")
+    plan = await steps.recovery(work, await steps.current_allocation(work))
+    if plan.action in ("repair", "replace"):
+        raise Conflict(f"repaired first: {plan.message}")
+
+
+def _own_drains(work: StepContext, deployments: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """By deployment, the drains that this operation asked for."""
+    drains = {name: view.get("drain") or {} for name, view in deployments.items()}
+    return {name: drain for name, drain in drains.items() if drain.get("by") == work.saga}
+
+
+def _not_ready(
+    deployments: Mapping[str, dict[str, Any]], nodes: set[str], about_to: Collection[str] = ("Loading",)
+) -> str:
+    """Which deployments that serve, or are in a state from which they are `about_to`, do not use some of these nodes
+    yet; "" where none."""
+    starting = [name_of(name) for name, view in deployments.items() if view["state"] in about_to]
+    serving = {name_of(name): view for name, view in deployments.items() if view["state"] in ("Serving", "Degraded")}
+    without = [name for name, view in serving.items() if not nodes <= {*view["readyNodes"]}]
+    return f"{', '.join(starting + without)} has yet to use" if starting or without else ""
+
+
+def _check_answers(work: StepContext, step: str, away: Unavailable) -> None:
+    """Fail for as long as it is worth trying again; then nobody is asked, and the operation continues."""
+    if work.failures(step) < ANSWERS:
+        raise away
+    work.record_event("NotDrained", f"CloudMatrix-Infer does not answer: {away.message}", warning=True)
+
+
+def _await_workload(work: StepContext, step: str, waiting: str) -> None:
+    """Raise StepPending until the workload has had its time; then it is not waited for any longer."""
+    if work.clock.now() - work.since(step) < SERVE_S:
+        raise StepPending(waiting, again_s=AGAIN_S)
+    work.record_event("NotServingYet", f"{waiting}: not waited for any longer", warning=True)
+
+
+def _requests(drains: Mapping[str, dict[str, Any]]) -> str:
+    return f"{sum(each['requests'] for each in drains.values())} requests"
+
+
+def _listed(work: StepContext, deployments: Iterable[str]) -> str:
+    return named(sorted(deployments), project_of(work.instance))

@@ -1,0 +1,338 @@
+"""The steps that ask the workload, with a CloudMatrix-Infer that answers as the test says: how long each waits, what it
+asks, and what ends the wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from matrixcommon.model.errors import Conflict, InsufficientCapacity, StaleGeneration, Unavailable
+from matrixcommon.model.quantities import timestamp
+from matrixcompute.contract import InstanceRequest
+from matrixcompute.operations.abandon import abandon
+from matrixcompute.operations.saga import StepPending
+from matrixcompute.reconcilers.orphan_collector import OrphanCollector
+from matrixcompute.recovery.ladder import RungTried
+from matrixcompute.recovery.policy import RecoveryPolicy
+from matrixcompute.store.store import SagaRow
+from matrixcompute.workflows.workload_steps import (
+    ANSWERS,
+    GRACE_S,
+    SERVE_S,
+    await_loaded,
+    await_serving,
+    drain_members,
+    leave_successors,
+    tell_workload,
+    withdraw_drains,
+)
+from matrixresource.contract.allocations import AllocationView, MemberView
+from tests.clocks import FixedClock
+from tests.matrixcompute.saga_world import DO, World, a_process, waiting_at
+from tests.matrixcompute.test_drain_notice import A, B, C, member
+
+SAGA = "move-instance-one-1"
+
+
+class Inference:
+    """One deployment, `one`, on the instance."""
+
+    def __init__(self, **view: Any) -> None:
+        given = {"state": "Serving", "readyNodes": [A, B, C], "fabricGeneration": 7}
+        self.view: dict[str, Any] = given | view
+        self.asked: list[dict[str, Any]] = []
+        self.away = self.withdrawn = False
+        self.refuses: Exception | None = None
+        self.answer: dict[str, Any] = {"requestsAtStart": 9}
+
+    async def served_on(self, instance: str) -> list[str]:
+        if self.away:
+            raise Unavailable("no route")
+        return ["one"]
+
+    async def deployments_on(self, instance: str) -> dict[str, dict[str, Any]]:
+        return dict.fromkeys(await self.served_on(instance), self.view)
+
+    async def drains(self) -> dict[str, str]:
+        await self.served_on("one")
+        by = (self.view.get("drain") or {}).get("by")
+        return {"one": by} if by else {}
+
+    async def drain(self, name: str, nodes: list[str], **more: Any) -> dict[str, Any]:
+        if self.refuses is not None:
+            raise self.refuses
+        self.asked.append({"nodes": nodes, **more})
+        return {"drain": self.answer}
+
+    async def undrain(self, name: str) -> None:
+        self.withdrawn = True
+        del self.view["drain"]
+
+
+class Neighbours:
+    def __init__(self, members: list[MemberView]) -> None:
+        self.members, self.full = members, False
+
+    async def find_allocation(self, name: str) -> AllocationView:
+        return AllocationView.model_construct(members=self.members, state="Bound", preempts=[], conditions=[])
+
+    async def out_of_service(self) -> list[str]:
+        return []
+
+    async def replace(self, name: str, node: str, reason: str, validate_only: bool) -> None:
+        assert validate_only
+        if self.full:
+            raise InsufficientCapacity("no node is free")
+
+    async def fabric_generation(self, instance: str) -> int:
+        return 7
+
+
+@dataclass
+class Work:
+    """What a step is given. `took_s`: for how long it has been at this step."""
+
+    inference: Any = field(default_factory=Inference)
+    neighbours: Any = field(
+        default_factory=lambda: Neighbours([member(A), member(B, rank=1), member(C, role="successor")])
+    )
+    repair: bool = False
+    took_s: float = 0.0
+    failed: int = 0
+    generation: int = 1
+    saga: str = SAGA
+    instance: str = "one"
+    spec_generation: int = 1
+    shape: InstanceRequest = field(default_factory=lambda: InstanceRequest(nodes=2))
+    clock: Any = field(default_factory=lambda: FixedClock(1000.0))
+    events: list[str] = field(default_factory=list)
+
+    def since(self, step: str) -> float:
+        return self.clock.now() - self.took_s
+
+    def recovery_policy(self) -> RecoveryPolicy:
+        return RecoveryPolicy()
+
+    def failures(self, step: str) -> int:
+        return self.failed
+
+    def newest(self) -> int:
+        return self.generation
+
+    def rungs(self) -> list[RungTried] | None:
+        return [] if self.repair else None
+
+    def record_event(self, reason: str, message: str, warning: bool = False) -> None:
+        self.events.append(reason)
+
+
+def drain(state: str = "Draining", by: str = SAGA, nodes: tuple[str, ...] = (A,)) -> dict[str, Any]:
+    return {"state": state, "by": by, "nodes": [*nodes], "requests": 3, "deadlineAt": "2026-01-01T00:00:00Z"}
+
+
+async def test_the_drain_bears_the_operation_and_its_deadline():
+    work = Work()
+    await tell_workload(work)
+    assert work.inference.asked == [{"nodes": [A], "deadlineS": 600.0, "by": SAGA, "keepServing": False}]
+    assert work.events == ["Draining"]
+
+
+async def test_what_stays_where_it_is_has_to_serve_without_it_meanwhile():
+    work = Work(repair=True, neighbours=Neighbours([member(A, "FreeRestart"), member(B, rank=1)]))
+    await tell_workload(work)
+    assert work.inference.asked[0]["keepServing"]
+    work.inference.refuses = InsufficientCapacity("what stays cannot serve without these nodes")
+    await tell_workload(work)
+    assert work.events == ["Draining", "NotDrained"]
+
+
+async def test_who_cannot_be_replaced_serves_on():
+    work = Work(repair=True, neighbours=Neighbours([member(A, "ManuallySeparate"), member(B, rank=1)]))
+    work.neighbours.full = True
+    await tell_workload(work)
+    assert (work.inference.asked, work.events) == ([], ["NotDrained"])
+    work.neighbours.full = False
+    await tell_workload(work)
+    assert [(each["nodes"], each["keepServing"]) for each in work.inference.asked] == [([A], False)]
+
+
+async def test_a_drain_of_somebody_else_is_left_to_him():
+    work = Work()
+    work.inference.refuses = Conflict("drains for another")
+    await tell_workload(work)
+    assert work.events == ["NotDrained"]
+
+
+@pytest.mark.parametrize("step", [await_loaded, tell_workload, drain_members])
+async def test_no_answer_is_asked_for_again_a_few_times(step):
+    work = Work()
+    work.inference.away = True
+    with pytest.raises(Unavailable):
+        await step(work)
+    work.failed = ANSWERS
+    await step(work)
+    assert work.events == ["NotDrained"]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "view", "took_s", "pending", "events"),
+    [
+        ("something runs there", {"drain": drain()}, 0.0, "3 requests run on", []),
+        ("nothing does any more", {"drain": drain("Drained")}, 0.0, None, ["Drained"]),
+        ("somebody has withdrawn it", {"drain": None}, 0.0, None, []),
+        ("it is another's", {"drain": drain(by="move-instance-one-2")}, 0.0, None, []),
+        ("its deadline has passed", {"drain": drain()}, 600.0 + GRACE_S + 1, None, ["DrainDeadline"]),
+    ],
+)
+async def test_what_a_drain_waits_for(sentence, view, took_s, pending, events):
+    work = Work(inference=Inference(**view), took_s=took_s)
+    if pending is None:
+        await drain_members(work)
+    else:
+        with pytest.raises(StepPending, match=pending):
+            await drain_members(work)
+    assert work.events == events, sentence
+
+
+@pytest.mark.parametrize("step", [await_loaded, drain_members])
+async def test_a_move_that_is_not_wanted_or_has_lost_its_successor_is_rolled_back(step):
+    with pytest.raises(StaleGeneration):
+        await step(Work(inference=Inference(drain=drain()), generation=2))
+    lost = [member(A), member(C, role="successor", agent="Lost", ready=False)]
+    with pytest.raises(Conflict, match="repaired first"):
+        await step(Work(inference=Inference(drain=drain()), neighbours=Neighbours(lost)))
+
+
+async def test_who_is_lost_while_it_drains_is_not_waited_for():
+    members = [member(A, "FreeRestart", agent="Lost", ready=False), member(B, rank=1)]
+    await drain_members(Work(inference=Inference(drain=drain()), repair=True, neighbours=Neighbours(members)))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "view", "took_s", "pending"),
+    [
+        ("it uses the successor", {}, 0.0, None),
+        ("it loads on it", {"readyNodes": [A, B]}, 0.0, "one has yet to use the successors"),
+        ("it starts", {"state": "Loading", "readyNodes": []}, 0.0, "one has yet to use the successors"),
+        ("it serves nothing", {"state": "Unavailable", "readyNodes": []}, 0.0, None),
+        ("it takes too long", {"readyNodes": [A, B]}, SERVE_S, None),
+    ],
+)
+async def test_the_replacement_is_ready_before_the_drain(sentence, view, took_s, pending):
+    work = Work(inference=Inference(**view), took_s=took_s)
+    if pending is None:
+        await await_loaded(work)
+    else:
+        with pytest.raises(StepPending, match=pending):
+            await await_loaded(work)
+
+
+async def test_members_that_stay_are_handed_back_before_it_counts_as_serving():
+    work = Work(repair=True, neighbours=Neighbours([member(A), member(B, rank=1)]))
+    work.inference.view |= {"drain": drain("Drained"), "fabricGeneration": 6}
+    with pytest.raises(StepPending, match="one has yet to see every member"):
+        await await_serving(work)
+    assert not work.inference.withdrawn, "it may still use a node that has left"
+    work.inference.view["fabricGeneration"] = 7
+    with pytest.raises(StepPending, match="one has yet to use every member"):
+        await await_serving(work)
+    assert (work.inference.withdrawn, work.events) == (True, ["Rejoined"])
+    await await_serving(work)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "state", "took_s", "waits", "events"),
+    [
+        ("it loads", "Loading", 0.0, True, []),
+        ("it served, and has yet to see that all its nodes are up", "Unavailable", 0.0, True, []),
+        ("it never served", "Pending", 0.0, False, []),
+        ("it takes too long", "Unavailable", SERVE_S, False, ["NotServingYet"]),
+    ],
+)
+async def test_who_is_waited_for_after_a_repair(sentence, state, took_s, waits, events):
+    members = Neighbours([member(A), member(B, rank=1)])
+    work = Work(inference=Inference(state=state, readyNodes=[]), neighbours=members, repair=True, took_s=took_s)
+    if waits:
+        with pytest.raises(StepPending):
+            await await_serving(work)
+    else:
+        await await_serving(work)
+    assert work.events == events, sentence
+
+
+async def test_what_is_rolled_back_is_used_again_and_nobody_elses_drain_is_touched():
+    work = Work(inference=Inference(drain=drain(by="somebody")))
+    await withdraw_drains(work)
+    assert not work.inference.withdrawn
+    work.inference.view["drain"] = drain()
+    await withdraw_drains(work)
+    assert work.inference.withdrawn
+    work.inference.away = True
+    await withdraw_drains(work)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "view", "successor", "asked", "waits"),
+    [
+        ("requests run there", {}, {}, 1, True),
+        ("it has drained them, or never used them", {"readyNodes": [A, B]}, {}, 0, False),
+        ("something broke, which comes first", {}, {"agent": "Lost", "ready": False}, 0, False),
+    ],
+)
+async def test_a_move_that_is_given_up_drains_the_successors_it_used(sentence, view, successor, asked, waits):
+    coming = member(C, **({"role": "successor"} | successor))
+    work = Work(inference=Inference(**view), neighbours=Neighbours([member(A), member(B, rank=1), coming]))
+    work.inference.answer = drain(nodes=(C,)) | {"deadlineAt": timestamp(work.clock.now() + 600)}
+    if waits:
+        with pytest.raises(StepPending, match=f"3 requests run on {C}"):
+            await leave_successors(work)
+        work.clock.at += 600 + GRACE_S
+    await leave_successors(work)
+    assert len(work.inference.asked) == 2 * asked, sentence
+    assert all(each["nodes"] == [C] and each["keepServing"] for each in work.inference.asked)
+    work.inference.away = True
+    await leave_successors(work)
+
+
+async def test_without_a_workload_nothing_is_asked_and_nothing_waited_for():
+    work = Work(inference=None)
+    for step in (await_loaded, leave_successors, tell_workload, drain_members, withdraw_drains, await_serving):
+        await step(work)
+    assert work.events == []
+
+
+class Nobody:
+    """Neighbours with nothing on them."""
+
+    async def slice_owners(self) -> dict[str, str]:
+        return {}
+
+    async def allocations(self) -> list[AllocationView]:
+        return []
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("sentence", "by", "withdrawn"),
+    [
+        ("under way", "running", False),
+        ("it has ended, or was overtaken, without withdrawing it", "ended", True),
+        ("it is not even known any more", "forgotten", True),
+        ("nobody's, so whoever asked withdraws it", "", False),
+    ],
+)
+async def test_a_drain_whose_operation_has_ended_is_withdrawn(tmp_path, sentence, by, withdrawn):
+    world = World(1)
+    async with a_process(tmp_path, world.saga) as process:
+        names = {"running": await waiting_at(process, world, (DO, 0)), "": ""}
+        names["ended"] = process.open(instance="two")
+        with process.store.transaction() as session:
+            abandon(session.get_one(SagaRow, names["ended"]), "overtaken", process.clock.now())
+        inference = Inference(drain=drain(by=names.get(by, by)))
+        collector = OrphanCollector(process.store, Nobody(), process.clock, inference)
+        await collector.reconcile()
+        assert inference.withdrawn == withdrawn, sentence
+        inference.away = True
+        assert "0 drains withdrawn" in await collector.reconcile()
