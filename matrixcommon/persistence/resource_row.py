@@ -96,6 +96,27 @@ class ResourceRow:
         }
 
 
+class TimedStateRow(ResourceRow):
+    """A row that knows since when it has been in its state: emulated seconds since the epoch."""
+
+    state_since: Mapped[float | None] = mapped_column(Float)
+
+    def move(self, state: str) -> None:
+        before = self.state
+        super().move(state)
+        self.state_changed(before)
+
+    def state_changed(self, before: str | None) -> None:
+        """Its state was `before`: the journal notes when it became another one."""
+        if self.state != before:
+            self.state_since = None
+
+    def stamp(self, now: float) -> None:
+        super().stamp(now)
+        if self.state_since is None:
+            self.state_since = now
+
+
 @cache
 def _alike(row: Hashable, view: type[ResourceView]) -> tuple[str, ...]:
     columns = class_mapper(cast(type, row)).column_attrs

@@ -9,7 +9,7 @@ from sqlalchemy import JSON, Float, String, Text, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from matrixcommon.model.quantities import timestamp
-from matrixcommon.persistence.database_session import ResourceRow
+from matrixcommon.persistence.resource_row import TimedStateRow
 from matrixcompute.maintenance.spec import (
     MaintenanceCounts,
     MaintenanceRequest,
@@ -21,7 +21,7 @@ from matrixcompute.maintenance.states import MAINTENANCE_STATES, OPEN, UNDER_WAY
 from matrixcompute.store.store import Base
 
 
-class MaintenanceRow(ResourceRow, Base):
+class MaintenanceRow(TimedStateRow, Base):
     """One maintenance. `units` are `MaintenanceUnit`s in their wire form."""
 
     __tablename__ = "maintenances"
@@ -32,7 +32,6 @@ class MaintenanceRow(ResourceRow, Base):
     units: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
     phase_reason: Mapped[str] = mapped_column(String(40), default="")
     message: Mapped[str] = mapped_column(Text, default="")
-    state_since: Mapped[float | None] = mapped_column(Float)
     started_at: Mapped[float | None] = mapped_column(Float)
     finished_at: Mapped[float | None] = mapped_column(Float)
 
@@ -44,16 +43,6 @@ class MaintenanceRow(ResourceRow, Base):
     def open(self) -> bool:
         """Whether it is not over."""
         return self.state in OPEN
-
-    def move(self, state: str) -> None:
-        if state != self.state:
-            self.state_since = None
-        super().move(state)
-
-    def stamp(self, now: float) -> None:
-        super().stamp(now)
-        if self.state_since is None:
-            self.state_since = now
 
     def progress(self) -> list[MaintenanceUnit]:
         return [MaintenanceUnit.model_validate(unit) for unit in self.units]

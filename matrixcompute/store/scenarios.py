@@ -8,7 +8,7 @@ from sqlalchemy import JSON, Float, String, Text, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from matrixcommon.model.quantities import timestamp
-from matrixcommon.persistence.database_session import ResourceRow
+from matrixcommon.persistence.resource_row import ResourceRow, TimedStateRow
 from matrixcompute.scenarios.report import Entry, RunReport
 from matrixcompute.scenarios.runs import (
     PhaseName,
@@ -40,7 +40,7 @@ class ScenarioRow(ResourceRow, Base):
         return self.view_as(ScenarioView, **{field: getattr(scenario, field) for field in Scenario.model_fields})
 
 
-class ScenarioRunRow(ResourceRow, Base):
+class ScenarioRunRow(TimedStateRow, Base):
     """One run. `definition` is the scenario as it was when the run was asked for; `phases`, `entries` and
     `expectations` are in their wire form."""
 
@@ -59,7 +59,6 @@ class ScenarioRunRow(ResourceRow, Base):
     targets: Mapped[dict[str, list[str]]] = mapped_column(JSON, default=dict)
     expectations: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
     history_hash: Mapped[str] = mapped_column(String(16), default="")
-    state_since: Mapped[float | None] = mapped_column(Float)
     started_at: Mapped[float | None] = mapped_column(Float)
     finished_at: Mapped[float | None] = mapped_column(Float)
 
@@ -75,16 +74,6 @@ class ScenarioRunRow(ResourceRow, Base):
     def begun(self) -> bool:
         """Whether something of it may be in the world."""
         return self.state in BEGUN
-
-    def move(self, state: str) -> None:
-        if state != self.state:
-            self.state_since = None
-        super().move(state)
-
-    def stamp(self, now: float) -> None:
-        super().stamp(now)
-        if self.state_since is None:
-            self.state_since = now
 
     def enter(self, phase: PhaseName, now: float) -> None:
         """It begins with that phase, and is through with the one before."""

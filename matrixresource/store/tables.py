@@ -18,6 +18,7 @@ from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import DEFAULT_PROJECT
 from matrixcommon.persistence.database_session import ResourceRow, journal_tables
 from matrixcommon.persistence.fences import leader_table
+from matrixcommon.persistence.resource_row import TimedStateRow
 from matrixresource.contract.agents import AssignmentView, DesiredPartition
 from matrixresource.contract.allocations import AllocationRequest, AllocationView, MemberView
 from matrixresource.contract.nodes import MAINTENANCE, NodeView, SupernodeView
@@ -123,7 +124,7 @@ class PartitionRow(Base):
         )
 
 
-class NodeRow(ResourceRow, Base):
+class NodeRow(TimedStateRow, Base):
     """One node as last observed."""
 
     __tablename__ = "nodes"
@@ -165,7 +166,6 @@ class NodeRow(ResourceRow, Base):
     state_reason: Mapped[str | None] = mapped_column(String(40))
     state_message: Mapped[str] = mapped_column(String(400), default="", server_default="")
     """Why it is wanted there, and what that risks."""
-    state_since: Mapped[float | None] = mapped_column(Float)
     task: Mapped[str | None] = mapped_column(String(10))
     """What its agent was asked to do, verify, inspect, clean or update, until it has done that."""
     firmware: Mapped[str | None] = mapped_column(String(80))
@@ -214,13 +214,7 @@ class NodeRow(ResourceRow, Base):
             task=self.task,
             tolerated=self.state_reason == STAGE_TOLERATED,
         )
-        if self.state != before:
-            self.state_since = None
-
-    def stamp(self, now: float) -> None:
-        super().stamp(now)
-        if self.state_since is None:
-            self.state_since = now
+        self.state_changed(before)
 
     def cordon(self, by: str, cordoned: bool) -> None:
         """Have this owner's cordon or not. Raises InvalidField."""
