@@ -345,6 +345,8 @@ int64_t fabric_run(Fabric *f, const int64_t *starts, const int32_t *links, const
             if (size[flow] <= 0) { end[flow] = start[flow]; continue; }
             join(f, flow, path, length, weight[flow], floor[flow], ceiling[flow]);
             take_in(f, flow), bound = 0;
+            for (int32_t i = 0; i < length && floor[flow] > 0; i++) /* a floor leaves those at their ceilings less, too */
+                if (f->link[path[i]].used > f->link[path[i]].room) take_in_above(f, path[i], 0);
             left[flow] = size[flow], since[flow] = moment, end[flow] = INFINITY;
             rate[flow] = length ? 0 : ceiling[flow];
             running[live] = flow, place[flow] = live, changed = 1;

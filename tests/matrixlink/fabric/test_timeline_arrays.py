@@ -38,6 +38,13 @@ def both_ways():
     return [native_kernel.kernel, lambda: None] if native_kernel.kernel() else [lambda: None]
 
 
+def test_a_floor_that_fills_a_link_stops_who_was_at_its_ceiling(way):
+    """The second has a floor and nothing above it, so it never waits for a share."""
+    flows = [Flow((0,), 1, 0, 1, size=2, start=0), Flow((0,), 1, 1, 1, size=1, start=1)]
+    made, _ = from_flows(flows, {0: 1})
+    assert run(made).at.tolist() == [float(end) for end in Timeline(flows, {0: 1}).run().at] == [3.0, 2.0]
+
+
 @settings(max_examples=150, deadline=None)
 @given(problems(), sizes)
 def test_runs_end_when_the_exact_timeline_says(problem, timing):
