@@ -265,7 +265,7 @@ NOUNS: tuple[Noun, ...] = (
         "scenarios",
         "compute",
         "name, state, title, built in:builtIn, seed",
-        "source, created:createdAt",
+        "source, generation",
         "scenario, scn",
         means="what can be run by name; `get scenario-runs` shows what was run",
     ),
