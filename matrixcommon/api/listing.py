@@ -12,9 +12,9 @@ import asyncio
 import base64
 import binascii
 import json
-from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from operator import itemgetter
 from typing import Annotated, Any
 
@@ -234,13 +234,14 @@ def page(items: list[dict[str, Any]], params: ListParams) -> dict[str, Any]:
     return {"items": [item for _, item in shown_here], **rest}
 
 
-def names_on_page(names: Sequence[str], params: ListParams) -> tuple[Sequence[str], dict[str, str]]:
-    """Of all names, in order, those that a page without filter shows, and `nextPageToken` where there are more. A list
-    of thousands is not looked through for it; tokens are the same as those of `page`."""
-    start = bisect_right(names, str(_place_of(params.page_token, 1)[-1][2])) if params.page_token else 0
-    shown = names[start : start + params.page_size]
-    if start + len(shown) == len(names):
+def names_on_page(names_after: Callable[[str], Iterable[str]], params: ListParams) -> tuple[list[str], dict[str, str]]:
+    """The names that a page without filter shows, and `nextPageToken` where there are more. `names_after` has those
+    after a name, in order; no more are looked at than are shown. Tokens are the same as those of `page`."""
+    after = str(_place_of(params.page_token, 1)[-1][2]) if params.page_token else ""
+    shown = [*islice(names_after(after), params.page_size + 1)]
+    if len(shown) <= params.page_size:
         return shown, {}
+    del shown[-1]
     return shown, {"nextPageToken": _token([_sort_key(shown[-1]), ["", 0.0, ""], ["", 0.0, shown[-1]]])}
 
 

@@ -8,6 +8,8 @@ own (for watches). Lists of links are narrowed by plane and node before they are
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from matrixcommon.api.listing import ListParams, names_on_page, page
@@ -27,7 +29,6 @@ class FabricInventory:
     def __init__(self, slice_controller: SliceController) -> None:
         self._slice_controller = slice_controller
         self._fabric = slice_controller.fabric
-        self._named: tuple[tuple[Supernode, ...], dict[str | None, list[str]]] = (), {}
 
     # -- links -------------------------------------------------------------------------------------------------------
 
@@ -39,24 +40,19 @@ class FabricInventory:
         page's own links are looked at."""
         if narrowed:
             return page(self._link_items(self._chosen(plane, node)), params)
-        names, rest = names_on_page(self._names(plane, node), params)
+        names, rest = names_on_page(partial(self._names, plane, node), params)
         return {"items": self._link_items([self._fabric.link(name) for name in names]), **rest}
 
     def _chosen(self, plane: str | None, node: str | None) -> list[Link]:
-        if plane is not None and plane not in set(Plane):
-            raise InvalidField(f"{plane[:40]!r} is no plane; use ub, rdma or vpc", field="plane")
+        _check_plane(plane)
         return self._fabric.links(node, plane)
 
-    def _names(self, plane: str | None, node: str | None) -> list[str]:
-        """In order; those of everybody's links are kept as long as the graphs are the same."""
+    def _names(self, plane: str | None, node: str | None, after: str) -> Iterable[str]:
+        """In order, those that come after that one."""
         if node is not None:
-            return sorted(link.name for link in self._chosen(plane, node))
-        supernodes = tuple(self._fabric.supernodes.values())
-        if supernodes != self._named[0]:
-            self._named = supernodes, {}
-        if plane not in self._named[1]:
-            self._named[1][plane] = sorted(link.name for link in self._chosen(plane, None))
-        return self._named[1][plane]
+            return sorted(link.name for link in self._chosen(plane, node) if link.name > after)
+        _check_plane(plane)
+        return self._fabric.link_names_after(after, plane)
 
     def _link_items(self, links: list[Link]) -> list[dict[str, Any]]:
         with self._slice_controller.store.reading() as session:
@@ -170,3 +166,8 @@ def qos_classes() -> list[QosClassView]:
         )
         for qos, terms in TERMS.items()
     ]  # fmt: skip
+
+
+def _check_plane(plane: str | None) -> None:
+    if plane is not None and plane not in set(Plane):
+        raise InvalidField(f"{plane[:40]!r} is no plane; use ub, rdma or vpc", field="plane")

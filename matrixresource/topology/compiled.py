@@ -82,6 +82,14 @@ class CompiledTopology:
         return {link.name: link for found in self.links.values() for link in found}
 
     @functools.cached_property
+    def link_names(self) -> dict[str | None, tuple[str, ...]]:
+        """By plane, the names of its links in order; those of all planes under None."""
+        found: dict[str | None, list[str]] = {None: sorted(self.link_named)}
+        for name in found[None]:
+            found.setdefault(self.link_named[name].plane, []).append(name)
+        return {plane: tuple(names) for plane, names in found.items()}
+
+    @functools.cached_property
     def ports_at(self) -> dict[str, dict[str, set[str]]]:
         """By part (die, CPU, switch), the ports that end there, by owner."""
         found: dict[str, dict[str, set[str]]] = {}

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -148,6 +149,15 @@ class Supernode:
             owners = self.topology.links
         every = self.topology.links
         return [self._link(link) for owner in owners for link in every[owner] if plane in (None, link.plane)]
+
+    def link_names_after(self, after: str, plane: str | None = None) -> Iterator[str]:
+        """In order, the names of links, of one plane if given, that come after that one."""
+        names, prefix = self.topology.link_names.get(plane, ()), f"{self.name}-"
+        if after.startswith(prefix):
+            first = bisect_right(names, after.removeprefix(prefix))
+        else:
+            first = 0 if after < prefix else len(names)
+        return (f"{prefix}{names[at]}" for at in range(first, len(names)))
 
     def link(self, name: str) -> Link:
         """The link of that name. Raises UnknownPart."""

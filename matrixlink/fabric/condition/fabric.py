@@ -16,7 +16,7 @@ route has left them, and no new one is chosen over them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,6 +149,11 @@ class Fabric:
         if node is not None:
             return self.supernode_of(node).links(node, plane)
         return [link for supernode in self.supernodes.values() for link in supernode.links(None, plane)]
+
+    def link_names_after(self, after: str, plane: str | None = None) -> Iterator[str]:
+        """In order, the names of links, of one plane if given, that come after that one."""
+        for supernode in sorted(self.supernodes.values(), key=lambda each: f"{each.name}-"):
+            yield from supernode.link_names_after(after, plane)
 
     def has_link(self, node: str, port: str) -> bool:
         """Whether the graph has a cable at this port of a node."""
