@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InvalidField, MatrixError
-from matrixcommon.model.hardware_names import RESOURCE_NAME, checked_resource_name
+from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.persistence.database_session import check_etag, find
-from matrixcompute.scenarios.checks import NAME_LENGTH, checked
+from matrixcompute.scenarios.checks import checked, checked_name
 from matrixcompute.scenarios.library import library
 from matrixcompute.scenarios.preflight import preview
 from matrixcompute.scenarios.report import Preview
@@ -44,9 +44,7 @@ class Scenarios:
     def ensure(self, name: str, body: ScenarioRequest) -> ScenarioView:
         """Keep it under this name. Raises InvalidField with the field's path for what cannot be run, Conflict for a
         name of the library's."""
-        if not RESOURCE_NAME.fullmatch(name) or len(name) > NAME_LENGTH:
-            raise InvalidField(f"{name[:80]!r} is no name of at most {NAME_LENGTH} letters", field="name")
-        self._check_free(name, "change")
+        self._check_free(checked_name(name), "change")
         scenario = checked(Scenario.model_validate(body.model_dump(exclude={"labels"})))
         with self._store.transaction() as session:
             row = session.get(ScenarioRow, name)

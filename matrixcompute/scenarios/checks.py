@@ -30,8 +30,7 @@ def parse(document: Any, name: str) -> tuple[str, Scenario]:
     else:
         spec, place = {key: each for key, each in document.items() if key not in ("kind", "apiVersion")}, ""
         name = spec.pop("name", name)
-    if not isinstance(name, str) or not RESOURCE_NAME.fullmatch(name) or len(name) > NAME_LENGTH:
-        raise InvalidField(f"{str(name)[:80]!r} is no name of at most {NAME_LENGTH} letters", field="name")
+    name = checked_name(name)
     if isinstance(spec, dict):
         spec = {key: each for key, each in spec.items() if key != "suspend"}
     try:
@@ -40,6 +39,13 @@ def parse(document: Any, name: str) -> tuple[str, Scenario]:
         first = wrong.errors()[0]
         raise InvalidField(first["msg"], field=place + _path(first["loc"])) from wrong
     return name, checked(scenario, place)
+
+
+def checked_name(name: Any) -> str:
+    """The name of a scenario. Raises InvalidField."""
+    if not isinstance(name, str) or not RESOURCE_NAME.fullmatch(name) or len(name) > NAME_LENGTH:
+        raise InvalidField(f"{str(name)[:80]!r} is no name of at most {NAME_LENGTH} letters", field="name")
+    return name
 
 
 def _path(location: tuple[Any, ...]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -11,6 +11,7 @@ from matrixcompute.scenarios.report import Entry, Outcome, Preview, Verdict
 from matrixcompute.scenarios.schema import Scenario
 
 PhaseName = Literal["Preparing", "SteadyState", "Control", "Method", "RollingBack"]
+PHASES: tuple[PhaseName, ...] = get_args(PhaseName)
 
 
 class ScenarioRequest(Scenario):

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 group("scenario", "Rehearse failures: faults in time, what has to happen then, and a verdict.")
 
 RUNS = "/v1/scenario-runs"
-PHASES = ("Preparing", "SteadyState", "Control", "Method", "RollingBack")
 EXIT_CODES = {"PASS": 0, "FAIL": 1, "STOPPED": 4, "INVALID": 5}
 MARKS = {"met": "[green]met[/]", "missed": "[red]missed[/]", "unverified": "[red]unverified[/]"}
 
@@ -177,6 +176,8 @@ def _awaited(client: Any, name: str) -> dict[str, Any]:
 
 
 def _progress(view: dict[str, Any]) -> Progress:
+    from matrixcompute.scenarios.runs import PHASES
+
     phase, entries = view.get("phase"), view["entries"]
     last = f": {entries[-1]['what']} {entries[-1]['about']}" if entries else ""
     text = f"{view['name']} is {view['state']}" if phase is None else f"{phase}{last}"
