@@ -116,6 +116,10 @@ class TimedStateRow(ResourceRow):
         if self.state_since is None:
             self.state_since = now
 
+    def overdue(self, now: float) -> bool:
+        """Whether it has been in a passing state for longer than its table allows."""
+        return self.state_since is not None and self.MOVES.stuck(self.state, self.state_since, now)
+
 
 @cache
 def _alike(row: Hashable, view: type[ResourceView]) -> tuple[str, ...]:

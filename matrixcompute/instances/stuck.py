@@ -23,16 +23,12 @@ def stuck_instances(store: ComputeStore, session: Session, now: float) -> list[S
 
 def stuck_maintenances(session: Session, now: float) -> list[StuckView]:
     """Those that bring back what is under way for longer than that may take, with what they wait for."""
-    return [_overdue(row, now) for row in open_maintenances(session) if _is_overdue(row, now)]
+    return [_overdue(row, now) for row in open_maintenances(session) if row.overdue(now)]
 
 
 def stuck_scenario_runs(session: Session, now: float) -> list[StuckView]:
     """Those that roll back what they did for longer than that may take."""
-    return [_overdue(row, now) for row in runs_begun(session) if _is_overdue(row, now)]
-
-
-def _is_overdue(row: MaintenanceRow | ScenarioRunRow, now: float) -> bool:
-    return row.state_since is not None and row.MOVES.stuck(row.state, row.state_since, now)
+    return [_overdue(row, now) for row in runs_begun(session) if row.overdue(now)]
 
 
 def _overdue(row: MaintenanceRow | ScenarioRunRow, now: float) -> StuckView:

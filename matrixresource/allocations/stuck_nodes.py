@@ -23,11 +23,7 @@ NEXT = {
 
 def stuck_nodes(store: ResourceStore, session: Session, now: float) -> list[StuckView]:
     """By name."""
-    return [_stuck(node, now) for node in store.nodes(session) if _late(node, now)]
-
-
-def _late(node: NodeRow, now: float) -> bool:
-    return node.state_since is not None and NODE_STATES.stuck(node.state, node.state_since, now)
+    return [_stuck(node, now) for node in store.nodes(session) if node.overdue(now)]
 
 
 def _stuck(node: NodeRow, now: float) -> StuckView:
