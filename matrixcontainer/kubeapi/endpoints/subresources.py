@@ -15,7 +15,7 @@ from matrixcontainer.kubeapi.endpoints.write_options import options_of, parsed, 
 from matrixcontainer.kubeapi.kubelet.logs import LogOptions, read_log
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import ApiError
-from matrixcontainer.kubeapi.meta.jsonpath import JsonPath
+from matrixcontainer.kubeapi.meta.jsonpath import compiled
 from matrixcontainer.kubeapi.meta.timestamps import timestamp
 from matrixcontainer.kubeapi.patch.patches import json_patch, merge_patch
 from matrixcontainer.kubeapi.registry.core import Core
@@ -120,7 +120,7 @@ class SubresourceHandler:
             revision = str((scale.get("metadata") or {}).get("resourceVersion") or "")
             if revision and revision != obj["metadata"]["resourceVersion"]:
                 raise errors.conflict(resource.plural, resource.group, target.name)
-            JsonPath(paths.spec).put(obj, wanted)
+            compiled(paths.spec).put(obj, wanted)
             return obj
 
         outcome = await verbs.modify(resource, target.namespace, target.name, change, options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from matrixcontainer.kubeapi.meta.jsonpath import JsonPath
+from matrixcontainer.kubeapi.meta.jsonpath import JsonPath, compiled
 from matrixcontainer.kubeapi.registry.resource import Printed, Resource, ScalePaths
 from matrixcontainer.kubeapi.registry.strategy import Strategy
 from matrixcontainer.kubeapi.schema.types import schema_of
@@ -29,14 +29,14 @@ def scale_of(obj: dict[str, Any], paths: ScalePaths) -> dict[str, Any]:
     """The autoscaling/v1 Scale view of an object."""
     meta = obj["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    status: dict[str, Any] = {"replicas": JsonPath(paths.status).first(obj) or 0}
-    selector = JsonPath(paths.selector).first(obj) if paths.selector else None
+    status: dict[str, Any] = {"replicas": compiled(paths.status).first(obj) or 0}
+    selector = compiled(paths.selector).first(obj) if paths.selector else None
     if selector is None and obj.get("apiVersion", "").startswith("apps/"):
         labels = ((obj.get("spec") or {}).get("selector") or {}).get("matchLabels") or {}
         selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
     if selector:
         status["selector"] = selector
-    replicas = JsonPath(paths.spec).first(obj)
+    replicas = compiled(paths.spec).first(obj)
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",

@@ -13,7 +13,7 @@ from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller
 from matrixcontainer.kubeapi.kubelet.pod_info import Name
 from matrixcontainer.kubeapi.meta.conditions import set_condition
 from matrixcontainer.kubeapi.meta.errors import ignoring
-from matrixcontainer.kubeapi.meta.jsonpath import JsonPath
+from matrixcontainer.kubeapi.meta.jsonpath import compiled
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp
 from matrixcontainer.kubeapi.storage.objects import Change
 
@@ -113,7 +113,7 @@ class DisruptionBudgets(Controller):
     def _replicas(self, owner: dict[str, Any]) -> int:
         resource = self.core.registry.by_kind(owner["apiVersion"], owner["kind"])
         paths = resource.scale if resource else None
-        return int(JsonPath(paths.spec).first(owner) or 0) if paths else 0
+        return int(compiled(paths.spec).first(owner) or 0) if paths else 0
 
 
 ENDED = ("Succeeded", "Failed")

@@ -26,7 +26,7 @@ from matrixcontainer.kubeapi.kubelet.pod_info import Name
 from matrixcontainer.kubeapi.kubelet.usage_reader import UsageReader
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.conditions import set_condition
-from matrixcontainer.kubeapi.meta.jsonpath import JsonPath
+from matrixcontainer.kubeapi.meta.jsonpath import compiled
 from matrixcontainer.kubeapi.meta.quantities import milli, spelled_milli
 from matrixcontainer.kubeapi.meta.selectors import LabelSelector
 from matrixcontainer.kubeapi.meta.timestamps import timestamp
@@ -135,7 +135,7 @@ class _Evaluation:
             self.set_condition("AbleToScale", False, "FailedGetScale", f"{why}: not found")
             return None
         obj = resource.show(record)
-        return resource, obj, int(JsonPath(resource.scale.spec).first(obj) or 0)
+        return resource, obj, int(compiled(resource.scale.spec).first(obj) or 0)
 
     # ---- metrics
 
@@ -277,7 +277,7 @@ class _Evaluation:
 
     async def _rescale(self, resource: Resource, obj: Obj, current: int, wanted: int, why: str) -> None:
         assert resource.scale is not None
-        path, name = JsonPath(resource.scale.spec), obj["metadata"]["name"]
+        path, name = compiled(resource.scale.spec), obj["metadata"]["name"]
 
         def change(document: Obj) -> Obj:
             if int(path.first(document) or 0) != current:
