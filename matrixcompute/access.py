@@ -13,6 +13,7 @@ from matrixcommon.api.authorization import (
     ResourceKind,
     Scope,
 )
+from matrixcommon.api.operations import OPERATION_VERBS
 from matrixcommon.model.resource_model import StuckView
 from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicyView
 from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceView, Reliability
@@ -22,7 +23,7 @@ from matrixcompute.scenarios.runs import ScenarioRequest, ScenarioRunRequest, Sc
 from matrixcompute.store.maintenances import MaintenanceRow
 from matrixcompute.store.recovery_policies import RecoveryPolicyRow
 from matrixcompute.store.scenarios import ScenarioRunRow
-from matrixcompute.store.store import EventRow, FaultRow, InstanceRow, OperationRecord, SagaRow, ScalingPolicyRow
+from matrixcompute.store.store import EventRow, FaultRow, InstanceOperation, InstanceRow, OperationRow, ScalingPolicyRow
 
 INSTANCES = ResourceKind(
     "instances",
@@ -45,9 +46,9 @@ INSTANCES = ResourceKind(
 OPERATIONS = ResourceKind(
     "operations",
     Scope.PROJECT,
-    {**READ, "POST :wait": VIEWERS, "POST :cancel": EDITORS, "POST :resume": EDITORS, "POST :abandon": EDITORS},
-    view=OperationRecord,
-    row=SagaRow,
+    OPERATION_VERBS,
+    view=InstanceOperation,
+    row=OperationRow,
     queries=("POST :wait",),
 )
 EVENTS = ResourceKind("events", Scope.PROJECT, {"LIST": VIEWERS}, view=EventView, row=EventRow)

@@ -9,8 +9,8 @@ from matrixcompute.recovery.loss import AllocationLoss
 
 @dataclass
 class Findings:
-    """What one look at all instances calls for beside what it wrote down: sagas that were opened, losses, members and
-    spares that are to go elsewhere, and instances of which something is new."""
+    """What one look at all instances calls for beside what it wrote down: workflows that were opened, losses, members
+    and spares that are to go elsewhere, and instances of which something is new."""
 
     opened: int = 0
     losses: dict[str, AllocationLoss] = field(default_factory=dict)

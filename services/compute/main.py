@@ -16,6 +16,8 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.resource_key import key_of, resolve
 from matrixcommon.persistence.database_session import Database
 from matrixcommon.persistence.fences import Fences
+from matrixcommon.workflows.operations import Operations
+from matrixcommon.workflows.runner import WorkflowRunner
 from matrixcompute.access import ACCESS
 from matrixcompute.api.instances import routes
 from matrixcompute.clients.control_plane import ControlPlane
@@ -25,7 +27,7 @@ from matrixcompute.instances.recovery_policies import RecoveryPolicies
 from matrixcompute.instances.scaling_policies import ScalingPolicies
 from matrixcompute.instances.scenarios import ScenarioRuns, Scenarios
 from matrixcompute.instances.service import InstanceService
-from matrixcompute.operations.saga_runner import SagaRunner
+from matrixcompute.operations.context import InstanceHost
 from matrixcompute.reconcilers.autoscaling import AutoscalingReconciler
 from matrixcompute.reconcilers.defragmentation_executor import DefragmentationExecutor
 from matrixcompute.reconcilers.faults import FaultReconciler
@@ -36,7 +38,7 @@ from matrixcompute.reconcilers.scenario_runs import ScenarioRunReconciler
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.scenarios.world import World
 from matrixcompute.store.store import Base, ComputeStore
-from matrixcompute.workflows.sagas import SAGAS
+from matrixcompute.workflows.definitions import WORKFLOWS
 from matrixlink.client import LinkClient
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
@@ -114,12 +116,13 @@ def build(
     fences = Fences(records)
     store = ComputeStore(records)
     policy = RecoveryPolicy(settings.lost_per_cabinet, settings.lost_per_supernode, settings.drain_seconds)
-    runner = SagaRunner(SAGAS, store, neighbours, clock, policy, inference=inference)
+    host = InstanceHost(store, neighbours, clock, policy, inference)
+    runner = WorkflowRunner(WORKFLOWS, host, clock)
 
     async def resume() -> str:
-        return f"{runner.resume()} sagas under way"
+        return f"{runner.resume()} workflows under way"
 
-    resumption = Periodic("saga-resumption", resume, clock, period_s=30.0, floor_wall_s=1.0)
+    resumption = Periodic("workflow-resumption", resume, clock, period_s=30.0, floor_wall_s=1.0)
     instance_service = InstanceService(store, neighbours, runner, clock, resumption.nudge)
     tender = InstanceReconciler(store, neighbours, runner, clock, policy, resumption.nudge)
     reconciling = Periodic(
@@ -179,7 +182,7 @@ def build(
     def following(
         collection: str, watcher: Periodic, instance_of: Callable[[dict[str, Any]], str] | None = None
     ) -> Callable[[], Awaitable[None]]:
-        """Nudge a watcher, and the saga of the instance that it is about, at every change a neighbour reports."""
+        """Nudge a watcher, and the workflow of the instance that it is about, at every change a neighbour reports."""
 
         async def heard(event: WatchEvent | None) -> None:
             watcher.nudge()
@@ -214,7 +217,7 @@ def build(
         maintenances,
         scenarios,
         scenario_runs,
-        runner,
+        Operations(runner, host, clock, resumption.nudge),
         clock,
         reconciling.nudge,
     )

@@ -1,4 +1,4 @@
-"""What can befall a step of a workflow, for whichever workflow and step: the tables of sagas are wrapped, not listed."""
+"""What can befall a step of a workflow, for whichever workflow and step: the tables of workflows are wrapped, not listed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 
 from matrixcommon.model.errors import Conflict, Unavailable
 from matrixcommon.model.resource_key import name_of
-from matrixcompute.operations.saga import Saga, Step, StepContext
+from matrixcommon.workflows.workflow import Step, Workflow
+from matrixcompute.operations.context import StepContext
 from tests.stack import Stack
 
 LATE_S = 40.0
 
 Target = tuple[str, str, str]
-"""An instance, the verb of a saga over it, and a step of that."""
+"""An instance, the verb of a workflow over it, and a step of that."""
 
 
 @dataclass
@@ -27,11 +28,11 @@ class Mishaps:
     happened: dict[Target, str] = field(default_factory=dict)
     restarts: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def wrapped(self, sagas: Mapping[str, Saga]) -> dict[str, Saga]:
-        """The same sagas, with every step open to mishaps."""
+    def wrapped(self, workflows: Mapping[str, Workflow]) -> dict[str, Workflow]:
+        """The same workflows, with every step open to mishaps."""
         return {
-            verb: replace(saga, steps=tuple(self._exposed(verb, step) for step in saga.steps))
-            for verb, saga in sagas.items()
+            verb: replace(workflow, steps=tuple(self._exposed(verb, step) for step in workflow.steps))
+            for verb, workflow in workflows.items()
         }
 
     def _exposed(self, verb: str, step: Step) -> Step:
@@ -108,7 +109,7 @@ async def crashed_after(mishaps: Mishaps, step: Step, work: StepContext) -> None
 async def cancelled(mishaps: Mishaps, step: Step, work: StepContext) -> None:
     """Somebody asks for that; where it is too late it goes on."""
     assert mishaps.stack is not None
-    answer = await mishaps.stack.http["compute"].post(f"/v1/operations/{name_of(work.saga)}:cancel")
+    answer = await mishaps.stack.http["compute"].post(f"/v1/operations/{name_of(work.operation)}:cancel")
     assert answer.status_code in (202, 409), answer.text
     await step.do(work)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from matrixcompute.workflows.sagas import SAGAS
+from matrixcompute.workflows.definitions import WORKFLOWS
 
 FILE = "tests/golden/workflow-steps.json"
 
@@ -20,5 +20,5 @@ def ever() -> dict[str, list[str]]:
 def printed() -> str:
     """What was there before stays: a name goes from the table of workflows, never from here."""
     before = ever()
-    names = {verb: sorted({*before.get(verb, ()), *saga.names}) for verb, saga in SAGAS.items()}
+    names = {verb: sorted({*before.get(verb, ()), *workflow.names}) for verb, workflow in WORKFLOWS.items()}
     return json.dumps(dict(sorted((before | names).items())), indent=2) + "\n"

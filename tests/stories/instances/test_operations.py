@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from matrixcompute.store.store import SagaRow
+from matrixcompute.store.store import OperationRow
 from matrixcontainer.client.client import EVENT, INSTANCE
 from tests.cluster import Cluster
 from tests.stack import Stack
@@ -136,7 +136,7 @@ async def test_an_operation_that_no_release_at_hand_resumes_is_listed_as_stuck_a
         assert (await stack.get("compute", "/v1/stuck")).json()["items"] == []
         await stack.kill("compute")
         with stack.seats["compute"].database.sessions.begin() as session:
-            session.get(SagaRow, operation["name"]).verb = "of-another-release"
+            session.get(OperationRow, operation["name"]).verb = "of-another-release"
         await stack.start("compute")
 
         async def listed() -> list[dict[str, Any]]:

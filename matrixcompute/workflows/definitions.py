@@ -1,4 +1,4 @@
-"""The sagas over an instance, each a list of steps before it is code."""
+"""The workflows over an instance, each a list of steps before it is code."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import replace
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.errors import Cancelled, MatrixError, StaleGeneration
+from matrixcommon.workflows.workflow import Step, Workflow
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.model.states import settled_state
-from matrixcompute.operations.saga import (
+from matrixcompute.operations.context import (
     MOVE,
     RELOCATE,
     REPAIR,
@@ -18,8 +19,6 @@ from matrixcompute.operations.saga import (
     START,
     STOP,
     YIELD_CAPACITY,
-    Saga,
-    Step,
 )
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.recovery_policies import policies_by_target, policy_of
@@ -62,10 +61,10 @@ def _taken_up_again(session: Session, instance: InstanceRow, refused: MatrixErro
     instance.retry_at = now
 
 
-# ---- the sagas ------------------------------------------------------------------------------------------------------
+# ---- the workflows --------------------------------------------------------------------------------------------------
 
 TO_ACTIVE = (Step(steps.program_routes), Step(steps.await_ready), Step(steps.mark_active))
-"""How every saga that brings an instance to a shape ends."""
+"""How every workflow that brings an instance to a shape ends."""
 
 DRAIN = Step(workload_steps.drain_members, deadline_s=90_000.0)
 """As long as a drain may be asked for (a day), and somewhat more."""
@@ -77,7 +76,7 @@ DRAINED = (
 )
 """Before members give their places up: what is served there uses the successors, then drains."""
 
-CREATE_INSTANCE = Saga(
+CREATE_INSTANCE = Workflow(
     "create-instance",
     (
         Step(steps.reserve_nodes, undo=steps.release_nodes),
@@ -90,7 +89,7 @@ CREATE_INSTANCE = Saga(
 )
 """Refused anywhere, everything before it is given back."""
 
-SCALE_INSTANCE = Saga(
+SCALE_INSTANCE = Workflow(
     "scale-instance",
     (
         Step(steps.reserve_nodes, undo=steps.restore_shape),
@@ -109,7 +108,7 @@ STOP_INSTANCE = replace(SCALE_INSTANCE, verb=STOP)
 START_INSTANCE = replace(SCALE_INSTANCE, verb=START)
 """The other way round. What broke while the nodes were off is repaired on the way."""
 
-RESTART_INSTANCE = Saga(
+RESTART_INSTANCE = Workflow(
     RESTART,
     (Step(steps.switch_off, undo=steps.bind_nodes), Step(steps.await_off), Step(steps.bind_nodes), *TO_ACTIVE),
     refused=_kept_as_it_was,
@@ -117,7 +116,7 @@ RESTART_INSTANCE = Saga(
 )
 """Off and on again, on the nodes it has."""
 
-MOVE_INSTANCE = Saga(
+MOVE_INSTANCE = Workflow(
     MOVE,
     (
         Step(moving_steps.take_successors, undo=moving_steps.give_up_move),
@@ -137,7 +136,7 @@ MOVE_INSTANCE = Saga(
 """Make before break: until `cut_over` a refusal leaves everything where it was. A move leaves the lease as it is;
 another one is requested in place after it."""
 
-RELOCATE_MEMBER = Saga(
+RELOCATE_MEMBER = Workflow(
     RELOCATE,
     (
         Step(moving_steps.take_successor, undo=moving_steps.give_up_move),
@@ -155,7 +154,7 @@ RELOCATE_MEMBER = Saga(
 )
 """A move of one member to a node that a defragmentation names; what breaks on the way is repaired first."""
 
-REPLACE_NODE = Saga(
+REPLACE_NODE = Workflow(
     REPAIR,
     (
         Step(steps.fence_nodes),
@@ -176,14 +175,14 @@ REPLACE_NODE = Saga(
 )
 """Its parts are measured by the ends of its steps: `recovery.times`."""
 
-DELETE_INSTANCE = Saga(
+DELETE_INSTANCE = Workflow(
     "delete-instance",
     (Step(steps.withdraw_slices), Step(steps.release_nodes), Step(steps.mark_deleted)),
     refused=_taken_up_again,
 )
 """Clear the routes, clean and release the nodes, forget the instance. Deletion is never given up."""
 
-YIELD_TO_OTHERS = Saga(
+YIELD_TO_OTHERS = Workflow(
     YIELD_CAPACITY,
     (Step(steps.withdraw_slices), Step(steps.release_nodes), Step(steps.mark_pending)),
     refused=_taken_up_again,
@@ -191,9 +190,9 @@ YIELD_TO_OTHERS = Saga(
 """An instance whose nodes were revoked gives up what is left of it, and waits until there is room for it again. Slices
 first: until their floors are free, who took the nodes may not get its own."""
 
-SAGAS = {
-    saga.verb: saga
-    for saga in (
+WORKFLOWS = {
+    workflow.verb: workflow
+    for workflow in (
         CREATE_INSTANCE, SCALE_INSTANCE, STOP_INSTANCE, START_INSTANCE, RESTART_INSTANCE, MOVE_INSTANCE,
         RELOCATE_MEMBER, REPLACE_NODE, DELETE_INSTANCE, YIELD_TO_OTHERS,
     )

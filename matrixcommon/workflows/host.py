@@ -1,0 +1,54 @@
+"""Host: what a service gives the engine: its rows, what steps are given, and where it is noted what happened."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.errors import Abandoned
+from matrixcommon.persistence.database_session import Store
+from matrixcommon.persistence.resource_row import ResourceRow
+from matrixcommon.workflows.rows import WorkflowRow
+from matrixcommon.workflows.workflow import C
+
+R = TypeVar("R", bound=WorkflowRow)
+
+
+class Unreadable(Exception):
+    """This release cannot read what a workflow carries; the message says why."""
+
+
+class Host(Generic[C, R]):
+    """`row` is the service's table of workflows, `targets` the kind of row they are over, where they share one."""
+
+    row: type[R]
+    targets: type[ResourceRow]
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def opened(self, row: R, target: Any) -> None:
+        """Before a workflow is written down: what it carries besides, and what its target knows of it."""
+
+    def context(self, session: Session, row: R) -> C:
+        """What its steps are given. Raises Unreadable."""
+        raise NotImplementedError
+
+    def target(self, session: Session, row: R) -> ResourceRow | None:
+        """What a workflow is over; None where that is gone."""
+        return session.get(self.targets, row.target)
+
+    def record_event(
+        self, session: Session, row: R, reason: str, message: str, at: float, warning: bool = False
+    ) -> None:
+        """Note what happened to a workflow, for whoever looks at its target."""
+
+    def cancelled(self, session: Session, row: R, target: Any) -> None:
+        """Somebody cancels a workflow: what its target is to be by now."""
+
+    def check_abandon(self, row: R, target: Any) -> None:
+        """Raises Conflict where a workflow is never given up."""
+
+    def abandoned(self, session: Session, row: R, target: Any, reason: Abandoned, now: float) -> None:
+        """A workflow was given up where it stood: what its target is by now."""
