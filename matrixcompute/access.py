@@ -13,7 +13,7 @@ from matrixcommon.api.authorization import (
     ResourceKind,
     Scope,
 )
-from matrixcommon.api.operations import OPERATION_VERBS
+from matrixcommon.api.operations import OPERATION_VERBS, drains_of
 from matrixcommon.model.resource_model import StuckView
 from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicyView
 from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceView, Reliability
@@ -23,7 +23,15 @@ from matrixcompute.scenarios.runs import ScenarioRequest, ScenarioRunRequest, Sc
 from matrixcompute.store.maintenances import MaintenanceRow
 from matrixcompute.store.recovery_policies import RecoveryPolicyRow
 from matrixcompute.store.scenarios import ScenarioRunRow
-from matrixcompute.store.store import EventRow, FaultRow, InstanceOperation, InstanceRow, OperationRow, ScalingPolicyRow
+from matrixcompute.store.store import (
+    EventRow,
+    FaultRow,
+    InstanceOperation,
+    InstanceRow,
+    OperationRow,
+    ScalingPolicyRow,
+    WorkflowDrains,
+)
 
 INSTANCES = ResourceKind(
     "instances",
@@ -51,6 +59,7 @@ OPERATIONS = ResourceKind(
     row=OperationRow,
     queries=("POST :wait",),
 )
+WORKFLOW_DRAINS = drains_of(WorkflowDrains)
 EVENTS = ResourceKind("events", Scope.PROJECT, {"LIST": VIEWERS}, view=EventView, row=EventRow)
 FAULTS = ResourceKind("faults", Scope.PHYSICAL, READ, view=DetectedFault, row=FaultRow, holders=("instance",))
 SCALING_POLICIES = ResourceKind(
@@ -97,6 +106,7 @@ ACCESS = AccessRules(
     (
         INSTANCES,
         OPERATIONS,
+        WORKFLOW_DRAINS,
         EVENTS,
         FAULTS,
         SCALING_POLICIES,

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 from fastapi import Query
 from fastapi.responses import JSONResponse
 
-from matrixcommon.api.authorization import EDITORS, READ, VIEWERS, ResourceKind
+from matrixcommon.api.authorization import ADMINS, EDITORS, ENSURED, READ, VIEWERS, ResourceKind, Scope
 from matrixcommon.api.resource_routes import ResourceRoutes
-from matrixcommon.workflows.contract import AbandonRequest, OperationRecord
+from matrixcommon.workflows.contract import AbandonRequest, OperationRecord, WorkflowDrainView
 from matrixcommon.workflows.operations import Operations
-from matrixcommon.workflows.rows import OPEN
+from matrixcommon.workflows.rows import OPEN, WorkflowDrainRow
 
 OPERATION_VERBS = {
     **READ, "POST :wait": VIEWERS, "POST :cancel": EDITORS, "POST :resume": EDITORS, "POST :abandon": EDITORS,
@@ -20,8 +20,16 @@ OPERATION_VERBS = {
 """Who may do what with the operations of their projects."""
 
 
-def operation_routes(api: ResourceRoutes, kind: ResourceKind, operations: Operations[Any, Any]) -> None:
-    """Declared as `kind`, with the verbs `OPERATION_VERBS`."""
+def drains_of(row: type[WorkflowDrainRow]) -> ResourceKind:
+    """How a service declares the drains of its engine: they are for administrators."""
+    verbs = dict.fromkeys(ENSURED, ADMINS)
+    return ResourceKind("workflow-drains", Scope.SERVICE, verbs, view=WorkflowDrainView, row=row)
+
+
+def operation_routes(
+    api: ResourceRoutes, kind: ResourceKind, drains: ResourceKind, operations: Operations[Any, Any]
+) -> None:
+    """Declared as `kind`, with the verbs `OPERATION_VERBS`; `drains` are those of the engine."""
     store = operations.host.store
     routes = api.of(kind)
     routes.list()
@@ -48,3 +56,9 @@ def operation_routes(api: ResourceRoutes, kind: ResourceKind, operations: Operat
     @routes.change("POST :abandon", status_code=202)
     def abandon(name: str, body: AbandonRequest) -> OperationRecord:
         return operations.abandon(name, body.reason)
+
+    routes = api.of(drains)
+    routes.list()
+    routes.get()
+    routes.change("PUT", name="drain_workflows")(operations.drain)
+    routes.change("DELETE", name="undrain_workflows")(operations.undrain)

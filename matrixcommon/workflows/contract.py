@@ -31,3 +31,22 @@ class AbandonRequest(ApiModel):
     """Why an operation is given up: kept with it, and in the events of what it was over."""
 
     reason: str = Field(min_length=1, max_length=200, description="why, for whoever looks at it later")
+
+
+class WorkflowDrainRequest(ApiModel):
+    """The service's workflows come to rest, before an upgrade say: none begins while there is a drain. Those under way
+    run to their end; what still runs after `graceSeconds` (emulated) stops at its next safe point, between two
+    attempts, and continues from there once no drain is left."""
+
+    reason: str = Field("", max_length=300, description="why; shown with the drain")
+    grace_s: float = Field(600.0, alias="graceSeconds", ge=0, le=86_400)
+
+
+class WorkflowDrainView(ResourceView):
+    """How far a drain is: Draining while any workflow runs, then Drained. Each count is of workflows."""
+
+    reason: str = ""
+    grace_s: float = Field(alias="graceSeconds")
+    running: int = Field(description="under way; Drained when there is none")
+    resting: int = Field(description="stopped at a safe point; they continue when the drain is deleted")
+    waiting: int = Field(description="asked for meanwhile; they begin when the drain is deleted")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy.orm import Session
@@ -9,7 +10,7 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.errors import Abandoned
 from matrixcommon.persistence.database_session import Store
 from matrixcommon.persistence.resource_row import ResourceRow
-from matrixcommon.workflows.rows import WorkflowRow
+from matrixcommon.workflows.rows import WorkflowDrainRow, WorkflowRow
 from matrixcommon.workflows.workflow import C
 
 R = TypeVar("R", bound=WorkflowRow)
@@ -20,10 +21,15 @@ class Unreadable(Exception):
 
 
 class Host(Generic[C, R]):
-    """`row` is the service's table of workflows, `targets` the kind of row they are over, where they share one."""
+    """`row` is the service's table of workflows, `targets` the kind of row they are over, where they share one, and
+    `drains` its table of drains of the engine."""
 
     row: type[R]
     targets: type[ResourceRow]
+    drains: type[WorkflowDrainRow]
+
+    payload: Mapping[str, Any] | None = None
+    """The JSON schema of what a workflow carries besides its target, for the hash of its definition."""
 
     def __init__(self, store: Store) -> None:
         self.store = store

@@ -60,6 +60,12 @@ class WorkflowLog(Generic[C, R]):
             self._set_stuck(name, True, *late)
         return count
 
+    def begun(self, name: str) -> None:
+        """It was asked for while workflows were drained, and begins now."""
+        with self._open(name) as (_, row):
+            if row is not None:
+                row.trace, row.message = noted(None, row.reached, startedAt=self._clock.now()), ""
+
     def done(self, name: str, reached: str) -> None:
         """That step is done."""
         with self._open(name) as (_, row):

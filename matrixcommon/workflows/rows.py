@@ -10,7 +10,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from matrixcommon.model.quantities import from_timestamp, timestamp
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.persistence.resource_row import ResourceRow
-from matrixcommon.workflows.contract import OperationRecord
+from matrixcommon.workflows.contract import OperationRecord, WorkflowDrainView
 from matrixcommon.workflows.progress import step_views
 
 OPEN = ("Running", "Undoing")
@@ -19,6 +19,23 @@ OPEN = ("Running", "Undoing")
 STUCK = "Stuck"
 """The condition of an operation that does not get on: this release cannot resume it, a step failed too often, or it or
 one of its steps takes longer than its deadline."""
+
+
+class WorkflowDrainRow(ResourceRow):
+    """A drain of a service's engine, and what was counted last: workflows that run yet, that rest at a safe point, and
+    that were asked for meanwhile and wait to be begun."""
+
+    kind = "workflow drain"
+
+    reason: Mapped[str] = mapped_column(String(300), default="")
+    grace_s: Mapped[float] = mapped_column(Float, default=0.0)
+    running: Mapped[int] = mapped_column(Integer, default=0)
+    resting: Mapped[int] = mapped_column(Integer, default=0)
+    waiting: Mapped[int] = mapped_column(Integer, default=0)
+
+    def view(self) -> WorkflowDrainView:
+        return self.view_as(WorkflowDrainView)
+
 
 V = TypeVar("V", bound=OperationRecord)
 W = TypeVar("W", bound="WorkflowRow")
@@ -40,6 +57,8 @@ class WorkflowRow(ResourceRow):
     parameters: Mapped[dict[str, str] | None] = mapped_column(JSON)
     """What the workflow is about besides its target."""
     finished_at: Mapped[float | None] = mapped_column(Float)
+    definition: Mapped[str | None] = mapped_column(String(12))
+    """The hash of the workflow's definition as it was begun with (`Workflow.definition`)."""
     trace: Mapped[dict[str, dict[str, Any]] | None] = mapped_column(JSON)
     """How far each step is, by its name: `progress`."""
 
@@ -83,3 +102,11 @@ def open_workflows(session: Session, kind: type[W], target: str | None = None) -
     """Those under way, oldest first; of one target, or all."""
     wanted = select(kind).where(kind.state.in_(OPEN)).order_by(kind.version)
     return list(session.scalars(wanted if target is None else wanted.where(kind.target == target)))
+
+
+def forget_workflows(session: Session, kind: type[W], before: float) -> int:
+    """Drop those that had ended by then (s, emulated); how many."""
+    old = list(session.scalars(select(kind).where(kind.finished_at < before)))
+    for row in old:
+        session.delete(row)
+    return len(old)

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Generic
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock, pause
@@ -25,7 +27,7 @@ from matrixcommon.persistence.table_cache import shape_of
 from matrixcommon.workflows.host import Host, R, Unreadable
 from matrixcommon.workflows.log import WorkflowLog
 from matrixcommon.workflows.progress import RetryPolicy, noted
-from matrixcommon.workflows.rows import open_workflows
+from matrixcommon.workflows.rows import WorkflowDrainRow, open_workflows
 from matrixcommon.workflows.verbs import overtake
 from matrixcommon.workflows.workflow import WAIT_S, C, Step, StepFunction, StepPending, Workflow
 
@@ -48,13 +50,19 @@ class _Run:
     on: frozenset[str] = frozenset()
     undoing: bool = False
     """Whether a step is being undone right now."""
+    waiting: bool = False
+    """Whether it waits for news, or for the time of its next attempt: a safe point."""
     state: str = ""
     """The workflow's, as its task knows it."""
+
+    def awake(self) -> None:
+        self.waiting = False
+        self.wake.set()
 
     def stop(self) -> None:
         """The workflow was overtaken. An undo under way comes to its end: half undone, nobody would undo the rest."""
         if self.undoing:
-            self.wake.set()
+            self.awake()
         else:
             self.task.cancel()
 
@@ -78,9 +86,14 @@ class WorkflowRunner(Generic[C, R]):
         self._runs: dict[str, _Run] = {}
         self._stuck: set[str] = set()
         """What this release cannot resume, so that it is said once in each life of the process."""
+        self._rest_at = math.inf
+        """From when on workflows stop at their next safe point, since they are drained (s, emulated)."""
+        self.wake: Callable[[], None] = lambda: None
+        """Has `resume` called soon: a workflow has ended, or come to rest, while workflows are drained."""
 
     def open(self, session: Session, verb: str, target: ResourceRow, about: dict[str, str] | None = None) -> R:
-        """Write a workflow down in the caller's transaction; `resume` starts it. Ends the ones before."""
+        """Write a workflow down in the caller's transaction; `resume` starts it, where the engine is drained once it no
+        longer is. Ends the ones before."""
         now = self._clock.now()
         self.overtake(session, target, verb)
         attempt = int(now * 1000)
@@ -95,7 +108,11 @@ class WorkflowRunner(Generic[C, R]):
             steps=self.workflows[verb].names,
             parameters=about,
         )
-        row.trace = noted(None, row.steps[0], startedAt=now)
+        if drains := self._drains(session):
+            row.message = f"begins once workflows are no longer drained by {', '.join(each.name for each in drains)}"
+        else:
+            row.trace = noted(None, row.steps[0], startedAt=now)
+        row.definition = self.workflows[verb].definition(self._host.payload)
         self._host.opened(row, target)
         session.add(row)
         return row
@@ -112,6 +129,10 @@ class WorkflowRunner(Generic[C, R]):
             found = {row.name: row.target for row in rows}
             states = {row.name: row.state for row in rows}
             self._stuck &= {row.name for row in rows if row.stuck is not None}
+            drains = self._drains(session)
+            begun = {row.name for row in rows if row.trace}
+        self._rest_at = min(((each.created_at or 0.0) + each.grace_s for each in drains), default=math.inf)
+        startable = found.keys() if not drains else set() if self._resting else begun
         for name, run in list(self._runs.items()):
             if run.task.done():
                 del self._runs[name]
@@ -119,19 +140,45 @@ class WorkflowRunner(Generic[C, R]):
                     log.error("workflow task ended; it is started again", extra={"workflow": name}, exc_info=wrong)
             elif name not in found:
                 run.stop()
-            elif run.state not in ("", states[name]):  # cancelled where another replica was asked
-                run.wake.set()
-        for name in found.keys() - self._runs.keys() - self._stuck:
+            elif run.state not in ("", states[name]) or (self._resting and run.waiting):
+                run.awake()  # cancelled where another replica was asked, or to come to rest
+        for name in startable - self._runs.keys() - self._stuck:
             before = [run.task for run in self._runs.values() if run.target == found[name]]
             run = self._runs[name] = _Run(found[name])
             run.task = asyncio.create_task(self._carry(name, run, before), name=name)
+        if drains:
+            self._count(len(self._runs), len(begun - self._runs.keys()), len(found.keys() - begun))
         return len(self._runs)
+
+    @property
+    def _resting(self) -> bool:
+        """Whether a drain's grace is over: nothing goes beyond the safe point it has reached."""
+        return self._clock.now() >= self._rest_at
+
+    def _drains(self, session: Session) -> list[WorkflowDrainRow]:
+        kind = self._host.drains
+        return list(session.scalars(select(kind).order_by(kind.name)))
+
+    def _count(self, running: int, resting: int, waiting: int) -> None:
+        with self._store.transaction() as session:
+            for row in self._drains(session):
+                row.state = "Draining" if running else "Drained"
+                row.running, row.resting, row.waiting = running, resting, waiting
+
+    async def reconcile(self) -> str:
+        """`resume`, for a watcher."""
+        return f"{self.resume()} workflows under way"
+
+    @property
+    def busy(self) -> bool:
+        """Whether any workflow is on its way, and does not wait for something."""
+        return any(not (run.task.done() or run.waiting) for run in self._runs.values())
 
     def nudge(self, target: str | None = None) -> None:
         """Something of this target, or of whatever target, changed: a step that waits for it looks again."""
         for run in self._runs.values():
             if target is None or target == run.target or target in run.on:
-                run.wake.set()
+                run.awake()
 
     async def run(self) -> None:
         """For ever; at the end of it no workflow is carried any further."""
@@ -169,6 +216,8 @@ class WorkflowRunner(Generic[C, R]):
                 self._give_up(name, "UnreadableSpec", f"this release cannot read its spec: {wrong}")
                 return
             steps, stuck = workflow.resumed(row), row.stuck
+        if not row.trace:
+            self._log.begun(name)
         if stuck is not None:
             self._log.known_again(name)
         if steps != row.steps:
@@ -177,9 +226,11 @@ class WorkflowRunner(Generic[C, R]):
             await self._run(name, workflow, work, run)
         except StaleLeader as refused:
             log.warning("another replica carries it on", extra={"workflow": name, "why": refused.message})
+        if self._rest_at < math.inf:
+            self.wake()
 
     async def _run(self, name: str, workflow: Workflow[C], work: C, run: _Run) -> None:
-        while (at := self._log.at(name)) is not None:
+        while not self._resting and (at := self._log.at(name)) is not None:
             run.state, reached = at
             step = workflow.step(reached)
             if step is None:
@@ -197,14 +248,14 @@ class WorkflowRunner(Generic[C, R]):
             except StepPending as waiting:
                 self._log.note(name, workflow, step, str(waiting))
                 run.on = waiting.on
-                await self._pause(run.wake, waiting.again_s)
+                await self._pause(run, waiting.again_s)
             except StaleLeader:
                 raise
             except MatrixError as refused:
                 if refused.retryable or run.state == "Undoing":
                     why = f"{refused.reason}: {refused.message}"
                     failed = self._log.note(name, workflow, step, why, failed=True)
-                    await self._pause(run.wake, self._retry.delay_s(failed))
+                    await self._pause(run, self._retry.delay_s(failed))
                 else:
                     self._log.refused(name, reached, refused)
             except Exception as wrong:
@@ -214,7 +265,7 @@ class WorkflowRunner(Generic[C, R]):
                 if run.state == "Running" and self._retry.exhausted(failed):
                     self._give_up(name, "RetriesExhausted", f"{reached} failed {failed} times", TRY_AGAIN)
                     return
-                await self._pause(run.wake, self._retry.delay_s(failed))
+                await self._pause(run, self._retry.delay_s(failed))
 
     async def _attempt(self, step: Step[C], function: StepFunction[C], work: C) -> None:
         """One call of a step, for as long as an attempt may take. Raises Unavailable when it takes longer."""
@@ -235,8 +286,10 @@ class WorkflowRunner(Generic[C, R]):
         finally:
             run.undoing = False
 
-    async def _pause(self, nudge: asyncio.Event, most_s: float = WAIT_S) -> None:
-        await pause(self._clock, self._clock.at_least_wall(most_s, WAIT_FLOOR_WALL_S), nudge)
+    async def _pause(self, run: _Run, most_s: float = WAIT_S) -> None:
+        run.waiting = not run.wake.is_set()
+        await pause(self._clock, self._clock.at_least_wall(most_s, WAIT_FLOOR_WALL_S), run.wake)
+        run.waiting = False
 
     def _give_up(self, name: str, reason: str, message: str, way_out: str = NEXT_RELEASE) -> None:
         """It is not tried again in this life of the process, unless somebody asks for that."""

@@ -109,7 +109,7 @@ def routes(
     instances.change("POST :start", status_code=202, name="start_instance")(switch("On"))
     instances.change("POST :restart", status_code=202, name="restart_instance")(instance_service.restart)
 
-    operation_routes(api, access.OPERATIONS, operations)
+    operation_routes(api, access.OPERATIONS, access.WORKFLOW_DRAINS, operations)
 
     # -- what happened -------------------------------------------------------------------------------------------
 

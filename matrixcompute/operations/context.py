@@ -20,7 +20,7 @@ from matrixcompute.model.states import settled_state
 from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.recovery_policies import policies_by_target, policy_of
-from matrixcompute.store.store import ComputeStore, InstanceRow, OperationRow
+from matrixcompute.store.store import ComputeStore, InstanceRow, OperationRow, WorkflowDrains
 
 REPAIR, MOVE, YIELD_CAPACITY, RELOCATE = "replace-node", "move-instance", "yield-capacity", "relocate-member"
 STOP, START, RESTART = "stop-instance", "start-instance", "restart-instance"
@@ -101,7 +101,8 @@ class StepContext:
 class InstanceHost(Host[StepContext, OperationRow]):
     """Workflows over instances: each carries one spec to its end."""
 
-    row, targets = OperationRow, InstanceRow
+    row, targets, drains = OperationRow, InstanceRow, WorkflowDrains
+    payload = InstanceRequest.model_json_schema()
 
     def __init__(
         self,

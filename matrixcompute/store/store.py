@@ -15,7 +15,7 @@ from matrixcommon.persistence.database_session import ResourceRow, Store, find, 
 from matrixcommon.persistence.fences import leader_table
 from matrixcommon.persistence.resource_row import EventColumns
 from matrixcommon.workflows.contract import OperationRecord
-from matrixcommon.workflows.rows import WorkflowRow, open_workflows
+from matrixcommon.workflows.rows import WorkflowDrainRow, WorkflowRow, forget_workflows, open_workflows
 from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicySpec, ScalingPolicyView
 from matrixcompute.contract import (
     DetectedFault,
@@ -168,6 +168,12 @@ class OperationRow(WorkflowRow, Base):
         return None if since is None else parts_so_far(*since, self.trace or {})
 
 
+class WorkflowDrains(WorkflowDrainRow, Base):
+    """Drains of this service's engine."""
+
+    __tablename__ = "workflow_drains"
+
+
 def times_view(parts: Mapping[str, float] | None) -> RecoveryTimes | None:
     """The parts of a recovery as they are shown."""
     if not parts:
@@ -300,8 +306,7 @@ class ComputeStore(Store):
 
     def forget_before(self, session: Session, at: float) -> int:
         """Drop events and finished operations older than `at`; returns how many."""
-        old: list[ResourceRow] = list(session.scalars(select(EventRow).where(EventRow.at < at)))
-        old += session.scalars(select(OperationRow).where(OperationRow.finished_at < at))
+        old = list(session.scalars(select(EventRow).where(EventRow.at < at)))
         for row in old:
             session.delete(row)
-        return len(old)
+        return len(old) + forget_workflows(session, OperationRow, at)

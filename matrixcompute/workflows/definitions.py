@@ -69,6 +69,9 @@ TO_ACTIVE = (Step(steps.program_routes), Step(steps.await_ready), Step(steps.mar
 DRAIN = Step(workload_steps.drain_members, deadline_s=90_000.0)
 """As long as a drain may be asked for (a day), and somewhat more."""
 
+DRAINING_S = 97_200.0
+"""A workflow in which members drain may take as long as that, and two hours like any other."""
+
 DRAINED = (
     Step(workload_steps.await_loaded, undo=workload_steps.leave_successors),
     Step(workload_steps.tell_workload, undo=workload_steps.withdraw_drains),
@@ -130,6 +133,7 @@ MOVE_INSTANCE = Workflow(
         Step(steps.admit_slices),
         *TO_ACTIVE,
     ),
+    deadline_s=DRAINING_S,
     refused=_kept_as_it_was,
     committed_at="cut_over",
 )
@@ -149,6 +153,7 @@ RELOCATE_MEMBER = Workflow(
         Step(steps.admit_slices),
         *TO_ACTIVE,
     ),
+    deadline_s=DRAINING_S,
     refused=_kept_as_it_was,
     committed_at="cut_over",
 )
@@ -170,6 +175,7 @@ REPLACE_NODE = Workflow(
         Step(workload_steps.await_serving),
         Step(steps.mark_active),
     ),
+    deadline_s=DRAINING_S,
     refused=_repair_refused,
     retired={"begin_repair": "fence_nodes"},
 )

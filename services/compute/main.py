@@ -45,7 +45,7 @@ from services.chassis.app import create_app
 from services.chassis.database import DatabaseEngine, Migrations
 from services.chassis.http import InProcess, http_client
 from services.chassis.leadership import Leadership
-from services.chassis.periodic import Periodic, compaction, follow
+from services.chassis.periodic import Periodic, compaction, follow, history_s
 from services.chassis.run import main_of
 from services.chassis.settings import ServiceSettings
 from services.chassis.version import version
@@ -62,9 +62,6 @@ MAINTENANCE_PERIOD_S = 15.0
 SCENARIO_PERIOD_S = 15.0
 FAULTS_PERIOD_S = 600.0
 """How often all nodes are looked at; they are followed in between."""
-KEPT_WALL_S = 3600.0
-"""Journal, events and finished operations are kept for an hour of the wall, or a day of emulated time if longer."""
-KEPT_S = 86_400.0
 
 
 class ComputeSettings(ServiceSettings):
@@ -118,11 +115,7 @@ def build(
     policy = RecoveryPolicy(settings.lost_per_cabinet, settings.lost_per_supernode, settings.drain_seconds)
     host = InstanceHost(store, neighbours, clock, policy, inference)
     runner = WorkflowRunner(WORKFLOWS, host, clock)
-
-    async def resume() -> str:
-        return f"{runner.resume()} workflows under way"
-
-    resumption = Periodic("workflow-resumption", resume, clock, period_s=30.0, floor_wall_s=1.0)
+    resumption = Periodic("workflow-resumption", runner.reconcile, clock, period_s=30.0, floor_wall_s=1.0)
     instance_service = InstanceService(store, neighbours, runner, clock, resumption.nudge)
     tender = InstanceReconciler(store, neighbours, runner, clock, policy, resumption.nudge)
     reconciling = Periodic(
@@ -173,7 +166,7 @@ def build(
             maintainer.node_changed()
             faults.take(event)
 
-    kept_s = clock.at_least_wall(KEPT_S, KEPT_WALL_S)
+    kept_s = history_s(clock)
 
     def forget_old() -> None:
         with store.transaction() as session:
