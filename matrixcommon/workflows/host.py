@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.errors import Abandoned
 from matrixcommon.persistence.database_session import Store
 from matrixcommon.persistence.resource_row import ResourceRow
-from matrixcommon.workflows.rows import WorkflowDrainRow, WorkflowRow
+from matrixcommon.workflows.rows import WorkflowDrainRow, WorkflowRow, open_workflows
 from matrixcommon.workflows.workflow import C
 
 R = TypeVar("R", bound=WorkflowRow)
@@ -44,6 +44,10 @@ class Host(Generic[C, R]):
     def target(self, session: Session, row: R) -> ResourceRow | None:
         """What a workflow is over; None where that is gone."""
         return session.get(self.targets, row.target)
+
+    def under_way(self, session: Session, target: Any) -> list[R]:
+        """The workflows over a target that have not ended: another one overtakes them."""
+        return open_workflows(session, self.row, target.name)
 
     def record_event(
         self, session: Session, row: R, reason: str, message: str, at: float, warning: bool = False

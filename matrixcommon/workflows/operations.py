@@ -31,6 +31,11 @@ class Operations(Generic[C, R]):
         self._clock = clock
         self.wake = runner.wake = wake
 
+    def look_again(self) -> None:
+        """Somebody has asked for something that workflows may wait for."""
+        self._runner.nudge()
+        self.wake()
+
     def row(self, session: Session, name: str) -> R:
         return find(session, self.host.row, name)
 

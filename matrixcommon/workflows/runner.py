@@ -117,9 +117,13 @@ class WorkflowRunner(Generic[C, R]):
         session.add(row)
         return row
 
+    def under_way(self, session: Session, target: ResourceRow) -> list[R]:
+        """The workflows over a target that have not ended."""
+        return self._host.under_way(session, target)
+
     def overtake(self, session: Session, target: ResourceRow, by: str) -> None:
         """End what is under way over a target, in the caller's transaction: it is to be something else by now."""
-        for earlier in open_workflows(session, self._host.row, target.name):
+        for earlier in self.under_way(session, target):
             overtake(earlier, by, self._clock.now())
 
     def resume(self) -> int:
@@ -143,7 +147,7 @@ class WorkflowRunner(Generic[C, R]):
             elif run.state not in ("", states[name]) or (self._resting and run.waiting):
                 run.awake()  # cancelled where another replica was asked, or to come to rest
         for name in startable - self._runs.keys() - self._stuck:
-            before = [run.task for run in self._runs.values() if run.target == found[name]]
+            before = [each.task for at, each in self._runs.items() if each.target == found[name] and at not in found]
             run = self._runs[name] = _Run(found[name])
             run.task = asyncio.create_task(self._carry(name, run, before), name=name)
         if drains:
@@ -226,6 +230,7 @@ class WorkflowRunner(Generic[C, R]):
             await self._run(name, workflow, work, run)
         except StaleLeader as refused:
             log.warning("another replica carries it on", extra={"workflow": name, "why": refused.message})
+        self.nudge(run.target)  # who waits for its end
         if self._rest_at < math.inf:
             self.wake()
 

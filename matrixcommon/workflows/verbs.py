@@ -54,11 +54,16 @@ def abandon(row: WorkflowRow, why: str, now: float) -> Abandoned:
     if row.state not in OPEN:
         raise Conflict(f"{row.verb} has ended: it is {row.state}; only what is under way can be abandoned")
     reason = Abandoned(f"{row.verb} was abandoned at {row.reached}: {why}")
+    fail(row, reason, now)
+    return reason
+
+
+def fail(row: WorkflowRow, reason: MatrixError, now: float) -> None:
+    """End a workflow under way where it stands: there is nothing to undo, or whoever ends it puts that right."""
     row.state, row.finished_at = "Failed", now
     row.error, row.message = reason.problem(), f"{reason.reason}: {reason.message}"
     if row.stuck is not None:
         row.set_condition(STUCK, False, reason.reason, reason.message, now)
-    return reason
 
 
 def overtake(row: WorkflowRow, by: str, now: float) -> None:
