@@ -1,4 +1,4 @@
-"""instance, operation: what instances are asked beyond apply and delete, and the long work that carries it out."""
+"""instance: what instances are asked beyond apply and delete."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from services.matrixctl.commands.options import OfProject
 from services.matrixctl.output.screen import say
 
 group("instance", "Instances beyond apply and delete. `get instances` shows all.")
-group("operation", "Long work on instances. `get operations` shows all, `describe operation NAME` its steps.")
 
 Name = Annotated[str, typer.Argument(help="Which one.")]
 LeaseS = Annotated[float, typer.Option("--lease", help="Emulated seconds from now.")]
@@ -51,33 +50,6 @@ def _instance_verb(stack: OfProject, name: str, verb: str) -> None:
     view = stack.client.call("compute", "POST", at("instances", name, f":{verb}"))
     follow = f"; `matrixctl get operations {view['operation']} --watch` follows it" if view.get("operation") else ""
     say(f"{name} is {view['state']}{follow}")
-
-
-@command("operation cancel")
-def operation_cancel(stack: OfProject, name: Name) -> None:
-    """Undo what it did so far, and leave the instance as it was; refused once it is past the step that commits it."""
-    view = stack.client.call("compute", "POST", at("operations", name, ":cancel"))
-    say(f"{name} is {view['state']}: {view['message']}")
-
-
-@command("operation resume")
-def operation_resume(stack: OfProject, name: Name) -> None:
-    """Have one that is stuck tried again. `describe operation NAME` shows its steps and what each said last."""
-    view = stack.client.call("compute", "POST", at("operations", name, ":resume"))
-    say(f"{name} is {view['state']} at {view['step']}")
-
-
-@command("operation abandon")
-def operation_abandon(
-    stack: OfProject, name: Name, reason: Annotated[str, typer.Option("--reason", help="Why; kept with it.")]
-) -> None:
-    """Give one up where it stands, without undoing what it did; for one that will never succeed, nor be undone.
-
-    `operation cancel` undoes, and is the better way where it is not refused. What is not so afterwards, the instance's
-    conditions say; `instance retry`, another shape or its deletion puts it right.
-    """
-    view = stack.client.call("compute", "POST", at("operations", name, ":abandon"), body={"reason": reason})
-    say(f"{name} is {view['state']}: {view['message']}")
 
 
 @command("instance retry")
