@@ -23,7 +23,7 @@ LOOK_S = 5.0
 class DrainContext:
     """What a step is given: which drain it is about, and the fabric."""
 
-    drain: str
+    target: str
     elements: DrainedElements
 
 
@@ -31,14 +31,14 @@ async def reroute_slices(work: DrainContext) -> None:
     """Every slice has routes around the elements. The request has seen to that already, in the transaction that judged
     it: a newcomer might else take what the slices were to have. What has changed since is done here."""
     with work.elements.promises.changing() as session:
-        if session.get(DrainRow, work.drain) is not None:
+        if session.get(DrainRow, work.target) is not None:
             work.elements.apply(session)
 
 
 async def put_back(work: DrainContext) -> None:
     """The elements are in service again, and routes return to them."""
     with work.elements.promises.changing() as session:
-        row = session.get(DrainRow, work.drain)
+        row = session.get(DrainRow, work.target)
         if row is not None and row.state != RESTORED:
             row.state, row.waiting_for, row.message = RESTORED, 0, "in service again"
             work.elements.apply(session)
@@ -47,7 +47,7 @@ async def put_back(work: DrainContext) -> None:
 async def await_acknowledgements(work: DrainContext) -> None:
     """Until no agent holds a route that crosses the elements."""
     with work.elements.store.transaction() as session:
-        row = session.get(DrainRow, work.drain)
+        row = session.get(DrainRow, work.target)
         if row is None:
             return
         work.elements.count_crossing(session, row)
@@ -59,7 +59,7 @@ async def mark_drained(work: DrainContext) -> None:
     """Maintenance may begin."""
     await await_acknowledgements(work)
     with work.elements.store.transaction() as session:
-        row = session.get(DrainRow, work.drain)
+        row = session.get(DrainRow, work.target)
         if row is not None and row.state == DRAINING:
             row.state = DRAINED
 

@@ -108,7 +108,7 @@ BEGINNINGS: dict[str, tuple[Action, Action]] = {
 
 @pytest.fixture
 def mishaps(monkeypatch: pytest.MonkeyPatch) -> Mishaps:
-    found = Mishaps()
+    found = Mishaps("compute", delete)
     monkeypatch.setattr(compute_main, "WORKFLOWS", found.wrapped(WORKFLOWS))
     return found
 

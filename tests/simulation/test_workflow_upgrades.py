@@ -9,21 +9,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
-from matrixcommon.model.resource_key import name_of
 from matrixcommon.workflows.workflow import Step, StepPending, Workflow
-from matrixcompute.operations.context import StepContext
 from matrixcompute.workflows.definitions import WORKFLOWS
 from services.compute import main as compute_main
 from tests.simulation.test_workflow_mishaps import BEGINNINGS, ended, everything_goes
+from tests.simulation.workflow_mishaps import subject
 from tests.stack import Stack
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(300)]
 
 
-async def checkpoint(work: StepContext) -> None:
+async def checkpoint(work: Any) -> None:
     """What the newer release does besides."""
 
 
@@ -37,11 +37,11 @@ def with_a_step_fewer(workflow: Workflow, at: int) -> Workflow:
     at = min(at, len(workflow.steps) - 2)
     first, second = workflow.steps[at : at + 2]
 
-    async def both(work: StepContext) -> None:
+    async def both(work: Any) -> None:
         await first.do(work)
         await second.do(work)
 
-    async def neither(work: StepContext) -> None:
+    async def neither(work: Any) -> None:
         for step in (second, first):
             if step.undo is not None:
                 await step.undo(work)
@@ -74,9 +74,9 @@ class Halt:
         }
 
     def _halted(self, step: Step) -> Step:
-        async def do(work: StepContext) -> None:
-            name = name_of(work.instance)
-            if self.at.get(name) == step.name:
+        async def do(work: Any) -> None:
+            name = subject(work)
+            if self.at.get(name, self.at.get("")) == step.name:
                 self.reached.add(name)
                 raise StepPending("this release goes no further")
             await step.do(work)
