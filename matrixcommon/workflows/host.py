@@ -7,11 +7,11 @@ from typing import Any, Generic, TypeVar
 
 from sqlalchemy.orm import Session
 
-from matrixcommon.model.errors import Abandoned
+from matrixcommon.model.errors import Abandoned, MatrixError
 from matrixcommon.persistence.database_session import Store
 from matrixcommon.persistence.resource_row import ResourceRow
 from matrixcommon.workflows.rows import WorkflowDrainRow, WorkflowRow, open_workflows
-from matrixcommon.workflows.workflow import C
+from matrixcommon.workflows.workflow import C, Workflow
 
 R = TypeVar("R", bound=WorkflowRow)
 
@@ -48,6 +48,12 @@ class Host(Generic[C, R]):
     def under_way(self, session: Session, target: Any) -> list[R]:
         """The workflows over a target that have not ended: another one overtakes them."""
         return open_workflows(session, self.row, target.name)
+
+    def rolled_back(self, session: Session, workflow: Workflow[C], row: R, refused: MatrixError, now: float) -> None:
+        """In the transaction that ends a workflow that was rolled back: what its target is by now."""
+        if (target := self.target(session, row)) is not None:
+            self.record_event(session, row, refused.reason, refused.message, now, warning=True)
+            workflow.refused(session, target, refused, now)
 
     def record_event(
         self, session: Session, row: R, reason: str, message: str, at: float, warning: bool = False

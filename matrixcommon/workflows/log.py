@@ -95,9 +95,7 @@ class WorkflowLog(Generic[C, R]):
             refused = from_problem(row.error or {}, 500)
             row.state = "Cancelled" if isinstance(refused, Cancelled) else "Failed"
             row.finished_at, row.message = now, f"{refused.reason}: {refused.message}"
-            if (target := self._host.target(session, row)) is not None:
-                self._host.record_event(session, row, refused.reason, refused.message, now, warning=True)
-                workflow.refused(session, target, refused, now)
+            self._host.rolled_back(session, workflow, row, refused, now)
 
     def refused(self, name: str, step: str, refused: MatrixError) -> None:
         """That step was refused for good: the workflow is undone."""
@@ -115,16 +113,16 @@ class WorkflowLog(Generic[C, R]):
     def known_again(self, name: str) -> None:
         self._set_stuck(name, False, "Resumed", "this release knows it again")
 
-    def changed(self, name: str, steps: list[str]) -> None:
-        """It was begun by a release with other steps, and continues with those of this one."""
+    def changed(self, name: str, steps: list[str], definition: str) -> None:
+        """It was begun by a release that defines it otherwise, and continues as this one does."""
         now = self._clock.now()
         with self._open(name) as (session, row):
             if row is None:
                 return
             changes = [f"without {each}" for each in row.steps if each not in steps]
             changes += [f"with {each}" for each in steps if each not in row.steps]
-            how = ", ".join(changes) or "in another order"
-            row.steps = steps
+            how = ", ".join(changes) or "with other undo steps, another order or another payload"
+            row.steps, row.definition = steps, definition
             row.trace = noted(row.trace, row.reached, startedAt=now)
             message = f"operation {name_of(name)} of another release continues {how}"
             self._host.record_event(session, row, "WorkflowChanged", message, now)

@@ -219,13 +219,13 @@ class WorkflowRunner(Generic[C, R]):
             except Unreadable as wrong:
                 self._give_up(name, "UnreadableSpec", f"this release cannot read its spec: {wrong}")
                 return
-            steps, stuck = workflow.resumed(row), row.stuck
+            steps, stuck, definition = workflow.resumed(row), row.stuck, workflow.definition(self._host.payload)
         if not row.trace:
             self._log.begun(name)
         if stuck is not None:
             self._log.known_again(name)
-        if steps != row.steps:
-            self._log.changed(name, steps)
+        if steps != row.steps or definition != (row.definition or definition):
+            self._log.changed(name, steps, definition)
         try:
             await self._run(name, workflow, work, run)
         except StaleLeader as refused:

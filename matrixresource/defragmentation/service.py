@@ -19,7 +19,7 @@ from matrixresource.allocations.refusals import blocking, describe_request
 from matrixresource.contract.defragmentations import DefragmentationRequest, DefragmentationView, MoveRefused
 from matrixresource.defragmentation.plan import blocking_reason, move_started, plan_room
 from matrixresource.defragmentation.plan_lifecycle import PlanLifecycle
-from matrixresource.defragmentation.workflows import DEFRAGMENT, RoomContext
+from matrixresource.defragmentation.workflows import DEFRAGMENTATION, RoomContext
 from matrixresource.store.defragmentations import UNDER_WAY, DefragmentationRow, in_state
 from matrixresource.store.operations import OperationRow
 from matrixresource.store.store import ResourceStore
@@ -99,7 +99,7 @@ class DefragmentationService:
                 if why is None:
                     row.move("Approved")
                     self._plans.keep(session, row)
-                    self._runner.open(session, DEFRAGMENT, row)
+                    self._runner.open(session, DEFRAGMENTATION.verb, row)
                 else:
                     self._plans.end(session, row, "Stale", "StalePlan", why)
         if why is not None:

@@ -29,8 +29,6 @@ from matrixresource.store.operations import OperationRow, WorkflowDrains
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AllocationRow
 
-DEFRAGMENT = "defragment"
-
 T = TypeVar("T")
 
 
@@ -139,36 +137,15 @@ MOVE_MEMBER: Workflow[RoomContext] = Workflow(
 )
 
 
-def defragment(plans: PlanLifecycle) -> Workflow[RoomContext]:
-    """The workflow of a defragmentation; where it is rolled back, `plans` say how it ended."""
+LONGEST_S = DEFRAGMENTATION_STATES.states["Running"].deadline_s or 0.0
 
-    def ended(session: Session, row: DefragmentationRow, refused: MatrixError, now: float) -> None:
-        if row.state not in UNDER_WAY:
-            return
-        steps, message = row.steps(), refused.message
-        moved = sum(not step.open for step in steps)
-        if isinstance(refused, Cancelled):
-            state, message = "Cancelled", f"stopped after {moved} of {len(steps)} moves"
-        state = (
-            "Cancelled" if isinstance(refused, Cancelled) else "Stale" if isinstance(refused, StalePlan) else "Failed"
-        )
-        if row.state == "Approved" and state == "Failed":
-            row.move("Running")
-        plans.end(session, row, state, refused.reason, message)
-
-    longest_s = DEFRAGMENTATION_STATES.states["Running"].deadline_s or 0.0
-    return Workflow(
-        DEFRAGMENT,
-        (Step(keep_room), Step(make_room, undo=stop_moving, deadline_s=longest_s), Step(mark_done)),
-        refused=ended,
-        committed_at="mark_done",
-        deadline_s=longest_s + 7200.0,
-    )
-
-
-def workflows(plans: PlanLifecycle) -> dict[str, Workflow[Any]]:
-    """By verb."""
-    return {each.verb: each for each in (defragment(plans), MOVE_MEMBER)}
+DEFRAGMENTATION: Workflow[RoomContext] = Workflow(
+    "defragment",
+    (Step(keep_room), Step(make_room, undo=stop_moving, deadline_s=LONGEST_S), Step(mark_done)),
+    committed_at="mark_done",
+    deadline_s=LONGEST_S + 7200.0,
+)
+WORKFLOWS: dict[str, Workflow[RoomContext]] = {each.verb: each for each in (DEFRAGMENTATION, MOVE_MEMBER)}
 
 
 class RoomHost(Host[RoomContext, OperationRow]):
@@ -185,7 +162,7 @@ class RoomHost(Host[RoomContext, OperationRow]):
 
     def runner(self) -> WorkflowRunner[RoomContext, OperationRow]:
         """What carries these workflows."""
-        runner = WorkflowRunner(workflows(self._plans), self, self._clock)
+        runner = WorkflowRunner(WORKFLOWS, self, self._clock)
 
         def open_move(session: Session, allocation: AllocationRow, about: dict[str, str]) -> None:
             runner.open(session, MOVE_MEMBER.verb, allocation, about)
@@ -210,6 +187,21 @@ class RoomHost(Host[RoomContext, OperationRow]):
         moves = isinstance(target, AllocationRow)
         found = open_workflows(session, OperationRow, target.name)
         return [row for row in found if (row.verb == MOVE_MEMBER.verb) == moves]
+
+    def rolled_back(
+        self, session: Session, workflow: Workflow[RoomContext], row: OperationRow, refused: MatrixError, now: float
+    ) -> None:
+        """What the plan needed is free again, and what has moved lies where it came to."""
+        plan = self.target(session, row)
+        if not isinstance(plan, DefragmentationRow) or plan.state not in UNDER_WAY:
+            return
+        state, message = "Stale" if isinstance(refused, StalePlan) else "Failed", refused.message
+        if isinstance(refused, Cancelled):
+            moved = sum(not step.open for step in plan.steps())
+            state, message = "Cancelled", f"stopped after {moved} of {len(plan.moves)} moves"
+        if (plan.state, state) == ("Approved", "Failed"):
+            plan.move("Running")
+        self._plans.end(session, plan, state, refused.reason, message)
 
     def cancelled(self, session: Session, row: OperationRow, target: Any) -> None:
         if isinstance(target, DefragmentationRow) and target.state == "Running":

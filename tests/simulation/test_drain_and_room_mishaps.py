@@ -32,8 +32,8 @@ pytestmark = [pytest.mark.looptime, pytest.mark.timeout(900)]
 STEPS = DRAIN.names
 CHIPS = {f"d{at}": f"sn0-l2p{at}-k11" for at in range(len(STEPS))}
 """A drain for each step, of a chip of its own."""
-table = rooms.workflows
-ROOM_STEPS = [(verb, step) for verb, workflow in table(None).items() for step in workflow.names]
+ROOMS = rooms.WORKFLOWS
+ROOM_STEPS = [(verb, step) for verb, workflow in ROOMS.items() for step in workflow.names]
 OVER = {"Done", "Cancelled", "Failed", "Stale"}
 
 
@@ -186,7 +186,7 @@ async def taken_back(stack: Stack, name: str) -> None:
 async def release_of(stack: Stack, monkeypatch: pytest.MonkeyPatch, changed: Callable[[dict[str, Any]], Any]) -> None:
     """MatrixResource is started anew with other workflows."""
     await stack.kill("resource")
-    monkeypatch.setattr(rooms, "workflows", lambda plans: changed(table(plans)))
+    monkeypatch.setattr(rooms, "WORKFLOWS", changed(ROOMS))
     await stack.start("resource")
 
 
