@@ -146,7 +146,8 @@ def _reserved(lists: Lists) -> Iterator[str]:
                 yield f"{min(twice)} is promised to reservations {key} and {other} at one time"
         for name, allocation in lists.keyed("allocations").items():
             leaves = allocation.get("expiresAt") is not None and allocation["expiresAt"] <= mine["startsAt"]
-            on = nodes & {member["node"] for member in allocation["members"]}
+            # Sockets and memory may be lent beside NPUs that are promised.
+            on = nodes & {member["node"] for member in allocation["members"] if member["role"] != "pool"}
             if on and not leaves and allocation["state"] != "Releasing":
                 yield f"{name} stays on {min(on)}, which reservation {key} is promised from {mine['startsAt']}"
 
@@ -311,6 +312,12 @@ def _at_rest(lists: Lists) -> Iterator[str]:
     for key, operation in lists.keyed("operations").items():
         if not operation["done"] and instance_of(operation, lists).get("state") != "Pending":
             yield f"operation {key} is still under way at {operation['step']}"
+    for key, maintenance in lists.keyed("maintenances").items():
+        if maintenance["state"] not in ("Completed", "Failed", "Aborted", "Expired"):
+            yield f"maintenance {key} is still {maintenance['state']}"
+    for key, peering in lists.keyed("peerings").items():
+        if peering["state"] not in ("Active", "PendingAcceptance"):
+            yield f"peering {key} is still {peering['state']}"
 
 
 def instance_of(operation: Item, lists: Lists) -> Item:

@@ -192,13 +192,16 @@ def build(
 
     async def take_up_verbs() -> None:
         """For ever: take up what another replica was asked for."""
-        since = records.latest()
+        since, policies = records.latest(), scaling_policies.generations()
         while records.shared:
             await records.changed(30.0, since)
             since = records.latest()
             resumption.nudge()
             maintaining.nudge()
             scenario_asked()
+            if (asked := scaling_policies.generations()) != policies:  # not at each write of its own decisions
+                policies = asked
+                scaling.nudge()
 
     leadership = Leadership(
         "compute", records, fences, clock, lease_wall_s=settings.leader_lease, announce=neighbours.announce

@@ -15,8 +15,6 @@ import yaml
 
 from matrixresource.topology.loading import DEFAULT_FILE
 from services.chassis.database import DatabaseEngine
-from services.resource import main as resource_main
-from tests.clocks import AtOnce
 from tests.stack import Seat, Stack
 
 CABINETS, NODES_OF_CABINET = 3, 4
@@ -61,8 +59,12 @@ class SmallStack(Stack):
         self.spec = _file()
 
 
-REPLICAS = ("resource", "replica")
-"""The seats of two replicas of MatrixResource."""
+REPLICATED = ("resource", "compute")
+
+
+def replica_of(service: str) -> str:
+    """The seat of its second replica."""
+    return f"{service}-replica"
 
 
 class ByTurns(httpx.AsyncBaseTransport):
@@ -78,22 +80,28 @@ class ByTurns(httpx.AsyncBaseTransport):
 
 
 class ReplicatedStack(SmallStack):
-    """The same with two replicas of MatrixResource over one database, asked by turns."""
+    """The same with two replicas of MatrixResource and two of MatrixCompute, each over one database, asked by turns."""
+
+    def __init__(self, folder: Path, *args: Any, **more: Any) -> None:
+        self._balanced: dict[str, ByTurns] = {}
+        super().__init__(folder, *args, **more)
+        at = self.services.index
+        for service in REPLICATED:
+            self.services = (*self.services[: at(service) + 1], replica_of(service), *self.services[at(service) + 1 :])
 
     def way_to(self, name: str) -> httpx.AsyncBaseTransport:
-        if name != "resource":
+        if name not in REPLICATED:
             return super().way_to(name)
-        if "replica" not in self.seats:
-            self.seats["replica"] = Seat()
-            self.services = ("resource", "replica", *self.services[1:])
-            self.balanced = ByTurns([self.seats[each] for each in REPLICAS])
-        return self.balanced
+        if name not in self._balanced:
+            seat = self.seats[replica_of(name)] = Seat()
+            self._balanced[name] = ByTurns([self.seats[name], seat])
+        return self._balanced[name]
+
+    def database_of(self, name: str) -> DatabaseEngine:
+        service = name.removesuffix("-replica")
+        database = super().database_of(service)
+        database.shared = service in REPLICATED
+        return database
 
     def _build(self, name: str, seat: Seat) -> Any:
-        if name not in REPLICAS:
-            return super()._build(name, seat)
-        seat.database = DatabaseEngine(f"sqlite:///{self.folder / 'resource.db'}")
-        seat.database.shared = True
-        seat.database.migrate(resource_main.MIGRATIONS)
-        settings = resource_main.ResourceSettings(state=self.folder, spec=self.spec)
-        return resource_main.build(settings, self.clock, seat.database, executor=AtOnce())
+        return super()._build(name.removesuffix("-replica"), seat)
