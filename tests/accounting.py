@@ -114,24 +114,21 @@ def _counts(lists: Lists) -> Iterator[str]:
                 yield f"{supernode['name']} shows {field_} {supernode[field_]}, its nodes count {counted}"
     if lists.capacity is None:
         return
-    pools = Counter(member["node"] for _, member, dies in _holds(lists) if not dies)
+    parted = {member["node"] for _, member, dies in _holds(lists) if dies}
     for level in ("supernode", "cabinet"):
         for domain in lists.capacity[f"{level}s"]:
             own = [node for node in nodes if node[level] == domain["domain"]]
             allocated = sum(node.get("allocation") is not None or node["sharedBy"] > 0 for node in own)
             free = sum(node["schedulable"] for node in own)
-            lending = sum(_lends_only(node, pools[node["name"]]) for node in own)
+            # Where no NPU has a holder, sockets and memory are lent, or wiped after that: NPUs may be free beside them.
+            lending = sum(n.get("unschedulableReason") == "PartlyHeld" and n["name"] not in parted for n in own)
             counted = domain["nodes"] == len(own) and domain["allocated"] == allocated
             if not counted or not free <= domain["free"] <= free + lending:
                 yield (
                     f"{domain['domain']} shows {domain['free']} free and {domain['allocated']} allocated of "
-                    f"{domain['nodes']}, its nodes count {free}, {allocated} and {len(own)}"
+                    f"{domain['nodes']}, its nodes count {free}, {allocated} and {len(own)}: "
+                    + ", ".join(f"{node['name']} {node.get('unschedulableReason')}" for node in own)
                 )
-
-
-def _lends_only(node: Item, pools: int) -> bool:
-    """Whether all that is held of a node are sockets and memory: its NPUs are free, unless it is being cleaned."""
-    return node.get("unschedulableReason") == "PartlyHeld" and node["sharedBy"] == pools
 
 
 def _reserved(lists: Lists) -> Iterator[str]:

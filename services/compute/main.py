@@ -128,7 +128,7 @@ def build(
         clock,
         period_s=RECONCILE_PERIOD_S,
         floor_wall_s=1.0,
-        rest_s=2.0,
+        rest_s=0.1,  # nudges that come together are one run; a lost member waits no longer than this
         rest_floor_wall_s=0.1,
     )
     moves = DefragmentationExecutor(store, neighbours, instance_service)
