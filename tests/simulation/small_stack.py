@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import re
 import shutil
 import tempfile
 from functools import cache
@@ -12,6 +13,7 @@ from typing import Any
 
 import httpx
 import yaml
+from sqlalchemy import create_engine, text
 
 from matrixresource.topology.loading import DEFAULT_FILE
 from services.chassis.database import DatabaseEngine
@@ -105,3 +107,32 @@ class ReplicatedStack(SmallStack):
 
     def _build(self, name: str, seat: Seat) -> Any:
         return super()._build(name.removesuffix("-replica"), seat)
+
+
+class PostgresStack(ReplicatedStack):
+    """The same on PostgreSQL, each service with a database of its own on `server`."""
+
+    server = ""
+    """Its URL, up to the name of a database."""
+
+    def __init__(self, folder: Path, *args: Any, **more: Any) -> None:
+        super().__init__(folder, *args, **more, from_nothing=True)
+        self._made: set[str] = set()
+
+    def database_of(self, name: str) -> DatabaseEngine:
+        database = re.sub(r"\W", "_", f"{self.folder.name}_{name.removesuffix('-replica')}").lower()
+        if database not in self._made:
+            with create_engine(f"{self.server}/postgres", isolation_level="AUTOCOMMIT").connect() as connection:
+                connection.execute(text(f"CREATE DATABASE {database}"))
+            self._made.add(database)
+        return DatabaseEngine(f"{self.server}/{database}")
+
+    def drop(self) -> None:
+        """Once every service has ended."""
+        with create_engine(f"{self.server}/postgres", isolation_level="AUTOCOMMIT").connect() as connection:
+            for database in self._made:
+                connection.execute(text(f"DROP DATABASE {database} WITH (FORCE)"))
+
+    async def __aexit__(self, *ended: object) -> None:
+        await super().__aexit__(*ended)
+        self.drop()
