@@ -82,8 +82,8 @@ class Workflow(Generic[C]):
     def definition(self, payload: Mapping[str, Any] | None = None) -> str:
         """A hash of its steps, of what undoes them, of where it commits and of the schema of its payload."""
         steps = [(step.name, step.undo.__name__ if step.undo is not None else None) for step in self.steps]
-        said = json.dumps([self.verb, steps, self.committed_at, payload], sort_keys=True)
-        return hashlib.sha256(said.encode()).hexdigest()[:12]
+        text = json.dumps([self.verb, steps, self.committed_at, payload], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def step(self, name: str) -> Step[C] | None:
         """The step of that name, or the one that does its work now; None where this release knows neither."""

@@ -113,8 +113,8 @@ async def await_successor(work: RoomContext) -> None:
     """Until the successor is ready; refused where it never will be."""
     with work.store.reading() as session:
         there = work.store.node(session, NodeName(work.about["to"]))
-        held, fault, ready = there.holder == work.target, there.fault(), there.ready
-    if not held:
+        assigned, fault, ready = there.holder == work.target, there.fault(), there.ready
+    if not assigned:
         raise Conflict(f"{work.about['to']} is no longer held for {work.target}")
     if fault is not None:
         raise Conflict(f"{work.about['to']} is {fault}")

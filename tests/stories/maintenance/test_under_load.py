@@ -9,7 +9,7 @@ import pytest
 from matrixcompute.operations.context import MOVE
 from matrixcompute.workflows.definitions import WORKFLOWS
 from services.compute import main as compute_main
-from tests.simulation.workflow_mishaps import Mishaps
+from tests.simulation.workflows.workflow_mishaps import Mishaps
 from tests.stack import Stack
 from tests.stories.maintenance.running import events, members, put
 from tests.stories.repairs.serving import drain_of, nothing_lost, serving_under_load, statistics, step_of

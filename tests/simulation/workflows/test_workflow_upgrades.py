@@ -16,8 +16,8 @@ import pytest
 from matrixcommon.workflows.workflow import Step, StepPending, Workflow
 from matrixcompute.workflows.definitions import WORKFLOWS
 from services.compute import main as compute_main
-from tests.simulation.test_workflow_mishaps import BEGINNINGS, ended, everything_goes
-from tests.simulation.workflow_mishaps import subject
+from tests.simulation.workflows.test_workflow_mishaps import BEGINNINGS, ended, everything_goes
+from tests.simulation.workflows.workflow_mishaps import subject
 from tests.stack import Stack
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(300)]

@@ -15,7 +15,7 @@ import pytest
 from matrixcompute.operations.context import MOVE, RELOCATE, REPAIR, RESTART, START, STOP, YIELD_CAPACITY
 from matrixcompute.workflows.definitions import WORKFLOWS
 from services.compute import main as compute_main
-from tests.simulation.workflow_mishaps import MISHAPS, Mishaps
+from tests.simulation.workflows.workflow_mishaps import MISHAPS, Mishaps
 from tests.stack import Stack
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(900)]

@@ -23,8 +23,8 @@ from matrixresource.defragmentation import workflows as rooms
 from matrixresource.store.tables import NodeRow
 from services.link import main as link_main
 from tests.matrixlink.test_drains import uses
-from tests.simulation.test_workflow_upgrades import RELEASES, Halt
-from tests.simulation.workflow_mishaps import ENDING, MISHAPS, Mishaps
+from tests.simulation.workflows.test_workflow_upgrades import RELEASES, Halt
+from tests.simulation.workflows.workflow_mishaps import ENDING, MISHAPS, Mishaps
 from tests.stack import Stack
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(900)]
@@ -77,9 +77,9 @@ async def as_the_drains_say(stack: Stack) -> None:
     assert drained == {link["name"] for link in links if out.intersection(link["ends"])}
     assert stack.fleet is not None
     members = [member.node for member in (await stack.active("one", 4)).members]
-    held = SimpleNamespace(agents={node: stack.fleet.agent("link", node) for node in members})
+    members_of = SimpleNamespace(agents={node: stack.fleet.agent("link", node) for node in members})
     for name, chip in CHIPS.items():
-        users = uses(held, f"ub-{chip.split('-')[1][2:]}-k11", "one-ub")
+        users = uses(members_of, f"ub-{chip.split('-')[1][2:]}-k11", "one-ub")
         assert len(users) == (0 if chip in out else len(members)), (name, users)
 
 
@@ -175,7 +175,7 @@ async def scattered(stack: Stack) -> None:
     await stack.until(gone, "four nodes are free, two in each of two cabinets")
 
 
-async def taken_back(stack: Stack, name: str) -> None:
+async def withdraw(stack: Stack, name: str) -> None:
     """A plan is cancelled, an allocation released."""
     if name == "p":
         await stack.http["resource"].post("/v1/defragmentations/p:cancel")
@@ -220,7 +220,7 @@ async def nothing_is_left(stack: Stack) -> str:
 
 
 async def rooms_meet(stack: Stack, monkeypatch: pytest.MonkeyPatch, kinds: Mapping[tuple[str, str], str]) -> str:
-    mishaps = Mishaps("resource", taken_back, stack)
+    mishaps = Mishaps("resource", withdraw, stack)
     await scattered(stack)
     await release_of(stack, monkeypatch, mishaps.wrapped)
     mishaps.coming = {("", verb, step): kind for (verb, step), kind in kinds.items()}
