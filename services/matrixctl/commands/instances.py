@@ -1,4 +1,4 @@
-"""instance, operation: what instances are asked beyond apply and delete; long work of all services, and drains of it."""
+"""instance, operation: what instances are asked beyond apply and delete; long work of all services, and its drains."""
 
 from __future__ import annotations
 
