@@ -17,6 +17,7 @@ from matrixcommon.model.errors import MatrixError
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.clients.inference import Inference
 from matrixcompute.contract import InstanceRequest
+from matrixcompute.model.step_progress import noted
 from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.recovery_policies import policies_by_target, policy_of
@@ -37,6 +38,14 @@ class StepPending(Exception):
         super().__init__(message)
         self.on = frozenset(on)
         self.again_s = again_s
+
+
+class StepAgain(Exception):
+    """What an earlier step ensured is no longer all there is to ensure: the saga continues from that step."""
+
+    def __init__(self, step: str, message: str) -> None:
+        super().__init__(message)
+        self.step = step
 
 
 @dataclass
@@ -83,6 +92,18 @@ class StepContext:
         with self.store.reading() as session:
             row = session.get(SagaRow, self.saga)
             return {} if row is None else (row.trace or {}).get(step, {})
+
+    def told(self) -> set[str]:
+        """Of a repair, the members that were fenced and told before anything is done about them."""
+        return {*self._traced("tell_workload").get("told", ())}
+
+    def note_told(self, nodes: Collection[str]) -> None:
+        """Keep that these were."""
+        if {*nodes} <= (before := self.told()):
+            return
+        with self.store.transaction() as session:
+            if (row := session.get(SagaRow, self.saga)) is not None:
+                row.trace = noted(row.trace, "tell_workload", told=sorted({*nodes} | before))
 
     def recovery_policy(self) -> RecoveryPolicy:
         """What holds for its instance now."""

@@ -1,6 +1,7 @@
 """SagaRunner: carries sagas to their end, across a crash at any point.
 
-A step that raises StepPending is asked again at the next nudge. The names of a saga's steps and how many of them are
+A step that raises StepPending is asked again at the next nudge, one that raises StepAgain has the saga continue from an
+earlier step. The names of a saga's steps and how many of them are
 done are durable; after a crash the runner takes up every open saga at the step it had reached, by name, so a release
 with other steps resumes what an earlier one began. What this release does not know is stuck: left as it is until one
 does. A step that is refused for good rolls the saga back: what was done is undone, last first, and the refusal is kept
@@ -24,8 +25,8 @@ from matrixcommon.model.resource_model import is_true
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.clients.inference import Inference
 from matrixcompute.contract import InstanceRequest
-from matrixcompute.model.step_progress import RetryPolicy, attempts, noted
-from matrixcompute.operations.saga import RELOCATE, REPAIR, WAIT_S, Saga, Step, StepContext, StepPending
+from matrixcompute.model.step_progress import RetryPolicy, attempts, begun_again, noted
+from matrixcompute.operations.saga import RELOCATE, REPAIR, WAIT_S, Saga, Step, StepAgain, StepContext, StepPending
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.store import OPEN, ComputeStore, InstanceRow, SagaRow
 
@@ -218,21 +219,13 @@ class SagaRunner:
                 return
             steps, stuck = saga.resumed(row), is_true(row.conditions or [], STUCK)
         if stuck:
-            self._say_resumed(name)
+            self._say(name, False, "Resumed", "this release knows it again")
         if steps != row.steps:
             self._say_changed(name, steps)
         work = StepContext(
-            name,
-            target,
-            shape,
-            desired,
-            self._neighbours,
-            self._store,
-            self._clock,
-            self._policy,
-            dict(about or {}),
-            self._inference,
-        )
+            name, target, shape, desired, self._neighbours, self._store, self._clock, self._policy,
+            dict(about or {}), self._inference,
+        )  # fmt: skip
         try:
             await self._run(name, saga, work, run)
         except StaleLeader as refused:
@@ -258,6 +251,8 @@ class SagaRunner:
                 self._note(name, step, str(waiting))
                 run.on = waiting.on
                 await self._pause(run.wake, waiting.again_s)
+            except StepAgain as again:
+                self._begin_again(name, saga, again)
             except StaleLeader:
                 raise
             except MatrixError as refused:
@@ -331,6 +326,17 @@ class SagaRunner:
             else:
                 row.trace = noted(row.trace, row.reached, startedAt=now)
 
+    def _begin_again(self, name: str, saga: Saga, again: StepAgain) -> None:
+        """Continue from a step that was done before; what was done since then is asked for again."""
+        step = saga.step(again.step)
+        assert step is not None, f"{saga.verb} has no step {again.step}"
+        with self._store.transaction() as session:
+            row = session.get(SagaRow, name)
+            if row is not None and row.state == "Running":
+                row.step = row.steps.index(step.name)
+                row.trace = begun_again(row.trace, row.steps[row.step :], self._clock.now())
+                row.message = str(again)
+
     def _undone(self, name: str, saga: Saga) -> None:
         with self._store.transaction() as session:
             row = session.get(SagaRow, name)
@@ -363,9 +369,6 @@ class SagaRunner:
         log.error("saga is stuck", extra={"saga": name, "reason": reason, "why": message})
         self._stuck.add(name)
         self._say(name, True, reason, f"stuck: {message}; {way_out}")
-
-    def _say_resumed(self, name: str) -> None:
-        self._say(name, False, "Resumed", "this release knows it again")
 
     def _say(self, name: str, stuck: bool, reason: str, message: str) -> None:
         now = self._clock.now()

@@ -16,7 +16,7 @@ from matrixcompute.contract import InstanceRequest, SliceSummary
 from matrixcompute.model.composition import SliceSpec, compose, slices_over
 from matrixcompute.model.observation import Observed, programmed_planes
 from matrixcompute.model.states import settled_state
-from matrixcompute.operations.saga import StepContext, StepPending
+from matrixcompute.operations.saga import StepAgain, StepContext, StepPending
 from matrixcompute.recovery.ladder import REPLACE, RungTried
 from matrixcompute.recovery.loss import active_or_none, diagnose_loss
 from matrixcompute.recovery.policy import EXHAUSTED, Recovery, broken_members, plan_recovery, suspect_domains
@@ -148,6 +148,8 @@ async def begin_rungs(work: StepContext) -> None:
     """Begin the first rung for every member that failed; the later ones follow while its end is waited for."""
     plan = await recovery(work, await current_allocation(work))
     raise_on_hold(plan)
+    if later := {node for node, _, _ in plan.begin} - work.told():
+        raise StepAgain(fence_nodes.__name__, f"{', '.join(sorted(later))} failed meanwhile")
     await _begin_rungs(work, plan)
 
 
@@ -181,15 +183,21 @@ async def fence_nodes(work: StepContext) -> None:
 
 
 async def replace_members(work: StepContext) -> None:
-    """Replace what is broken, as far as there are nodes for it. Refused when nothing could be replaced."""
+    """Replace what is broken, as far as there are nodes for it. Refused when nothing could be replaced.
+
+    Who failed after a repair had begun with the others is fenced and told first: the steps after this one see to it.
+    """
     allocation = await work.neighbours.find_allocation(work.instance)
     if allocation is None:
         raise NotFound(f"instance {work.instance} has no allocation any more")
     plan = await recovery(work, allocation)
     raise_on_hold(plan)
+    later = {node for node, _, _ in plan.begin}
     refused: MatrixError | None = None
     replaced = []
     for node in plan.nodes:
+        if node in later:
+            continue
         try:
             after = await work.neighbours.replace(work.instance, node, plan.reason)
             replaced.append((node, _replacement(allocation.members, after.members, node)))
@@ -217,12 +225,14 @@ def raise_on_hold(plan: Recovery) -> None:
 
 
 async def whole_allocation(work: StepContext) -> AllocationView:
-    """The allocation, of which nothing is broken; else that is replaced, and StepPending raised."""
+    """The allocation, of which nothing is broken; else that is replaced, and StepPending raised. Who fails while a
+    repair is under way joins it: the repair begins again with the step that fences, and asks for nothing twice."""
     allocation = await current_allocation(work)
     plan = await recovery(work, allocation)
     raise_on_hold(plan)
+    if plan.begin:
+        raise StepAgain(fence_nodes.__name__, plan.message)
     if plan.action in ("repair", "replace"):
-        await _begin_rungs(work, plan)
         if plan.nodes:
             await replace_members(work)
             await bind_nodes(work)
