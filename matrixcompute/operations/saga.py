@@ -24,6 +24,7 @@ from matrixcompute.store.recovery_policies import policies_by_target, policy_of
 from matrixcompute.store.store import ComputeStore, InstanceRow, SagaRow
 
 REPAIR, MOVE, YIELD_CAPACITY, RELOCATE = "replace-node", "move-instance", "yield-capacity", "relocate-member"
+RESTORE = "restore-members"
 WAIT_S = 15.0
 """How often a waiting step looks again even when nobody nudges (s, emulated)."""
 
@@ -67,8 +68,7 @@ class StepContext:
     def applied(self) -> InstanceRequest | None:
         """The shape that last was active; None where none ever was."""
         with self.store.reading() as session:
-            applied = self.store.instance(session, self.instance).applied
-        return InstanceRequest.model_validate(applied) if applied else None
+            return self.store.instance(session, self.instance).last_active
 
     def newest(self) -> int:
         """The generation that is requested now."""

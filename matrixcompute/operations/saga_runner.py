@@ -26,7 +26,17 @@ from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.clients.inference import Inference
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.model.step_progress import RetryPolicy, attempts, begun_again, noted
-from matrixcompute.operations.saga import RELOCATE, REPAIR, WAIT_S, Saga, Step, StepAgain, StepContext, StepPending
+from matrixcompute.operations.saga import (
+    RELOCATE,
+    REPAIR,
+    RESTORE,
+    WAIT_S,
+    Saga,
+    Step,
+    StepAgain,
+    StepContext,
+    StepPending,
+)
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.store import OPEN, ComputeStore, InstanceRow, SagaRow
 
@@ -99,7 +109,7 @@ class SagaRunner:
         attempt = int(self._clock.now() * 1000)
         while session.get(SagaRow, name := _named(verb, instance, attempt)) is not None:
             attempt += 1  # two of a kind in one millisecond
-        as_it_is = verb in (REPAIR, RELOCATE) and instance.applied is not None
+        as_it_is = verb in (REPAIR, RELOCATE, RESTORE) and instance.applied is not None
         row = SagaRow(
             name=name,
             project=instance.project,

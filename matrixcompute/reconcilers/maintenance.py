@@ -125,8 +125,9 @@ class MaintenanceReconciler:
             return "InUse", f"allocation {holder} has it, which is no instance's: its owner has to release it"
         if instance.state not in SETTLED or instance.generation != instance.observed_generation:
             return "InstanceChanging", f"instance {holder} is {instance.state}; nobody is drained meanwhile"
-        if instance.state == "Active" and not is_true(instance.conditions or [], "NodesReady"):
-            return "BelowFloor", f"instance {holder} has {instance.ready_nodes} of {instance.shape.nodes} members ready"
+        members = sum(member["role"] == "member" for member in instance.members or [])
+        if instance.state == "Active" and instance.ready_nodes < max(members, instance.shape.floor):
+            return "BelowFloor", f"instance {holder} has {instance.ready_nodes} of {members} members ready"
         return None
 
     def _blocked(self, session: Session, holder: str, since: float) -> str:

@@ -34,6 +34,7 @@ from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.recovery.policy import Recovery
 from matrixcompute.recovery.times import DownTime, parts_so_far
+from matrixresource.contract.allocations import AllocationView
 
 OPEN = ("Running", "Undoing")
 """States of an operation under way, which a crash must not leave behind; it ends Done, Failed or Cancelled."""
@@ -82,6 +83,16 @@ class InstanceRow(ResourceRow, Base):
     def shape(self) -> InstanceRequest:
         return InstanceRequest.model_validate(self.spec)
 
+    @property
+    def last_active(self) -> InstanceRequest | None:
+        """The shape that last was active; None where none ever was."""
+        return InstanceRequest.model_validate(self.applied) if self.applied else None
+
+    def lacks(self, allocation: AllocationView | None) -> int:
+        """How many members it goes without for want of nodes. What a changed spec asks for besides is none of them."""
+        applied, held = self.last_active, active_or_none(allocation)
+        return 0 if applied is None or held is None else max(0, min(applied.nodes, self.shape.nodes) - held.nodes)
+
     def observe(self, observed: Observed, recovery: Recovery, now: float) -> None:
         """Write down what the neighbours showed, and what the conditions say of it."""
         allocation = observed.allocation
@@ -96,7 +107,8 @@ class InstanceRow(ResourceRow, Base):
             observed,
             recovery,
             state=self.state,
-            nodes=self.shape.nodes,
+            shape=self.shape,
+            nodes=self.shape.nodes if allocation is None else allocation.nodes + self.lacks(allocation),
             generation=self.generation,
             now=now,
         )
