@@ -61,10 +61,11 @@ def as_far_as_there_is(
 ) -> InstanceRequest:
     """The shape with the number of members there is, where it lacks some for which there was no other node: `applied`,
     as it was last active, has the same number. Those are had back by a workflow of their own."""
-    held = None if allocation is None else allocation.nodes
-    if held is None or applied is None or applied.nodes != shape.nodes or not shape.floor <= held < shape.nodes:
+    if allocation is None or applied is None or applied.nodes != shape.nodes:
         return shape
-    return shape.model_copy(update={"nodes": held})
+    if not shape.floor <= allocation.nodes < shape.nodes:
+        return shape
+    return shape.model_copy(update={"nodes": allocation.nodes, "spares": min(shape.spares, allocation.spares)})
 
 
 def compose(name: str, shape: InstanceRequest) -> AllocationRequest:

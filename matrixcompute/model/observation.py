@@ -52,11 +52,12 @@ def conditions_of(
     state: str,
     shape: InstanceRequest,
     nodes: int,
+    spares: int,
     generation: int,
     now: float,
 ) -> list[dict[str, Any]]:
-    """The eight conditions of an instance, each true to what agents reported. `nodes`: as many members as it is to have
-    now; it may have fewer, down to the floor of its `shape`."""
+    """The eight conditions of an instance, each true to what agents reported. `nodes`, `spares`: as many as it is to
+    have now; it may have fewer, members down to the floor of its `shape`."""
     allocation = active_or_none(observed.allocation)
     result = before
 
@@ -100,15 +101,16 @@ def conditions_of(
         if kept
         else "waiting for routes",
     )
-    spares = 0
+    standing = 0
     if allocation is not None and allocation.bound:
-        spares = sum(member.ready for member in allocation.members if member.role == "spare")
-    missing = allocation is not None and spares < allocation.spares
+        standing = sum(member.ready for member in allocation.members if member.role == "spare")
+    asked = 0 if allocation is None else max(allocation.spares, spares)
+    missing = allocation is not None and standing < asked
     say(
         "SparesAvailable",
         allocation is not None and not missing,
         "SparesMissing" if missing else "SparesReady" if allocation is not None else "Pending",
-        f"{spares} of {allocation.spares if allocation is not None else 0} spares stand ready",
+        f"{standing} of {asked} spares stand ready",
     )
     if recovery.action != "keep":
         say("Degraded", True, recovery.reason, recovery.message)

@@ -25,6 +25,8 @@ from matrixcompute.store.store import ComputeStore, InstanceRow, SagaRow
 
 REPAIR, MOVE, YIELD_CAPACITY, RELOCATE = "replace-node", "move-instance", "yield-capacity", "relocate-member"
 RESTORE = "restore-members"
+AS_LAST_ACTIVE = (REPAIR, RELOCATE, RESTORE)
+"""Verbs that bring back what last was active, whatever has been requested since."""
 WAIT_S = 15.0
 """How often a waiting step looks again even when nobody nudges (s, emulated)."""
 

@@ -26,17 +26,7 @@ from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.clients.inference import Inference
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.model.step_progress import RetryPolicy, attempts, begun_again, noted
-from matrixcompute.operations.saga import (
-    RELOCATE,
-    REPAIR,
-    RESTORE,
-    WAIT_S,
-    Saga,
-    Step,
-    StepAgain,
-    StepContext,
-    StepPending,
-)
+from matrixcompute.operations.saga import AS_LAST_ACTIVE, WAIT_S, Saga, Step, StepAgain, StepContext, StepPending
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.store import OPEN, ComputeStore, InstanceRow, SagaRow
 
@@ -109,7 +99,7 @@ class SagaRunner:
         attempt = int(self._clock.now() * 1000)
         while session.get(SagaRow, name := _named(verb, instance, attempt)) is not None:
             attempt += 1  # two of a kind in one millisecond
-        as_it_is = verb in (REPAIR, RELOCATE, RESTORE) and instance.applied is not None
+        as_it_is = verb in AS_LAST_ACTIVE and instance.applied is not None
         row = SagaRow(
             name=name,
             project=instance.project,
@@ -117,7 +107,6 @@ class SagaRunner:
             verb=verb,
             target=instance.name,
             steps=self._sagas[verb].names,
-            # A repair brings back what last was active, whatever has been requested since; who moves keeps it.
             spec_generation=instance.observed_generation if as_it_is else instance.generation,
             shape=instance.applied if as_it_is else instance.spec,
             parameters=about,
@@ -338,11 +327,9 @@ class SagaRunner:
 
     def _begin_again(self, name: str, saga: Saga, again: StepAgain) -> None:
         """Continue from a step that was done before; what was done since then is asked for again."""
-        step = saga.step(again.step)
-        assert step is not None, f"{saga.verb} has no step {again.step}"
         with self._store.transaction() as session:
-            row = session.get(SagaRow, name)
-            if row is not None and row.state == "Running":
+            row, step = session.get(SagaRow, name), saga.step(again.step)
+            if row is not None and step is not None and row.state == "Running":
                 row.step = row.steps.index(step.name)
                 row.trace = begun_again(row.trace, row.steps[row.step :], self._clock.now())
                 row.message = str(again)

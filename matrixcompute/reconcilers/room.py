@@ -17,7 +17,7 @@ from matrixcompute.operations.saga_starter import SagaStarter, below_floor
 from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.policy import Recovery
 from matrixcompute.store.store import ComputeStore, InstanceRow
-from matrixcompute.workflows.restoring_steps import room_for
+from matrixcompute.workflows.restoring_steps import room_for, take_spares
 from matrixcompute.workflows.sagas import RETRY_S
 from matrixresource.contract.allocations import AllocationView
 
@@ -38,24 +38,27 @@ class RoomReconciler:
         return self._clock.now() >= self._again_at.get(name, 0.0)
 
     async def restore(self, name: str) -> int:
-        """Have members back that it goes without, as many as there is room for. How many sagas were opened."""
+        """Have members back that it goes without, as many as there is room for; then spares. How many sagas were
+        opened."""
         self._again_at[name] = self._clock.now() + RETRY_S
         allocation = await self._neighbours.find_allocation(name)
         with self._store.reading() as session:
             instance = session.get(InstanceRow, name)
             shape, lacks = (None, 0) if instance is None else (instance.last_active, instance.lacks(allocation))
-        if allocation is None or shape is None or not lacks:
+        if allocation is None or shape is None:
             return 0
-        held = allocation.nodes
-        nodes = await room_for(self._neighbours, name, shape, held, held + lacks)
-        if nodes == held:
+        if not lacks:
+            await take_spares(self._neighbours, name, shape)
+            return 0
+        nodes = await room_for(self._neighbours, name, shape, allocation, allocation.nodes + lacks)
+        if nodes == allocation.nodes:
             return 0
         members = sorted(each.node for each in allocation.members if each.role == "member")
         with self._store.transaction() as session:
             instance = session.get(InstanceRow, name)
             if instance is None or instance.state != "Active" or self._store.open_sagas(session, name):
                 return 0
-            about = {"nodes": str(nodes), "members": " ".join(members)}
+            about = {"nodes": str(nodes), "spares": str(allocation.spares), "members": " ".join(members)}
             self._sagas.open(session, RESTORE, instance, "Updating", "Restoring", about)
         return 1
 

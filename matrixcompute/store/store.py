@@ -93,6 +93,16 @@ class InstanceRow(ResourceRow, Base):
         applied, held = self.last_active, active_or_none(allocation)
         return 0 if applied is None or held is None else max(0, min(applied.nodes, self.shape.nodes) - held.nodes)
 
+    @property
+    def spares_due(self) -> int:
+        """How many spares it is to have, whatever was left out while members were missing."""
+        return 0 if self.last_active is None else min(self.last_active.spares, self.shape.spares)
+
+    def reduced(self, allocation: AllocationView | None) -> bool:
+        """Whether it goes without members, or without the spares that were left out with them."""
+        held = active_or_none(allocation)
+        return held is not None and (self.lacks(held) > 0 or held.spares < self.spares_due)
+
     def observe(self, observed: Observed, recovery: Recovery, now: float) -> None:
         """Write down what the neighbours showed, and what the conditions say of it."""
         allocation = observed.allocation
@@ -109,6 +119,7 @@ class InstanceRow(ResourceRow, Base):
             state=self.state,
             shape=self.shape,
             nodes=self.shape.nodes if allocation is None else allocation.nodes + self.lacks(allocation),
+            spares=self.spares_due,
             generation=self.generation,
             now=now,
         )

@@ -41,7 +41,9 @@ async def continue_without(
             field="minNodes",
         )
     gone = sorted({each.node for each in members} - kept)
-    shape = work.shape.model_copy(update={"nodes": len(kept)})
+    # Spares that are missing wait until members are not: a node that comes free is wanted as one.
+    spares = sum(each.role == "spare" for each in allocation.members)
+    shape = work.shape.model_copy(update={"nodes": len(kept), "spares": min(spares, work.shape.spares)})
     after = await work.neighbours.reserve(work.instance, without(compose(work.instance, shape), gone))
     for node in gone:
         why = full.message if node in dead else "its block is not whole without the others"

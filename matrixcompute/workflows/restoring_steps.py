@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.contract import InstanceRequest
@@ -10,29 +12,42 @@ from matrixcompute.operations.saga import StepContext
 from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.workflows import steps
 from matrixcompute.workflows.draining import without
+from matrixresource.contract.allocations import AllocationView
 
 
-async def room_for(neighbours: ControlPlane, name: str, shape: InstanceRequest, held: int, wanted: int) -> int:
+async def room_for(
+    neighbours: ControlPlane, name: str, shape: InstanceRequest, held: AllocationView, wanted: int
+) -> int:
     """With how many members it would find room, more than it has and `wanted` at most, and nobody preempted for it;
-    `held` where there is none. Nothing is changed."""
-    for nodes in range(wanted, held, -1):
-        request = compose(name, shape.model_copy(update={"nodes": nodes}))
+    as many as it has where there is none. Nothing is changed."""
+    for nodes in range(wanted, held.nodes, -1):
+        request = compose(name, shape.model_copy(update={"nodes": nodes, "spares": held.spares}))
         try:
             planned = await neighbours.reserve(name, request, validate_only=True)
         except (Conflict, InvalidField):  # of blocks, only some sizes are any
             continue
         if not planned.preempts:
             return nodes
-    return held
+    return held.nodes
+
+
+async def take_spares(neighbours: ControlPlane, name: str, shape: InstanceRequest) -> None:
+    """The spares that were left out while members were missing, if there are any."""
+    request = compose(name, shape)
+    with contextlib.suppress(Conflict):
+        if not (await neighbours.reserve(name, request, validate_only=True)).preempts:
+            await neighbours.reserve(name, request)
 
 
 async def take_members(work: StepContext) -> None:
     """Commit nodes for members it goes without, as many as there was room for."""
-    shape = work.shape.model_copy(update={"nodes": int(work.parameters["nodes"])})
-    allocation = await work.neighbours.reserve(work.instance, compose(work.instance, shape))
+    size = {name: int(work.parameters[name]) for name in ("nodes", "spares")}
+    allocation = await work.neighbours.reserve(
+        work.instance, compose(work.instance, work.shape.model_copy(update=size))
+    )
     coming = {*steps.nodes_of(allocation, {"member"})} - {*work.parameters["members"].split()}
-    size = f"{allocation.nodes} of {work.shape.nodes} members"
-    work.record_event("Restoring", f"there is room: {', '.join(sorted(coming))} make it {size}")
+    of = f"{allocation.nodes} of {work.shape.nodes} members"
+    work.record_event("Restoring", f"there is room: {', '.join(sorted(coming))} make it {of}")
 
 
 async def give_members_back(work: StepContext) -> None:
@@ -42,7 +57,8 @@ async def give_members_back(work: StepContext) -> None:
         return
     members = {*steps.nodes_of(allocation, {"member"})}
     if coming := sorted(members - {*work.parameters["members"].split()}):
-        shape = work.shape.model_copy(update={"nodes": len(members) - len(coming)})
+        size = {"nodes": len(members) - len(coming), "spares": int(work.parameters["spares"])}
+        shape = work.shape.model_copy(update=size)
         await work.neighbours.reserve(work.instance, without(compose(work.instance, shape), coming))
     await steps.admit(work, work.shape, {"member"})
     await steps.program_routes(work)
