@@ -196,7 +196,8 @@ class InstanceReconciler:
                 return True
             findings.gone_spares += [(instance.name, node) for node in recovery.nodes]
             return False
-        if instance.state == "Active" and instance.reduced(observed.allocation) and self._room.due(instance.name):
+        reduced = instance.state == "Active" and instance.reduced(observed.allocation)
+        if reduced and now >= instance.retry_at and self._room.due(instance.name):
             findings.to_restore.append(instance.name)
             return False
         if instance.generation != instance.observed_generation or not self._whole(observed):
