@@ -136,6 +136,7 @@ def statuses(observed: Observed, state: str = "Active", recovery: Recovery | Non
         state=state,
         shape=InstanceRequest(nodes=2),
         nodes=2,
+        spares=0,
         generation=1,
         now=0,
     )
