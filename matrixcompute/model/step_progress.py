@@ -46,7 +46,7 @@ def begun_again(trace: Trace | None, steps: Sequence[str], now: float) -> dict[s
     found = dict(trace or {})
     for step in steps:
         if (entry := found.get(step)) is not None:
-            kept = {name: entry[name] for name in ("told", "firstFinishedAt") if name in entry}
+            kept = {name: entry[name] for name in ("informed", "firstFinishedAt") if name in entry}
             first = {} if entry.get("finishedAt") is None else {"firstFinishedAt": entry["finishedAt"]}
             found[step] = first | kept
     return noted(found, steps[0], startedAt=now)

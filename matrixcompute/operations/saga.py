@@ -95,17 +95,17 @@ class StepContext:
             row = session.get(SagaRow, self.saga)
             return {} if row is None else (row.trace or {}).get(step, {})
 
-    def told(self) -> set[str]:
+    def informed(self) -> set[str]:
         """Of a repair, the members that were fenced and told before anything is done about them."""
-        return {*self._traced("tell_workload").get("told", ())}
+        return {*self._traced("tell_workload").get("informed", ())}
 
-    def note_told(self, nodes: Collection[str]) -> None:
+    def note_informed(self, nodes: Collection[str]) -> None:
         """Keep that these were."""
-        if {*nodes} <= (before := self.told()):
+        if {*nodes} <= (before := self.informed()):
             return
         with self.store.transaction() as session:
             if (row := session.get(SagaRow, self.saga)) is not None:
-                row.trace = noted(row.trace, "tell_workload", told=sorted({*nodes} | before))
+                row.trace = noted(row.trace, "tell_workload", informed=sorted({*nodes} | before))
 
     def recovery_policy(self) -> RecoveryPolicy:
         """What holds for its instance now."""

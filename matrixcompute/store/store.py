@@ -90,8 +90,8 @@ class InstanceRow(ResourceRow, Base):
 
     def lacks(self, allocation: AllocationView | None) -> int:
         """How many members it goes without for want of nodes. What a changed spec asks for besides is none of them."""
-        applied, held = self.last_active, active_or_none(allocation)
-        return 0 if applied is None or held is None else max(0, min(applied.nodes, self.shape.nodes) - held.nodes)
+        applied, present = self.last_active, active_or_none(allocation)
+        return 0 if applied is None or present is None else max(0, min(applied.nodes, self.shape.nodes) - present.nodes)
 
     @property
     def spares_due(self) -> int:
@@ -100,8 +100,8 @@ class InstanceRow(ResourceRow, Base):
 
     def reduced(self, allocation: AllocationView | None) -> bool:
         """Whether it goes without members, or without the spares that were left out with them."""
-        held = active_or_none(allocation)
-        return held is not None and (self.lacks(held) > 0 or held.spares < self.spares_due)
+        present = active_or_none(allocation)
+        return present is not None and (self.lacks(present) > 0 or present.spares < self.spares_due)
 
     def observe(self, observed: Observed, recovery: Recovery, now: float) -> None:
         """Write down what the neighbours showed, and what the conditions say of it."""

@@ -109,5 +109,5 @@ async def cut_over(work: StepContext) -> None:
 
 async def _request(work: StepContext) -> AllocationRequest:
     """The allocation it is to be in the end; whom it goes without is not had back by a move."""
-    held = await work.neighbours.find_allocation(work.instance)
-    return compose(work.instance, as_far_as_there_is(work.shape, work.applied(), held))
+    present = await work.neighbours.find_allocation(work.instance)
+    return compose(work.instance, as_far_as_there_is(work.shape, work.applied(), present))

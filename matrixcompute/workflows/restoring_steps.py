@@ -16,19 +16,19 @@ from matrixresource.contract.allocations import AllocationView
 
 
 async def room_for(
-    neighbours: ControlPlane, name: str, shape: InstanceRequest, held: AllocationView, wanted: int
+    neighbours: ControlPlane, name: str, shape: InstanceRequest, present: AllocationView, wanted: int
 ) -> int:
     """With how many members it would find room, more than it has and `wanted` at most, and nobody preempted for it;
     as many as it has where there is none. Nothing is changed."""
-    for nodes in range(wanted, held.nodes, -1):
-        request = compose(name, shape.model_copy(update={"nodes": nodes, "spares": held.spares}))
+    for nodes in range(wanted, present.nodes, -1):
+        request = compose(name, shape.model_copy(update={"nodes": nodes, "spares": present.spares}))
         try:
             planned = await neighbours.reserve(name, request, validate_only=True)
         except (Conflict, InvalidField):  # of blocks, only some sizes are any
             continue
         if not planned.preempts:
             return nodes
-    return held.nodes
+    return present.nodes
 
 
 async def take_spares(neighbours: ControlPlane, name: str, shape: InstanceRequest) -> None:

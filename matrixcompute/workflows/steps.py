@@ -50,10 +50,10 @@ async def reserve_nodes(work: StepContext) -> None:
 
 async def restore_shape(work: StepContext) -> None:
     """Go back to the shape that last was active, after a changed one was refused."""
-    applied, held = work.applied(), active_or_none(await work.neighbours.find_allocation(work.instance))
-    if applied is None or held is None:
+    applied, present = work.applied(), active_or_none(await work.neighbours.find_allocation(work.instance))
+    if applied is None or present is None:
         return
-    applied = as_far_as_there_is(applied, applied, held)
+    applied = as_far_as_there_is(applied, applied, present)
     allocation = await work.neighbours.reserve(work.instance, compose(work.instance, applied))
     await _admitted(work, slices_over(work.instance, applied, nodes_of(allocation, {"member"})))
     await program_routes(work)
@@ -150,7 +150,7 @@ async def begin_rungs(work: StepContext) -> None:
     """Begin the first rung for every member that failed; the later ones follow while its end is waited for."""
     plan = await recovery(work, await current_allocation(work))
     raise_on_hold(plan)
-    if later := {node for node, _, _ in plan.begin} - work.told():
+    if later := {node for node, _, _ in plan.begin} - work.informed():
         raise StepAgain(fence_nodes.__name__, f"{', '.join(sorted(later))} failed meanwhile")
     await _begin_rungs(work, plan)
 

@@ -87,11 +87,11 @@ async def tell_workload(work: StepContext) -> None:
     node: it serves meanwhile.
     """
     notice, plan = await _notice(work)
-    before = set() if plan is None else work.told()
+    before = set() if plan is None else work.informed()
     if work.inference is not None:
         await _tell(work, work.inference, notice, plan, before)
     if plan is not None:
-        work.note_told(plan.concerned)
+        work.note_informed(plan.concerned)
 
 
 async def _tell(
@@ -158,7 +158,7 @@ async def drain_members(work: StepContext) -> None:
     await _still_wanted(work)
     notice, plan = await _notice(work)
     if plan is not None:  # who failed since then is told first
-        notice = replace(notice, nodes=tuple(node for node in notice.nodes if node in work.told()))
+        notice = replace(notice, nodes=tuple(node for node in notice.nodes if node in work.informed()))
     if not notice.nodes:
         return
     late = work.clock.now() - work.since("drain_members") > notice.deadline_s + GRACE_S

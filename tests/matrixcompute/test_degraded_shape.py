@@ -38,19 +38,19 @@ def test_of_blocks_the_whole_ones_are_left(sentence, blocks, left, kept):
     assert whole_blocks(ranked(*left), wanted) == kept, sentence
 
 
-def held(nodes: int, spares: int = 0) -> AllocationView:
+def present(nodes: int, spares: int = 0) -> AllocationView:
     return AllocationView.model_construct(nodes=nodes, spares=spares)
 
 
 @pytest.mark.parametrize(
     ("sentence", "asked", "applied", "there", "size"),
     [
-        ("it stays as small as it is", 4, 4, held(3), (3, 0)),
-        ("a spare it has it keeps", 4, 4, held(3, 1), (3, 1)),
-        ("whole it is as asked", 4, 4, held(4, 1), (4, 2)),
-        ("another size is asked for", 5, 4, held(3), (5, 2)),
-        ("below its floor it is no shape of it", 4, 4, held(1), (4, 2)),
-        ("nothing was active yet", 4, None, held(3), (4, 2)),
+        ("it stays as small as it is", 4, 4, present(3), (3, 0)),
+        ("a spare it has it keeps", 4, 4, present(3, 1), (3, 1)),
+        ("whole it is as asked", 4, 4, present(4, 1), (4, 2)),
+        ("another size is asked for", 5, 4, present(3), (5, 2)),
+        ("below its floor it is no shape of it", 4, 4, present(1), (4, 2)),
+        ("nothing was active yet", 4, None, present(3), (4, 2)),
         ("nothing is there", 4, 4, None, (4, 2)),
     ],
 )

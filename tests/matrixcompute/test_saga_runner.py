@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from matrixcommon.model.errors import Conflict, Unavailable
-from matrixcompute.operations.saga import Saga, Step, StepAgain, StepContext, StepPending
+from matrixcompute.operations.saga import Saga, Step, StepContext, StepPending
 from matrixcompute.operations.saga_runner import WAIT_S
 from matrixcompute.store.store import EventRow, InstanceRow, SagaRow
 from tests.matrixcompute.saga_world import DO, UNDO, Killed, World, a_process, refused_to_pending, waiting_at
@@ -54,27 +54,6 @@ async def test_a_refused_step_undoes_itself_and_what_was_done_before_last_first(
             assert session.get(InstanceRow, "one").state == "Pending", "the verb says where that leaves the instance"
             event = session.scalars(select(EventRow)).one()
             assert (event.type, event.reason, event.message) == ("Warning", "InsufficientCapacity", "no room")
-
-
-@pytest.mark.looptime
-async def test_a_saga_continues_from_an_earlier_step_where_that_has_more_to_ensure(tmp_path):
-    world = World(4)
-    world.raises[DO, 3] = [StepAgain("do_1", "another one failed")]
-    async with a_process(tmp_path, world.saga) as process:
-        name = process.open()
-        process.runner.resume()
-        while process.saga(name).message != "another one failed":
-            await asyncio.sleep(0.25)
-        shown = [(each.name, each.state) for each in process.saga(name).view().steps]
-        assert shown == [("do_0", "Done"), ("do_1", "Running"), ("do_2", "Waiting"), ("do_3", "Waiting")]
-        first = process.saga(name).trace["do_1"]["firstFinishedAt"]
-        await process.runner.stop()
-    async with a_process(tmp_path, world.saga) as process:
-        process.runner.resume()
-        row = await process.ended(name)
-    places = [place for _, place in world.order()]
-    assert (row.state, places) == ("Done", [0, 1, 2, 3, 1, 2, 3])
-    assert row.trace["do_1"]["firstFinishedAt"] == first < row.trace["do_1"]["finishedAt"]
 
 
 @pytest.mark.looptime

@@ -109,13 +109,13 @@ class Work:
     shape: InstanceRequest = field(default_factory=lambda: InstanceRequest(nodes=2))
     clock: Any = field(default_factory=lambda: FixedClock(1000.0))
     events: list[str] = field(default_factory=list)
-    informed: set[str] = field(default_factory=lambda: {A})
+    already: set[str] = field(default_factory=lambda: {A})
 
-    def told(self) -> set[str]:
-        return self.informed
+    def informed(self) -> set[str]:
+        return self.already
 
-    def note_told(self, nodes: Collection[str]) -> None:
-        self.informed |= {*nodes}
+    def note_informed(self, nodes: Collection[str]) -> None:
+        self.already |= {*nodes}
 
     def since(self, step: str) -> float:
         return self.clock.now() - self.took_s

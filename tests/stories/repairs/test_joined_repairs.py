@@ -35,7 +35,7 @@ async def the_repair(stack: Stack) -> dict[str, Any]:
     return operation
 
 
-async def told(stack: Stack, *reasons: str) -> list[tuple[str, str]]:
+async def reported(stack: Stack, *reasons: str) -> list[tuple[str, str]]:
     """Reason and message of its events for these reasons, in their order."""
     listed = (await stack.get("compute", "/v1/events?filter=instance%3Done&pageSize=500")).json()["items"]
     listed.sort(key=lambda each: int(each["name"].rpartition(".")[2]))
@@ -57,7 +57,7 @@ async def test_who_works_drains_though_a_repair_is_under_way(tmp_path):
         await stack.restart("compute")
         repair = await the_repair(stack)
         assert [(each["node"], each["rung"]) for each in repair["rungs"]] == [(lost, "replace"), (faulty, "restart")]
-        heard = await told(stack, "Drained", "RepairBegun", "NodeReplaced", "Rejoined")
+        heard = await reported(stack, "Drained", "RepairBegun", "NodeReplaced", "Rejoined")
         reasons = [reason for reason, _ in heard]
         assert reasons == ["RepairBegun", "NodeReplaced", "Drained", "RepairBegun", "Rejoined"], heard
         after = await members(stack, "one")
@@ -86,7 +86,7 @@ async def test_who_is_lost_while_another_drains_waits_for_nobody(tmp_path):
         assert sorted(rungs) == sorted(
             [(faulty, "restart"), (faulty, "replace"), (lost, "replace"), (later, "replace")]
         ), "each once"
-        replaced = [message.split(" ")[0] for _, message in await told(stack, "NodeReplaced")]
+        replaced = [message.split(" ")[0] for _, message in await reported(stack, "NodeReplaced")]
         assert sorted(replaced) == sorted([faulty, lost, later]), "none twice, none left out"
         assert not {faulty, lost, later} & {*await members(stack, "one")}
         for node in (lost, later):
