@@ -162,12 +162,12 @@ class InstanceReconciler:
             return True
         repair = recovery.action in ("replace", "repair")
         if instance.state == "Failed":
-            if below_floor(instance) and recovery.action != "hold" and now >= instance.retry_at:
-                if repair and observed.allocation is not None:
+            if below_floor(instance) and recovery.action != "hold":
+                if repair and observed.allocation is not None and now >= instance.retry_at:
                     tried = self._tried(session, instance, observed.allocation.members)
                     stops = policy_of(instance.name, policies_by_target(session), self._policy).stops
                     findings.to_repair[instance.name] = observed.allocation, recovery, tried, stops
-                else:
+                elif not repair:
                     self._sagas.open_change(session, instance)  # who was lost is back
                     return True
             return False

@@ -7,7 +7,14 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy.orm import Session
 
-from matrixcommon.model.errors import Conflict, InsufficientBandwidth, InsufficientCapacity, MatrixError, NotFound
+from matrixcommon.model.errors import (
+    BelowFloor,
+    Conflict,
+    InsufficientBandwidth,
+    InsufficientCapacity,
+    MatrixError,
+    NotFound,
+)
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.resource_key import name_of, named, project_of
 from matrixcommon.model.resource_model import is_true
@@ -211,7 +218,12 @@ async def replace_members(work: StepContext) -> None:
         work.record_event("NodeReplaced", f"{node} ({plan.reason}) gave its place to {successor}", warning=True)
     if full is None:
         return
-    degraded = await continue_without(work, await current_allocation(work), left, full)
+    try:
+        degraded = await continue_without(work, await current_allocation(work), left, full)
+    except BelowFloor:
+        if not replaced:
+            raise
+        return  # who was replaced is bound and connected first; the steps after this one look again
     if not replaced and not degraded:
         raise full
 
