@@ -20,6 +20,7 @@ from matrixcompute.access import ACCESS
 from matrixcompute.api.instances import routes
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.clients.inference import Inference
+from matrixcompute.instances.disruption_budgets import DisruptionBudgets
 from matrixcompute.instances.maintenances import Maintenances
 from matrixcompute.instances.recovery_policies import RecoveryPolicies
 from matrixcompute.instances.scaling_policies import ScalingPolicies
@@ -215,6 +216,7 @@ def build(
         scaling_policies,
         recovery_policies,
         maintenances,
+        DisruptionBudgets(store),
         scenarios,
         scenario_runs,
         runner,
