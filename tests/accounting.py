@@ -52,7 +52,7 @@ def audit(
     if "link" not in lists.torn:
         broken += [*_floors(lists), *_isolation(lists)]
     if "compute" not in lists.torn:
-        broken += _operations(lists)
+        broken += [*_operations(lists), *_sizes(lists)]
     written = acknowledged or Acknowledged()
     broken += _lost_writes(lists, written)
     if settled:
@@ -221,6 +221,16 @@ def _operations(lists: Lists) -> Iterator[str]:
             yield f"operations {other} and {name} are both under way for instance {target}"
 
 
+def _sizes(lists: Lists) -> Iterator[str]:
+    """An instance that is as it was asked for has no fewer members than its floor, and no more than its nodes."""
+    for key, instance in lists.keyed("instances").items():
+        settled = instance["state"] == "Active" and instance["generation"] == instance["observedGeneration"]
+        members = sum(member["role"] == "member" for member in instance["members"])
+        floor = instance.get("minNodes", instance["nodes"])
+        if settled and members and not floor <= members <= instance["nodes"]:
+            yield f"instance {key} is Active with {members} members, its floor is {floor} of {instance['nodes']}"
+
+
 def _lost_writes(lists: Lists, acknowledged: Acknowledged) -> Iterator[str]:
     for collection, written in acknowledged.of.items():
         if collection not in lists.of:
@@ -282,7 +292,9 @@ def _active(lists: Lists) -> Iterator[str]:
         if mine != theirs:
             yield f"instance {key} shows members {sorted(map(str, mine ^ theirs))} otherwise than its allocation"
         members = sorted(member["node"] for member in allocation["members"] if member["role"] == "member")
-        if len(members) != instance["nodes"] or instance["readyNodes"] != instance["nodes"]:
+        goes_without = any(each["reason"] == "MembersMissing" for each in instance["conditions"])
+        fewest = instance.get("minNodes", instance["nodes"]) if goes_without else instance["nodes"]
+        if not fewest <= len(members) <= instance["nodes"] or instance["readyNodes"] != len(members):
             yield f"instance {key} is Active with {len(members)} members, {instance['readyNodes']} ready, of {instance['nodes']}"
         if missing := sorted(PLANES - planes[key].keys()):
             yield f"instance {key} is Active without a slice on {', '.join(missing)}"

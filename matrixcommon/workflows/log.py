@@ -16,10 +16,10 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Cancelled, MatrixError, from_problem
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.workflows.host import Host, R
-from matrixcommon.workflows.progress import attempts, noted
+from matrixcommon.workflows.progress import attempts, begun_again, noted
 from matrixcommon.workflows.rows import OPEN, STUCK
 from matrixcommon.workflows.verbs import roll_back
-from matrixcommon.workflows.workflow import C, Step, Workflow
+from matrixcommon.workflows.workflow import C, Step, StepAgain, Workflow
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +81,15 @@ class WorkflowLog(Generic[C, R]):
                 row.state, row.finished_at = "Done", now
             else:
                 row.trace = noted(row.trace, row.reached, startedAt=now)
+
+    def begun_again(self, name: str, workflow: Workflow[C], again: StepAgain) -> None:
+        """Continue from a step that was done before; what was done since then is asked for again."""
+        step = workflow.step(again.step)
+        with self._open(name) as (_, row):
+            if row is not None and step is not None and row.state == "Running":
+                row.step = row.steps.index(step.name)
+                row.trace = begun_again(row.trace, row.steps[row.step :], self._clock.now())
+                row.message = str(again)
 
     def undone(self, name: str, reached: str, workflow: Workflow[C]) -> None:
         """That step is undone; with the first of them the workflow has ended."""

@@ -1,6 +1,7 @@
 """WorkflowRunner: carries workflows to their end, across a crash at any point.
 
-A step that raises StepPending is asked again at the next nudge. The names of a workflow's steps and how many of them
+A step that raises StepPending is asked again at the next nudge, one that raises StepAgain has the workflow continue
+from an earlier step. The names of a workflow's steps and how many of them
 are done are durable; after a crash the runner takes up every open workflow at the step it had reached, by name, so a
 release with other steps resumes what an earlier one began. What this release does not know is stuck: left as it is
 until one does. A step that is refused for good rolls the workflow back: what was done is undone, last first, and the
@@ -29,7 +30,7 @@ from matrixcommon.workflows.log import WorkflowLog
 from matrixcommon.workflows.progress import RetryPolicy, noted
 from matrixcommon.workflows.rows import WorkflowDrainRow, open_workflows
 from matrixcommon.workflows.verbs import overtake
-from matrixcommon.workflows.workflow import WAIT_S, C, Step, StepFunction, StepPending, Workflow
+from matrixcommon.workflows.workflow import WAIT_S, C, Step, StepAgain, StepFunction, StepPending, Workflow
 
 log = logging.getLogger(__name__)
 
@@ -254,6 +255,8 @@ class WorkflowRunner(Generic[C, R]):
                 self._log.note(name, workflow, step, str(waiting))
                 run.on = waiting.on
                 await self._pause(run, waiting.again_s)
+            except StepAgain as again:
+                self._log.begun_again(name, workflow, again)
             except StaleLeader:
                 raise
             except MatrixError as refused:

@@ -33,6 +33,14 @@ class StepPending(Exception):
         self.again_s = again_s
 
 
+class StepAgain(Exception):
+    """What an earlier step ensured is no longer all there is to ensure: the workflow continues from that step."""
+
+    def __init__(self, step: str, message: str) -> None:
+        super().__init__(message)
+        self.step = step
+
+
 StepFunction = Callable[[C], Awaitable[None]]
 
 

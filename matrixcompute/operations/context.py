@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Abandoned, Conflict
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.workflows.host import Host, Unreadable
+from matrixcommon.workflows.progress import noted
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.clients.inference import Inference
 from matrixcompute.contract import CancelledChange, InstanceRequest, InstanceShape
@@ -23,6 +25,9 @@ from matrixcompute.store.recovery_policies import policies_by_target, policy_of
 from matrixcompute.store.store import ComputeStore, InstanceRow, OperationRow, WorkflowDrains
 
 REPAIR, MOVE, YIELD_CAPACITY, RELOCATE = "replace-node", "move-instance", "yield-capacity", "relocate-member"
+RESTORE = "restore-members"
+AS_LAST_ACTIVE = (REPAIR, RELOCATE, RESTORE)
+"""Verbs that bring back what last was active, whatever has been requested since."""
 STOP, START, RESTART = "stop-instance", "start-instance", "restart-instance"
 
 
@@ -45,8 +50,7 @@ class StepContext:
     def applied(self) -> InstanceRequest | None:
         """The shape that last was active; None where none ever was."""
         with self.store.reading() as session:
-            applied = self.store.instance(session, self.instance).applied
-        return InstanceRequest.model_validate(applied) if applied else None
+            return self.store.instance(session, self.instance).last_active
 
     def newest(self) -> int:
         """The generation that is requested now."""
@@ -70,6 +74,18 @@ class StepContext:
         with self.store.reading() as session:
             row = session.get(OperationRow, self.operation)
             return {} if row is None else (row.trace or {}).get(step, {})
+
+    def informed(self) -> set[str]:
+        """Of a repair, the members that were fenced and told before anything is done about them."""
+        return {*self._traced("tell_workload").get("informed", ())}
+
+    def note_informed(self, nodes: Collection[str]) -> None:
+        """Keep that these were."""
+        if {*nodes} <= (before := self.informed()):
+            return
+        with self.store.transaction() as session:
+            if (row := session.get(OperationRow, self.operation)) is not None:
+                row.trace = noted(row.trace, "tell_workload", informed=sorted({*nodes} | before))
 
     def recovery_policy(self) -> RecoveryPolicy:
         """What holds for its instance now."""
@@ -120,8 +136,7 @@ class InstanceHost(Host[StepContext, OperationRow]):
         self._inference = inference
 
     def opened(self, row: OperationRow, target: InstanceRow) -> None:
-        # A repair brings back what last was active, whatever has been requested since; who moves keeps it.
-        as_it_is = row.verb in (REPAIR, RELOCATE) and target.applied is not None
+        as_it_is = row.verb in AS_LAST_ACTIVE and target.applied is not None
         row.spec_generation = target.observed_generation if as_it_is else target.generation
         row.shape = target.applied if as_it_is and target.applied else target.spec
         target.operation = row.name

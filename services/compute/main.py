@@ -22,6 +22,7 @@ from matrixcompute.access import ACCESS
 from matrixcompute.api.instances import routes
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.clients.inference import Inference
+from matrixcompute.instances.disruption_budgets import DisruptionBudgets
 from matrixcompute.instances.maintenances import Maintenances
 from matrixcompute.instances.recovery_policies import RecoveryPolicies
 from matrixcompute.instances.scaling_policies import ScalingPolicies
@@ -211,6 +212,7 @@ def build(
         scaling_policies,
         recovery_policies,
         maintenances,
+        DisruptionBudgets(store),
         scenarios,
         scenario_runs,
         Operations(runner, host, clock, resumption.nudge),

@@ -9,7 +9,7 @@ import pytest
 from matrixcommon.model.errors import Conflict
 from matrixcommon.workflows.progress import RetryPolicy
 from matrixcommon.workflows.verbs import unstick
-from matrixcommon.workflows.workflow import StepPending
+from matrixcommon.workflows.workflow import StepAgain, StepPending
 from matrixcompute.store.store import OperationRow
 from tests.matrixcompute.test_workflow_runner import run_to_the_end
 from tests.matrixcompute.workflow_world import DO, World, a_process
@@ -75,3 +75,24 @@ async def test_a_refused_workflow_shows_which_step_was_refused_and_what_was_undo
     shown = [(step.name, step.state) for step in row.view().steps]
     assert shown == [("do_0", "Undone"), ("do_1", "Failed"), ("do_2", "Waiting")]
     assert row.view().steps[1].message == "InsufficientCapacity: no room"
+
+
+@pytest.mark.looptime
+async def test_a_workflow_continues_from_an_earlier_step_where_that_has_more_to_ensure(tmp_path):
+    world = World(4)
+    world.raises[DO, 3] = [StepAgain("do_1", "another one failed")]
+    async with a_process(tmp_path, world.workflow) as process:
+        name = process.open()
+        process.runner.resume()
+        while process.workflow(name).message != "another one failed":
+            await asyncio.sleep(0.25)
+        shown = [(each.name, each.state) for each in process.workflow(name).view().steps]
+        assert shown == [("do_0", "Done"), ("do_1", "Running"), ("do_2", "Waiting"), ("do_3", "Waiting")]
+        first = process.workflow(name).trace["do_1"]["firstFinishedAt"]
+        await process.runner.stop()
+    async with a_process(tmp_path, world.workflow) as process:
+        process.runner.resume()
+        row = await process.ended(name)
+    places = [place for _, place in world.order()]
+    assert (row.state, places) == ("Done", [0, 1, 2, 3, 1, 2, 3])
+    assert row.trace["do_1"]["firstFinishedAt"] == first < row.trace["do_1"]["finishedAt"]

@@ -251,7 +251,7 @@ async def test_a_workflow_whose_spec_this_release_cannot_read_is_stuck_and_delet
 
 
 @pytest.mark.looptime
-async def test_a_cancelled_saga_lets_its_call_end_and_undoes_what_was_done_last_first(tmp_path):
+async def test_a_cancelled_workflow_lets_its_call_end_and_undoes_what_was_done_last_first(tmp_path):
     world = World(3, committed_at="do_2")
     async with a_process(tmp_path, world.workflow) as process:
         name = process.open()
