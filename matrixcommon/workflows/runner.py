@@ -225,7 +225,8 @@ class WorkflowRunner(Generic[C, R]):
             self._log.begun(name)
         if stuck is not None:
             self._log.known_again(name)
-        if steps != row.steps or definition != (row.definition or definition):
+        redefined = row.state == "Running" and definition != (row.definition or definition)
+        if steps != row.steps or redefined:
             self._log.changed(name, steps, definition)
         try:
             await self._run(name, workflow, work, run)
