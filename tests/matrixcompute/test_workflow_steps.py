@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from matrixcommon.model.errors import Conflict
 from matrixcommon.workflows.verbs import abandon
-from matrixcommon.workflows.workflow import Step, Workflow
+from matrixcommon.workflows.workflow import Step, StepPending, Workflow
 from matrixcompute.operations.context import StepContext
 from matrixcompute.store.store import EventRow, OperationRow
 from tests.matrixcompute.workflow_world import DO, UNDO, Process, World, a_process, refused_to_pending, waiting_at
@@ -106,3 +106,35 @@ def test_who_cannot_be_cancelled_any_more_cannot_be_after_a_merge_either() -> No
     assert workflow.can_be_cancelled(
         OperationRow(name="x", verb="test", state="Running", step=0, steps=world.workflow.names)
     )
+
+
+@pytest.mark.looptime
+async def test_what_was_begun_under_another_definition_says_so_once_and_continues(tmp_path):
+    world = World(3)
+    first, second, third = world.workflow.steps
+    async with a_process(tmp_path, world.workflow) as process:
+        name = await waiting_at(process, world, (DO, 1))
+        assert process.workflow(name).definition == world.workflow.definition(process.runner._host.payload)
+    another = replace(world.workflow, steps=(first, second, replace(third, undo=None)))
+    for _ in range(2):
+        world.raises[DO, 1] = [StepPending("waits")]
+        async with a_process(tmp_path, another) as process:
+            process.runner.resume()
+            await asyncio.sleep(5)
+            changed = [event.message for event in events(process) if event.reason == "WorkflowChanged"]
+            assert len(changed) == 1
+            assert changed[0].endswith("with other undo steps, another order or another payload")
+    async with a_process(tmp_path, another) as process:
+        process.runner.resume()
+        assert (await process.ended(name)).state == "Done"
+
+
+@pytest.mark.looptime
+async def test_two_replicas_that_do_a_step_count_it_once(tmp_path):
+    world = World(3)
+    process = Process(tmp_path, world.workflow)
+    log, name = process.runner._log, process.open()
+    for _ in range(2):
+        log.done(name, "do_0")
+    assert process.workflow(name).reached == "do_1"
+    process.database.close()
