@@ -139,7 +139,8 @@ def _reserved(lists: Lists) -> Iterator[str]:
         mine = promises[key]
         for other, theirs in promises.items():
             meet = theirs["startsAt"] < mine["endsAt"] and mine["startsAt"] < theirs["endsAt"]
-            if other != key and meet and (twice := nodes & set(theirs["nodes"])):
+            npus = _asks_npus(theirs["request"])  # sockets and memory may be promised beside
+            if other != key and npus and meet and (twice := nodes & set(theirs["nodes"])):
                 yield f"{min(twice)} is promised to reservations {key} and {other} at one time"
         for name, allocation in lists.keyed("allocations").items():
             leaves = allocation.get("expiresAt") is not None and allocation["expiresAt"] <= mine["startsAt"]
@@ -147,6 +148,10 @@ def _reserved(lists: Lists) -> Iterator[str]:
             on = nodes & {member["node"] for member in allocation["members"] if member["role"] != "pool"}
             if on and not leaves and allocation["state"] != "Releasing":
                 yield f"{name} stays on {min(on)}, which reservation {key} is promised from {mine['startsAt']}"
+
+
+def _asks_npus(request: Item) -> bool:
+    return request.get("nodes") is not None or request.get("npus") is not None
 
 
 def _asks_whole(request: Item) -> bool:
