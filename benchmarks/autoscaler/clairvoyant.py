@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmarks.autoscaler.pools import DIES, TPOT_S, TTFT_S, Outcome, Policy, Seen, replay, timing
 from benchmarks.autoscaler.traces import Trace
+from matrixcompute.autoscaling.clairvoyant import cheapest
 
 PLAN_SLOT_S = 5.0
 ATTAINED = 0.99
@@ -96,34 +97,10 @@ def _spread(begin: np.ndarray, end: np.ndarray, rate: np.ndarray, slots: int) ->
     return np.diff(done(begin) - done(end)) / PLAN_SLOT_S
 
 
-def cheapest(need: Need, full: float, price_s: float, start_s: float, step: int) -> np.ndarray:
+def planned(need: Need, full: float, price_s: float, start_s: float, step: int) -> np.ndarray:
     """Members in each slot, at the least cost of being there, starting, draining and being too few."""
     least = np.ceil(need.members / full / step - 1e-9).astype(int).clip(1)
-    most = int(least.max())
-    sizes = np.arange(1, most + 1)
-    grow = step * (start_s + need.drain_s)
-    paid = sizes * step * PLAN_SLOT_S + (sizes < least[:, None]) * (need.requests * price_s)[:, None]
-    cost = paid[0]
-    came = np.zeros((len(least), most), dtype=int)
-    for slot in range(1, len(least)):
-        shrunk, shrunk_from = _running_min(cost[::-1])
-        shrunk, shrunk_from = shrunk[::-1], most - 1 - shrunk_from[::-1]
-        grown, grown_from = _running_min(cost - sizes * grow)
-        grown = grown + sizes * grow
-        came[slot] = np.where(shrunk <= grown, shrunk_from, grown_from)
-        cost = np.minimum(shrunk, grown) + paid[slot]
-    plan = np.zeros(len(least), dtype=int)
-    plan[-1] = int(np.argmin(cost))
-    for slot in range(len(least) - 1, 0, -1):
-        plan[slot - 1] = came[slot][plan[slot]]
-    return sizes[plan] * step
-
-
-def _running_min(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The least so far, and where it is."""
-    least = np.minimum.accumulate(values)
-    new = np.concatenate([[True], values[1:] < least[:-1]])
-    return least, np.maximum.accumulate(np.where(new, np.arange(len(values)), 0))
+    return cheapest(least, PLAN_SLOT_S, start_s + need.drain_s, step, need.requests * price_s)
 
 
 def followed(plans: list[np.ndarray], start_s: float) -> tuple[Policy, tuple[int, int]]:
@@ -141,7 +118,7 @@ def followed(plans: list[np.ndarray], start_s: float) -> tuple[Policy, tuple[int
 def clairvoyant(trace: Trace, peak: Outcome, start_s: float, step: int = 1) -> Outcome:
     """The replay of the cheapest plan that meets the objective; the static peak where none does."""
     prefill, decode = needs(trace)
-    plans = [cheapest(need, FULL[0], PRICES_S[1], start_s, step) for need in (prefill, decode)]
+    plans = [planned(need, FULL[0], PRICES_S[1], start_s, step) for need in (prefill, decode)]
     best: Outcome | None = None
 
     def meets(role: int, plan: np.ndarray, missed_most: float) -> bool:
@@ -153,7 +130,7 @@ def clairvoyant(trace: Trace, peak: Outcome, start_s: float, step: int = 1) -> O
         return met
 
     def search(role: int, need: Need, missed_most: float) -> None:
-        _search(lambda full, price_s: meets(role, cheapest(need, full, price_s, start_s, step), missed_most))
+        _search(lambda full, price_s: meets(role, planned(need, full, price_s, start_s, step), missed_most))
 
     for need in (needs(trace, 0.1)[0], prefill):  # prompts do not wait for decode, so prefill comes first
         search(0, need, (1 - ATTAINED) / 2)
