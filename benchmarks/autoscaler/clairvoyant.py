@@ -27,20 +27,18 @@ PRICES_S = (0.02, 20.0)
 
 
 def static_peak(trace: Trace, step: int = 1) -> tuple[int, int]:
-    """The smallest pools of one size that meet the objective, both roles looked for at once."""
-    low, high = [1, 1], [-(-64 // step)] * 2
+    """The smallest pools of one size that meet the objective: prefill, which does not wait for decode, then decode."""
+    most = -(-64 // step)
+    prefill = step * _least(most, lambda n: _missed(constant(trace, n * step, 64), 0))
+    return prefill, step * _least(most, lambda n: _missed(constant(trace, prefill, n * step), 1))
+
+
+def _least(most: int, missed: Callable[[int], float]) -> int:
+    low, high = 1, most
     while low < high:
-        middle = [(least + most) // 2 for least, most in zip(low, high, strict=True)]
-        # Prefill does not depend on decode; decode is looked for with prompts that are read as they should be.
-        found = constant(trace, middle[0] * step, middle[1] * step)
-        for role in (0, 1):
-            if low[role] == high[role]:
-                continue
-            if _missed(found, role) <= (1 - ATTAINED) / 2:
-                high[role] = middle[role]
-            else:
-                low[role] = middle[role] + 1
-    return low[0] * step, low[1] * step
+        middle = (low + high) // 2
+        low, high = (low, middle) if missed(middle) <= (1 - ATTAINED) / 2 else (middle + 1, high)
+    return low
 
 
 def constant(trace: Trace, prefill: int, decode: int) -> Outcome:
