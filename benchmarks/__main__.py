@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pkgutil
 import sys
+from pathlib import Path
 
 import benchmarks
 
 
+def known() -> list[str]:
+    """Modules with a `measure`, by name; the others serve them, or are programs of their own. Nothing is imported."""
+    found = []
+    for module in pkgutil.iter_modules(benchmarks.__path__):
+        file = Path(benchmarks.__path__[0]) / f"{module.name}.py"
+        body = ast.parse(file.read_text()).body if file.exists() else []
+        if any(isinstance(node, ast.FunctionDef) and node.name == "measure" for node in body):
+            found.append(module.name)
+    return found
+
+
 def main(names: list[str]) -> int:
-    known = [found.name for found in pkgutil.iter_modules(benchmarks.__path__) if found.name != "__main__"]
-    unknown = set(names) - set(known)
-    if unknown:
-        print(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(known)}", file=sys.stderr)
+    names, all_names = names or known(), known()
+    if unknown := set(names) - set(all_names):
+        print(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(all_names)}", file=sys.stderr)
         return 2
     missed = 0
-    for name in names or known:
+    for name in names:
         module = importlib.import_module(f"benchmarks.{name}")
-        if not hasattr(module, "measure"):
-            continue
         print(f"\n{name}: {(module.__doc__ or '').strip().splitlines()[0]}")
         for figure in module.measure():
             print(figure.line(), flush=True)

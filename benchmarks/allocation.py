@@ -17,8 +17,8 @@ import networkx
 import numpy
 
 from benchmarks import Figure
+from benchmarks.allocator.busy import SHAPES, Busy, busy, percentile
 from benchmarks.allocator.ledger_verbs import rebuilt
-from benchmarks.busy import SHAPES, Busy, busy, percentile
 from matrixresource.scheduler import FORM
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.cluster_shape import ClusterShape

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 
 from benchmarks import Figure
-from benchmarks.busy import SHAPES, busy, percentile, request_of, with_rules
+from benchmarks.allocator.busy import SHAPES, busy, percentile, request_of, with_rules
 from matrixresource.scheduler import FORM
 from matrixresource.scheduler.explain import explain
 from matrixresource.scheduler.explain.release_set import possible

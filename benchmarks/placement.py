@@ -21,8 +21,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from benchmarks import node_repair
-from benchmarks.allocator import batch
+from benchmarks.allocator import batch, node_repair
 from benchmarks.allocator.ledger_verbs import hold
 from matrixresource.scheduler.defragment import defragmentation
 from matrixresource.scheduler.ledger import Ledger

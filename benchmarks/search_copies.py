@@ -17,7 +17,7 @@ from functools import partial
 
 from benchmarks import Figure
 from benchmarks.allocation_plans import brim, refusals
-from benchmarks.busy import SHAPES, busy, percentile
+from benchmarks.allocator.busy import SHAPES, busy, percentile
 from matrixcommon.persistence.searches import copied
 from matrixresource.scheduler import FORM
 from matrixresource.scheduler.changes import preemption

@@ -14,8 +14,8 @@ import time
 from collections.abc import Iterator
 
 from benchmarks import Figure
+from benchmarks.allocator.busy import SHAPES, request_of
 from benchmarks.allocator.capacity_graph import annotate, graph_of, index_of
-from benchmarks.busy import SHAPES, request_of
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
 

@@ -16,9 +16,11 @@ from matrixcommon.api.authorization import (
 from matrixcommon.model.resource_model import StuckView
 from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicyView
 from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceView, Reliability
+from matrixcompute.maintenance.budgets import DisruptionBudgetRequest, DisruptionBudgetView
 from matrixcompute.maintenance.spec import MaintenanceRequest, MaintenanceView
 from matrixcompute.recovery.spec import RecoveryPolicyRequest, RecoveryPolicyView, RecoveryRuleView
 from matrixcompute.scenarios.runs import ScenarioRequest, ScenarioRunRequest, ScenarioRunView, ScenarioView
+from matrixcompute.store.disruption_budgets import DisruptionBudgetRow
 from matrixcompute.store.maintenances import MaintenanceRow
 from matrixcompute.store.recovery_policies import RecoveryPolicyRow
 from matrixcompute.store.scenarios import ScenarioRunRow
@@ -69,6 +71,14 @@ MAINTENANCES = ResourceKind(
     row=MaintenanceRow,
     holders=("instances",),
 )
+DISRUPTION_BUDGETS = ResourceKind(
+    "disruption-budgets",
+    Scope.PHYSICAL,
+    MANAGED,
+    request=DisruptionBudgetRequest,
+    view=DisruptionBudgetView,
+    row=DisruptionBudgetRow,
+)
 RECOVERY_POLICIES = ResourceKind(
     "recovery-policies",
     Scope.PROJECT,
@@ -102,6 +112,7 @@ ACCESS = AccessRules(
         RECOVERY_POLICIES,
         RECOVERY_RULES,
         MAINTENANCES,
+        DISRUPTION_BUDGETS,
         SCENARIOS,
         SCENARIO_RUNS,
         RELIABILITY,

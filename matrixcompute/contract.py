@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.resource_key import resolve
@@ -73,6 +73,12 @@ class InstanceShape(ApiModel):
 
     project: str = Field("default", min_length=1, max_length=63, description="whose instance it is; cannot be changed")
     nodes: int = Field(ge=1, le=MEMBERS_MAX, description="whole nodes, eight NPUs each; what `kubectl scale` sets")
+    min_nodes: int | None = Field(
+        None,
+        ge=1,
+        le=MEMBERS_MAX,
+        description="the floor: it continues with so many while there is no node for a lost one; by default all",
+    )
     spares: int = Field(0, ge=0, le=48, description="nodes held ready beside them to step in for a lost one")
     placement: PlacementPolicy = Field(
         PlacementPolicy(), description="how the nodes may lie; changed, the instance moves"
@@ -92,6 +98,19 @@ class InstanceShape(ApiModel):
         None, gt=0, le=1e9, description="deleted this many seconds after it got its nodes, unless renewed"
     )
     network: Network = Field(Network(), description="the share of each plane")
+
+    @field_validator("min_nodes")
+    @classmethod
+    def _within_nodes(cls, min_nodes: int | None, given: ValidationInfo) -> int | None:
+        nodes = given.data.get("nodes")
+        if min_nodes is not None and nodes is not None and min_nodes > nodes:
+            raise ValueError(f"it is to be between 1 and nodes, {nodes}")
+        return min_nodes
+
+    @property
+    def floor(self) -> int:
+        """With how many members it continues."""
+        return self.nodes if self.min_nodes is None else self.min_nodes
 
 
 class InstanceRequest(InstanceShape):
@@ -148,7 +167,7 @@ class RungView(ApiModel):
     """A rung of the ladder that was begun for a member that failed (`recovery_rules.yaml`)."""
 
     node: str
-    rung: str = Field(description="restart, reset-npu, reboot or replace")
+    rung: str = Field(description="restart, reset-npu, reboot, replace or degrade")
     at: str
     why: str = Field(description="the fault, or why the rung before was not enough")
 
@@ -175,6 +194,7 @@ class InstanceView(ResourceView):
     """One instance: its spec, and what has become of it."""
 
     nodes: int
+    min_nodes: int | None = None
     spares: int
     npus: int = Field(0, description="NPUs that its members have; none before nodes are reserved")
     placement: PlacementPolicy

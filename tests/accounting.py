@@ -52,7 +52,7 @@ def audit(
     if "link" not in lists.torn:
         broken += [*_floors(lists), *_isolation(lists)]
     if "compute" not in lists.torn:
-        broken += _operations(lists)
+        broken += [*_operations(lists), *_sizes(lists)]
     written = acknowledged or Acknowledged()
     broken += _lost_writes(lists, written)
     if settled:
@@ -114,24 +114,21 @@ def _counts(lists: Lists) -> Iterator[str]:
                 yield f"{supernode['name']} shows {field_} {supernode[field_]}, its nodes count {counted}"
     if lists.capacity is None:
         return
-    pools = Counter(member["node"] for _, member, dies in _holds(lists) if not dies)
+    parted = {member["node"] for _, member, dies in _holds(lists) if dies}
     for level in ("supernode", "cabinet"):
         for domain in lists.capacity[f"{level}s"]:
             own = [node for node in nodes if node[level] == domain["domain"]]
             allocated = sum(node.get("allocation") is not None or node["sharedBy"] > 0 for node in own)
             free = sum(node["schedulable"] for node in own)
-            lending = sum(_lends_only(node, pools[node["name"]]) for node in own)
+            # Where no NPU has a holder, sockets and memory are lent, or wiped after that: NPUs may be free beside them.
+            lending = sum(n.get("unschedulableReason") == "PartlyHeld" and n["name"] not in parted for n in own)
             counted = domain["nodes"] == len(own) and domain["allocated"] == allocated
             if not counted or not free <= domain["free"] <= free + lending:
                 yield (
                     f"{domain['domain']} shows {domain['free']} free and {domain['allocated']} allocated of "
-                    f"{domain['nodes']}, its nodes count {free}, {allocated} and {len(own)}"
+                    f"{domain['nodes']}, its nodes count {free}, {allocated} and {len(own)}: "
+                    + ", ".join(f"{node['name']} {node.get('unschedulableReason')}" for node in own)
                 )
-
-
-def _lends_only(node: Item, pools: int) -> bool:
-    """Whether all that is held of a node are sockets and memory: its NPUs are free, unless it is being cleaned."""
-    return node.get("unschedulableReason") == "PartlyHeld" and node["sharedBy"] == pools
 
 
 def _reserved(lists: Lists) -> Iterator[str]:
@@ -142,13 +139,19 @@ def _reserved(lists: Lists) -> Iterator[str]:
         mine = promises[key]
         for other, theirs in promises.items():
             meet = theirs["startsAt"] < mine["endsAt"] and mine["startsAt"] < theirs["endsAt"]
-            if other != key and meet and (twice := nodes & set(theirs["nodes"])):
+            npus = _asks_npus(theirs["request"])  # sockets and memory may be promised beside
+            if other != key and npus and meet and (twice := nodes & set(theirs["nodes"])):
                 yield f"{min(twice)} is promised to reservations {key} and {other} at one time"
         for name, allocation in lists.keyed("allocations").items():
             leaves = allocation.get("expiresAt") is not None and allocation["expiresAt"] <= mine["startsAt"]
-            on = nodes & {member["node"] for member in allocation["members"]}
+            # Sockets and memory may be lent beside NPUs that are promised.
+            on = nodes & {member["node"] for member in allocation["members"] if member["role"] != "pool"}
             if on and not leaves and allocation["state"] != "Releasing":
                 yield f"{name} stays on {min(on)}, which reservation {key} is promised from {mine['startsAt']}"
+
+
+def _asks_npus(request: Item) -> bool:
+    return request.get("nodes") is not None or request.get("npus") is not None
 
 
 def _asks_whole(request: Item) -> bool:
@@ -218,6 +221,16 @@ def _operations(lists: Lists) -> Iterator[str]:
             yield f"operations {other} and {name} are both under way for instance {target}"
 
 
+def _sizes(lists: Lists) -> Iterator[str]:
+    """An instance that is as it was asked for has no fewer members than its floor, and no more than its nodes."""
+    for key, instance in lists.keyed("instances").items():
+        settled = instance["state"] == "Active" and instance["generation"] == instance["observedGeneration"]
+        members = sum(member["role"] == "member" for member in instance["members"])
+        floor = instance.get("minNodes", instance["nodes"])
+        if settled and members and not floor <= members <= instance["nodes"]:
+            yield f"instance {key} is Active with {members} members, its floor is {floor} of {instance['nodes']}"
+
+
 def _lost_writes(lists: Lists, acknowledged: Acknowledged) -> Iterator[str]:
     for collection, written in acknowledged.of.items():
         if collection not in lists.of:
@@ -279,7 +292,9 @@ def _active(lists: Lists) -> Iterator[str]:
         if mine != theirs:
             yield f"instance {key} shows members {sorted(map(str, mine ^ theirs))} otherwise than its allocation"
         members = sorted(member["node"] for member in allocation["members"] if member["role"] == "member")
-        if len(members) != instance["nodes"] or instance["readyNodes"] != instance["nodes"]:
+        goes_without = any(each["reason"] == "MembersMissing" for each in instance["conditions"])
+        fewest = instance.get("minNodes", instance["nodes"]) if goes_without else instance["nodes"]
+        if not fewest <= len(members) <= instance["nodes"] or instance["readyNodes"] != len(members):
             yield f"instance {key} is Active with {len(members)} members, {instance['readyNodes']} ready, of {instance['nodes']}"
         if missing := sorted(PLANES - planes[key].keys()):
             yield f"instance {key} is Active without a slice on {', '.join(missing)}"
@@ -311,6 +326,12 @@ def _at_rest(lists: Lists) -> Iterator[str]:
     for key, operation in lists.keyed("operations").items():
         if not operation["done"] and instance_of(operation, lists).get("state") != "Pending":
             yield f"operation {key} is still under way at {operation['step']}"
+    for key, maintenance in lists.keyed("maintenances").items():
+        if maintenance["state"] not in ("Completed", "Failed", "Aborted", "Expired"):
+            yield f"maintenance {key} is still {maintenance['state']}"
+    for key, peering in lists.keyed("peerings").items():
+        if peering["state"] not in ("Active", "PendingAcceptance"):
+            yield f"peering {key} is still {peering['state']}"
 
 
 def instance_of(operation: Item, lists: Lists) -> Item:

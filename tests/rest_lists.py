@@ -19,8 +19,8 @@ Item = dict[str, Any]
 
 LISTS = {
     "resource": ("nodes", "allocations", "reservations", "quotas", "supernodes"),
-    "link": ("slices", "programs", "planes"),
-    "compute": ("instances", "operations"),
+    "link": ("slices", "programs", "planes", "peerings", "drains"),
+    "compute": ("instances", "operations", "maintenances"),
 }
 ATTEMPTS = 8
 """How often the lists of a service are read until nothing changed meanwhile."""

@@ -178,7 +178,7 @@ class Stack:
             resource, link = ResourceClient(self.agents_http["resource"]), WholeLinkClient(self.agents_http["link"])
             self.fleet = agents_main.build_fleet(settings, self.clock, self.memory, resource, link)
             return agents_main.build(self.fleet, settings)
-        seat.database = DatabaseEngine(f"sqlite:///{self.folder / f'{name}.db'}")
+        seat.database = self.database_of(name)
         if name == "resource":
             seat.database.migrate(resource_main.MIGRATIONS)
             drawn = {"topology": self.topology, "spec": self.spec}
@@ -203,6 +203,10 @@ class Stack:
         asked = {each: self.http[each] for each in ("resource", "link", "agents")}
         inference = Inference(self.http["infer"]) if "infer" in self.http else None
         return compute_main.build(settings, self.clock, seat.database, neighbours, inference, asked)
+
+    def database_of(self, name: str) -> DatabaseEngine:
+        """What a service keeps its state in."""
+        return DatabaseEngine(f"sqlite:///{self.folder / f'{name}.db'}")
 
     # -- what stories say ----------------------------------------------------------------------------------------
 

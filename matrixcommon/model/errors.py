@@ -10,6 +10,7 @@ it becomes an RFC 9457 problem document once, at the edge, and an error of the s
     ├── NotFound                                                                    404
     ├── Conflict                an illegal move, or the name means something else   409
     │   ├── InsufficientCapacity    does not fit; `blocking` says what stands in the way
+    │   ├── BelowFloor              an instance has fewer members left than its floor, and no others are to be had
     │   ├── InsufficientBandwidth   a link would carry more floors than it has
     │   ├── Preempted               somebody of higher priority took the place
     │   ├── QuotaExceeded           the project may not hold so much
@@ -95,6 +96,10 @@ class Conflict(MatrixError):
 
 
 class InsufficientCapacity(Conflict):
+    pass
+
+
+class BelowFloor(Conflict):
     pass
 
 

@@ -1,5 +1,5 @@
-"""MatrixCompute over HTTP: instances, operations, policies of scaling and recovery, maintenances, scenarios, events,
-and faults it has found."""
+"""MatrixCompute over HTTP: instances, operations, policies of scaling and recovery, maintenances and their budgets,
+scenarios, events, and faults it has found."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from matrixcommon.model.resource_model import StuckView
 from matrixcommon.persistence.database_session import find
 from matrixcompute import access
 from matrixcompute.contract import AbandonRequest, InstanceRequest, InstanceView, Reliability
+from matrixcompute.instances.disruption_budgets import DisruptionBudgets
 from matrixcompute.instances.maintenances import Maintenances
 from matrixcompute.instances.recovery_policies import RecoveryPolicies
 from matrixcompute.instances.scaling_policies import ScalingPolicies
@@ -42,6 +43,7 @@ def routes(
     scaling_policies: ScalingPolicies,
     recovery_policies: RecoveryPolicies,
     maintenances: Maintenances,
+    disruption_budgets: DisruptionBudgets,
     scenarios: Scenarios,
     scenario_runs: ScenarioRuns,
     runner: SagaRunner,
@@ -191,6 +193,12 @@ def routes(
     kind.change("POST :resume", after=maintenances.wake, name="resume_maintenance")(maintenances.resume)
     kind.change("POST :abort", status_code=202, after=maintenances.wake, name="abort_maintenance")(maintenances.abort)
     kind.change("DELETE", name="delete_maintenance")(maintenances.delete)
+
+    kind = api.of(access.DISRUPTION_BUDGETS)
+    kind.list()
+    kind.get()
+    kind.change("PUT", after=maintenances.wake, name="ensure_disruption_budget")(disruption_budgets.ensure)
+    kind.change("DELETE", after=maintenances.wake, name="delete_disruption_budget")(disruption_budgets.delete)
 
     kind = api.of(access.SCENARIOS)
     kind.list(scenarios.views)

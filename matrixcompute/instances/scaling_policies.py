@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sqlalchemy import select
+
 from matrixcommon.model.errors import Conflict
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.resource_key import name_of
@@ -44,6 +46,12 @@ class ScalingPolicies:
                 instance.scaling_policy = name
             session.flush()
             return row.view()
+
+    def generations(self) -> dict[str, int]:
+        """Of each policy, by name: what differs has been asked for, here or of another replica."""
+        with self._store.reading() as session:
+            rows = session.execute(select(ScalingPolicyRow.name, ScalingPolicyRow.generation))
+            return {row.name: row.generation for row in rows}
 
     def delete(self, name: str) -> None:
         """Let go of the target: it stays as large as it is. Who drains for it continues until it is resized."""

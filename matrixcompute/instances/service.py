@@ -19,12 +19,12 @@ from matrixcommon.model.resource_key import name_of, resolve
 from matrixcommon.persistence.database_session import check_etag, find
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.contract import CancelledChange, InstanceRequest, InstanceShape, InstanceView
-from matrixcompute.model.composition import PLACEMENT_FIELDS, compose
+from matrixcompute.model.composition import PLACEMENT_FIELDS, as_far_as_there_is, compose
 from matrixcompute.model.states import SETTLED, settled_state
 from matrixcompute.operations.abandon import abandon
 from matrixcompute.operations.saga import RELOCATE, RESTART
 from matrixcompute.operations.saga_runner import SagaRunner
-from matrixcompute.operations.saga_starter import SagaStarter
+from matrixcompute.operations.saga_starter import SagaStarter, below_floor
 from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.store.store import OPEN, ComputeStore, InstanceRow, OperationRecord, SagaRow
 from matrixcompute.workflows.draining import without
@@ -97,8 +97,11 @@ class InstanceService:
 
     async def _planned(self, name: str, request: InstanceRequest, leaving: Sequence[str]) -> AllocationView:
         """Where it would lie; what is held stays as far as it can."""
-        allocation_request = without(compose(name, request), leaving)
         allocation = active_or_none(await self._neighbours.find_allocation(name))
+        with self._store.reading() as session:
+            row = session.get(InstanceRow, name)
+            applied = None if row is None else row.last_active
+        allocation_request = without(compose(name, as_far_as_there_is(request, applied, allocation)), leaving)
         if allocation is not None and any(
             getattr(allocation, field) != getattr(allocation_request, field) for field in PLACEMENT_FIELDS
         ):
@@ -130,6 +133,11 @@ class InstanceService:
             raise Conflict("an instance stays in its project", field="project")
         if request == current:
             return
+        if request.floor > request.nodes:
+            raise InvalidField(
+                f"nodes is {request.nodes}, and minNodes {request.floor}: fewer go with another minNodes",
+                field="nodes",
+            )
         if leaving:
             _check_leaving(instance, request, leaving)
         shape_changed = request.model_copy(update={"labels": current.labels}) != current
@@ -147,7 +155,7 @@ class InstanceService:
             f"generation {instance.generation}: {request.nodes} nodes, {request.spares} spares",
             self._clock.now(),
         )
-        if instance.state in SETTLED:
+        if instance.state in SETTLED or below_floor(instance):
             self._sagas.open_change(session, instance)
         elif instance.state == "Failed":
             self._sagas.open(session, "create-instance", instance, "Provisioning", "Creating")
@@ -186,7 +194,7 @@ class InstanceService:
         with self._store.transaction() as session:
             instance = self._store.instance(session, name)
             instance.retry_at = 0.0
-            if instance.state == "Failed":
+            if instance.state == "Failed" and not below_floor(instance):
                 self._sagas.open(session, "create-instance", instance, "Provisioning", "Creating")
         self._wake()
         return instance.view()

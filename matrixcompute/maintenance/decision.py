@@ -16,6 +16,7 @@ from enum import StrEnum
 
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.quantities import from_timestamp, timestamp
+from matrixcompute.maintenance.budgets import Limit
 from matrixcompute.maintenance.spec import MaintenanceSpec, MaintenanceUnit
 from matrixcompute.maintenance.states import ENDING, UNDER_WAY
 from matrixresource.contract.nodes import NodeView
@@ -58,12 +59,14 @@ class DrainSeen:
 @dataclass(frozen=True)
 class Observations:
     """What the neighbours show: the target's nodes by name, or the switch's `drain`; of allocations that cannot be
-    moved now, why (reason and sentence); what keeps members from moving that should."""
+    moved now, why (reason and sentence); what keeps members from moving that should; the disruption budgets that hold
+    for it now."""
 
     nodes: Mapping[str, NodeView] = field(default_factory=dict)
     drain: DrainSeen | None = None
     unmovable: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     blocked: Mapping[str, str] = field(default_factory=dict)
+    limits: Sequence[Limit] = ()
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,11 @@ def plan_maintenance(
     state = _ended(state, stepped) if state == before else state
     reason, message = _summary(state, spec, stepped)
     return Plan(state, reason, message, tuple(stepped), tuple(asks))
+
+
+def is_out(node: NodeView) -> bool:
+    """Whether it counts against a budget, whatever for."""
+    return node.state in OUT or node.agent == "Lost"
 
 
 # -- one unit ----------------------------------------------------------------------------------------------------------
@@ -304,7 +312,7 @@ def _not_now(look: _Look, node: NodeView) -> tuple[str, str] | None:
 def _no_budget(look: _Look, node: NodeView, units: Iterable[MaintenanceUnit]) -> str | None:
     """The sentence that says so, where one more would be more than may be out. Who is out already costs nothing."""
     out: dict[str, str] = {unit.name: unit.state for unit in units if unit.state in UNDER_WAY}
-    out |= {each.name: each.state for each in look.seen.nodes.values() if each.state in OUT or each.agent == "Lost"}
+    out |= {each.name: each.state for each in look.seen.nodes.values() if is_out(each)}
     if node.name in out:
         return None
     budget = look.spec.budget
@@ -316,6 +324,11 @@ def _no_budget(look: _Look, node: NodeView, units: Iterable[MaintenanceUnit]) ->
         return f"{len(out)} of at most {budget.max_unavailable} nodes are out: {shown}"
     if most is not None and per_cabinet >= most:
         return f"{per_cabinet} of at most {most} nodes of {cabinet} are out: {shown}"
+    for limit in look.seen.limits:
+        all_out = limit.out | (out.keys() & limit.within)
+        if node.name in limit.within - all_out and len(all_out) >= limit.most:
+            shown = ", ".join(sorted(all_out)[:3]) + (" ..." if len(all_out) > 3 else "")
+            return f"{len(all_out)} of at most {limit.most} nodes are out by disruption budget {limit.budget}: {shown}"
     return None
 
 

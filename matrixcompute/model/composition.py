@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.planes import Plane
 from matrixcompute.contract import InstanceRequest, PlaneShare
-from matrixresource.contract.allocations import AllocationRequest
+from matrixresource.contract.allocations import AllocationRequest, AllocationView
 from matrixresource.contract.defragmentations import INSTANCE_LABEL
 
 OWNER_LABEL = INSTANCE_LABEL
@@ -54,6 +54,18 @@ def slices_over(name: str, shape: InstanceRequest, nodes: Sequence[str]) -> tupl
 def placement_changed(shape: InstanceRequest, current: InstanceRequest) -> bool:
     """Whether the one may lie elsewhere than the other."""
     return any(getattr(shape, field) != getattr(current, field) for field in PLACEMENT_FIELDS)
+
+
+def as_far_as_there_is(
+    shape: InstanceRequest, applied: InstanceRequest | None, allocation: AllocationView | None
+) -> InstanceRequest:
+    """The shape with the number of members there is, where it lacks some for which there was no other node: `applied`,
+    as it was last active, has the same number. Those are had back by a workflow of their own."""
+    if allocation is None or applied is None or applied.nodes != shape.nodes:
+        return shape
+    if not shape.floor <= allocation.nodes < shape.nodes:
+        return shape
+    return shape.model_copy(update={"nodes": allocation.nodes, "spares": min(shape.spares, allocation.spares)})
 
 
 def compose(name: str, shape: InstanceRequest) -> AllocationRequest:

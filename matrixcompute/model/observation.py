@@ -9,7 +9,7 @@ from typing import Any
 
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.resource_model import condition
-from matrixcompute.contract import SliceSummary
+from matrixcompute.contract import InstanceRequest, SliceSummary
 from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.recovery.policy import Recovery
 from matrixresource.contract.allocations import AllocationView
@@ -50,11 +50,14 @@ def conditions_of(
     recovery: Recovery,
     *,
     state: str,
+    shape: InstanceRequest,
     nodes: int,
+    spares: int,
     generation: int,
     now: float,
 ) -> list[dict[str, Any]]:
-    """The eight conditions of an instance, each true to what agents reported."""
+    """The eight conditions of an instance, each true to what agents reported. `nodes`, `spares`: as many as it is to
+    have now; it may have fewer, members down to the floor of its `shape`."""
     allocation = active_or_none(observed.allocation)
     result = before
 
@@ -69,11 +72,14 @@ def conditions_of(
     elif state == "Deleting":
         say("Scheduled", False, "Released", "nodes are given back")
     off = allocation is not None and allocation.power == "Off"
-    wanted = allocation.nodes if allocation is not None else nodes
+    missing_nodes = max(0, nodes - allocation.nodes) if allocation is not None else 0
+    wanted = allocation.nodes + missing_nodes if allocation is not None else nodes
+    all_ready = observed.nodes_ready and not missing_nodes
+    waiting = "MembersMissing" if observed.nodes_ready else "SwitchedOff" if off else "Waiting"
     say(
         "NodesReady",
-        observed.nodes_ready,
-        "AllActive" if observed.nodes_ready else "SwitchedOff" if off else "Waiting",
+        all_ready,
+        "AllActive" if all_ready else waiting,
         f"{observed.ready_nodes} of {wanted} members are active{_stages(allocation)}",
     )
     programmed = len(programmed_planes(observed.slices))
@@ -95,25 +101,29 @@ def conditions_of(
         if kept
         else "waiting for routes",
     )
-    spares = 0
+    standing = 0
     if allocation is not None and allocation.bound:
-        spares = sum(member.ready for member in allocation.members if member.role == "spare")
-    missing = allocation is not None and spares < allocation.spares
+        standing = sum(member.ready for member in allocation.members if member.role == "spare")
+    asked = 0 if allocation is None else max(allocation.spares, spares)
+    missing = allocation is not None and standing < asked
     say(
         "SparesAvailable",
         allocation is not None and not missing,
         "SparesMissing" if missing else "SparesReady" if allocation is not None else "Pending",
-        f"{spares} of {allocation.spares if allocation is not None else 0} spares stand ready",
+        f"{standing} of {asked} spares stand ready",
     )
-    degraded = recovery.action != "keep" or bool(broken_floors)
-    say(
-        "Degraded",
-        degraded,
-        recovery.reason or ("FloorsBroken" if broken_floors else "Whole"),
-        recovery.message or ("what was promised cannot be kept" if broken_floors else "nothing is broken"),
-    )
-    ready = observed.nodes_ready and observed.links_ready and state != "Deleting"
-    say("Ready", ready, "Ready" if ready else state, "serves" if ready else f"the instance is {state}")
+    if recovery.action != "keep":
+        say("Degraded", True, recovery.reason, recovery.message)
+    elif missing_nodes:
+        has = f"it has {wanted - missing_nodes} of {wanted} members, and its floor is {shape.floor}"
+        say("Degraded", True, "MembersMissing", f"{has}: there was no node for the others")
+    elif broken_floors:
+        say("Degraded", True, "FloorsBroken", "what was promised cannot be kept")
+    else:
+        say("Degraded", False, "Whole", "nothing is broken")
+    ready = observed.nodes_ready and observed.links_ready and state not in ("Deleting", "Failed")
+    serves = f"serves with {wanted - missing_nodes} of {wanted} nodes" if missing_nodes else "serves"
+    say("Ready", ready, "Ready" if ready else state, serves if ready else f"the instance is {state}")
     return result
 
 

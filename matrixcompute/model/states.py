@@ -21,7 +21,8 @@ INSTANCE_STATES = StateMachine(
         State("Starting", "its nodes are switched on, boot and join again", 3600),
         State(
             "Failed",
-            "it cannot be had as it is specified, and trying again would not help: `:retry`, change or delete it",
+            "it cannot be had as it is specified: `:retry`, change or delete it; or has fewer members left than its "
+            "floor, keeps those, and continues when there are nodes",
         ),
         State("Deleting", "routes are cleared, nodes cleaned, everything is given back", 3600),
     ],
@@ -30,11 +31,11 @@ INSTANCE_STATES = StateMachine(
         "Provisioning": ["Active", "Stopped", "Pending", "Failed", "Deleting"],
         "Active": ["Pending", "Updating", "Repairing", "Stopping", "Deleting"],
         "Updating": ["Active", "Stopped", "Pending", "Repairing", "Stopping", "Starting", "Deleting"],
-        "Repairing": ["Active", "Stopped", "Pending", "Updating", "Stopping", "Deleting"],
+        "Repairing": ["Active", "Stopped", "Pending", "Updating", "Stopping", "Failed", "Deleting"],
         "Stopping": ["Stopped", "Active", "Pending", "Updating", "Starting", "Deleting"],
         "Stopped": ["Starting", "Updating", "Pending", "Deleting"],
         "Starting": ["Active", "Stopped", "Pending", "Updating", "Repairing", "Stopping", "Deleting"],
-        "Failed": ["Provisioning", "Deleting"],
+        "Failed": ["Provisioning", "Pending", "Updating", "Repairing", "Stopping", "Deleting"],
         "Deleting": [],
     },
 )

@@ -14,7 +14,7 @@ from matrixcompute.contract import StepView
 
 Trace = Mapping[str, dict[str, Any]]
 """By the name of a step: `startedAt`, `finishedAt` and `undoneAt` (s, emulated), `attempts` that failed, `message`,
-`refused` where it was for good."""
+`refused` where it was for good; `firstFinishedAt` of one that was begun again."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,17 @@ def noted(trace: Trace | None, step: str, **changes: Any) -> dict[str, dict[str,
     """The trace with something more said of one step."""
     before = dict(trace or {})
     return before | {step: before.get(step, {}) | changes}
+
+
+def begun_again(trace: Trace | None, steps: Sequence[str], now: float) -> dict[str, dict[str, Any]]:
+    """The trace of a saga that continues from the first of these steps, some of which were done before."""
+    found = dict(trace or {})
+    for step in steps:
+        if (entry := found.get(step)) is not None:
+            kept = {name: entry[name] for name in ("informed", "firstFinishedAt") if name in entry}
+            first = {} if entry.get("finishedAt") is None else {"firstFinishedAt": entry["finishedAt"]}
+            found[step] = first | kept
+    return noted(found, steps[0], startedAt=now)
 
 
 def attempts(trace: Trace | None, step: str) -> int:

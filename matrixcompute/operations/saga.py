@@ -17,12 +17,16 @@ from matrixcommon.model.errors import MatrixError
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.clients.inference import Inference
 from matrixcompute.contract import InstanceRequest
+from matrixcompute.model.step_progress import noted
 from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.recovery_policies import policies_by_target, policy_of
 from matrixcompute.store.store import ComputeStore, InstanceRow, SagaRow
 
 REPAIR, MOVE, YIELD_CAPACITY, RELOCATE = "replace-node", "move-instance", "yield-capacity", "relocate-member"
+RESTORE = "restore-members"
+AS_LAST_ACTIVE = (REPAIR, RELOCATE, RESTORE)
+"""Verbs that bring back what last was active, whatever has been requested since."""
 WAIT_S = 15.0
 """How often a waiting step looks again even when nobody nudges (s, emulated)."""
 
@@ -37,6 +41,14 @@ class StepPending(Exception):
         super().__init__(message)
         self.on = frozenset(on)
         self.again_s = again_s
+
+
+class StepAgain(Exception):
+    """What an earlier step ensured is no longer all there is to ensure: the saga continues from that step."""
+
+    def __init__(self, step: str, message: str) -> None:
+        super().__init__(message)
+        self.step = step
 
 
 @dataclass
@@ -58,8 +70,7 @@ class StepContext:
     def applied(self) -> InstanceRequest | None:
         """The shape that last was active; None where none ever was."""
         with self.store.reading() as session:
-            applied = self.store.instance(session, self.instance).applied
-        return InstanceRequest.model_validate(applied) if applied else None
+            return self.store.instance(session, self.instance).last_active
 
     def newest(self) -> int:
         """The generation that is requested now."""
@@ -83,6 +94,18 @@ class StepContext:
         with self.store.reading() as session:
             row = session.get(SagaRow, self.saga)
             return {} if row is None else (row.trace or {}).get(step, {})
+
+    def informed(self) -> set[str]:
+        """Of a repair, the members that were fenced and told before anything is done about them."""
+        return {*self._traced("tell_workload").get("informed", ())}
+
+    def note_informed(self, nodes: Collection[str]) -> None:
+        """Keep that these were."""
+        if {*nodes} <= (before := self.informed()):
+            return
+        with self.store.transaction() as session:
+            if (row := session.get(SagaRow, self.saga)) is not None:
+                row.trace = noted(row.trace, "tell_workload", informed=sorted({*nodes} | before))
 
     def recovery_policy(self) -> RecoveryPolicy:
         """What holds for its instance now."""

@@ -1,6 +1,7 @@
 """SagaRunner: carries sagas to their end, across a crash at any point.
 
-A step that raises StepPending is asked again at the next nudge. The names of a saga's steps and how many of them are
+A step that raises StepPending is asked again at the next nudge, one that raises StepAgain has the saga continue from an
+earlier step. The names of a saga's steps and how many of them are
 done are durable; after a crash the runner takes up every open saga at the step it had reached, by name, so a release
 with other steps resumes what an earlier one began. What this release does not know is stuck: left as it is until one
 does. A step that is refused for good rolls the saga back: what was done is undone, last first, and the refusal is kept
@@ -24,8 +25,8 @@ from matrixcommon.model.resource_model import is_true
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.clients.inference import Inference
 from matrixcompute.contract import InstanceRequest
-from matrixcompute.model.step_progress import RetryPolicy, attempts, noted
-from matrixcompute.operations.saga import RELOCATE, REPAIR, WAIT_S, Saga, Step, StepContext, StepPending
+from matrixcompute.model.step_progress import RetryPolicy, attempts, begun_again, noted
+from matrixcompute.operations.saga import AS_LAST_ACTIVE, WAIT_S, Saga, Step, StepAgain, StepContext, StepPending
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.store import OPEN, ComputeStore, InstanceRow, SagaRow
 
@@ -98,7 +99,7 @@ class SagaRunner:
         attempt = int(self._clock.now() * 1000)
         while session.get(SagaRow, name := _named(verb, instance, attempt)) is not None:
             attempt += 1  # two of a kind in one millisecond
-        as_it_is = verb in (REPAIR, RELOCATE) and instance.applied is not None
+        as_it_is = verb in AS_LAST_ACTIVE and instance.applied is not None
         row = SagaRow(
             name=name,
             project=instance.project,
@@ -106,7 +107,6 @@ class SagaRunner:
             verb=verb,
             target=instance.name,
             steps=self._sagas[verb].names,
-            # A repair brings back what last was active, whatever has been requested since; who moves keeps it.
             spec_generation=instance.observed_generation if as_it_is else instance.generation,
             shape=instance.applied if as_it_is else instance.spec,
             parameters=about,
@@ -218,21 +218,13 @@ class SagaRunner:
                 return
             steps, stuck = saga.resumed(row), is_true(row.conditions or [], STUCK)
         if stuck:
-            self._say_resumed(name)
+            self._say(name, False, "Resumed", "this release knows it again")
         if steps != row.steps:
             self._say_changed(name, steps)
         work = StepContext(
-            name,
-            target,
-            shape,
-            desired,
-            self._neighbours,
-            self._store,
-            self._clock,
-            self._policy,
-            dict(about or {}),
-            self._inference,
-        )
+            name, target, shape, desired, self._neighbours, self._store, self._clock, self._policy,
+            dict(about or {}), self._inference,
+        )  # fmt: skip
         try:
             await self._run(name, saga, work, run)
         except StaleLeader as refused:
@@ -258,6 +250,8 @@ class SagaRunner:
                 self._note(name, step, str(waiting))
                 run.on = waiting.on
                 await self._pause(run.wake, waiting.again_s)
+            except StepAgain as again:
+                self._begin_again(name, saga, again)
             except StaleLeader:
                 raise
             except MatrixError as refused:
@@ -331,6 +325,15 @@ class SagaRunner:
             else:
                 row.trace = noted(row.trace, row.reached, startedAt=now)
 
+    def _begin_again(self, name: str, saga: Saga, again: StepAgain) -> None:
+        """Continue from a step that was done before; what was done since then is asked for again."""
+        with self._store.transaction() as session:
+            row, step = session.get(SagaRow, name), saga.step(again.step)
+            if row is not None and step is not None and row.state == "Running":
+                row.step = row.steps.index(step.name)
+                row.trace = begun_again(row.trace, row.steps[row.step :], self._clock.now())
+                row.message = str(again)
+
     def _undone(self, name: str, saga: Saga) -> None:
         with self._store.transaction() as session:
             row = session.get(SagaRow, name)
@@ -363,9 +366,6 @@ class SagaRunner:
         log.error("saga is stuck", extra={"saga": name, "reason": reason, "why": message})
         self._stuck.add(name)
         self._say(name, True, reason, f"stuck: {message}; {way_out}")
-
-    def _say_resumed(self, name: str) -> None:
-        self._say(name, False, "Resumed", "this release knows it again")
 
     def _say(self, name: str, stuck: bool, reason: str, message: str) -> None:
         now = self._clock.now()

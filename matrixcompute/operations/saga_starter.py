@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
+from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import name_of
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.model.composition import placement_changed
-from matrixcompute.operations.saga import MOVE, START, STOP
+from matrixcompute.operations.saga import MOVE, REPAIR, START, STOP
 from matrixcompute.operations.saga_runner import SagaRunner
+from matrixcompute.recovery.ladder import RungTried
+from matrixcompute.recovery.policy import Recovery, failed_since
 from matrixcompute.store.store import ComputeStore, InstanceRow
+from matrixresource.contract.allocations import MemberView
 
 
 def change_verb(instance: InstanceRow) -> str:
@@ -29,6 +35,11 @@ def change_verb(instance: InstanceRow) -> str:
 
 STATE_OF = {MOVE: ("Updating", "Moving"), STOP: ("Stopping", "Stopping"), START: ("Starting", "Starting")}
 """The state that a change brings an instance into, and the reason its condition Progressing gives; else Scaling."""
+
+
+def below_floor(instance: InstanceRow) -> bool:
+    """Whether it has Failed with what members it has: a repair found no node for the others."""
+    return instance.state == "Failed" and name_of(instance.operation or "").startswith(REPAIR)
 
 
 class SagaStarter:
@@ -58,6 +69,21 @@ class SagaStarter:
         message = f"{verb} generation {instance.generation}"
         instance.set_condition("Progressing", True, reason, message, self._clock.now())
 
+    def open_repair(
+        self,
+        session: Session,
+        instance: InstanceRow,
+        members: Sequence[MemberView],
+        recovery: Recovery,
+        tried: Sequence[RungTried],
+    ) -> None:
+        """A repair of what failed; `tried` before it counts as tried."""
+        now = self._clock.now()
+        self._store.record_event(session, instance.name, recovery.reason, recovery.message, now, "Warning")
+        self.open(session, REPAIR, instance, "Repairing", "Repairing", _about(members, recovery, now))
+        row = self._store.operation(session, instance)
+        row.rungs = [each.wire() for each in tried if each.node in recovery.concerned]
+
     def delete(self, session: Session, instance: InstanceRow, reason: str, message: str) -> None:
         instance.generation += 1
         self._store.record_event(session, instance.name, reason, message, self._clock.now())
@@ -66,3 +92,10 @@ class SagaStarter:
     def open_quietly(self, session: Session, verb: str, instance: InstanceRow) -> None:
         """A saga that leaves the state as it is."""
         self._runner.open(session, verb, instance)
+
+
+def _about(members: Sequence[MemberView], recovery: Recovery, now: float) -> dict[str, str]:
+    """What a repair is about: which nodes, since when they failed as far as anybody knows, and why."""
+    failed_at, detected_at = failed_since(members, recovery.concerned) or (timestamp(now), timestamp(now))
+    nodes = ", ".join(recovery.concerned)
+    return {"failedAt": failed_at, "detectedAt": detected_at, "nodes": nodes, "reason": recovery.reason}

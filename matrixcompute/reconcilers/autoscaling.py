@@ -137,7 +137,10 @@ class AutoscalingReconciler:
             if row is None or instance is None or instance.shape.nodes != observation.members:
                 return None
             blocks = [each.nodes for each in instance.shape.placement.blocks or []]
-            policy = row.policy.model_copy(update={"block": lcm(row.policy.block, *blocks)})
+            least = max(row.policy.min_replicas, instance.shape.min_nodes or 0)
+            policy = row.policy.model_copy(
+                update={"block": lcm(row.policy.block, *blocks), "min_replicas": min(least, row.policy.max_replicas)}
+            )
             memory = session.get(ScalingMemoryRow, name)
             state = ScalingState.of(memory.state if memory is not None else None)
             found = recommend(observation, policy, state, now)
@@ -193,10 +196,11 @@ class AutoscalingReconciler:
         """Have those drained who leave; resize once nothing runs there. Whether it was resized."""
         assert self._inference is not None
         leaving = await self._leaving(name, target, found.replicas)
-        if not leaving:
+        if leaving is None:
             self._note(name, Reason.CHANGE_UNDER_WAY, SENTENCES[Reason.CHANGE_UNDER_WAY])
             return False
-        drains = [(await self._inference.drain(each, leaving)).get("drain") or {} for each in deployments]
+        asked = deployments if leaving else ()
+        drains = [(await self._inference.drain(each, leaving)).get("drain") or {} for each in asked]
         running = [each for each in drains if each.get("state", "Drained") != "Drained"]
         if running:
             requests = sum(each.get("requests", 0) for each in running)
@@ -218,27 +222,32 @@ class AutoscalingReconciler:
         self._wake()
         return True
 
-    async def _leaving(self, name: str, target: str, nodes: int) -> list[str]:
-        """Who leaves, written down before anybody is drained; nobody while a change is under way."""
+    async def _leaving(self, name: str, target: str, nodes: int) -> list[str] | None:
+        """Who leaves, written down before anybody is drained; None while a change is under way. Nobody has to where
+        members are missing anyway."""
         with self._store.reading() as session:
             row, instance = session.get(ScalingPolicyRow, name), session.get(InstanceRow, target)
             if row is None or instance is None:
-                return []
+                return None
             settled = instance.state == "Active" and instance.generation == instance.observed_generation
             members = {each["node"] for each in instance.members or [] if each["role"] == "member"}
-            if not settled or len(members) != instance.shape.nodes:
-                return []
+            missing = next((each for each in instance.conditions or [] if each["reason"] == "MembersMissing"), None)
+            if not settled or (len(members) != instance.shape.nodes and missing is None):
+                return None
+            leaves = max(0, len(members) - nodes)
             marked, shape = row.draining or [], instance.shape.model_copy(update={"nodes": nodes})
-        if len(marked) == len(members) - nodes and members.issuperset(marked):
+        if leaves and len(marked) == leaves and members.issuperset(marked):
             return list(marked)
-        plan = await self._instance_service.ensure(target, shape, validate_only=True)
-        leaving = sorted(members - {each.node for each in plan.members if each.role == "member"})
-        if len(leaving) != len(members) - nodes:
-            return []
+        leaving: list[str] = []
+        if leaves:
+            plan = await self._instance_service.ensure(target, shape, validate_only=True)
+            leaving = sorted(members - {each.node for each in plan.members if each.role == "member"})
+        if len(leaving) != leaves:
+            return None
         with self._store.transaction() as session:
             row = session.get(ScalingPolicyRow, name)
             if row is None:
-                return []
+                return None
             row.draining = leaving
         return leaving
 

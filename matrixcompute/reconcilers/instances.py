@@ -9,16 +9,17 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.planes import Plane
-from matrixcommon.model.quantities import from_timestamp, timestamp
+from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.model.resource_key import name_of
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.model.observation import Observed
 from matrixcompute.model.states import HOLDING, SETTLED
 from matrixcompute.operations.saga import REPAIR
 from matrixcompute.operations.saga_runner import SagaRunner
-from matrixcompute.operations.saga_starter import SagaStarter, change_verb
+from matrixcompute.operations.saga_starter import SagaStarter, below_floor, change_verb
 from matrixcompute.reconcilers.findings import Findings
 from matrixcompute.reconcilers.preemption import PreemptionReconciler
+from matrixcompute.reconcilers.room import RoomReconciler
 from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.policy import (
     Recovery,
@@ -54,6 +55,7 @@ class InstanceReconciler:
         self._wake = wake
         self._sagas = SagaStarter(store, runner, clock)
         self._preemption = PreemptionReconciler(store, neighbours, self._sagas, clock)
+        self._room = RoomReconciler(store, neighbours, self._sagas, clock)
 
     async def reconcile(self) -> str:
         """Look at everything once: write down what is seen, and open the sagas that it calls for."""
@@ -107,6 +109,8 @@ class InstanceReconciler:
         if broken:
             since = failed_since(members, broken)
             after = down.failed(from_timestamp(since[0]) if since is not None else self._clock.now())
+        elif instance.lacks(observed.allocation):
+            return
         elif instance.state == "Active" and observed.nodes_ready and down.down_since is not None:
             after = down.settled(self._clock.now(), on=True)
         else:
@@ -121,6 +125,10 @@ class InstanceReconciler:
             opened += await self._preemption.give_up(name, loss, allocations)
         for name, nodes in findings.to_leave.items():
             opened += await self._preemption.leave(name, nodes)
+        for name in findings.to_restore:
+            opened += await self._room.restore(name)
+        for name, broken in findings.to_repair.items():
+            opened += await self._room.repair(name, *broken)
         for name, node in findings.gone_spares:
             await self._neighbours.replace(name, node, "SpareGone")
         if opened:
@@ -152,7 +160,16 @@ class InstanceReconciler:
         if instance.state == "Deleting":
             self._sagas.open_quietly(session, "delete-instance", instance)
             return True
+        repair = recovery.action in ("replace", "repair")
         if instance.state == "Failed":
+            if below_floor(instance) and recovery.action != "hold":
+                if repair and observed.allocation is not None and now >= instance.retry_at:
+                    tried = self._tried(session, instance, observed.allocation.members)
+                    stops = policy_of(instance.name, policies_by_target(session), self._policy).stops
+                    findings.to_repair[instance.name] = observed.allocation, recovery, tried, stops
+                elif not repair:
+                    self._sagas.open_change(session, instance)  # who was lost is back
+                    return True
             return False
         if instance.state == "Stopped" and instance.generation == instance.observed_generation:
             instance.set_condition("Progressing", False, "Settled", "nothing is under way", now)
@@ -161,7 +178,6 @@ class InstanceReconciler:
             self._store.record_event(session, instance.name, recovery.reason, recovery.message, now, "Warning")
             return False
         repair_refused = name_of(instance.operation or "").startswith(REPAIR)
-        repair = recovery.action in ("replace", "repair")
         if now < instance.retry_at and (not repair or repair_refused):
             return False  # a refused change of shape does not keep a lost member from being replaced
         if instance.state in ("Pending", "Provisioning"):
@@ -174,16 +190,15 @@ class InstanceReconciler:
             assert observed.allocation is not None
             members = {m.node for m in observed.allocation.members if m.role == "member"}
             if members & set(recovery.concerned):
-                self._store.record_event(session, instance.name, recovery.reason, recovery.message, now, "Warning")
                 instance.repairs += 1
-                about = _about(observed.allocation.members, recovery, now)
                 tried = self._tried(session, instance, observed.allocation.members)
-                self._sagas.open(session, REPAIR, instance, "Repairing", "Repairing", about)
-                self._store.operation(session, instance).rungs = [
-                    each.wire() for each in tried if each.node in recovery.concerned
-                ]
+                self._sagas.open_repair(session, instance, observed.allocation.members, recovery, tried)
                 return True
             findings.gone_spares += [(instance.name, node) for node in recovery.nodes]
+            return False
+        reduced = instance.state == "Active" and instance.reduced(observed.allocation)
+        if reduced and now >= instance.retry_at and self._room.due(instance.name):
+            findings.to_restore.append(instance.name)
             return False
         if instance.generation != instance.observed_generation or not self._whole(observed):
             self._sagas.open_change(session, instance)
@@ -195,10 +210,3 @@ class InstanceReconciler:
         """Whether everything an instance takes is still there."""
         planes = {each.plane for each in observed.slices}
         return observed.allocation is not None and observed.allocation.bound and planes == set(Plane)
-
-
-def _about(members: Sequence[MemberView], recovery: Recovery, now: float) -> dict[str, str]:
-    """What a repair is about: which nodes, since when they failed as far as anybody knows, and why."""
-    failed_at, detected_at = failed_since(members, recovery.concerned) or (timestamp(now), timestamp(now))
-    nodes = ", ".join(recovery.concerned)
-    return {"failedAt": failed_at, "detectedAt": detected_at, "nodes": nodes, "reason": recovery.reason}

@@ -17,12 +17,15 @@ from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.model.resource_model import is_true
 from matrixcompute.clients.control_plane import ControlPlane
-from matrixcompute.maintenance.decision import Action, Ask, DrainSeen, Observations, plan_maintenance
-from matrixcompute.maintenance.spec import MaintenanceSpec, MaintenanceTarget, MaintenanceUnit
+from matrixcompute.maintenance.budgets import Limit, limits_of
+from matrixcompute.maintenance.decision import Action, Ask, DrainSeen, Observations, is_out, plan_maintenance
+from matrixcompute.maintenance.spec import MaintenanceSpec, MaintenanceUnit
+from matrixcompute.maintenance.states import UNDER_WAY
 from matrixcompute.model.states import SETTLED
+from matrixcompute.store.disruption_budgets import disruption_budgets
 from matrixcompute.store.maintenances import MaintenanceRow, open_maintenances
 from matrixcompute.store.store import ComputeStore, EventRow, InstanceRow
-from matrixresource.contract.nodes import MAINTENANCE_OF
+from matrixresource.contract.nodes import MAINTENANCE_OF, NodeView
 
 log = logging.getLogger(__name__)
 
@@ -72,8 +75,8 @@ class MaintenanceReconciler:
             row = session.get(MaintenanceRow, name)
             if row is None or not row.open:
                 return
-            version, state, target, units = row.version, row.state, row.request.target, row.progress()
-        seen = await self._observed(owner_of(name), target, units)
+            version, state, spec, units = row.version, row.state, row.request, row.progress()
+        seen = await self._observed(owner_of(name), spec, units)
         with self._store.transaction() as session:
             row = session.get(MaintenanceRow, name)
             if row is None or row.version != version:
@@ -101,9 +104,8 @@ class MaintenanceReconciler:
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
-    async def _observed(
-        self, owner: str, target: MaintenanceTarget, units: Collection[MaintenanceUnit]
-    ) -> Observations:
+    async def _observed(self, owner: str, spec: MaintenanceSpec, units: Collection[MaintenanceUnit]) -> Observations:
+        target = spec.target
         if target.kind == "switch":
             drain = await self._neighbours.find_drain(owner)
             return Observations(drain=None if drain is None else DrainSeen(drain.state == "Drained", drain.message))
@@ -116,7 +118,21 @@ class MaintenanceReconciler:
             draining = [(node.allocation, begun[name]) for name, node in nodes.items() if name in begun]
             since = {holder: at for holder, at in draining if holder is not None}
             blocked = {holder: self._blocked(session, holder, at) for holder, at in since.items()}
-        return Observations(nodes, None, unmovable, blocked)
+        return Observations(nodes, None, unmovable, blocked, await self._limits(spec, nodes.values()))
+
+    async def _limits(self, spec: MaintenanceSpec, nodes: Collection[NodeView]) -> tuple[Limit, ...]:
+        """The disruption budgets that hold for it now: what any maintenance has taken out counts, and what failed."""
+        with self._store.reading() as session:
+            budgets = disruption_budgets(session)
+            begun = [
+                unit.name for row in open_maintenances(session) for unit in row.progress() if unit.state in UNDER_WAY
+            ]
+        now = self._clock.now()
+        if not any(spec.action in each.reasons and each.holds(now) for each in budgets.values()):
+            return ()
+        supernodes = sorted({node.supernode for node in nodes})
+        around = [node for each in supernodes for node in await self._neighbours.nodes(f"supernode={each}")]
+        return limits_of(budgets, spec.action, around, {*begun, *(each.name for each in around if is_out(each))}, now)
 
     def _unmovable(self, session: Session, holder: str) -> tuple[str, str] | None:
         """Why the members of an allocation are not moved now."""
@@ -125,8 +141,9 @@ class MaintenanceReconciler:
             return "InUse", f"allocation {holder} has it, which is no instance's: its owner has to release it"
         if instance.state not in SETTLED or instance.generation != instance.observed_generation:
             return "InstanceChanging", f"instance {holder} is {instance.state}; nobody is drained meanwhile"
-        if instance.state == "Active" and not is_true(instance.conditions or [], "NodesReady"):
-            return "BelowFloor", f"instance {holder} has {instance.ready_nodes} of {instance.shape.nodes} members ready"
+        members = sum(member["role"] == "member" for member in instance.members or [])
+        if instance.state == "Active" and instance.ready_nodes < max(members, instance.shape.floor):
+            return "BelowFloor", f"instance {holder} has {instance.ready_nodes} of {members} members ready"
         return None
 
     def _blocked(self, session: Session, holder: str, since: float) -> str:

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 
 from matrixcommon.model.clock import Clock
 from matrixcompute.clients.control_plane import ControlPlane
-from matrixcompute.model.composition import compose
+from matrixcompute.model.composition import as_far_as_there_is, compose
 from matrixcompute.model.observation import Observed
 from matrixcompute.model.states import HOLDING, SETTLED
 from matrixcompute.operations.saga import MOVE, YIELD_CAPACITY
-from matrixcompute.operations.saga_starter import SagaStarter
+from matrixcompute.operations.saga_starter import SagaStarter, below_floor
 from matrixcompute.reconcilers.findings import Findings
 from matrixcompute.recovery.loss import AllocationLoss, diagnose_loss
 from matrixcompute.store.store import ComputeStore, InstanceRow
@@ -43,7 +43,7 @@ class PreemptionReconciler:
         if loss is None or instance.state == "Deleting":
             return None
         ended = loss.reason == "LeaseEnded" and instance.expires_at is not None
-        return loss if ended or instance.state in HOLDING else None
+        return loss if ended or instance.state in HOLDING or below_floor(instance) else None
 
     async def give_up(self, name: str, loss: AllocationLoss, everybody: Iterable[AllocationView]) -> int:
         """Open what a loss calls for, when it still is one: between two looks a saga may have taken nodes."""
@@ -81,8 +81,10 @@ class PreemptionReconciler:
 
     async def leave(self, name: str, nodes: Sequence[str]) -> int:
         """Move whoever can leave a domain that drains; say who cannot, and why."""
+        allocation = await self._neighbours.find_allocation(name)
         with self._store.reading() as session:
-            request = compose(name, self._store.instance(session, name).shape)
+            row = self._store.instance(session, name)
+            request = compose(name, as_far_as_there_is(row.shape, row.last_active, allocation))
         leaving, refused = await who_can_leave(self._neighbours, name, request, nodes)
         with self._store.transaction() as session:
             instance = session.get(InstanceRow, name)

@@ -21,7 +21,7 @@ from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.resource_model import ApiModel
 from matrixresource.contract.allocations import MemberView
 
-REPLACE = "replace"
+REPLACE, DEGRADE = "replace", "degrade"
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class RungTried(ApiModel):
     """A rung that was begun for a member."""
 
     node: str
-    rung: str = Field(description="restart, reset-npu, reboot or replace")
+    rung: str = Field(description="restart, reset-npu, reboot, replace or degrade")
     at: float = Field(description="when it was begun, s")
     why: str = Field(description="the fault, or why the rung before was not enough")
 

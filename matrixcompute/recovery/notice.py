@@ -44,6 +44,11 @@ def notice_of_repair(
     return _notice(reasons, min(times, default=drain_s), drain_s)
 
 
+def still_serves(member: MemberView, rules: RecoveryRules) -> bool:
+    """Whether a member that failed is at work until something is done about it."""
+    return not (_cannot_finish(member) or _broken(member, rules))
+
+
 def _notice(reasons: Mapping[str, str], deadline_s: float, drain_s: float) -> DrainNotice:
     if drain_s <= 0:
         reasons = {node: why or "its recovery policy drains nobody" for node, why in reasons.items()}

@@ -34,6 +34,7 @@ from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.recovery.policy import Recovery
 from matrixcompute.recovery.times import DownTime, parts_so_far
+from matrixresource.contract.allocations import AllocationView
 
 OPEN = ("Running", "Undoing")
 """States of an operation under way, which a crash must not leave behind; it ends Done, Failed or Cancelled."""
@@ -82,6 +83,26 @@ class InstanceRow(ResourceRow, Base):
     def shape(self) -> InstanceRequest:
         return InstanceRequest.model_validate(self.spec)
 
+    @property
+    def last_active(self) -> InstanceRequest | None:
+        """The shape that last was active; None where none ever was."""
+        return InstanceRequest.model_validate(self.applied) if self.applied else None
+
+    def lacks(self, allocation: AllocationView | None) -> int:
+        """How many members it goes without for want of nodes. What a changed spec asks for besides is none of them."""
+        applied, present = self.last_active, active_or_none(allocation)
+        return 0 if applied is None or present is None else max(0, min(applied.nodes, self.shape.nodes) - present.nodes)
+
+    @property
+    def spares_due(self) -> int:
+        """How many spares it is to have, whatever was left out while members were missing."""
+        return 0 if self.last_active is None else min(self.last_active.spares, self.shape.spares)
+
+    def reduced(self, allocation: AllocationView | None) -> bool:
+        """Whether it goes without members, or without the spares that were left out with them."""
+        present = active_or_none(allocation)
+        return present is not None and (self.lacks(present) > 0 or present.spares < self.spares_due)
+
     def observe(self, observed: Observed, recovery: Recovery, now: float) -> None:
         """Write down what the neighbours showed, and what the conditions say of it."""
         allocation = observed.allocation
@@ -96,7 +117,9 @@ class InstanceRow(ResourceRow, Base):
             observed,
             recovery,
             state=self.state,
-            nodes=self.shape.nodes,
+            shape=self.shape,
+            nodes=self.shape.nodes if allocation is None else allocation.nodes + self.lacks(allocation),
+            spares=self.spares_due,
             generation=self.generation,
             now=now,
         )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from matrixcommon.model.errors import Conflict, StaleGeneration
-from matrixcompute.model.composition import compose
+from matrixcompute.model.composition import as_far_as_there_is, compose
 from matrixcompute.operations.saga import StepContext, StepPending
 from matrixcompute.workflows import steps
 from matrixcompute.workflows.draining import lying_in, who_can_leave, without
+from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.contract.defragmentations import RelocateRequest
 
 
@@ -15,7 +16,7 @@ async def take_successors(work: StepContext) -> None:
 
     Members in a domain that drains lie elsewhere then, as many as there is room for.
     """
-    request = compose(work.instance, work.shape)
+    request = await _request(work)
     if nodes := lying_in((await steps.current_allocation(work)).members, await work.neighbours.draining()):
         request = without(request, (await who_can_leave(work.neighbours, work.instance, request, nodes))[0])
     allocation = await work.neighbours.move(work.instance, request)
@@ -100,7 +101,13 @@ async def await_routes(work: StepContext) -> None:
 async def cut_over(work: StepContext) -> None:
     """Successors take over at once; the nodes they follow are cleaned."""
     before = await steps.current_allocation(work)
-    after = await work.neighbours.cut_over(work.instance, compose(work.instance, work.shape))
+    after = await work.neighbours.cut_over(work.instance, await _request(work))
     gone = {m.node for m in before.members if m.role == "member"} - {m.node for m in after.members}
     if gone:
         work.record_event("Moved", f"{', '.join(sorted(gone))} gave their places up")
+
+
+async def _request(work: StepContext) -> AllocationRequest:
+    """The allocation it is to be in the end; whom it goes without is not had back by a move."""
+    present = await work.neighbours.find_allocation(work.instance)
+    return compose(work.instance, as_far_as_there_is(work.shape, work.applied(), present))

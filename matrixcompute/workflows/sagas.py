@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
-from matrixcommon.model.errors import Cancelled, MatrixError, StaleGeneration
-from matrixcompute.contract import InstanceRequest
+from matrixcommon.model.errors import BelowFloor, Cancelled, MatrixError, StaleGeneration
 from matrixcompute.model.states import settled_state
 from matrixcompute.operations.saga import (
     MOVE,
     RELOCATE,
     REPAIR,
     RESTART,
+    RESTORE,
     START,
     STOP,
     YIELD_CAPACITY,
@@ -24,7 +24,7 @@ from matrixcompute.operations.saga import (
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.recovery_policies import policies_by_target, policy_of
 from matrixcompute.store.store import InstanceRow
-from matrixcompute.workflows import moving_steps, steps, workload_steps
+from matrixcompute.workflows import moving_steps, restoring_steps, steps, workload_steps
 
 RETRY_S = 30.0
 """A refused spec is tried again this much later, or as soon as nodes come free."""
@@ -44,7 +44,8 @@ def _waits_for_room(session: Session, instance: InstanceRow, refused: MatrixErro
 
 
 def _kept_as_it_was(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
-    instance.move(settled_state(InstanceRequest.model_validate(instance.applied or instance.spec).power))
+    below = isinstance(refused, BelowFloor) and instance.state == "Repairing"
+    instance.move("Failed" if below else settled_state((instance.last_active or instance.shape).power))
     instance.retry_at = now if isinstance(refused, (Cancelled, StaleGeneration)) else now + RETRY_S
     instance.set_condition("Progressing", False, refused.reason, refused.message, now)
 
@@ -55,6 +56,12 @@ def _repair_refused(session: Session, instance: InstanceRow, refused: MatrixErro
         instance.retry_at = math.inf
         message = f"{refused.message}; it waits for `:retry`"
         instance.set_condition("Progressing", False, "RecoveryStopped", message, now)
+
+
+def _restore_refused(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
+    _kept_as_it_was(session, instance, refused, now)
+    if isinstance(refused, Cancelled):
+        instance.retry_at = math.inf
 
 
 def _taken_up_again(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
@@ -176,6 +183,23 @@ REPLACE_NODE = Saga(
 )
 """Its parts are measured by the ends of its steps: `recovery.times`."""
 
+RESTORE_MEMBERS = Saga(
+    RESTORE,
+    (
+        Step(restoring_steps.take_members, undo=restoring_steps.give_members_back),
+        Step(steps.admit_slices),
+        Step(steps.bind_nodes),
+        Step(steps.program_routes),
+        Step(steps.await_nodes),
+        Step(steps.await_ready),
+        Step(workload_steps.await_serving),
+        Step(steps.mark_active),
+    ),
+    refused=_restore_refused,
+    committed_at="mark_active",
+)
+"""Members that an instance goes without are had back, since there is room; what is there serves meanwhile."""
+
 DELETE_INSTANCE = Saga(
     "delete-instance",
     (Step(steps.withdraw_slices), Step(steps.release_nodes), Step(steps.mark_deleted)),
@@ -195,6 +219,6 @@ SAGAS = {
     saga.verb: saga
     for saga in (
         CREATE_INSTANCE, SCALE_INSTANCE, STOP_INSTANCE, START_INSTANCE, RESTART_INSTANCE, MOVE_INSTANCE,
-        RELOCATE_MEMBER, REPLACE_NODE, DELETE_INSTANCE, YIELD_TO_OTHERS,
+        RELOCATE_MEMBER, REPLACE_NODE, RESTORE_MEMBERS, DELETE_INSTANCE, YIELD_TO_OTHERS,
     )
 }  # fmt: skip

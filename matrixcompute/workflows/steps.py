@@ -7,21 +7,29 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy.orm import Session
 
-from matrixcommon.model.errors import Conflict, InsufficientBandwidth, InsufficientCapacity, MatrixError, NotFound
+from matrixcommon.model.errors import (
+    BelowFloor,
+    Conflict,
+    InsufficientBandwidth,
+    InsufficientCapacity,
+    MatrixError,
+    NotFound,
+)
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.resource_key import name_of, named, project_of
 from matrixcommon.model.resource_model import is_true
 from matrixcommon.persistence.database_session import find
 from matrixcompute.contract import InstanceRequest, SliceSummary
-from matrixcompute.model.composition import SliceSpec, compose, slices_over
+from matrixcompute.model.composition import SliceSpec, as_far_as_there_is, compose, slices_over
 from matrixcompute.model.observation import Observed, programmed_planes
 from matrixcompute.model.states import settled_state
-from matrixcompute.operations.saga import StepContext, StepPending
+from matrixcompute.operations.saga import StepAgain, StepContext, StepPending
 from matrixcompute.recovery.ladder import REPLACE, RungTried
 from matrixcompute.recovery.loss import active_or_none, diagnose_loss
 from matrixcompute.recovery.policy import EXHAUSTED, Recovery, broken_members, plan_recovery, suspect_domains
 from matrixcompute.recovery.times import in_words, parts_at_the_end
 from matrixcompute.store.store import InstanceRow, SagaRow
+from matrixcompute.workflows.degraded_shape import continue_without
 from matrixcompute.workflows.draining import without
 from matrixresource.contract.allocations import AllocationView, MemberView
 from matrixresource.contract.nodes import RECOVERY
@@ -34,7 +42,7 @@ async def reserve_nodes(work: StepContext) -> None:
     before = await work.neighbours.find_allocation(work.instance)
     if before is not None and active_or_none(before) is None:
         raise StepPending("the nodes it had before are being cleaned")
-    request = compose(work.instance, work.shape)
+    request = compose(work.instance, as_far_as_there_is(work.shape, work.applied(), before))
     if before is not None and before.nodes > work.shape.nodes:
         request = without(request, work.leaving())
     allocation = await work.neighbours.reserve(work.instance, request)
@@ -49,9 +57,10 @@ async def reserve_nodes(work: StepContext) -> None:
 
 async def restore_shape(work: StepContext) -> None:
     """Go back to the shape that last was active, after a changed one was refused."""
-    applied = work.applied()
-    if applied is None or active_or_none(await work.neighbours.find_allocation(work.instance)) is None:
+    applied, present = work.applied(), active_or_none(await work.neighbours.find_allocation(work.instance))
+    if applied is None or present is None:
         return
+    applied = as_far_as_there_is(applied, applied, present)
     allocation = await work.neighbours.reserve(work.instance, compose(work.instance, applied))
     await _admitted(work, slices_over(work.instance, applied, nodes_of(allocation, {"member"})))
     await program_routes(work)
@@ -148,6 +157,8 @@ async def begin_rungs(work: StepContext) -> None:
     """Begin the first rung for every member that failed; the later ones follow while its end is waited for."""
     plan = await recovery(work, await current_allocation(work))
     raise_on_hold(plan)
+    if later := {node for node, _, _ in plan.begin} - work.informed():
+        raise StepAgain(fence_nodes.__name__, f"{', '.join(sorted(later))} failed meanwhile")
     await _begin_rungs(work, plan)
 
 
@@ -181,24 +192,40 @@ async def fence_nodes(work: StepContext) -> None:
 
 
 async def replace_members(work: StepContext) -> None:
-    """Replace what is broken, as far as there are nodes for it. Refused when nothing could be replaced."""
+    """Replace what is broken, as far as there are nodes for it, and continue without the rest as far as that goes.
+    Refused when nothing could be done.
+
+    Who failed after a repair had begun with the others is fenced and told first: the steps after this one see to it.
+    """
     allocation = await work.neighbours.find_allocation(work.instance)
     if allocation is None:
         raise NotFound(f"instance {work.instance} has no allocation any more")
     plan = await recovery(work, allocation)
     raise_on_hold(plan)
-    refused: MatrixError | None = None
-    replaced = []
+    later = {node for node, _, _ in plan.begin}
+    full: MatrixError | None = None
+    replaced, left = [], []
     for node in plan.nodes:
+        if node in later:
+            continue
         try:
             after = await work.neighbours.replace(work.instance, node, plan.reason)
             replaced.append((node, _replacement(allocation.members, after.members, node)))
-        except InsufficientCapacity as full:
-            refused = full
+        except InsufficientCapacity as why:
+            full = why
+            left.append(node)
     for node, successor in replaced:
         work.record_event("NodeReplaced", f"{node} ({plan.reason}) gave its place to {successor}", warning=True)
-    if refused is not None and not replaced:
-        raise refused
+    if full is None:
+        return
+    try:
+        degraded = await continue_without(work, await current_allocation(work), left, full)
+    except BelowFloor:
+        if not replaced:
+            raise
+        return  # who was replaced is bound and connected first; the steps after this one look again
+    if not replaced and not degraded:
+        raise full
 
 
 async def await_nodes(work: StepContext) -> None:
@@ -217,12 +244,14 @@ def raise_on_hold(plan: Recovery) -> None:
 
 
 async def whole_allocation(work: StepContext) -> AllocationView:
-    """The allocation, of which nothing is broken; else that is replaced, and StepPending raised."""
+    """The allocation, of which nothing is broken; else that is replaced, and StepPending raised. Who fails while a
+    repair is under way joins it: the repair begins again with the step that fences, and asks for nothing twice."""
     allocation = await current_allocation(work)
     plan = await recovery(work, allocation)
     raise_on_hold(plan)
+    if plan.begin:
+        raise StepAgain(fence_nodes.__name__, plan.message)
     if plan.action in ("repair", "replace"):
-        await _begin_rungs(work, plan)
         if plan.nodes:
             await replace_members(work)
             await bind_nodes(work)
@@ -266,8 +295,11 @@ async def mark_active(work: StepContext) -> None:
         if is_true(instance.conditions or [], "Preempted"):
             instance.set_condition("Preempted", False, "Returned", "it has its place again", now, done)
         instance.observe(observed, plan, now)
-        message = f"generation {done}: {work.shape.nodes} nodes are {NODES_ARE[work.shape.power]}"
+        size = f"{allocation.nodes} of {work.shape.nodes}" if instance.lacks(allocation) else f"{work.shape.nodes}"
+        message = f"generation {done}: {size} nodes are {NODES_ARE[work.shape.power]}"
         _note_recovery(work, session, instance, now)
+        if instance.lacks(allocation):
+            instance.down_time = instance.down.failed(now).wire()
         work.store.record_event(session, work.instance, state, message, now)
 
 

@@ -86,19 +86,28 @@ async def tell_workload(work: StepContext) -> None:
     Those that cannot finish anything are not asked for, nor is one that is to be replaced and for which there is no
     node: it serves meanwhile.
     """
-    if work.inference is None:
-        return
     notice, plan = await _notice(work)
+    before = set() if plan is None else work.informed()
+    if work.inference is not None:
+        await _tell(work, work.inference, notice, plan, before)
+    if plan is not None:
+        work.note_informed(plan.concerned)
+
+
+async def _tell(
+    work: StepContext, inference: Inference, notice: DrainNotice, plan: Recovery | None, before: Collection[str]
+) -> None:
     for node, why in notice.skipped.items():
-        work.record_event("NotDrained", f"{node}: {why}")
+        if node not in before:
+            work.record_event("NotDrained", f"{node}: {why}")
     replaced = [*notice.nodes] if plan is None else [node for node in notice.nodes if node in plan.nodes]
     refused = [] if plan is None else [node for node in replaced if not await _replaceable(work, node)]
     notice = replace(notice, nodes=tuple(node for node in notice.nodes if node not in refused))
     if not notice.nodes:
         return
     try:
-        for name in await work.inference.served_on(work.instance):
-            await _ask_to_drain(work, work.inference, name, notice, keep_serving=not {*notice.nodes} <= {*replaced})
+        for name, view in (await inference.deployments_on(work.instance)).items():
+            await _ask_to_drain(work, inference, name, view, notice, keep_serving=not {*notice.nodes} <= {*replaced})
     except Unavailable as away:
         _check_answers(work, "tell_workload", away)
 
@@ -114,12 +123,14 @@ async def _replaceable(work: StepContext, node: str) -> bool:
 
 
 async def _ask_to_drain(
-    work: StepContext, inference: Inference, name: str, notice: DrainNotice, keep_serving: bool
+    work: StepContext, inference: Inference, name: str, view: dict[str, Any], notice: DrainNotice, keep_serving: bool
 ) -> None:
+    """Beside those that it drains for this operation already."""
     asked = {"deadlineS": notice.deadline_s, "by": work.saga, "keepServing": keep_serving}
     nodes = ", ".join(notice.nodes)
+    draining = [node for each in _own_drains(work, {name: view}).values() for node in each["nodes"]]
     try:
-        view = await inference.drain(name, [*notice.nodes], **asked)
+        view = await inference.drain(name, sorted({*notice.nodes, *draining}), **asked)
     except NotFound:
         return
     except (Conflict, InsufficientCapacity) as refused:
@@ -145,7 +156,9 @@ async def drain_members(work: StepContext) -> None:
     if work.inference is None:
         return
     await _still_wanted(work)
-    notice, _ = await _notice(work)
+    notice, plan = await _notice(work)
+    if plan is not None:  # who failed since then is told first
+        notice = replace(notice, nodes=tuple(node for node in notice.nodes if node in work.informed()))
     if not notice.nodes:
         return
     late = work.clock.now() - work.since("drain_members") > notice.deadline_s + GRACE_S

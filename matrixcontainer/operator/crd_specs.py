@@ -66,6 +66,7 @@ def instance_spec() -> dict[str, Any]:
     spec = structural_schema(InstanceSpec)
     del spec["properties"]["project"]  # it is the namespace
     spec["x-kubernetes-validations"] = [
+        rule("!has(self.minNodes) || self.minNodes <= self.nodes", "minNodes must not be above nodes", ".minNodes"),
         rule(
             "!has(self.placement.blocks) || self.placement.blocks.all(block, self.nodes % block.nodes == 0)",
             "nodes must be a whole number of blocks",

@@ -220,7 +220,8 @@ def _definitions() -> list[dict[str, Any]]:
                 | {"description": "with dryRun: whether it fits, where, who would move, or what is in the way"},
             ),
             "State=.status.state Nodes:integer=.spec.nodes Ready:integer=.status.readyNodes "
-            "Spares:integer=.status.readySpares Links=LinksReady Degraded=Degraded ~Priority:integer=.spec.priority "
+            "Spares:integer=.status.readySpares Links=LinksReady Degraded=Degraded ~Min_nodes:integer=.spec.minNodes "
+            "~Priority:integer=.spec.priority "
             "~Lease_ends=.status.expiresAt ~QoS=QosSatisfied ~Repairs:integer=.status.repairs "
             "~Operation=.status.operation",
             scale={

@@ -246,13 +246,15 @@ second to make."""
 
 @functools.lru_cache(maxsize=GRAPHS_KEPT)
 def _compiled_deviating(spec: SupernodeSpec, found: frozenset[Deviation]) -> CompiledTopology:
-    return compile_graph(_drawn(spec, found), spec)
+    return compile_graph(_draw(spec, found), spec)
 
 
-@functools.lru_cache(maxsize=1)
-def _drawn(spec: SupernodeSpec, found: frozenset[Deviation]) -> nx.MultiGraph:
+def _draw(spec: SupernodeSpec, found: frozenset[Deviation]) -> nx.MultiGraph:
     graph = supernode_graph(spec, STANDARD)
     return apply_deviations(graph, [each.of(STANDARD) for each in found]) if found else graph
+
+
+_drawn = functools.lru_cache(maxsize=1)(_draw)
 
 
 def compile_graph(graph: nx.MultiGraph, spec: SupernodeSpec) -> CompiledTopology:

@@ -20,6 +20,7 @@ from matrixcompute.access import ACCESS
 from matrixcompute.api.instances import routes
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.clients.inference import Inference
+from matrixcompute.instances.disruption_budgets import DisruptionBudgets
 from matrixcompute.instances.maintenances import Maintenances
 from matrixcompute.instances.recovery_policies import RecoveryPolicies
 from matrixcompute.instances.scaling_policies import ScalingPolicies
@@ -128,7 +129,7 @@ def build(
         clock,
         period_s=RECONCILE_PERIOD_S,
         floor_wall_s=1.0,
-        rest_s=2.0,
+        rest_s=0.1,  # nudges that come together are one run; a lost member waits no longer than this
         rest_floor_wall_s=0.1,
     )
     moves = DefragmentationExecutor(store, neighbours, instance_service)
@@ -192,13 +193,16 @@ def build(
 
     async def take_up_verbs() -> None:
         """For ever: take up what another replica was asked for."""
-        since = records.latest()
+        since, policies = records.latest(), scaling_policies.generations()
         while records.shared:
             await records.changed(30.0, since)
             since = records.latest()
             resumption.nudge()
             maintaining.nudge()
             scenario_asked()
+            if (asked := scaling_policies.generations()) != policies:  # not at each write of its own decisions
+                policies = asked
+                scaling.nudge()
 
     leadership = Leadership(
         "compute", records, fences, clock, lease_wall_s=settings.leader_lease, announce=neighbours.announce
@@ -212,6 +216,7 @@ def build(
         scaling_policies,
         recovery_policies,
         maintenances,
+        DisruptionBudgets(store),
         scenarios,
         scenario_runs,
         runner,

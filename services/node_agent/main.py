@@ -46,11 +46,11 @@ class AgentSettings(Settings):
     stages: Path | None = Field(None, description="YAML file with stages of work that replace the built-in ones")
     link_stages: Path | None = Field(None, description="the same for the programming of routes")
     heartbeat: float = Field(
-        HEARTBEAT_S, ge=0.5, le=600, description="emulated seconds between two reports of a node that has no news"
+        HEARTBEAT_S, ge=0.1, le=600, description="emulated seconds between two reports of a node that has no news"
     )
     lease: float = Field(
         LEASE_S,
-        ge=1.5,
+        ge=0.3,
         le=3600,
         description="emulated seconds for which a report holds, three heartbeats or more; an agent is lost after two",
     )
@@ -61,7 +61,7 @@ class AgentSettings(Settings):
     @classmethod
     def _outlives_reports_that_are_lost(cls, lease: float, others: ValidationInfo) -> float:
         heartbeat = others.data.get("heartbeat", HEARTBEAT_S)
-        if lease < LEASE_PERIODS * heartbeat:
+        if lease < LEASE_PERIODS * heartbeat - 1e-9:
             raise ValueError(f"give at least {LEASE_PERIODS:g} heartbeats of {heartbeat:g} s")
         return lease
 

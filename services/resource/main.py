@@ -71,7 +71,7 @@ class ResourceSettings(ServiceSettings):
         None, description="a supernode as it is drawn (node-link JSON, GraphML); without it, wired as its numbers say"
     )
     lease_watch: float = Field(
-        LEASE_WATCH_PERIOD_S, ge=0.5, le=600, description="emulated seconds between two looks at which leases ran out"
+        LEASE_WATCH_PERIOD_S, ge=0.1, le=600, description="emulated seconds between two looks at which leases ran out"
     )
     lease_grace: float = Field(
         60.0, gt=0, description="emulated seconds after start in which silent agents are forgiven"
@@ -103,6 +103,8 @@ def build(
     async def expire() -> str:
         return f"{allocator.reservations.reconcile()}; {allocator.expire()} leases ended"
 
+    # Who asks for looks this near to one another has them, however fast emulated time runs.
+    watch_floor_wall_s = min(LEASE_WATCH_FLOOR_WALL_S, settings.lease_watch)
     reports = NodeReportProcessor(
         store,
         allocator,
@@ -110,7 +112,7 @@ def build(
         clock,
         grace_s=clock.at_least_wall(settings.lease_grace, 6.0),
         nudge=refill.nudge,
-        watch_period_s=clock.at_least_wall(settings.lease_watch, LEASE_WATCH_FLOOR_WALL_S),
+        watch_period_s=clock.at_least_wall(settings.lease_watch, watch_floor_wall_s),
     )
 
     defragmentations = DefragmentationService(store, allocator.ledger, clock)
@@ -153,7 +155,7 @@ def build(
                 reports.watch_leases,
                 clock,
                 period_s=settings.lease_watch,
-                floor_wall_s=LEASE_WATCH_FLOOR_WALL_S,
+                floor_wall_s=watch_floor_wall_s,
             ),
             refill,
             room_making,

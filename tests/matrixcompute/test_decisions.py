@@ -129,7 +129,17 @@ def slices(programmed: bool = True, floors_kept: bool = True) -> tuple[SliceSumm
 
 
 def statuses(observed: Observed, state: str = "Active", recovery: Recovery | None = None) -> dict[str, str]:
-    reported = conditions_of([], observed, recovery or Recovery("keep"), state=state, nodes=2, generation=1, now=0)
+    reported = conditions_of(
+        [],
+        observed,
+        recovery or Recovery("keep"),
+        state=state,
+        shape=InstanceRequest(nodes=2),
+        nodes=2,
+        spares=0,
+        generation=1,
+        now=0,
+    )
     return {c["type"]: c["status"] for c in reported}
 
 

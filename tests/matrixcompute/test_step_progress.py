@@ -8,7 +8,7 @@ import pytest
 
 from matrixcommon.model.errors import Conflict
 from matrixcompute.model.step_progress import RetryPolicy
-from matrixcompute.operations.saga import StepPending
+from matrixcompute.operations.saga import StepAgain, StepPending
 from matrixcompute.store.store import SagaRow
 from tests.matrixcompute.saga_world import DO, World, a_process
 from tests.matrixcompute.test_saga_runner import run_to_the_end
@@ -74,3 +74,24 @@ async def test_a_refused_saga_shows_which_step_was_refused_and_what_was_undone(t
     shown = [(step.name, step.state) for step in row.view().steps]
     assert shown == [("do_0", "Undone"), ("do_1", "Failed"), ("do_2", "Waiting")]
     assert row.view().steps[1].message == "InsufficientCapacity: no room"
+
+
+@pytest.mark.looptime
+async def test_a_saga_continues_from_an_earlier_step_where_that_has_more_to_ensure(tmp_path):
+    world = World(4)
+    world.raises[DO, 3] = [StepAgain("do_1", "another one failed")]
+    async with a_process(tmp_path, world.saga) as process:
+        name = process.open()
+        process.runner.resume()
+        while process.saga(name).message != "another one failed":
+            await asyncio.sleep(0.25)
+        shown = [(each.name, each.state) for each in process.saga(name).view().steps]
+        assert shown == [("do_0", "Done"), ("do_1", "Running"), ("do_2", "Waiting"), ("do_3", "Waiting")]
+        first = process.saga(name).trace["do_1"]["firstFinishedAt"]
+        await process.runner.stop()
+    async with a_process(tmp_path, world.saga) as process:
+        process.runner.resume()
+        row = await process.ended(name)
+    places = [place for _, place in world.order()]
+    assert (row.state, places) == ("Done", [0, 1, 2, 3, 1, 2, 3])
+    assert row.trace["do_1"]["firstFinishedAt"] == first < row.trace["do_1"]["finishedAt"]

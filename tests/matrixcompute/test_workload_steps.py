@@ -3,6 +3,7 @@ asks, and what ends the wait."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,6 +109,13 @@ class Work:
     shape: InstanceRequest = field(default_factory=lambda: InstanceRequest(nodes=2))
     clock: Any = field(default_factory=lambda: FixedClock(1000.0))
     events: list[str] = field(default_factory=list)
+    already: set[str] = field(default_factory=lambda: {A})
+
+    def informed(self) -> set[str]:
+        return self.already
+
+    def note_informed(self, nodes: Collection[str]) -> None:
+        self.already |= {*nodes}
 
     def since(self, step: str) -> float:
         return self.clock.now() - self.took_s
@@ -143,9 +151,12 @@ async def test_what_stays_where_it_is_has_to_serve_without_it_meanwhile():
     work = Work(repair=True, neighbours=Neighbours([member(A, "FreeRestart"), member(B, rank=1)]))
     await tell_workload(work)
     assert work.inference.asked[0]["keepServing"]
+    work.inference.view["drain"] = drain(nodes=(B,))
+    await tell_workload(work)
+    assert work.inference.asked[1]["nodes"] == [A, B], "who drains for this operation already does not serve meanwhile"
     work.inference.refuses = InsufficientCapacity("what stays cannot serve without these nodes")
     await tell_workload(work)
-    assert work.events == ["Draining", "NotDrained"]
+    assert work.events == ["Draining", "Draining", "NotDrained"]
 
 
 async def test_who_cannot_be_replaced_serves_on():

@@ -148,3 +148,17 @@ def test_who_is_named_leaves_first_when_an_allocation_shrinks(machine):
     assert sorted(stayed) == sorted([before[0], before[2], before[3]]), "the named ones, and then the last rank"
     assert [member.rank for member in after.members] == [0, 1, 2], "and no rank is left open"
     assert machine.ask("one", nodes=3, excludeNodes=named).members == after.members
+
+
+def test_who_lacks_a_spare_already_may_shrink_and_grow_without_one_and_gets_it_later(machine):
+    machine.have("one", nodes=4, spares=1)
+    machine.have("rest", nodes=43)
+    spare = next(each.node for each in machine.allocation("one").members if each.role == "spare")
+    machine.allocator.cordon(spare, True)
+    machine.allocator.replace("one", spare, "Requested")
+    assert not [each for each in machine.allocation("one").members if each.role == "spare"], "there is no other"
+    assert machine.ask("one", nodes=3, spares=1).nodes == 3
+    machine.obey()
+    assert [each.role for each in machine.allocation("one").members] == ["member"] * 3 + ["spare"], "who left is one"
+    with pytest.raises(InsufficientCapacity):
+        machine.ask("one", nodes=3, spares=3)

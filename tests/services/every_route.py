@@ -38,7 +38,7 @@ NAMES = {
     "domains": "sn0-c00", "planes": "ub", "switches": "sn0-l2p0-k00", "links": f"{NODE}.ub-p0-k00", "models": "chat",
     "qos-classes": "Guaranteed", "forwarding-tables": "sn0-l2p0-k00", "drains": "care", "faults": "hurt",
     "defragmentations": "room", "members": NODE, "scaling-policies": "follow",
-    "recovery-policies": "gentle",
+    "recovery-policies": "gentle", "disruption-budgets": "office-hours",
     "maintenances": "century", "scenarios": "own", "scenario-runs": "rehearsal",
 }  # fmt: skip
 REPORT = {"node": NODE, "epoch": 1 << 40, "sequence": 1}
@@ -120,6 +120,8 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("compute", "DELETE", "/v1/scaling-policies/{}"): None,
     ("compute", "PUT", "/v1/recovery-policies/{}"): {"instance": "b", "drainSeconds": 30},
     ("compute", "DELETE", "/v1/recovery-policies/{}"): None,
+    ("compute", "PUT", "/v1/disruption-budgets/{}"): {"nodes": "10%"},
+    ("compute", "DELETE", "/v1/disruption-budgets/{}"): None,
     ("compute", "PUT", "/v1/maintenances/{}"): {
         "target": {"supernode": "sn0"},
         "notBefore": "2100-01-01T00:00:00Z",

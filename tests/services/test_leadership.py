@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -19,8 +20,9 @@ from matrixcompute.store.store import Base, InstanceRow
 from services.chassis.database import DatabaseEngine
 from services.chassis.http import http_client
 from services.chassis.leadership import Leadership
-from services.compute.main import MIGRATIONS
+from services.compute.main import AUTOSCALING_PERIOD_S, MIGRATIONS
 from tests.clocks import LoopClock
+from tests.simulation.small_stack import ReplicatedStack
 from tests.stack import Stack
 
 pytestmark = pytest.mark.looptime
@@ -171,6 +173,33 @@ async def test_what_a_service_asks_to_answer_a_leader_is_asked_in_its_own_name(t
         assert answer.status_code == 200, answer.text
         assert None in seen
         assert fence.token not in seen
+
+
+async def test_a_policy_that_a_standby_was_asked_for_is_decided_by_at_once(tmp_path: Path) -> None:
+    """By the one that leads, long before its period is over."""
+    async with ReplicatedStack(tmp_path) as stack:
+        await stack.apply("scaled", 1)
+        await stack.active("scaled", 1)
+        for least in (2, 3, 4):
+            body = {"scaleTargetRef": {"name": "scaled"}, "minReplicas": least, "maxReplicas": 6}
+            asked = await ask_standby(stack, "PUT", "/v1/scaling-policies/floor", body)
+            assert asked.is_success, asked.text
+
+            async def resized(least: int = least) -> bool:
+                view = await stack.compute.find_instance("scaled")
+                return view is not None and view.nodes == least
+
+            assert await stack.until(resized, "resized") <= AUTOSCALING_PERIOD_S / 5
+            await stack.active("scaled", least)
+
+
+async def ask_standby(stack: ReplicatedStack, method: str, path: str, body: Any) -> httpx.Response:
+    """Of two MatrixComputes, the one that does not lead."""
+    for seat in ("compute", "compute-replica"):
+        http = httpx.AsyncClient(transport=stack.seats[seat].transport, base_url="http://compute")
+        if "\nleads 0.0\n" in (await http.get("/metrics")).text:
+            return await http.request(method, path, json=body)
+    raise AssertionError("both lead")
 
 
 async def test_what_an_older_leader_asked_for_before_is_not_committed_after(engine: DatabaseEngine) -> None:

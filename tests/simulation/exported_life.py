@@ -80,7 +80,7 @@ class History:
             found.ended_at = at_s
 
     def killed(self, at_s: float, service: str) -> None:
-        service = "resource" if service == "replica" else service
+        service = service.removesuffix("-replica")
         self.struck.append(Struck("service-killed", service, {}, at_s, at_s))
 
     def heard(self, at_s: float, service: str, method: str, path: str, body: Any) -> None:

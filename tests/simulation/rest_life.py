@@ -25,12 +25,15 @@ from matrixcommon.model.resource_key import key_of
 from matrixcommon.persistence.database_session import Database
 from tests.accounting import Acknowledged, Lists, audit, fetch
 from tests.simulation.exported_life import History
+from tests.simulation.small_stack import replica_of
 from tests.stack import Stack
 
 STEP_S = 20.0
 SETTLED_WITHIN_S = 3600.0
 """Longer than any hold-down or deadline after which something is tried again."""
 SERVICES = ("resource", "link", "compute")
+RETURNED_BY = {"Manageable": "recover", "Servicing": "recover", "Quarantined": "recover", "Retired": "enrol"}
+"""By the state that a node may be wanted in, the verb that makes it available again."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ class Life:
 
     def seats(self, service: str) -> list[str]:
         """Where its replicas run."""
-        return [service, *(["replica"] if service == "resource" and "replica" in self.stack.seats else [])]
+        return [each for each in (service, replica_of(service)) if each in self.stack.seats]
 
     def _lives(self, service: str) -> bool:
         """Whether every request to it comes to its end."""
@@ -254,6 +257,11 @@ class Life:
     async def _clear(self) -> None:
         for fault in await self._items("agents", "faults"):
             await self.ask("agents", "DELETE", f"/v1/faults/{fault['name']}")
+        for maintenance in await self._items("compute", "maintenances"):
+            if maintenance["state"] in ("Scheduled", "Running", "Paused"):
+                await self.ask("compute", "POST", f"/v1/maintenances/{maintenance['name']}:abort", {})
+        for drain in await self._items("link", "drains"):
+            await self.ask("link", "DELETE", f"/v1/drains/{drain['name']}")
         self.written.of.pop("nodes", None)
         self.written.of.pop("quotas", None)
         for node in await self._items("resource", "nodes"):
@@ -283,6 +291,7 @@ class Life:
 
     async def _unsettled(self) -> list[str]:
         await self._release_separated()
+        await self._return_nodes()
         await self.look()
         broken = audit(self.lists, settled=True, acknowledged=self.written)
         if not broken:
@@ -294,6 +303,12 @@ class Life:
         for npu in await self._items("resource", "npus"):
             if any(fault.get("raisedBy") for fault in npu["faults"]):
                 await self.ask("resource", "POST", f"/v1/npus/{npu['name']}:release")
+
+    async def _return_nodes(self) -> None:
+        """What somebody took out of use stays so until somebody returns it; a task under way is left to its end."""
+        for node in await self._items("resource", "nodes"):
+            if (verb := RETURNED_BY.get(node["state"])) is not None:
+                await self.ask("resource", "POST", f"/v1/nodes/{node['name']}:{verb}", {})
 
     async def _waiting_for_nothing(self) -> Any:
         """Who waits does so because it does not fit."""
@@ -327,7 +342,14 @@ class Life:
 
     async def _give_back(self) -> None:
         self.written = Acknowledged()
-        for service, collection in (("compute", "instances"), ("link", "slices"), ("resource", "reservations")):
+        for maintenance in await self._items("compute", "maintenances"):
+            await self.ask("compute", "DELETE", f"/v1/maintenances/{maintenance['name']}")
+        for service, collection in (
+            ("link", "peerings"),
+            ("compute", "instances"),
+            ("link", "slices"),
+            ("resource", "reservations"),
+        ):
             for each in await self._items(service, collection):
                 await self.ask(service, "DELETE", f"/v1/{collection}/{each['name']}", project=each["project"])
         for each in await self._items("resource", "allocations"):
@@ -336,10 +358,11 @@ class Life:
 
     async def _left(self) -> list[str]:
         await self._release_separated()
+        await self._return_nodes()
         await self.look()
         left = [
             f"{collection} {each['name']} is left ({each['state']})"
-            for collection in ("instances", "slices", "programs", "allocations")
+            for collection in ("instances", "slices", "programs", "peerings", "allocations", "maintenances")
             for each in self.lists[collection]
         ]
         left += [

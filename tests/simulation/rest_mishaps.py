@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.simulation.rest_actions import action
 from tests.simulation.rest_life import SERVICES, Life
-from tests.simulation.small_stack import NODES
+from tests.simulation.small_stack import NODES, REPLICATED, replica_of
 
 FAULTS: list[dict[str, Any]] = [
     {"kind": "node-down"},
@@ -41,8 +41,8 @@ async def clear_fault(life: Life, name: str) -> None:
     await life.ask("agents", "DELETE", f"/v1/faults/{name}")
 
 
-SERVICE = st.sampled_from([*SERVICES, "replica"])
-"""Whose process ends; without a replica, MatrixResource's."""
+SERVICE = st.sampled_from([*SERVICES, *map(replica_of, REPLICATED)])
+"""Whose process ends; where there are no replicas, the only one."""
 
 
 @action(service=st.one_of(SERVICE, st.just("agents")), steps=st.integers(0, 2))
@@ -57,7 +57,7 @@ async def kill_after_a_commit(life: Life, service: str, commits: int) -> None:
 
 
 def seat(life: Life, service: str) -> str:
-    return service if service in life.stack.seats else "resource"
+    return service if service in life.stack.seats else service.removesuffix("-replica")
 
 
 @action(wait_s=st.sampled_from([30, 120, 600]))

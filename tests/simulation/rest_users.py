@@ -51,6 +51,7 @@ KEPT = 5
         {},
         optional={
             "spares": st.integers(0, 2),
+            "minNodes": st.integers(1, 3),
             "placement": PLACEMENTS,
             "network": NETWORKS,
             "priority": st.integers(0, 2),
@@ -73,7 +74,7 @@ def remember_instance(life: Life, answer: Answer, key: str) -> None:
             answer,
             "instances",
             key,
-            {each: answer.document[each] for each in ("nodes", "spares", "placement", "priority")},
+            {each: answer.document.get(each) for each in ("nodes", "minNodes", "spares", "placement", "priority")},
         )
     else:
         life.forget(answer, "instances", key)

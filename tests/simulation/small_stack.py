@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import re
 import shutil
 import tempfile
 from functools import cache
@@ -12,11 +13,10 @@ from typing import Any
 
 import httpx
 import yaml
+from sqlalchemy import create_engine, text
 
 from matrixresource.topology.loading import DEFAULT_FILE
 from services.chassis.database import DatabaseEngine
-from services.resource import main as resource_main
-from tests.clocks import AtOnce
 from tests.stack import Seat, Stack
 
 CABINETS, NODES_OF_CABINET = 3, 4
@@ -61,8 +61,12 @@ class SmallStack(Stack):
         self.spec = _file()
 
 
-REPLICAS = ("resource", "replica")
-"""The seats of two replicas of MatrixResource."""
+REPLICATED = ("resource", "compute")
+
+
+def replica_of(service: str) -> str:
+    """The seat of its second replica."""
+    return f"{service}-replica"
 
 
 class ByTurns(httpx.AsyncBaseTransport):
@@ -78,22 +82,57 @@ class ByTurns(httpx.AsyncBaseTransport):
 
 
 class ReplicatedStack(SmallStack):
-    """The same with two replicas of MatrixResource over one database, asked by turns."""
+    """The same with two replicas of MatrixResource and two of MatrixCompute, each over one database, asked by turns."""
+
+    def __init__(self, folder: Path, *args: Any, **more: Any) -> None:
+        self._balanced: dict[str, ByTurns] = {}
+        super().__init__(folder, *args, **more)
+        at = self.services.index
+        for service in REPLICATED:
+            self.services = (*self.services[: at(service) + 1], replica_of(service), *self.services[at(service) + 1 :])
 
     def way_to(self, name: str) -> httpx.AsyncBaseTransport:
-        if name != "resource":
+        if name not in REPLICATED:
             return super().way_to(name)
-        if "replica" not in self.seats:
-            self.seats["replica"] = Seat()
-            self.services = ("resource", "replica", *self.services[1:])
-            self.balanced = ByTurns([self.seats[each] for each in REPLICAS])
-        return self.balanced
+        if name not in self._balanced:
+            seat = self.seats[replica_of(name)] = Seat()
+            self._balanced[name] = ByTurns([self.seats[name], seat])
+        return self._balanced[name]
+
+    def database_of(self, name: str) -> DatabaseEngine:
+        service = name.removesuffix("-replica")
+        database = super().database_of(service)
+        database.shared = service in REPLICATED
+        return database
 
     def _build(self, name: str, seat: Seat) -> Any:
-        if name not in REPLICAS:
-            return super()._build(name, seat)
-        seat.database = DatabaseEngine(f"sqlite:///{self.folder / 'resource.db'}")
-        seat.database.shared = True
-        seat.database.migrate(resource_main.MIGRATIONS)
-        settings = resource_main.ResourceSettings(state=self.folder, spec=self.spec)
-        return resource_main.build(settings, self.clock, seat.database, executor=AtOnce())
+        return super()._build(name.removesuffix("-replica"), seat)
+
+
+class PostgresStack(ReplicatedStack):
+    """The same on PostgreSQL, each service with a database of its own on `server`."""
+
+    server = ""
+    """Its URL, up to the name of a database."""
+
+    def __init__(self, folder: Path, *args: Any, **more: Any) -> None:
+        super().__init__(folder, *args, **more, from_nothing=True)
+        self._made: set[str] = set()
+
+    def database_of(self, name: str) -> DatabaseEngine:
+        database = re.sub(r"\W", "_", f"{self.folder.name}_{name.removesuffix('-replica')}").lower()
+        if database not in self._made:
+            with create_engine(f"{self.server}/postgres", isolation_level="AUTOCOMMIT").connect() as connection:
+                connection.execute(text(f"CREATE DATABASE {database}"))
+            self._made.add(database)
+        return DatabaseEngine(f"{self.server}/{database}")
+
+    def drop(self) -> None:
+        """Once every service has ended."""
+        with create_engine(f"{self.server}/postgres", isolation_level="AUTOCOMMIT").connect() as connection:
+            for database in self._made:
+                connection.execute(text(f"DROP DATABASE {database} WITH (FORCE)"))
+
+    async def __aexit__(self, *ended: object) -> None:
+        await super().__aexit__(*ended)
+        self.drop()

@@ -15,11 +15,12 @@ from hypothesis import HealthCheck, Phase, reproduce_failure, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
+from tests.matrixcontainer.kubeapi.postgres import a_database, needs_postgres
 from tests.simulation import rest_mishaps, rest_users
 from tests.simulation.rest_actions import ACTIONS, Happening, of
 from tests.simulation.rest_life import Life
 from tests.simulation.rest_mishaps import SERVICE, seat
-from tests.simulation.small_stack import ReplicatedStack, SmallStack
+from tests.simulation.small_stack import PostgresStack, ReplicatedStack, SmallStack
 from tests.stack import Stack
 
 REPLAY = "REST_MACHINES_REPLAY"
@@ -82,9 +83,16 @@ def exported(life: Life) -> str:
 
 
 class UsersOfReplicas(Users):
-    """Users of a stack whose MatrixResource has two replicas."""
+    """Users of a stack whose MatrixResource and MatrixCompute have two replicas each."""
 
     make = ReplicatedStack
+    heard: Counter[str] = Counter()
+
+
+class UsersOfPostgres(Users):
+    """The same on PostgreSQL."""
+
+    make = PostgresStack
     heard: Counter[str] = Counter()
 
 
@@ -134,5 +142,18 @@ def test_users_find_nothing_broken(machine: type[Users]) -> None:
 @pytest.mark.timeout(36_000)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_users_find_nothing_broken_in_many_lives(machine: type[Users]) -> None:
+    live_on(machine)
+
+
+@needs_postgres
+@pytest.mark.soak
+@pytest.mark.timeout(36_000)
+def test_users_find_nothing_broken_in_many_lives_on_postgresql(monkeypatch: pytest.MonkeyPatch) -> None:
+    with a_database() as url:
+        monkeypatch.setattr(PostgresStack, "server", url.rpartition("/")[0])
+        live_on(UsersOfPostgres)
+
+
+def live_on(machine: type[Users]) -> None:
     seeded = seed(int(os.environ[SEED]))(machine) if SEED in os.environ else machine
     live(seeded, int(os.environ.get(LIVES, "60")), int(os.environ.get(STEPS, "30")), database=None)

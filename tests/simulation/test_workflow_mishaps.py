@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 
-from matrixcompute.operations.saga import MOVE, RELOCATE, REPAIR, RESTART, START, STOP, YIELD_CAPACITY
+from matrixcompute.operations.saga import MOVE, RELOCATE, REPAIR, RESTART, RESTORE, START, STOP, YIELD_CAPACITY
 from matrixcompute.workflows.sagas import SAGAS
 from services.compute import main as compute_main
 from tests.simulation.workflow_mishaps import MISHAPS, Mishaps
@@ -83,6 +83,26 @@ async def lose(stack: Stack, name: str) -> None:
     stack.impair(name, "node-down", view.members[0].node)
 
 
+async def smaller(stack: Stack, name: str) -> None:
+    """Of two members it has lost one, for which there was no other node."""
+    if await stack.compute.find_instance("filler") is None:
+        await stack.apply("filler", 48 - 2 * len(SAGAS[RESTORE].steps))
+        await stack.active("filler", within_s=1800)
+    await stack.apply(name, 2, minNodes=1)
+    view = await stack.active(name)
+    stack.impair(name, "node-down", view.members[0].node)
+
+    async def degraded() -> bool:
+        view = await stack.compute.find_instance(name)
+        return view is not None and view.state == "Active" and len(view.members) == 1
+
+    await stack.until(degraded, f"{name} continues with one member", within_s=1800)
+
+
+async def room(stack: Stack, name: str) -> None:
+    stack.repair(name)
+
+
 async def urgent(stack: Stack, name: str) -> None:
     await stack.apply(f"urgent-{name}", 1, priority=5, preemption="LowerPriority")
 
@@ -100,6 +120,7 @@ BEGINNINGS: dict[str, tuple[Action, Action]] = {
     RESTART: (active, lambda stack, name: verb(stack, name, "restart")),
     MOVE: (pair, spread),
     REPAIR: (active, lose),
+    RESTORE: (smaller, room),
     "delete-instance": (active, delete),
     YIELD_CAPACITY: (humble, urgent),
 }

@@ -34,9 +34,13 @@ from matrixresource.scheduler.placement.spares import place_spares
 
 
 def resize(ledger: LedgerState, name: str, request: PlacementRequest, keep: list[int]) -> Placement | None:
-    """Where some of it grows and some shrinks: first what goes, then what is added."""
+    """Where some of it grows and some shrinks: first what goes, then what is added.
+
+    Spares that it lacks already keep it from nothing: they are taken when there are any.
+    """
     index, allocation = ledger.index, ledger.allocations[name]
     old = allocation.place
+    lacking = max(0, allocation.request.spares - len(nodes_in(index, old.spares)))
     smaller = changed(
         request,
         nodes=min(request.nodes, len(members_of(index, old))),
@@ -46,7 +50,8 @@ def resize(ledger: LedgerState, name: str, request: PlacementRequest, keep: list
         less = shrunk(ledger, old, smaller, keep)
         if conflicts_with_reservations(ledger, name, less, request.lease_end):
             return None
-        return first_that_fits(ledger.shape, request, lambda firm: grown(ledger, less, firm))
+        wanted = changed(request, spares=max(len(nodes_in(index, less.spares)), request.spares - lacking))
+        return first_that_fits(ledger.shape, wanted, lambda firm: grown(ledger, less, firm))
 
 
 def replace(ledger: LedgerState, name: str, node: int, avoid: frozenset[int] = frozenset()) -> Placement | None:

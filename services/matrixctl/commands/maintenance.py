@@ -21,7 +21,10 @@ PATH = "/v1/maintenances"
 
 group("maintenance", "Work on a node, cabinet, switch or supernode while instances run. Who is there moves away first.")
 
+group("budget", "How many nodes maintenances may take out at once, for which reasons and when.")
+
 Name = Annotated[str, typer.Argument(help="The maintenance's name.")]
+BudgetName = Annotated[str, typer.Argument(help="The budget's name.")]
 Watch = Annotated[
     bool, typer.Option("--watch", "-w", help="Until it is over, with its progress; exit code 1 unless it completed.")
 ]
@@ -87,6 +90,41 @@ def create(
     params = {"validateOnly": "true"} if dry_run else None
     view = stack.client.call("compute", "PUT", f"{PATH}/{name}", body=body, params=params)
     _shown(stack.client, view, watch and not dry_run, output)
+
+
+@command("budget set")
+def budget_set(
+    stack: OnStack,
+    name: BudgetName,
+    nodes: Annotated[str, typer.Option(help="How many may be out: 3, or 10% of the supernode's; 0 forbids it.")],
+    supernode: Annotated[Part, typer.Option(help="The one it is for; without, each of them.")] = None,
+    reason: Annotated[list[str] | None, typer.Option(help="Service or Firmware; without, both. Repeat it.")] = None,
+    schedule: Annotated[Part, typer.Option(help='When it begins to hold, as cron in UTC: "0 9 * * mon-fri".')] = None,
+    duration_s: Annotated[float | None, typer.Option("--for", help="For how many emulated seconds then.")] = None,
+) -> None:
+    """Limit all maintenances together, always or at some times.
+
+    budget set nights --nodes 25% --reason Firmware
+    budget set office-hours --nodes 0 --schedule "0 9 * * mon-fri" --for 28800
+    """
+    given = {
+        "nodes": nodes,
+        "supernode": supernode,
+        "reasons": reason or None,
+        "schedule": schedule,
+        "durationS": duration_s,
+    }
+    body = {key: value for key, value in given.items() if value is not None}
+    view = stack.client.call("compute", "PUT", f"/v1/disruption-budgets/{name}", body=body)
+    when = f"from {view['schedule']} for {view['durationS']:g} s" if view.get("schedule") else "always"
+    say(f"{', '.join(view['reasons'])}: at most {view['nodes']} nodes are out, {when}")
+
+
+@command("budget delete")
+def budget_delete(stack: OnStack, name: BudgetName) -> None:
+    """Let it limit nothing any more."""
+    stack.client.call("compute", "DELETE", f"/v1/disruption-budgets/{name}")
+    say(f"disruption budget {name} is gone")
 
 
 @command("maintenance list")

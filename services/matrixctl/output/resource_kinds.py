@@ -254,6 +254,14 @@ NOUNS: tuple[Noun, ...] = (
         means="what is tried about a member that failed, by level of fault",
     ),
     Noun(
+        "disruption-budgets",
+        "compute",
+        "name, nodes, supernode, reasons, schedule, duration (s):durationS",
+        "generation, labels",
+        "disruption-budget, db",
+        means="how many nodes maintenances may take out at once, for which reasons and when",
+    ),
+    Noun(
         "maintenances",
         "compute",
         "name, state, target, action, done:counts.done, under way:counts.underWay, of:counts.total, reason:phaseReason",

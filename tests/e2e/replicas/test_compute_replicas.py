@@ -5,21 +5,14 @@ Real processes: MatrixResource, MatrixLink and the agents once each, MatrixCompu
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 
-from services.matrixctl.supervisor.probe import free_port
 from tests.e2e.conftest import eventually
+from tests.e2e.service_process import ServiceProcess
 from tests.matrixcontainer.kubeapi.postgres import a_postgres, needs_postgres
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240), needs_postgres]
@@ -28,79 +21,21 @@ SCALE = 60.0
 LEASE_WALL_S = 0.8
 
 
-@dataclass
-class Process:
-    """One process of a service, and requests to it."""
-
-    service: str
-    folder: Path
-    arguments: list[str]
-    port: int = field(default_factory=lambda: free_port("127.0.0.1"))
-
-    def __post_init__(self) -> None:
-        self.log = self.folder / f"{self.service}-{self.port}.log"
-        self.http = httpx.Client(base_url=self.url, timeout=5.0, trust_env=False)
-        self.start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def start(self) -> None:
-        command = [sys.executable, "-m", f"services.{self.service}", "--port", str(self.port)]
-        command += ["--state", str(self.folder), "--time-scale", str(SCALE), *self.arguments]
-        with self.log.open("ab") as out:
-            self.process = subprocess.Popen(command, stdout=out, stderr=out)
-
-    def signal(self, number: int) -> None:
-        os.kill(self.process.pid, number)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def ready(self) -> bool:
-        try:
-            return self.http.get("/readyz").is_success
-        except httpx.HTTPError:
-            return False
-
-    def leads(self) -> bool:
-        try:
-            return "\nleads 1.0\n" in self.http.get("/metrics").text
-        except httpx.HTTPError:
-            return False
-
-    def put(self, name: str, nodes: int) -> None:
-        answer = self.http.put(f"/v1/instances/{name}", json={"nodes": nodes})
-        assert answer.is_success, answer.text
-
-    def state(self, name: str) -> str:
-        try:
-            answer = self.http.get(f"/v1/instances/{name}")
-        except httpx.HTTPError:
-            return ""
-        return str(answer.json()["state"]) if answer.is_success else "gone" if answer.status_code == 404 else ""
-
-    def items(self, collection: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.http.get(f"/v1/{collection}?pageSize=1000").json()["items"]
-        return found
-
-
 @pytest.fixture(scope="module")
-def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Process]]:
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ServiceProcess]]:
     folder = tmp_path_factory.mktemp("replicas")
-    began = ["--time-anchor-wall", str(time.time()), "--time-anchor-emulated", "1790000000"]
+    began = ["--time-scale", str(SCALE), "--time-anchor-wall", str(time.time())]
+    began += ["--time-anchor-emulated", "1790000000"]
     with a_postgres() as database:
-        found: dict[str, Process] = {}
+        found: dict[str, ServiceProcess] = {}
         try:
-            found["resource"] = Process("resource", folder, began)
-            found["link"] = Process("link", folder, [*began, "--resource-url", found["resource"].url])
+            found["resource"] = ServiceProcess("resource", folder, began)
+            found["link"] = ServiceProcess("link", folder, [*began, "--resource-url", found["resource"].url])
             neighbours = ["--resource-url", found["resource"].url, "--link-url", found["link"].url]
-            found["agents"] = Process("node_agent", folder, [*began, *neighbours])
+            found["agents"] = ServiceProcess("node_agent", folder, [*began, *neighbours])
             own = ["--database", database, "--leader-lease", str(LEASE_WALL_S)]
             for name in ("one", "two"):
-                found[name] = Process("compute", folder, [*began, *neighbours, *own])
+                found[name] = ServiceProcess("compute", folder, [*began, *neighbours, *own])
             for name, process in found.items():
                 eventually(process.ready, f"{name} is ready")
             resource = found["resource"]
@@ -111,7 +46,7 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Pr
                 process.kill()
 
 
-def roles(processes: dict[str, Process]) -> tuple[Process, Process]:
+def roles(processes: dict[str, ServiceProcess]) -> tuple[ServiceProcess, ServiceProcess]:
     """Who leads, and who stands by; exactly one leads."""
     both = [processes["one"], processes["two"]]
     eventually(lambda: sum(each.leads() for each in both) == 1, "one of two leads")
@@ -119,7 +54,7 @@ def roles(processes: dict[str, Process]) -> tuple[Process, Process]:
     return leader, both[1 - both.index(leader)]
 
 
-def test_what_the_standby_is_asked_the_leader_does(processes: dict[str, Process]) -> None:
+def test_what_the_standby_is_asked_the_leader_does(processes: dict[str, ServiceProcess]) -> None:
     leader, standby = roles(processes)
     standby.put("asked", 2)
     eventually(lambda: standby.state("asked") == leader.state("asked") == "Active", "Active, as both show it")
@@ -136,7 +71,7 @@ def test_what_the_standby_is_asked_the_leader_does(processes: dict[str, Process]
     eventually(lambda: standby.state("asked") == "gone", "deleted")
 
 
-def test_another_carries_on_what_a_killed_leader_began(processes: dict[str, Process]) -> None:
+def test_another_carries_on_what_a_killed_leader_began(processes: dict[str, ServiceProcess]) -> None:
     leader, standby = roles(processes)
     leader.put("killed", 6)
     eventually(lambda: standby.state("killed") == "Provisioning", "begun")
@@ -150,7 +85,7 @@ def test_another_carries_on_what_a_killed_leader_began(processes: dict[str, Proc
     eventually(lambda: standby.state("killed") == "gone", "deleted")
 
 
-def test_a_paused_leader_that_wakes_up_changes_nothing(processes: dict[str, Process]) -> None:
+def test_a_paused_leader_that_wakes_up_changes_nothing(processes: dict[str, ServiceProcess]) -> None:
     leader, standby = roles(processes)
     leader.put("paused", 6)
     eventually(lambda: standby.state("paused") == "Provisioning", "begun")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.allocator.ledger_verbs import activate_due, claim, grow, hold, rebuilt, reserve, shrink
-from benchmarks.node_repair import repair
+from benchmarks.allocator.node_repair import repair
 from matrixresource.scheduler.defragment import defragmentation
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.metrics import capacity_metrics

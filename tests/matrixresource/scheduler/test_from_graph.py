@@ -25,7 +25,7 @@ from benchmarks.allocator.capacity_graph import (
     shape_of,
 )
 from benchmarks.allocator.ledger_verbs import rebuilt
-from benchmarks.node_repair import repair
+from benchmarks.allocator.node_repair import repair
 from matrixresource.scheduler.changes import minimal_move_layout
 from matrixresource.scheduler.explain import explain
 from matrixresource.scheduler.ledger import Ledger

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.allocator.ledger_verbs import hold, rebuilt, touched
-from benchmarks.node_repair import repair
+from benchmarks.allocator.node_repair import repair
 from benchmarks.placement import request_of
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.cluster_shape import ClusterShape

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.allocator.ledger_verbs import hold, rebuilt
-from benchmarks.node_repair import repair
+from benchmarks.allocator.node_repair import repair
 from benchmarks.placement import request_of
 from matrixresource.scheduler.changes.trial import trial
 from matrixresource.scheduler.explain import explain

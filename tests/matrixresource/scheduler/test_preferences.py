@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.allocator.ledger_verbs import hold, rebuilt
-from benchmarks.node_repair import repair
+from benchmarks.allocator.node_repair import repair
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.scheduler.model.request import DomainConstraint, Placement, PlacementRequest

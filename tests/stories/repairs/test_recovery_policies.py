@@ -68,7 +68,7 @@ async def test_a_policy_stops_where_it_says_and_somebody_has_it_tried_again(tmp_
 
 async def test_one_policy_for_an_instance_and_one_for_the_others_of_a_project(tmp_path):
     async with Stack(tmp_path) as stack:
-        all_rungs = ["restart", "reset-npu", "reboot", "replace"]
+        all_rungs = ["restart", "reset-npu", "reboot", "replace", "degrade"]
         shown = await put(stack, "all", drainSeconds=30)
         assert (shown["rungs"], shown["onExhausted"], shown.get("instance")) == (all_rungs, "Retry", None)
         await put(stack, "own", instance="one")

@@ -1,0 +1,279 @@
+"""Recovery on the wall's clock: real processes at time scale 1, the fastest settings, stages that take no time.
+
+MatrixResource, MatrixLink, the agents of one supernode and two MatrixComputes on PostgreSQL (one alone on SQLite where
+there is none). Agents report every 0.1 s and are lost after two leases of 0.3 s. Hardware is struck over the agents'
+own API; what follows is read as any client reads it: when a node was found is when a watch of MatrixResource's nodes
+shows it, the parts of a repair are the operation's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+import matrixlink.agent
+import matrixresource.agent
+from benchmarks import Figure
+from tests.e2e.service_process import ServiceProcess
+from tests.matrixcontainer.kubeapi.postgres import a_postgres, has_postgres
+
+FAST = {
+    "resource": ["--lease-watch", "0.1"],
+    "node_agent": ["--heartbeat", "0.1", "--lease", "0.3"],
+    "compute": ["--leader-lease", "0.5"],
+}
+STAGES = {
+    "--stages": Path(matrixresource.agent.__file__).parent / "node_stages.yaml",
+    "--link-stages": Path(matrixlink.agent.__file__).parent / "link_stages.yaml",
+}
+PATIENCE_WALL_S = 60.0
+ROUNDS = 12
+"""Of each kind of loss."""
+
+
+def measure() -> Iterator[Figure]:
+    with contextlib.ExitStack() as after:
+        folder = Path(after.enter_context(tempfile.TemporaryDirectory(prefix="cm-bench-")))
+        stack = Processes(folder)
+        after.callback(stack.kill)
+        database = after.enter_context(a_postgres()) if has_postgres() else ""
+        stack.begin(database)
+        yield from losses(stack)
+        yield from growth(stack)
+        yield from crashes(stack)
+
+
+class Processes:
+    """The services, and requests to them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.of: dict[str, ServiceProcess] = {}
+
+    def begin(self, database: str) -> None:
+        """Start them all; returns when every node is available."""
+        own_stages: list[str] = []
+        for flag, builtin in STAGES.items():
+            file = self.folder / builtin.name
+            file.write_text(yaml.safe_dump(without_delays(builtin)))
+            own_stages += [flag, str(file)]
+        began = ["--time-scale", "1", "--time-anchor-wall", str(time.time())]
+        began += ["--time-anchor-emulated", str(time.time())]
+        self.of["resource"] = ServiceProcess("resource", self.folder, [*began, *FAST["resource"]])
+        self.of["link"] = ServiceProcess("link", self.folder, [*began, "--resource-url", self.of["resource"].url])
+        near = ["--resource-url", self.of["resource"].url, "--link-url", self.of["link"].url]
+        self.of["agents"] = ServiceProcess("node_agent", self.folder, [*began, *near, *FAST["node_agent"], *own_stages])
+        own = [*began, *near, *FAST["compute"], *(["--database", database] if database else [])]
+        for name in ("one", "two") if database else ("one",):
+            self.of[name] = ServiceProcess("compute", self.folder, own)
+        for process in self.of.values():
+            until(process.ready)
+        until(lambda: {node["state"] for node in self.of["resource"].items("nodes")} == {"Available"})
+        until(lambda: any(each.leads() for each in self.computes))
+
+    def kill(self) -> None:
+        for process in self.of.values():
+            process.kill()
+
+    @property
+    def computes(self) -> list[ServiceProcess]:
+        return [self.of[name] for name in ("one", "two") if name in self.of]
+
+    def strike(self, name: str, kind: str, target: str) -> None:
+        answer = self.of["agents"].http.put(f"/v1/faults/{name}", json={"kind": kind, "target": target})
+        assert answer.is_success, answer.text
+
+    def clear(self, name: str) -> None:
+        self.of["agents"].http.delete(f"/v1/faults/{name}")
+
+    def members(self, name: str) -> list[dict[str, Any]]:
+        answer = self.of["resource"].http.get(f"/v1/allocations/{name}")
+        return list(answer.json()["members"]) if answer.is_success else []
+
+    def serving(self) -> list[str]:
+        """The members of the instance that is struck."""
+        return [str(member["node"]) for member in self.members("served") if member["role"] == "member"]
+
+    def active(self, name: str, nodes: int) -> bool:
+        shown = self.of["one"].http.get(f"/v1/instances/{name}").json()
+        return shown["state"] == "Active" and shown["readyNodes"] == nodes
+
+
+def without_delays(builtin: Path) -> dict[str, Any]:
+    """The built-in stages, each at once."""
+    stages: dict[str, list[dict[str, Any]]] = yaml.safe_load(builtin.read_text())
+    for work in stages.values():
+        for stage in work:
+            stage.update(delay_s=0, jitter_s=0)
+    return stages
+
+
+def until(holds: Callable[[], bool], every_s: float = 0.005) -> float:
+    """Asks until it holds; returns when it did (of the monotonic clock)."""
+    gives_up = time.monotonic() + PATIENCE_WALL_S
+    while True:
+        with contextlib.suppress(httpx.HTTPError):
+            if holds():
+                return time.monotonic()
+        if time.monotonic() > gives_up:
+            raise SystemExit("the benchmark waited in vain; the services' logs tell why")
+        time.sleep(every_s)
+
+
+class Watch:
+    """When each node was first shown as lost, by a watch of MatrixResource's nodes."""
+
+    def __init__(self, url: str) -> None:
+        self.lost: dict[str, float] = {}
+        self._url = url
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        version = httpx.get(f"{self._url}/v1/nodes?pageSize=1", trust_env=False).json()["resourceVersion"]
+        asked = {"watch": "true", "resourceVersion": version}
+        stream = httpx.stream("GET", f"{self._url}/v1/nodes", params=asked, timeout=None, trust_env=False)
+        with contextlib.suppress(httpx.HTTPError), stream as answer:  # it ends with the service
+            for line in answer.iter_lines():
+                if line.startswith("data:"):
+                    self._take(json.loads(line[5:]))
+
+    def _take(self, node: dict[str, Any]) -> None:
+        if node.get("agent") == "Lost":
+            self.lost.setdefault(node["name"], time.monotonic())
+        else:
+            self.lost.pop(node.get("name", ""), None)
+
+
+def losses(stack: Processes) -> Iterator[Figure]:
+    """A node, an agent and a cabinet of an instance of four nodes with four spares."""
+    watch = Watch(stack.of["resource"].url)
+    stack.of["one"].http.put("/v1/instances/served", json={"nodes": 4, "spares": 4, "placement": CABINET})
+    until(lambda: stack.active("served", 4))
+    whole: list[float] = []
+    for kind in ("node-down", "agent-hang"):
+        each = [lose(stack, watch, kind, stack.serving()[:1]) for _ in range(ROUNDS)]
+        whole += [loss.whole_s for loss in each]
+        found = [loss.found_s for loss in each]
+        yield Figure(f"{kind}: until it was found, P50", middle(found), "s", "from the fault to a watch of nodes")
+        yield Figure(f"{kind}: until it was found, worst", max(found), "s", f"{ROUNDS} times", 1)
+    yield Figure("member replaced from spares, P50", middle(whole), "s", f"from found to Active, {len(whole)} times", 3)
+    yield Figure("member replaced from spares, worst", max(whole), "s", "the same", 3)
+    dark = [lose(stack, watch, "node-down", stack.serving()) for _ in range(ROUNDS)]
+    method = f"the operation's part, four nodes at once, {ROUNDS} times"
+    yield Figure("cabinet fenced once it was found, worst", max(loss.fenced_s for loss in dark), "s", method, 0.2)
+    method = "from found to Active, four nodes at once"
+    yield Figure("cabinet replaced from spares, worst", max(loss.whole_s for loss in dark), "s", method)
+
+
+CABINET = {"blocks": [{"nodes": 4, "level": "cabinet"}]}
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Seconds from the fault until the last of its nodes was found, from there until all were fenced, and until the
+    instance was Active again."""
+
+    found_s: float
+    fenced_s: float
+    whole_s: float
+
+
+def lose(stack: Processes, watch: Watch, kind: str, nodes: list[str]) -> Loss:
+    """Strike these members, wait for the repair, and bring everything back."""
+    began = time.monotonic()
+    for node in nodes:
+        stack.strike(f"on-{node}", kind, node)
+    until(lambda: watch.lost.keys() >= set(nodes))
+    found = max(watch.lost[node] for node in nodes)
+    until(lambda: not {*nodes} & {*stack.serving()})
+    whole = until(lambda: stack.active("served", 4))
+    repairs = [each for each in stack.of["one"].items("operations") if each["verb"] == "replace-node"]
+    for node in nodes:
+        stack.clear(f"on-{node}")
+    until(lambda: settled(stack), 0.05)
+    return Loss(found - began, float(max(repairs, key=started)["recovery"]["fenceS"]), whole - found)
+
+
+def started(operation: dict[str, Any]) -> str:
+    return str(operation["startedAt"])
+
+
+def settled(stack: Processes) -> bool:
+    """Every node works, and the instance has its spares."""
+    nodes = stack.of["resource"].items("nodes")
+    for node in nodes:
+        if node["state"] == "Quarantined" and node["agent"] == "Connected":
+            # It failed too often to come back by itself, or is about to.
+            stack.of["resource"].http.post(f"/v1/nodes/{node['name']}:recover", json={})
+    spares = sum(member["role"] == "spare" for member in stack.members("served"))
+    return spares == 4 and all(node["state"] in ("Available", "Active", "Spare") for node in nodes)
+
+
+def growth(stack: Processes) -> Iterator[Figure]:
+    """A scaling policy whose floor rises: from the moment it is asked for to members allocated."""
+    stack.of["one"].http.put("/v1/instances/scaled", json={"nodes": 1})
+    until(lambda: stack.active("scaled", 1))
+    took = [grow(stack, least) for least in range(2, 2 + ROUNDS)]
+    yield Figure(
+        "autoscaling: floor raised to members allocated, P50", middle(took), "s", f"{ROUNDS} steps of a node", 1
+    )
+    yield Figure("autoscaling: floor raised to members allocated, worst", max(took), "s", "the same", 1)
+
+
+def grow(stack: Processes, least: int) -> float:
+    body = {"scaleTargetRef": {"name": "scaled"}, "minReplicas": least, "maxReplicas": 20}
+    began = time.monotonic()
+    answer = stack.of["one"].http.put("/v1/scaling-policies/floor", json=body)
+    assert answer.is_success, answer.text
+    allocated = until(lambda: len(stack.members("scaled")) >= least)
+    until(lambda: stack.active("scaled", least))
+    return allocated - began
+
+
+def crashes(stack: Processes) -> Iterator[Figure]:
+    """kill -9 of the leader until a write is acknowledged and another leads."""
+    if len(stack.computes) == 2:
+        took = [hand_over(stack, number) for number in range(ROUNDS)]
+        yield Figure("MatrixCompute killed, a replica writes and leads, worst", max(took), "s", f"{ROUNDS} times", 1)
+        stack.of.pop("two").kill()
+        until(stack.of["one"].leads)
+    alone = [start_again(stack, ROUNDS + number) for number in range(ROUNDS // 3)]
+    method = f"{len(alone)} times, the start of the process included"
+    yield Figure("MatrixCompute killed alone, until it writes, worst", max(alone), "s", method, 5)
+
+
+def hand_over(stack: Processes, number: int) -> float:
+    leader = next(each for each in stack.computes if each.leads())
+    other = next(each for each in stack.computes if each is not leader)
+    began = time.monotonic()
+    leader.kill()
+    took = until(lambda: wrote(other, number) and other.leads()) - began
+    leader.start()
+    until(leader.ready)
+    return took
+
+
+def start_again(stack: Processes, number: int) -> float:
+    began = time.monotonic()
+    stack.of["one"].kill()
+    stack.of["one"].start()
+    return until(lambda: wrote(stack.of["one"], number) and stack.of["one"].leads()) - began
+
+
+def wrote(compute: ServiceProcess, number: int) -> bool:
+    return compute.http.put(f"/v1/instances/w{number}", json={"nodes": 1}).is_success
+
+
+def middle(values: list[float]) -> float:
+    return sorted(values)[math.ceil(len(values) / 2) - 1]

@@ -1,0 +1,35 @@
+"""DisruptionBudgets: ensure and delete. Maintenances follow them from their next look."""
+
+from __future__ import annotations
+
+from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.persistence.database_session import find
+from matrixcompute.maintenance.budgets import DisruptionBudgetRequest, DisruptionBudgetView
+from matrixcompute.store.disruption_budgets import DisruptionBudgetRow
+from matrixcompute.store.store import ComputeStore
+
+
+class DisruptionBudgets:
+    """The verbs over disruption budgets."""
+
+    def __init__(self, store: ComputeStore) -> None:
+        self._store = store
+
+    def ensure(self, name: str, body: DisruptionBudgetRequest) -> DisruptionBudgetView:
+        """Have this budget. What is out already stays out."""
+        checked_resource_name(name)
+        with self._store.transaction() as session:
+            row = session.get(DisruptionBudgetRow, name)
+            if row is None:
+                row = DisruptionBudgetRow(name=name, state="Active", generation=1)
+                session.add(row)
+            elif row.spec != body.wire():
+                row.generation += row.budget.model_copy(update={"labels": body.labels}) != body
+            row.spec, row.labels = body.wire(), body.labels
+            session.flush()
+            return row.view()
+
+    def delete(self, name: str) -> None:
+        """It limits nothing any more."""
+        with self._store.transaction() as session:
+            session.delete(find(session, DisruptionBudgetRow, name))

@@ -1,0 +1,93 @@
+"""Instances that have too few members for want of nodes: each look asks MatrixResource whether there is room by now.
+
+One in its degraded shape has the missing members back, one that is below its floor is repaired. Asking changes nothing,
+so that no workflow is opened, refused and shown for every look.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import Conflict
+from matrixcompute.clients.control_plane import ControlPlane
+from matrixcompute.operations.saga import RESTORE
+from matrixcompute.operations.saga_starter import SagaStarter, below_floor
+from matrixcompute.recovery.ladder import RungTried
+from matrixcompute.recovery.policy import Recovery
+from matrixcompute.store.store import ComputeStore, InstanceRow
+from matrixcompute.workflows.restoring_steps import room_for, take_spares
+from matrixcompute.workflows.sagas import RETRY_S
+from matrixresource.contract.allocations import AllocationView
+
+
+class RoomReconciler:
+    """`restore` and `repair` for one instance each, which no saga carries."""
+
+    def __init__(self, store: ComputeStore, neighbours: ControlPlane, sagas: SagaStarter, clock: Clock) -> None:
+        self._store = store
+        self._neighbours = neighbours
+        self._sagas = sagas
+        self._clock = clock
+        self._again_at: dict[str, float] = {}
+        """When to ask again. Another life of the process asks at once."""
+
+    def due(self, name: str) -> bool:
+        """Whether to ask for members that an instance goes without."""
+        return self._clock.now() >= self._again_at.get(name, 0.0)
+
+    async def restore(self, name: str) -> int:
+        """Have members back that it goes without, as many as there is room for; then spares. How many sagas were
+        opened."""
+        self._again_at[name] = self._clock.now() + RETRY_S
+        allocation = await self._neighbours.find_allocation(name)
+        with self._store.reading() as session:
+            instance = session.get(InstanceRow, name)
+            shape, lacks = (None, 0) if instance is None else (instance.last_active, instance.lacks(allocation))
+        if allocation is None or shape is None:
+            return 0
+        if not lacks:
+            await take_spares(self._neighbours, name, shape)
+            return 0
+        nodes = await room_for(self._neighbours, name, shape, allocation, allocation.nodes + lacks)
+        if nodes == allocation.nodes:
+            return 0
+        members = sorted(each.node for each in allocation.members if each.role == "member")
+        with self._store.transaction() as session:
+            instance = session.get(InstanceRow, name)
+            if instance is None or instance.state != "Active" or self._store.open_sagas(session, name):
+                return 0
+            about = {"nodes": str(nodes), "spares": str(allocation.spares), "members": " ".join(members)}
+            self._sagas.open(session, RESTORE, instance, "Updating", "Restoring", about)
+        return 1
+
+    async def repair(
+        self, name: str, allocation: AllocationView, recovery: Recovery, tried: Sequence[RungTried], stops: bool
+    ) -> int:
+        """Repair one that is below its floor, where that could help by now. How many sagas were opened."""
+        helps = await self._helps(name, allocation, recovery)
+        with self._store.transaction() as session:
+            instance = session.get(InstanceRow, name)
+            if instance is None or not below_floor(instance) or self._store.open_sagas(session, name):
+                return 0
+            if not helps:
+                instance.retry_at = math.inf if stops else self._clock.now() + RETRY_S
+                return 0
+            self._sagas.open_repair(session, instance, allocation.members, recovery, tried)
+        return 1
+
+    async def _helps(self, name: str, allocation: AllocationView, recovery: Recovery) -> bool:
+        """Whether enough members work, or there is a node for any that does not."""
+        with self._store.reading() as session:
+            floor = self._store.instance(session, name).shape.floor
+        members = [each.node for each in allocation.members if each.role == "member"]
+        if len(members) - len({*members} & {*recovery.nodes}) >= floor:
+            return True
+        for node in recovery.nodes:
+            try:
+                await self._neighbours.replace(name, node, recovery.reason, validate_only=True)
+            except Conflict:
+                continue
+            return True
+        return False
