@@ -181,21 +181,7 @@ BASELINES: dict[str, tuple[float, Callable[[int], Policy]]] = {
 }
 """Name: how often it looks, and a fresh one for a block size."""
 
-OURS = {
-    "predictive": "Auto",
-    "objective": {"utilization": 0.85, "backlogSeconds": 2.0},
-    "behavior": {
-        "scaleUp": {
-            "policies": [
-                {"type": "Percent", "value": 100, "periodSeconds": 15},
-                {"type": "Pods", "value": 16, "periodSeconds": 15},
-            ]
-        },
-        "scaleDown": {"stabilizationWindowSeconds": 30},
-    },
-}  # fmt: skip
-"""One policy for every trace."""
-
 
 def ours(block: int = MEMBER_NODES) -> Ours:
-    return Ours(policy_of(block, **OURS))
+    """What a user gets who names a target, a least and a most."""
+    return Ours(policy_of(block))

@@ -1,90 +1,104 @@
 """What one could do who knew the trace: the least that is always enough (static peak), and the cheapest plan.
 
 The plan of each role is a dynamic programme over members in slots of five seconds: a member is paid for while it is
-there, and for the start time when it is added; there must be as many as the work of the slot needs. How full members
-may be is then found by replaying: the leanest plan that the pools prove to meet the objective.
+there, for the start time when it is added and for its drain when it leaves, and each request of a slot with fewer
+members than its work needs has a price. Work may be done until its deadline. With neither a ratio nor a common limit
+the two roles do not meet, so the programme over both is one for each. How full members may be and what a late request
+costs is found by replaying: the cheapest of the plans that the pools prove to meet the objective.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.autoscaler.pools import DIES, SLOT_S, Outcome, Policy, Seen, replay, timing
+from benchmarks.autoscaler.pools import DIES, TPOT_S, TTFT_S, Outcome, Policy, Seen, replay, timing
 from benchmarks.autoscaler.traces import Trace
+from matrixcompute.autoscaling.clairvoyant import cheapest
 
 PLAN_SLOT_S = 5.0
 ATTAINED = 0.99
-CHANGE_S = 30.0
-"""What a change costs, in seconds of a member: none is made for less."""
+FULL = (0.5, 1.4)
+"""How full members may be, at least and at most."""
+PRICES_S = (0.02, 20.0)
+"""Seconds of a member for one late request: from where nearly all are late to where none is for its price."""
 
 
 def static_peak(trace: Trace, step: int = 1) -> tuple[int, int]:
-    """The smallest pools of one size that meet the objective, prefill and decode apart and then together."""
-    many = 64
-    prefill = _least(many, step, lambda n: _late(constant(trace, n, many), 0) <= (1 - ATTAINED) / 2)
-    decode = _least(many, step, lambda n: _late(constant(trace, prefill, n), 1) <= (1 - ATTAINED) / 2)
-    return prefill, decode
+    """The smallest pools of one size that meet the objective: prefill, which does not wait for decode, then decode."""
+    most = -(-64 // step)
+    prefill = step * _least(most, lambda n: _missed(constant(trace, n * step, 64), 0))
+    return prefill, step * _least(most, lambda n: _missed(constant(trace, prefill, n * step), 1))
+
+
+def _least(most: int, missed: Callable[[int], float]) -> int:
+    low, high = 1, most
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if missed(middle) <= (1 - ATTAINED) / 2 else (middle + 1, high)
+    return low
 
 
 def constant(trace: Trace, prefill: int, decode: int) -> Outcome:
     return replay(trace, lambda seen: [prefill, decode], (prefill, decode), 0.0, tick_s=600.0)
 
 
-def _late(outcome: Outcome, role: int) -> float:
+def _missed(outcome: Outcome, role: int) -> float:
     missed = outcome.slow if role else outcome.late
     return float(missed.mean())
 
 
-def _least(most: int, step: int, holds: Callable[[int], bool]) -> int:
-    low, high = 1, -(-most // step)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle * step) else (middle + 1, high)
-    return low * step
+@dataclass(frozen=True)
+class Need:
+    """What one role needs: members at full use in each slot, the requests that it is for, and seconds of a drain."""
+
+    members: np.ndarray
+    requests: np.ndarray
+    drain_s: float
 
 
-def needs(trace: Trace, peak: Outcome) -> list[np.ndarray]:
-    """Members that each role needs in each slot at full use, from the work that comes and the requests that decode."""
+def needs(trace: Trace, spread: float = 1.0) -> list[Need]:
+    """Of both roles. A prompt's work is spread over that part of the time in which it may be done (all of it where a
+    short prompt never waits behind long ones); an answer decodes for as long as the objective gives it."""
     times = timing()
-    slots = int(len(peak.decode_running) * SLOT_S / PLAN_SLOT_S) + 1
-    at = np.minimum((trace.at / PLAN_SLOT_S).astype(int), slots - 1)
-    work = np.bincount(at, times.work_s(trace.prompt - trace.cached, trace.cached), slots) / PLAN_SLOT_S
+    new = trace.prompt - trace.cached
+    alone = np.interp(new, times.lengths, times.alone_s)
+    work = times.work_s(new, trace.cached)
+    allowed = spread * (np.maximum(TTFT_S, 2 * alone) - alone)
+    begins = trace.at + alone
+    stays = np.maximum(trace.answer, 2.0) * TPOT_S
+    slots = int(trace.seconds / PLAN_SLOT_S) + 1
     capacity = times.batch_within(float(trace.prompt.mean() + trace.answer.mean() / 2)) * DIES
-    per_slot = int(PLAN_SLOT_S / SLOT_S)
-    running = np.concatenate([peak.decode_running, np.zeros(slots * per_slot - len(peak.decode_running))])
-    return [work, running.reshape(slots, per_slot).max(axis=1) / capacity]
+    requests = np.bincount((trace.at / PLAN_SLOT_S).astype(int), minlength=slots)
+    return [
+        Need(_spread(trace.at, trace.at + allowed, work / allowed, slots), requests, 0.0),
+        Need(
+            _spread(begins, begins + stays, np.full(len(begins), 1 / capacity), slots),
+            requests, float(np.quantile(trace.answer, 0.99) * TPOT_S),
+        ),
+    ]  # fmt: skip
 
 
-def cheapest(needed: np.ndarray, start_s: float, step: int) -> np.ndarray:
-    """Members in each slot: never fewer than needed, at the least cost of being there, starting and changing."""
-    least = np.ceil(needed / step - 1e-9).astype(int).clip(1)
-    most = int(least.max())
-    sizes = np.arange(most + 1)
-    grow = step * (start_s + CHANGE_S)
-    cost = np.where(sizes >= least[0], sizes * step * PLAN_SLOT_S, np.inf)
-    came = np.zeros((len(least), most + 1), dtype=int)
-    for slot in range(1, len(least)):
-        shrunk, shrunk_from = _running_min(cost[::-1])
-        shrunk, shrunk_from = shrunk[::-1], most - shrunk_from[::-1]
-        grown, grown_from = _running_min(cost - sizes * grow)
-        grown = grown + sizes * grow
-        came[slot] = np.where(shrunk <= grown, shrunk_from, grown_from)
-        cost = np.minimum(shrunk, grown) + sizes * step * PLAN_SLOT_S
-        cost[sizes < least[slot]] = np.inf
-    plan = np.zeros(len(least), dtype=int)
-    plan[-1] = int(np.argmin(cost))
-    for slot in range(len(least) - 1, 0, -1):
-        plan[slot - 1] = came[slot][plan[slot]]
-    return plan * step
+def _spread(begin: np.ndarray, end: np.ndarray, rate: np.ndarray, slots: int) -> np.ndarray:
+    """The mean over each slot of the sum of rates, each from its begin to its end."""
+    edges = np.arange(slots + 1) * PLAN_SLOT_S
+
+    def done(at: np.ndarray) -> np.ndarray:
+        order = np.argsort(at)
+        rates, moments = np.cumsum(rate[order]), np.cumsum((rate * at)[order])
+        place = np.searchsorted(at[order], edges)
+        rates, moments = np.append(0.0, rates)[place], np.append(0.0, moments)[place]
+        return rates * edges - moments
+
+    return np.diff(done(begin) - done(end)) / PLAN_SLOT_S
 
 
-def _running_min(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The least so far, and where it is."""
-    least = np.minimum.accumulate(values)
-    new = np.concatenate([[True], values[1:] < least[:-1]])
-    return least, np.maximum.accumulate(np.where(new, np.arange(len(values)), 0))
+def planned(need: Need, full: float, price_s: float, start_s: float, step: int) -> np.ndarray:
+    """Members in each slot, at the least cost of being there, starting, draining and being too few."""
+    least = np.ceil(need.members / full / step - 1e-9).astype(int).clip(1)
+    return cheapest(least, PLAN_SLOT_S, start_s + need.drain_s, step, need.requests * price_s)
 
 
 def followed(plans: list[np.ndarray], start_s: float) -> tuple[Policy, tuple[int, int]]:
@@ -100,26 +114,41 @@ def followed(plans: list[np.ndarray], start_s: float) -> tuple[Policy, tuple[int
 
 
 def clairvoyant(trace: Trace, peak: Outcome, start_s: float, step: int = 1) -> Outcome:
-    """The replay of the leanest plan that meets the objective; the static peak where none does."""
-    needed = needs(trace, peak)
-    best, full = peak, [1.0, 1.0]
-    for role in (0, 1):
-        other = 1 - role
-        low, high = 0.4, 1.3
-        for _ in range(7):
-            middle = (low + high) / 2
-            trial = [middle, middle]
-            trial[other] = full[other] if role else 0.4
-            met = _late(_played(trace, needed, trial, start_s, step), role) <= (1 - ATTAINED) * 0.55
-            low, high = (middle, high) if met else (low, middle)
-        full[role] = low
-    found = _played(trace, needed, full, start_s, step)
-    if found.attainment >= ATTAINED and found.node_hours < best.node_hours:
-        best = found
-    return best
+    """The replay of the cheapest plan that meets the objective; the static peak where none does."""
+    prefill, decode = needs(trace)
+    plans = [planned(need, FULL[0], PRICES_S[1], start_s, step) for need in (prefill, decode)]
+    best: Outcome | None = None
+
+    def meets(role: int, plan: np.ndarray, missed_most: float) -> bool:
+        nonlocal best
+        found = _played(trace, [plan, plans[1]] if role == 0 else [plans[0], plan], start_s)
+        met = 1 - found.attainment <= missed_most
+        if met and (best is None or found.node_hours < best.node_hours):
+            best, plans[role] = found, plan
+        return met
+
+    def search(role: int, need: Need, missed_most: float) -> None:
+        _search(lambda full, price_s: meets(role, planned(need, full, price_s, start_s, step), missed_most))
+
+    for need in (needs(trace, 0.1)[0], prefill):  # prompts do not wait for decode, so prefill comes first
+        search(0, need, (1 - ATTAINED) / 2)
+    search(1, decode, 1 - ATTAINED)
+    return best if best is not None and best.node_hours < peak.node_hours else peak
 
 
-def _played(trace: Trace, needed: list[np.ndarray], full: list[float], start_s: float, step: int) -> Outcome:
-    plans = [cheapest(need / use, start_s, step) for need, use in zip(needed, full, strict=True)]
+def _search(meets: Callable[[float, float], bool]) -> None:
+    """Try plans: first how full members may be where being late is dear, then what being late costs."""
+    fullest, most = FULL
+    for _ in range(6):
+        middle = (fullest + most) / 2
+        fullest, most = (middle, most) if meets(middle, PRICES_S[1]) else (fullest, middle)
+    for full in (0.97 * fullest, 0.85 * fullest):
+        cheap, dear = np.log(PRICES_S)
+        for _ in range(4):
+            middle = (cheap + dear) / 2
+            cheap, dear = (cheap, middle) if meets(full, float(np.exp(middle))) else (middle, dear)
+
+
+def _played(trace: Trace, plans: list[np.ndarray], start_s: float) -> Outcome:
     policy, first = followed(plans, start_s)
     return replay(trace, policy, first, start_s, tick_s=PLAN_SLOT_S)

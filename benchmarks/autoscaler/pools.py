@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from heapq import heappop, heappush
 from math import ceil, inf
 
 import numpy as np
@@ -24,11 +23,14 @@ from infer_workload.layout.deployment import lay_out
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.fabric import DIES_PER_NODE
 from infer_workload.timing.model import load_model
+from matrixcompute.autoscaling.decision import TICK_S
 
 SLOT_S = 0.5
 MEMBER_NODES = 2
 DIES = MEMBER_NODES * DIES_PER_NODE
 DRAIN_S = 600.0
+ANSWERS = 2000
+"""So many answers say how long answers are; before the trace as many as long as its first ones have been served."""
 TTFT_S, TPOT_S = 5.0, 0.05
 """The objective: the first token within, and each further one on average within."""
 
@@ -145,13 +147,13 @@ class Seen:
     """The work that came in, in members that it would keep busy."""
     backlog_s: float
     """Seconds of one member that wait."""
-    waiting: int
-    running: int
-    busy: float
-    kv: float
-    stays_s: float
+    waiting: int = 0
+    running: int = 0
+    busy: float = 0.0
+    kv: float = 0.0
+    stays_s: float = 0.0
     """How long a request stays with its member."""
-    late: bool
+    late: bool = False
     """Whether what comes in now will miss the objective."""
 
 
@@ -195,103 +197,121 @@ Policy = Callable[[list[Seen]], list[int]]
 """Members that each role is to have (prefill, decode)."""
 
 
-def replay(trace: Trace, policy: Policy, first: tuple[int, int], start_s: float, tick_s: float = 15.0) -> Outcome:
+class Decoding:
+    """The requests that decode, by the token of progress at which each ends."""
+
+    def __init__(self, tokens: int, answer_mean: float) -> None:
+        self._sums = np.zeros((3, tokens))  # requests, KV tokens and answer tokens that end there
+        self.progress = 0.0
+        self.running, self.kv_tokens = 0, 0.0
+        self.answer_mean = answer_mean
+
+    def add(self, ends: np.ndarray, kv_tokens: np.ndarray, answers: np.ndarray) -> None:
+        at = np.ceil(ends).astype(int)
+        while at.max(initial=0) >= self._sums.shape[1]:
+            self._sums = np.concatenate([self._sums, np.zeros_like(self._sums)], axis=1)
+        for row, values in enumerate((1.0, kv_tokens, answers)):
+            np.add.at(self._sums[row], at, values)
+        self.running, self.kv_tokens = self.running + len(ends), self.kv_tokens + float(kv_tokens.sum())
+
+    def proceed(self, tokens: float) -> None:
+        """Each request has so many tokens more; those that end leave."""
+        first, self.progress = int(self.progress) + 1, self.progress + tokens
+        ended, kv_tokens, answers = self._sums[:, first : int(self.progress) + 1].sum(axis=1)
+        self.running, self.kv_tokens = self.running - int(ended), self.kv_tokens - float(kv_tokens)
+        if ended:
+            self.answer_mean += (float(answers / ended) - self.answer_mean) * min(1.0, float(ended) / ANSWERS)
+
+    def last_end(self, leaving: int, serving: int) -> float:
+        """When the last ends of the requests on so many members, which are every so many of all."""
+        rest = self._sums[0, int(self.progress) + 1 :]
+        longer = np.cumsum(rest[::-1])
+        rank = int(np.searchsorted(longer, max(1.0, serving / max(1, leaving))))
+        return int(self.progress) + len(rest) - rank if self.running else -inf
+
+
+def replay(trace: Trace, policy: Policy, first: tuple[int, int], start_s: float, tick_s: float = TICK_S) -> Outcome:
     """The whole trace under a policy that looks every `tick_s`; `first` members serve at its beginning."""
     times = timing()
     count = len(trace.at)
     new = trace.prompt - trace.cached
-    work = times.work_s(new, trace.cached)
-    before = np.concatenate([[0.0], np.cumsum(work)])
+    before = np.concatenate([[0.0], np.cumsum(times.work_s(new, trace.cached))])
     alone = np.interp(new, times.lengths, times.alone_s)
-    started, joins = np.full(count, np.nan), np.full(count, np.nan)
-    finished = np.full(count, np.nan)
+    kv = trace.prompt + trace.answer / 2
+    joins, ends = np.full(count, np.nan), np.full(count, np.nan)
     prefill, decode = Role("prefill", first[0]), Role("decode", first[1])
-    served = progress = 0.0
-    arrived = begun = joined = 0
-    ends: list[tuple[float, int]] = []
-    due: list[tuple[float, int]] = []
-    kv_tokens = 0.0
-    tick_at, last = 0.0, (0, 0)
-    answers: list[float] = []
+    decoding = Decoding(1 << 18, float(trace.answer[:ANSWERS].mean()))
+    due = np.zeros(0, dtype=int)
+    served = context = 0.0
+    tick_at = tick_s
+    slot = arrived = begun = last = 0
+    progress: list[float] = [0.0]
     running: list[int] = []
-    context, answer_mean = 4000.0, 500.0
-    now = 0.0
-    while joined < count or ends:
+    while begun < count or len(due) or decoding.running:
+        now, end = slot * SLOT_S, (slot + 1) * SLOT_S
         if now >= tick_at:
-            came = slice(last[0], arrived)
-            span = tick_s if now else 1.0
-            requests = arrived - last[0]
-            answer_mean = float(np.mean(answers[-2000:])) if answers else answer_mean
-            context = kv_tokens / len(ends) if len(ends) > 20 else context
-            capacity = times.batch_within(context) * DIES
-            rate = capacity / TPOT_S
-            waiting = arrived - begun
+            context = decoding.kv_tokens / decoding.running if decoding.running > 20 else context or 4000.0
             seen = [
-                Seen(
-                    "prefill", now, prefill.members, prefill.serving, start_s, float(work[came].sum()) / span,
-                    float(before[arrived] - served), waiting, len(due), min(1.0, waiting / max(1, prefill.serving)),
-                    0.0, 0.0, float(before[arrived] - served) / max(1, prefill.serving) > TTFT_S / 2,
+                _prefill_seen(
+                    prefill, now, start_s, (before[arrived] - before[last]) / tick_s, before[arrived] - served
                 ),
-                Seen(
-                    "decode", now, decode.members, decode.serving, start_s,
-                    max(requests / span * answer_mean / rate, (len(ends) + len(due)) / capacity), 0.0,
-                    len(due), len(ends),
-                    len(ends) / max(1, decode.serving) / capacity, kv_tokens / max(1, decode.serving) / times.room,
-                    answer_mean * TPOT_S,
-                    times.pace_s(len(ends) / max(1, decode.serving) / DIES, context) > TPOT_S,
-                ),
-            ]  # fmt: skip
+                _decode_seen(decode, now, start_s, (arrived - last) / tick_s, decoding, len(due), context),
+            ]
+            seen[0].waiting, seen[0].running = arrived - begun, len(due)
+            seen[0].busy = min(1.0, (arrived - begun) / max(1, prefill.serving))
             wanted = policy(seen)
             prefill.resize(max(1, wanted[0]), now, start_s, lambda _: -inf)
-            decode.resize(max(1, wanted[1]), now, start_s, lambda k: _last_end(ends, k, decode.serving))
-            last, tick_at = (arrived, 0), tick_at + tick_s
-        end = now + SLOT_S
+            decode.resize(max(1, wanted[1]), now, start_s, lambda k: decoding.last_end(k, decode.serving))
+            last, tick_at = arrived, tick_at + tick_s
         # Arrivals, and prompts that are begun: the work before each is done.
         arrived = int(np.searchsorted(trace.at, end))
-        capacity_s = prefill.serving * SLOT_S
-        reach = min(served + capacity_s, float(before[arrived]))
+        reach = min(served + prefill.serving * SLOT_S, float(before[arrived]))
         upto = max(begun, min(int(np.searchsorted(before[:-1], reach, side="right")), arrived))
         if upto > begun:
             which = slice(begun, upto)
             at = now + np.maximum(0.0, before[which] - served) / max(1, prefill.serving)
-            started[which] = np.maximum(at, trace.at[which])
-            joins[which] = started[which] + alone[which]
-            for number in range(begun, upto):
-                heappush(due, (joins[number], number))
+            joins[which] = np.maximum(at, trace.at[which]) + alone[which]
+            due = np.concatenate([due, np.arange(begun, upto)])
+            due = due[np.argsort(joins[due], kind="stable")]
             begun = upto
         served = reach
         # Decoding: at the pace of the fullest die.
         members = max(1, decode.serving + len(decode.leaving))
-        while due and due[0][0] <= end:
-            number = due[0][1]
-            if (len(ends) + 1) > members * DIES * times.batch or kv_tokens + trace.prompt[
-                number
-            ] > members * times.room:
-                break
-            heappop(due)
-            heappush(ends, (progress + trace.answer[number], number))
-            kv_tokens += trace.prompt[number] + trace.answer[number] / 2
-            joined += 1
-        mean = kv_tokens / len(ends) if ends else context
-        pace = times.pace_s(len(ends) / members / DIES, mean)
-        progress += SLOT_S / pace
-        while ends and ends[0][0] <= progress:
-            at, number = heappop(ends)
-            finished[number] = end - (progress - at) * pace
-            kv_tokens -= trace.prompt[number] + trace.answer[number] / 2
-            answers.append(trace.answer[number])
-        running.append(len(ends))
-        prefill.pass_on(end, progress, now < trace.seconds)
-        decode.pass_on(end, progress, now < trace.seconds)
-        now = end
-    ttft = joins - trace.at
+        if len(due):
+            fit = int(np.searchsorted(joins[due], end, side="right"))
+            fit = min(fit, max(0, members * DIES * times.batch - decoding.running))
+            room = members * times.room - decoding.kv_tokens
+            fit = min(fit, int(np.searchsorted(np.cumsum(kv[due[:fit]]), room, side="right")))
+            which, due = due[:fit], due[fit:]
+            ends[which] = decoding.progress + trace.answer[which]
+            decoding.add(ends[which], kv[which], trace.answer[which])
+        mean = decoding.kv_tokens / decoding.running if decoding.running else context
+        decoding.proceed(SLOT_S / times.pace_s(decoding.running / members / DIES, mean))
+        progress.append(decoding.progress)
+        running.append(decoding.running)
+        prefill.pass_on(end, decoding.progress, now < trace.seconds)
+        decode.pass_on(end, decoding.progress, now < trace.seconds)
+        slot += 1
+    finished = np.interp(ends, progress, np.arange(len(progress)) * SLOT_S)
     tpot = np.maximum(0.0, finished - joins) / np.maximum(1.0, trace.answer - 1)
     tpot[trace.answer <= 1] = 0.0
     hours = (prefill.member_s + decode.member_s) * MEMBER_NODES / 3600
-    return Outcome(trace, ttft, tpot, alone, hours, [prefill, decode], np.array(running))
+    return Outcome(trace, joins - trace.at, tpot, alone, hours, [prefill, decode], np.array(running))
 
 
-def _last_end(ends: list[tuple[float, int]], leaving: int, serving: int) -> float:
-    """When the last request ends of those on members that leave: every so many of all."""
-    some = ends[:: max(1, serving // max(1, leaving))]
-    return max((at for at, _ in some), default=-inf)
+def _prefill_seen(role: Role, now: float, start_s: float, load: float, backlog_s: float) -> Seen:
+    late = backlog_s / max(1, role.serving) > TTFT_S / 2
+    return Seen("prefill", now, role.members, role.serving, start_s, float(load), float(backlog_s), late=late)
+
+
+def _decode_seen(
+    role: Role, now: float, start_s: float, per_s: float, decoding: Decoding, waiting: int, context: float
+) -> Seen:
+    times, running, serving = timing(), decoding.running, max(1, role.serving)
+    capacity = times.batch_within(context) * DIES
+    stays_s = decoding.answer_mean * TPOT_S
+    return Seen(
+        "decode", now, role.members, role.serving, start_s, max(per_s * stays_s, running + waiting) / capacity, 0.0,
+        waiting, running, running / serving / capacity, decoding.kv_tokens / serving / times.room, stays_s,
+        times.pace_s(running / serving / DIES, context) > TPOT_S,
+    )  # fmt: skip

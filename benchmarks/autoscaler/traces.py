@@ -147,12 +147,13 @@ def _made() -> dict[str, Callable[[], Trace]]:
         "sine 1-24": lambda: _trace("sine 1-24", by_rate(sine, HOUR_S, *R1, "sine"), 6),
         "steps": lambda: _trace("steps", by_rate(lambda at: STEPS[int(at // 300)], 1800, *R1, "steps"), 8),
         "constant": lambda: _trace("constant", by_rate(lambda _: 12.0, HOUR_S, *R1, "constant"), 6),
+        "constant 7": lambda: _trace("constant 7", by_rate(lambda _: 7.0, HOUR_S, 3000, 400, "constant 7"), 16),
+        "sine 15 min": lambda: _trace("sine 15 min", by_rate(lambda at: sine(at, 900), HOUR_S, *R1, "sine 15"), 6),
+        "conversation": lambda: _trace("conversation", _with_cache(_seeded_conversation(3.25, 2400)), 16),
         "toolagent": lambda: _trace("toolagent", by_rate(lambda _: 6.67, 3540, 5000, 182, "toolagent"), 16),
     }
     if there(mooncake):
         found["mooncake"] = lambda: _trace("mooncake", _with_cache(read_trace(FOLDER / mooncake)), 16)
-    else:
-        found["conversation"] = lambda: _trace("conversation", _with_cache(_seeded_conversation(3.25, 2400)), 16)
     if there(code):
         found["azure code"] = lambda: _trace("azure code", _azure(code), 64)
         found["azure conv"] = lambda: _trace("azure conv", _azure(conv), 48)
@@ -161,8 +162,13 @@ def _made() -> dict[str, Callable[[], Trace]]:
     if there("servegen_deepseek-r1_rates.csv.gz"):
         found["r1 day /24"] = lambda: _trace("r1 day /24", _servegen("deepseek-r1", 0, 86_400, 24, 1.0), 5)
         found["m-large day /24"] = lambda: _trace("m-large day /24", _servegen("m-large", 0, 86_400, 24, 1.0), 1)
+        found["m-large day 5 /24"] = lambda: _trace(
+            "m-large day 5 /24", _servegen("m-large", 4 * 86_400, 5 * 86_400, 24, 1.0), 1
+        )
     return found
 
 
 TRACES = _made()
 """By name, made when asked for."""
+HELD_OUT = ("constant 7", "sine 15 min", "conversation", "m-large day 5 /24")
+"""Those that no setting of the policy was chosen on."""

@@ -39,13 +39,16 @@ def whole(nodes: float, block: int, up: bool = True) -> int:
     return (ceil(blocks - 1e-9) if up else int(blocks + 1e-9)) * block
 
 
-def stabilized(state: ScalingState, behavior: Behavior, wanted: int, current: int, now: float) -> int:
+def stabilized(
+    state: ScalingState, behavior: Behavior, wanted: int, current: int, now: float, down_window_s: float = DOWN_WINDOW_S
+) -> int:
     """Not more than the lowest recommendation of the window up, not less than the highest of the window down.
 
-    The recommendation is remembered. One that remembers nothing begins with the present size.
+    The recommendation is remembered; `down_window_s` is the window down where the policy names none. One that remembers
+    nothing begins with the present size.
     """
     up_s = _window_s(behavior.scale_up, UP_WINDOW_S)
-    down_s = _window_s(behavior.scale_down, DOWN_WINDOW_S)
+    down_s = _window_s(behavior.scale_down, down_window_s)
     remembered = state.recommended or [(now, current)]
     upper = min([wanted, *(size for at, size in remembered if at > now - up_s)])
     lower = max([wanted, *(size for at, size in remembered if at > now - down_s)])
@@ -81,7 +84,7 @@ def remember(state: ScalingState, behavior: Behavior, change: int, now: float) -
         state.changes.append((now, change))
 
 
-def _window_s(rules: ScalingRules, otherwise: int) -> int:
+def _window_s(rules: ScalingRules, otherwise: float) -> float:
     return otherwise if rules.stabilization_window_seconds is None else rules.stabilization_window_seconds
 
 

@@ -13,12 +13,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import ceil
 
-from matrixcompute.autoscaling.behavior import limited, remember, stabilized, tolerances, whole
-from matrixcompute.autoscaling.forecast import KEPT_S, SMOOTHED_S, forecast, smoothed
+from matrixcompute.autoscaling.behavior import DOWN_WINDOW_S, limited, remember, stabilized, tolerances, whole
+from matrixcompute.autoscaling.forecast import BEYOND, KEPT_S, SMOOTHED_S, forecast, highest, smoothed
 from matrixcompute.autoscaling.policy import Metric, Reason, ScalingPolicySpec, ScalingState, Schedule
 
 TICK_S = 15.0
 """How often it is looked, as HPA does; what is asked for now is asked for again a tick later at the earliest."""
+WAITS_S = 3.0
+"""Prompts that wait longer than that with all members serving show that more came than the rate of a tick says."""
+SPARED_S = 1200.0
+"""One block fewer must have been enough for so long: the noise of a constant load releases nobody."""
+FORECAST_TOLERANCE = 0.05
+"""A forecast that asks for so much more than there is is within its own error."""
+KEPT_S_MIN = 60.0
+"""What is asked for by the own signals counts for at least so long."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +35,8 @@ class Observation:
 
     `members` are those that belong to it, whatever they are doing; `load` is the work that comes in, in members that
     it would keep busy, `backlog` what waits, in seconds of one member; `start_s` how long a member takes to serve, and
-    `stays_s` how long a request stays with it: what comes in counts as a mean over that.
+    `stays_s` how long a request stays with it: what comes in counts as a mean over half of
+    that, as the requests that are there on the mean have stayed so long.
     """
 
     members: int
@@ -55,16 +64,19 @@ def recommend(seen: Observation, policy: ScalingPolicySpec, state: ScalingState,
     """The size for this moment. `state` stays as it is; the recommendation has the next one."""
     state = state.model_copy()
     if seen.load is not None:
-        state.loads = [each for each in state.loads if each[0] > now - KEPT_S] + [(now, seen.load)]
+        # Nothing is learnt from what waits for members that start.
+        waits = max(0.0, seen.backlog - WAITS_S * seen.ready) if seen.ready == seen.members else 0.0
+        state.loads = [each for each in state.loads if each[0] > now - KEPT_S] + [(now, seen.load + waits / TICK_S)]
     proposals = [_by_metric(each, seen, policy) for each in policy.metrics]
     if not policy.metrics:
         proposals = [
             None
             if seen.load is None
-            else _by_work(seen, policy, smoothed(state.loads, now, max(SMOOTHED_S, seen.stays_s)))
+            else _by_work(seen, policy, smoothed(state.loads, now, max(SMOOTHED_S, seen.stays_s / 2)))
         ]
+    predicted = _forecast_floor(state, policy, seen, now)
     known = [each for each in proposals if each is not None]
-    silent = len(known) < len(proposals)
+    silent = len(known) < len(proposals) or (policy.forecasts == "Auto" and not policy.metrics and predicted is None)
     wanted, reason = max(known, default=seen.members), Reason.DESIRED_WITHIN_RANGE
     if wanted != seen.members:
         reason = Reason.ABOVE_TARGET if wanted > seen.members else Reason.BELOW_TARGET
@@ -75,17 +87,20 @@ def recommend(seen: Observation, policy: ScalingPolicySpec, state: ScalingState,
     scheduled = schedule_floor(policy.schedules, now)
     if scheduled > wanted:
         wanted, reason = scheduled, Reason.SCHEDULE_FLOOR
-    predicted = _forecast_floor(state, policy, seen, now)
-    if policy.predictive == "Auto" and predicted is not None and predicted > wanted:
+    if policy.forecasts == "Auto" and predicted is not None and predicted > wanted:
         wanted, reason = predicted, Reason.FORECAST_FLOOR
     blocks = whole(wanted, policy.block)
     if blocks != wanted and blocks == seen.members:
         reason = Reason.WHOLE_BLOCKS
     wanted = blocks
 
-    steady = stabilized(state, policy.behavior, wanted, seen.members, now)
+    kept_s = DOWN_WINDOW_S if policy.metrics else max(KEPT_S_MIN, seen.start_s)
+    steady = stabilized(state, policy.behavior, wanted, seen.members, now, kept_s)
     if steady != wanted:
         reason = Reason.SCALE_UP_STABILIZED if wanted > steady else Reason.SCALE_DOWN_STABILIZED
+    one_fewer = steady == seen.members - policy.block and not policy.metrics and seen.load is not None
+    if one_fewer and not _spared(state, policy, seen, steady):
+        steady, reason = seen.members, Reason.SCALE_DOWN_STABILIZED
     size, limit = limited(state, policy, steady, seen.members, now)
     reason = limit or reason
     if silent and size < seen.members:
@@ -128,7 +143,7 @@ def _by_metric(metric: Metric, seen: Observation, policy: ScalingPolicySpec) -> 
     members = max(1, seen.members)
     ratio = value / target.number / (members if target.type == "AverageValue" else 1)
     down, up = tolerances(policy.behavior)
-    if 1 - down <= ratio <= 1 + up:
+    if 1 - down - 1e-9 <= ratio <= 1 + up + 1e-9:
         return seen.members
     proposal = ceil(ratio * members - 1e-9) if target.type == "AverageValue" else ceil(ratio * seen.ready - 1e-9)
     if target.type == "Value" and (ratio > 1) != (proposal > seen.members):
@@ -139,19 +154,32 @@ def _by_metric(metric: Metric, seen: Observation, policy: ScalingPolicySpec) -> 
 
 
 def _by_work(seen: Observation, policy: ScalingPolicySpec, load: float) -> int:
-    """What comes in at the utilization that is aimed at, and what waits in the time it may take."""
-    needs = load / policy.objective.utilization + seen.backlog / policy.objective.backlog_seconds
-    down, up = tolerances(policy.behavior)
+    """What comes in at the utilization that is aimed at, and what will wait when a member that starts now serves."""
+    until_s = seen.start_s + TICK_S
+    starting = seen.members - seen.ready
+    waiting = seen.backlog + ((seen.load or 0.0) - seen.ready - starting / 2) * until_s if seen.backlog else 0.0
+    needs = load / policy.utilization + max(0.0, waiting) / policy.objective.backlog_seconds
+    return _enough(needs, seen, policy, tolerances(policy.behavior)[1])
+
+
+def _spared(state: ScalingState, policy: ScalingPolicySpec, seen: Observation, members: int) -> bool:
+    """Whether so many would have been enough for the most that came lately, with what a forecast adds to it."""
+    most = highest(state.loads, SPARED_S, max(SMOOTHED_S, seen.stays_s / 2))
+    return most * (BEYOND if policy.forecasts == "Auto" else 1.0) <= members * policy.utilization
+
+
+def _enough(needs: float, seen: Observation, policy: ScalingPolicySpec, up: float) -> int:
+    """Members for so much; one fewer must not be too few the next moment."""
     if needs > seen.members:
         return ceil(needs - 1e-9) if needs > seen.members * (1 + up) else seen.members
-    return min(seen.members, ceil(needs * (1 + down) - 1e-9))  # one fewer must not be too few the next moment
+    return min(seen.members, ceil(needs * (1 + tolerances(policy.behavior)[0]) - 1e-9))
 
 
 def _forecast_floor(state: ScalingState, policy: ScalingPolicySpec, seen: Observation, now: float) -> int | None:
-    if policy.predictive == "Off" or seen.load is None:
+    if policy.forecasts == "Off" or seen.load is None:
         return None
-    load = forecast(state.loads, seen.start_s + TICK_S, max(SMOOTHED_S, seen.stays_s))
-    return None if load is None else ceil(load / policy.objective.utilization - 1e-9)
+    load = forecast(state.loads, seen.start_s + TICK_S, max(SMOOTHED_S, seen.stays_s / 2))
+    return None if load is None else _enough(load / policy.utilization, seen, policy, FORECAST_TOLERANCE)
 
 
 def _message(reason: Reason, seen: Observation, asked: int, size: int) -> str:

@@ -1,27 +1,33 @@
 """The most that the load may be until a member that starts now serves.
 
-Three guesses: it stays, or it continues as in the last two or five minutes. Each is judged by what it would have
-said at every moment of the last hour: the margin that covers most of what came then is added to it, and the guess that
-needs the least in all is taken. Where nothing has a trend the margin is the noise of the load; where there is a trend
-the margin is small. Nothing is learnt from a time without a measure.
+Several guesses: it stays; it continues as in the last minutes, at most to the highest that was seen or beyond it; it
+does as it did a period ago, where the load has one; it comes back to its recent peak. Each is judged by what it would
+have said at every moment of the last hour: the margin that covers most of the load that came then is added to it, and
+the guess that needs the least in all is taken. Where nothing has a trend the margin is the noise of the load; where
+something foresees it the margin is small. Nothing is learnt from a time without a measure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 KEPT_S = 3600.0
 SMOOTHED_S = 30.0
-COVERED = 0.9
-"""The share of past moments that the margin covers."""
+COVERED = 0.97
+"""The share of the load of past moments that the margin covers."""
 TRENDS_S = (120.0, 300.0)
-TIMES_MEAN_MAX = 4.0
-"""A forecast is never more than so many times the mean of what it is made of (as AIBrix limits its own)."""
-SAMPLES_MIN = 8
-"""Moments to judge by; before, the load may rise by a third."""
-UNKNOWN_RISE = 1 / 3
+MEANS_S = (300.0, 1200.0)
+PEAKS_S = (300.0, 1200.0)
+PERIODS_S = (120.0, 1500.0)
+"""Periods that are looked for, as long as they are seen twice."""
+CORRELATED = 0.5
+"""Less than that from one period to the next is none."""
+BEYOND = 1.1
+"""A margin asks for no more than so many times the most that was ever seen, or foreseen."""
+SAMPLES_MIN = 20
+"""Moments to judge by; before, nothing is foreseen."""
 
 Loads = Sequence[tuple[float, float]]
 
@@ -32,19 +38,80 @@ def smoothed(loads: Loads, now: float, over_s: float = SMOOTHED_S) -> float:
     return sum(recent) / len(recent)
 
 
+def highest(loads: Loads, since_s: float, over_s: float = SMOOTHED_S) -> float:
+    """The highest mean over `over_s` of the last `since_s`."""
+    at, load = (np.array(column) for column in zip(*loads, strict=True))
+    return float(_means(at, load, over_s)[at > at[-1] - since_s].max())
+
+
 def forecast(loads: Loads, ahead_s: float, over_s: float = SMOOTHED_S) -> float | None:
-    """The load to be ready for within `ahead_s`, in means over `over_s`; None where nothing is known."""
-    if not loads:
+    """The load to be ready for within `ahead_s`, in means over `over_s`; None where too little is known to judge by."""
+    if len(loads) < SAMPLES_MIN:
         return None
     at, load = (np.array(column) for column in zip(*loads, strict=True))
     level = _means(at, load, over_s)
     most, known = _most_within(at, level, ahead_s)
-    if known < SAMPLES_MIN:
-        return float(level[-1] * (1 + UNKNOWN_RISE))
-    guesses = [level, *(level + np.maximum(0.0, _slopes(at, load, trend_s)) * ahead_s for trend_s in TRENDS_S)]
-    covering = [guess + np.quantile((most - guess)[:known], COVERED) for guess in guesses]
-    least = min(covering, key=lambda guess: float(guess[:known].mean()))
-    return max(float(level[-1]), min(float(least[-1]), TIMES_MEAN_MAX * float(load.mean())))
+    guesses = _guesses(at, load, level, ahead_s)
+    foreseen = [(first, guess) for first, guess in guesses if known - first >= SAMPLES_MIN]
+    if not foreseen:
+        return None
+    judged = slice(max(first for first, _ in foreseen), known)
+    seen = np.maximum.accumulate(level)
+    covering = [
+        np.minimum(guess + _margin((most - guess)[first:known], most[first:known]), BEYOND * np.maximum(guess, seen))
+        for first, guess in foreseen
+    ]
+    least = min(covering, key=lambda guess: float(np.maximum(guess, level)[judged].mean()))
+    return max(float(level[-1]), float(least[-1]))
+
+
+def _guesses(at: np.ndarray, load: np.ndarray, level: np.ndarray, ahead_s: float) -> Iterator[tuple[int, np.ndarray]]:
+    """Each with the first moment at which it can be made."""
+    yield 0, level
+    for mean_s in MEANS_S:
+        yield 0, _means(at, load, mean_s)
+    highest = np.maximum.accumulate(level)
+    for trend_s in TRENDS_S:
+        trend = level + np.maximum(0.0, _slopes(at, load, trend_s)) * ahead_s
+        yield 0, trend
+        yield 0, np.minimum(trend, highest)
+    for peak_s in PEAKS_S:
+        yield 0, _most_before(at, level, peak_s)
+    if period_s := _period_s(at, level):
+        season = _most_within(at, level, ahead_s)[0][np.searchsorted(at, at - period_s)]
+        yield int(np.searchsorted(at, at[0] + period_s)), season
+
+
+def _margin(errors: np.ndarray, weights: np.ndarray) -> float:
+    """What covers that share of the weight."""
+    order = np.argsort(errors)
+    sums = np.cumsum(weights[order])
+    return float(errors[order][min(int(np.searchsorted(sums, COVERED * sums[-1])), len(order) - 1)])
+
+
+def _period_s(at: np.ndarray, level: np.ndarray) -> float:
+    """After which the load is most like itself again; 0 where it never is."""
+    if len(at) < 4 or at[-1] - at[0] < 2 * PERIODS_S[0]:
+        return 0.0
+    step = float(np.median(np.diff(at)))
+    grid = np.arange(at[0], at[-1] + step / 2, step)
+    values = np.interp(grid, at, level)
+    values -= values.mean()
+    lags = np.arange(int(PERIODS_S[0] / step), int(min(PERIODS_S[1], (at[-1] - at[0]) / 2) / step) + 1)
+    if len(lags) < 3 or not values.any():
+        return 0.0
+    alike = np.array([_alike(values[lag:], values[:-lag]) for lag in lags])
+    peaks = np.flatnonzero((alike[1:-1] >= alike[:-2]) & (alike[1:-1] >= alike[2:])) + 1
+    peaks = peaks[alike[peaks] > CORRELATED]
+    if not len(peaks):
+        return 0.0
+    first = next(peak for peak in peaks if alike[peak] > 0.95 * alike[peaks].max())
+    return float(lags[first] * step)
+
+
+def _alike(one: np.ndarray, other: np.ndarray) -> float:
+    scale = np.sqrt((one * one).sum() * (other * other).sum())
+    return float((one * other).sum() / max(1e-12, scale))
 
 
 def _since(at: np.ndarray, over_s: float) -> np.ndarray:
@@ -76,8 +143,18 @@ def _slopes(at: np.ndarray, load: np.ndarray, over_s: float) -> np.ndarray:
 def _most_within(at: np.ndarray, level: np.ndarray, ahead_s: float) -> tuple[np.ndarray, int]:
     """For each moment the most within `ahead_s` after it, and for how many of them that time is over."""
     end = np.searchsorted(at, at + ahead_s, side="right")
-    most = level.copy()
-    for step in range(1, int((end - np.arange(len(at))).max(initial=1))):
-        inside = np.arange(len(at) - step)[np.arange(step, len(at)) < end[: len(at) - step]]
-        most[inside] = np.maximum(most[inside], level[inside + step])
-    return most, int(np.searchsorted(at, at[-1] - ahead_s, side="right"))
+    return _most(level, np.arange(len(at)), end), int(np.searchsorted(at, at[-1] - ahead_s, side="right"))
+
+
+def _most_before(at: np.ndarray, level: np.ndarray, over_s: float) -> np.ndarray:
+    return _most(level, _since(at, over_s), np.arange(1, len(at) + 1))
+
+
+def _most(level: np.ndarray, first: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """The most of each range, of neighbouring ranges of any length: by doubling."""
+    tables = [level]
+    while (width := 2 ** len(tables)) <= len(level):
+        half, count = tables[-1], len(level) - width + 1
+        tables.append(np.maximum(half[:count], half[width // 2 : count + width // 2]))
+    power = np.log2(np.maximum(1, end - first)).astype(int)
+    return np.array([max(tables[k][i], tables[k][j - 2**k]) for k, i, j in zip(power, first, end, strict=True)])

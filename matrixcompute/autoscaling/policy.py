@@ -145,7 +145,12 @@ class Schedule(ApiModel):
 class Objective(ApiModel):
     """How the own signals are judged, where a policy names no metric."""
 
-    utilization: float = Field(0.8, gt=0.05, le=1, description="the share of a member's work that is aimed at")
+    utilization: float | None = Field(
+        None,
+        gt=0.05,
+        le=1,
+        description="the share of a member's work that is aimed at; by default 0.8, with a forecast 0.95",
+    )
     backlog_seconds: float = Field(10.0, gt=0, le=3600, description="in how long what waits is to be worked off")
 
 
@@ -168,11 +173,22 @@ class ScalingPolicySpec(ApiModel):
     objective: Objective = Field(Objective(), description="of the own signals")
     behavior: Behavior = Field(Behavior(), description="how fast it may change")
     schedules: list[Schedule] = Field(default_factory=list, max_length=32, description="floors by the clock")
-    predictive: Literal["Off", "Preview", "Auto"] = Field(
-        "Off", description="whether a forecast for when a member that starts now serves raises the floor; or only shows"
+    predictive: Literal["Off", "Preview", "Auto"] | None = Field(
+        None,
+        description="whether a forecast for when a member that starts now serves raises the floor, or only shows; "
+        "by default Auto where no metric is named, else Off",
     )
 
     REFERENCES: ClassVar = ("scale_target_ref",)
+
+    @property
+    def forecasts(self) -> Literal["Off", "Preview", "Auto"]:
+        return self.predictive or ("Off" if self.metrics else "Auto")
+
+    @property
+    def utilization(self) -> float:
+        """A forecast has a margin of its own; without one the headroom is here."""
+        return self.objective.utilization or (0.95 if self.forecasts == "Auto" else 0.8)
 
     @field_validator("max_replicas")
     @classmethod
@@ -241,7 +257,7 @@ class ScalingPolicyView(ResourceView):
     objective: Objective
     behavior: Behavior
     schedules: list[Schedule] = Field(default_factory=list)
-    predictive: Literal["Off", "Preview", "Auto"]
+    predictive: Literal["Off", "Preview", "Auto"] | None = None
     current_replicas: int = Field(0, description="nodes of the target's spec")
     desired_replicas: int = Field(0, description="nodes that it is to have")
     forecast_replicas: int | None = Field(None, description="the floor that the forecast makes, or would make")

@@ -126,7 +126,9 @@ class InstanceReconciler:
         for name, nodes in findings.to_leave.items():
             opened += await self._preemption.leave(name, nodes)
         for name in findings.to_restore:
-            opened += await self._room.restore(name)
+            if restored := await self._room.restore(name):
+                opened += restored
+                break  # the others ask when it has taken its nodes
         for name, broken in findings.to_repair.items():
             opened += await self._room.repair(name, *broken)
         for name, node in findings.gone_spares:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from random import Random
 from typing import Any
 
 import pytest
@@ -18,7 +20,13 @@ AT_ONCE = {"scaleUp": {"stabilizationWindowSeconds": 0}, "scaleDown": {"stabiliz
 
 
 def a_policy(**more: Any) -> ScalingPolicySpec:
-    given = {"scaleTargetRef": {"name": "one"}, "minReplicas": 2, "maxReplicas": 20, "behavior": AT_ONCE} | more
+    given = {
+        "scaleTargetRef": {"name": "one"},
+        "minReplicas": 2,
+        "maxReplicas": 20,
+        "behavior": AT_ONCE,
+        "predictive": "Off",
+    } | more
     return ScalingPolicySpec.model_validate(given)
 
 
@@ -48,7 +56,7 @@ BOTH = a_policy(metrics=[of("queued", averageValue=3.0), of("kvUsage", value=0.8
         ("never above the most", QUEUE, Observation(19, 19, metrics={"queued": 90.0}), 20, Reason.TOO_MANY_REPLICAS),
         ("never below the least", QUEUE, Observation(4, 4, metrics={"queued": 0.0}), 2, Reason.TOO_FEW_REPLICAS),
         ("the work of nodes, at four fifths", a_policy(), Observation(4, 4, load=4.0), 5, Reason.ABOVE_TARGET),
-        ("and what waits, in ten seconds", a_policy(), Observation(4, 4, load=3.2, backlog=20.0), 6, Reason.ABOVE_TARGET),
+        ("and what will wait, in ten seconds", a_policy(), Observation(4, 4, load=3.9, backlog=20.0), 7, Reason.ABOVE_TARGET),
         ("whole blocks", a_policy(block=4), Observation(4, 4, load=3.9), 8, Reason.ABOVE_TARGET),
         ("fewer by less than a block", a_policy(block=4), Observation(8, 8, load=4.0), 8, Reason.WHOLE_BLOCKS),
         ("half of it starts: it counts as there", a_policy(), Observation(8, 4, load=6.4), 8, Reason.PENDING_MEMBERS),
@@ -107,7 +115,7 @@ def play(
 
 def test_the_highest_recommendation_of_the_window_counts_when_it_shrinks():
     policy = a_policy(behavior={"scaleDown": {"stabilizationWindowSeconds": 120}})
-    sizes = play(policy, [8.0] * 8 + [2.0] * 20, members=10)
+    sizes = play(policy, [8.0] * 8 + [2.0] * 100, members=10)
     fell = next(at for at, size in enumerate(sizes) if size < 10)
     assert 8 + 120 / 15 <= fell <= 8 + 120 / 15 + 5
     assert sizes[-1] == 3
@@ -124,20 +132,60 @@ def test_growing_does_not_ask_again_for_what_starts():
 
 
 def test_a_forecast_raises_the_floor_only_in_auto():
-    climb = [2.0 + 0.2 * at for at in range(20)]
-    off, preview, auto = (play(a_policy(predictive=mode), climb)[-1] for mode in ("Off", "Preview", "Auto"))
+    climb = [2.0 + 0.2 * at for at in range(50)]
+    off, preview, auto = (
+        play(a_policy(predictive=mode, maxReplicas=40, objective={"utilization": 0.8}), climb)[-1]
+        for mode in ("Off", "Preview", "Auto")
+    )
     assert off == preview < auto
 
 
 def test_the_forecast_follows_a_trend_and_is_never_below_what_is_there():
-    climb = [(15.0 * at, 2.0 + 0.1 * at) for at in range(40)]
+    climb = [(15.0 * at, 2.0 + 0.1 * at) for at in range(60)]
     ahead = forecast(climb, 120.0)
     assert ahead is not None
     assert ahead == pytest.approx(climb[-1][1] + 0.8, abs=0.3)
     fall = [(at, 10.0 - load) for at, load in climb]
     assert forecast(fall, 120.0) >= fall[-1][1] - 1e-9
-    assert forecast(climb[:2], 120.0) == pytest.approx(2.05 * 4 / 3)
-    assert forecast([], 120.0) is None
+
+
+def test_nothing_is_foreseen_before_there_is_something_to_judge_by():
+    climb = [(15.0 * at, 2.0 + 0.1 * at) for at in range(60)]
+    assert forecast([], 60.0) is None
+    assert forecast(climb[:20], 60.0) is None
+    assert forecast(climb[:26], 60.0) is not None
+
+
+def test_the_forecast_knows_a_season_and_what_has_only_noise():
+    wave = [(15.0 * at, 6.0 - 5.0 * math.cos(2 * math.pi * at / 40)) for at in range(201)]  # at its trough
+    assert forecast(wave[:-20], 150.0) == pytest.approx(11.0, abs=1.0)  # ten moments before, at its peak, no higher
+    rising = wave[:-30]  # halfway up: in 150 s it is at its peak
+    assert forecast(rising, 150.0) == pytest.approx(11.0, abs=1.2)
+    rng = Random(1)
+    noise = [(15.0 * at, 10.0 + rng.gauss(0, 0.5)) for at in range(200)]
+    found = [forecast(noise[:end], 75.0) for end in range(100, 200)]
+    assert min(found) > 10.0
+    assert max(found) < 11.5
+
+
+def test_a_forecast_is_no_reason_to_shrink_before_it_says_anything():
+    policy = a_policy(predictive="Auto")
+    assert play(policy, [2.0] * 20, members=10)[-1] == 10
+    assert play(policy, [2.0] * 60, members=10)[-1] < 10
+
+
+def test_one_block_fewer_must_have_been_enough_for_the_last_twenty_minutes():
+    policy = a_policy()
+    sizes = play(policy, [5.0] + [3.5] * 100, members=6)
+    assert sizes[2 : 1200 // 15] == [6] * (1200 // 15 - 2)  # four fifths of five nodes are too few for 5.0
+    assert sizes[-1] < 6
+
+
+def test_what_waits_is_answered_with_what_starts_in_mind():
+    policy = a_policy()
+    late, started = (Observation(8, ready, load=6.0, backlog=20.0) for ready in (3, 8))
+    assert recommend(late, policy, ScalingState(), NOON).replicas > 8
+    assert recommend(started, policy, ScalingState(), NOON).replicas == 8
 
 
 @pytest.mark.parametrize(

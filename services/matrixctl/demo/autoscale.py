@@ -13,6 +13,7 @@ from typing import Any
 
 from services.matrixctl.demo import telling
 from services.matrixctl.demo.gauge import changes_of_direction
+from services.matrixctl.demo.node_hours import node_hours
 from services.matrixctl.demo.picture import Picture, picture
 from services.matrixctl.demo.story import Step, check, until
 from services.matrixctl.demo.telling import PATIENCE_WALL_S, Story, Telling
@@ -179,6 +180,14 @@ def count(story: Autoscaling) -> None:
     say(f"   {finished['submitted']} requests submitted, {finished['finished']} finished; lost, cut or sent back: 0")
 
 
+def cost(story: Autoscaling) -> None:
+    least = dig(story.autoscaler(), "spec.minReplicas")
+    carries = lambda load_per_s: story.grown_to if load_per_s > CALM_PER_S else least  # noqa: E731
+    spent = node_hours(story.gauge.samples(), carries, story.start_s)
+    check(spent.spent < spent.fixed, f"following the load saved nothing: {spent.text()}")
+    say("   " + spent.text())
+
+
 def _check_sum(counts: dict[str, Any]) -> None:
     known = counts["finished"] + counts["inFlight"]
     check(counts["submitted"] == known > 0, f"{counts['submitted']} submitted, {known} finished or in flight")
@@ -198,6 +207,7 @@ STEPS: tuple[Step, ...] = (
     Step("objective", "With more nodes the objective holds again", meet_the_objective),
     Step("shrink", "The load falls, and nodes drain before they leave", shrink),
     Step("count", "Count what became of every request", count),
+    Step("cost", "Set its node-hours beside a fixed pool's and those of a plan that knew the load", cost),
     Step("delete", "Delete everything", telling.delete),
     Step("nothing-left", "Prove that nothing is left", telling.nothing_left),
 )

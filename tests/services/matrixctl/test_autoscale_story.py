@@ -11,6 +11,7 @@ from rich.console import Console
 from services.matrixctl.demo.autoscale import STEPS, Autoscaling, count, grow, meet_the_objective, shrink
 from services.matrixctl.demo.compose import LEFT_OUT
 from services.matrixctl.demo.gauge import Mark, Sample, changes_of_direction
+from services.matrixctl.demo.node_hours import node_hours
 from services.matrixctl.demo.picture import Picture, clock_text, picture
 from services.matrixctl.demo.run import STORIES
 from services.matrixctl.demo.story import StepFailed, until
@@ -51,6 +52,18 @@ def test_on_a_terminal_the_picture_grows_and_elsewhere_there_are_lines(monkeypat
             drawn.hide()
         assert ("nodes active" in written.getvalue()) == terminal
         assert ("nodes 4/4" in written.getvalue()) or terminal
+
+
+def test_node_hours_beside_a_fixed_pool_and_a_plan_that_knew_the_load() -> None:
+    """An hour: 4 nodes carry the load but for the second half of it, which 10 do; they came late and left late."""
+    samples = [
+        Sample(at, load_per_s=27.0 if 900 <= at < 2700 else 9.0, allocated=10 if 1200 <= at < 3000 else 4)
+        for at in map(float, range(0, 3601, 5))
+    ]
+    found = node_hours(samples, lambda load: 10 if load > 9.0 else 4, 60.0)
+    assert found.spent == pytest.approx(7.0)
+    assert (found.fixed_nodes, found.fixed) == (10, pytest.approx(10.0))
+    assert found.clairvoyant == pytest.approx(7.0 + 6 * 60 / 3600)
 
 
 def test_containers_leave_out_only_steps_there_are() -> None:

@@ -11,12 +11,13 @@ from tests.stack import Stack
 
 pytestmark = pytest.mark.looptime
 
-GREW = {"AboveTarget", "ScaleUpLimit"}
+GREW = {"AboveTarget", "ScaleUpLimit", "TooManyReplicas"}
 POLICY = {
     "scaleTargetRef": {"name": "one"},
     "minReplicas": 4,
     "maxReplicas": 16,
     "behavior": {"scaleDown": {"stabilizationWindowSeconds": 120}},
+    "predictive": "Off",  # a forecast keeps the headroom of an unforeseen rise for an hour
 }
 
 

@@ -1,0 +1,44 @@
+"""The cheapest sizes of a pool for one who knows what it will need: what an autoscaler is measured against.
+
+A dynamic programme over sizes in slots of equal length: a member is paid for while it is there, a change costs what
+starting and draining a member takes, and a slot with fewer members than it needs costs its price.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def cheapest(
+    least: np.ndarray, slot_s: float, change_s: float, step: int = 1, price_s: np.ndarray | None = None
+) -> np.ndarray:
+    """Members in each slot, in whole steps. `least` is what each slot needs, in steps; `change_s` what a member costs
+    that is added and later leaves, `price_s` what each slot costs with fewer than it needs (None: never fewer), all in
+    seconds of a member. A slot is seconds long."""
+    most = int(least.max())
+    sizes = np.arange(1, most + 1)
+    grow = step * change_s
+    prices = np.full(len(least), np.inf) if price_s is None else price_s
+    few = sizes < least[:, None]
+    paid = sizes * step * slot_s + np.where(few, prices[:, None], 0.0)
+    cost = paid[0]
+    came = np.zeros((len(least), most), dtype=int)
+    for slot in range(1, len(least)):
+        shrunk, shrunk_from = _running_min(cost[::-1])
+        shrunk, shrunk_from = shrunk[::-1], most - 1 - shrunk_from[::-1]
+        grown, grown_from = _running_min(cost - sizes * grow)
+        grown = grown + sizes * grow
+        came[slot] = np.where(shrunk <= grown, shrunk_from, grown_from)
+        cost = np.minimum(shrunk, grown) + paid[slot]
+    plan = np.zeros(len(least), dtype=int)
+    plan[-1] = int(np.argmin(cost))
+    for slot in range(len(least) - 1, 0, -1):
+        plan[slot - 1] = came[slot][plan[slot]]
+    return sizes[plan] * step
+
+
+def _running_min(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The least so far, and where it is."""
+    least = np.minimum.accumulate(values)
+    new = np.concatenate([[True], values[1:] < least[:-1]])
+    return least, np.maximum.accumulate(np.where(new, np.arange(len(values)), 0))

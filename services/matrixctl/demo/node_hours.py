@@ -1,0 +1,48 @@
+"""What a story cost in node-hours, beside a pool of one size and beside a plan that knew the load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from matrixcompute.autoscaling.clairvoyant import cheapest
+from services.matrixctl.demo.gauge import Sample
+
+SLOT_S = 15.0
+
+
+@dataclass(frozen=True)
+class NodeHours:
+    """Of what was allocated, of a pool that is always large enough, and of the cheapest sizes with the load known."""
+
+    spent: float
+    fixed: float
+    clairvoyant: float
+    fixed_nodes: int
+
+    def text(self) -> str:
+        return (
+            f"{self.spent:.1f} node-hours; {self.fixed_nodes} nodes all the time are {self.fixed:.1f}, "
+            f"a plan that knew the load {self.clairvoyant:.1f} ({self.spent / self.clairvoyant:.2f} times as many)"
+        )
+
+
+def node_hours(samples: Sequence[Sample], carries: Callable[[float], int], start_s: float) -> NodeHours:
+    """`carries` says how many nodes a load (requests/s) needs; a node is paid for from `start_s` before it serves."""
+    at = np.array([sample.at for sample in samples])
+    edges = np.arange(at[0], at[-1], SLOT_S)
+    latest = np.searchsorted(at, edges, side="right") - 1
+    allocated = np.array([sample.allocated for sample in samples])[latest]
+    least = np.array([carries(sample.load_per_s) for sample in samples])[latest]
+    plan = cheapest(least, SLOT_S, start_s)
+    starts_s = float(np.maximum(0, np.diff(plan)).sum()) * start_s
+    nodes = int(least.max())
+    hours = SLOT_S / 3600
+    return NodeHours(
+        float(allocated.sum()) * hours,
+        nodes * len(edges) * hours,
+        float(plan.sum()) * hours + starts_s / 3600,
+        nodes,
+    )
