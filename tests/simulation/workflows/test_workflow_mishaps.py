@@ -102,7 +102,7 @@ async def smaller(stack: Stack, name: str) -> None:
 async def room(stack: Stack, name: str) -> None:
     """For everybody, whoever of them has taken nodes already."""
     stack.repair(name)
-    await stack.apply("filler", 48 - 3 * len(SAGAS[RESTORE].steps))
+    await stack.apply("filler", 48 - 3 * len(WORKFLOWS[RESTORE].steps))
 
 
 async def urgent(stack: Stack, name: str) -> None:
