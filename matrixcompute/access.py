@@ -13,6 +13,7 @@ from matrixcommon.api.authorization import (
     ResourceKind,
     Scope,
 )
+from matrixcommon.api.operations import OPERATION_VERBS, drains_of
 from matrixcommon.model.resource_model import StuckView
 from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicyView
 from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceView, Reliability
@@ -24,7 +25,15 @@ from matrixcompute.store.disruption_budgets import DisruptionBudgetRow
 from matrixcompute.store.maintenances import MaintenanceRow
 from matrixcompute.store.recovery_policies import RecoveryPolicyRow
 from matrixcompute.store.scenarios import ScenarioRunRow
-from matrixcompute.store.store import EventRow, FaultRow, InstanceRow, OperationRecord, SagaRow, ScalingPolicyRow
+from matrixcompute.store.store import (
+    EventRow,
+    FaultRow,
+    InstanceOperation,
+    InstanceRow,
+    OperationRow,
+    ScalingPolicyRow,
+    WorkflowDrains,
+)
 
 INSTANCES = ResourceKind(
     "instances",
@@ -47,11 +56,12 @@ INSTANCES = ResourceKind(
 OPERATIONS = ResourceKind(
     "operations",
     Scope.PROJECT,
-    {**READ, "POST :wait": VIEWERS, "POST :cancel": EDITORS, "POST :resume": EDITORS, "POST :abandon": EDITORS},
-    view=OperationRecord,
-    row=SagaRow,
+    OPERATION_VERBS,
+    view=InstanceOperation,
+    row=OperationRow,
     queries=("POST :wait",),
 )
+WORKFLOW_DRAINS = drains_of(WorkflowDrains)
 EVENTS = ResourceKind("events", Scope.PROJECT, {"LIST": VIEWERS}, view=EventView, row=EventRow)
 FAULTS = ResourceKind("faults", Scope.PHYSICAL, READ, view=DetectedFault, row=FaultRow, holders=("instance",))
 SCALING_POLICIES = ResourceKind(
@@ -106,6 +116,7 @@ ACCESS = AccessRules(
     (
         INSTANCES,
         OPERATIONS,
+        WORKFLOW_DRAINS,
         EVENTS,
         FAULTS,
         SCALING_POLICIES,

@@ -137,12 +137,6 @@ class SliceSummary(ApiModel):
     message: str = Field("", description="what is not as it was asked for")
 
 
-class AbandonRequest(ApiModel):
-    """Why an operation is given up: kept with it, and in the instance's events."""
-
-    reason: str = Field(min_length=1, max_length=200, description="why, for whoever looks at the instance later")
-
-
 class CancelledChange(ApiModel):
     """A change of an instance that somebody cancelled: the instance went back to what it was."""
 
@@ -251,14 +245,3 @@ class DetectedFault(ResourceView):
     message: str = ""
     raised_by: str | None = None
     instance: str | None = None
-
-
-class StepView(ApiModel):
-    """One step of an operation: how far it is, how often it failed, and what it said last."""
-
-    name: str
-    state: Literal["Waiting", "Running", "Done", "Undoing", "Undone", "Failed", "Cancelled"]
-    attempts: int = Field(0, description="how often it failed")
-    started_at: str | None = None
-    finished_at: str | None = Field(None, description="when it was done, or undone")
-    message: str = Field("", description="what it waits for, or why it failed last")

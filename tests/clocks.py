@@ -45,6 +45,24 @@ class FixedClock:
         return seconds
 
 
+class StandingClock:
+    """Another clock's time, which sleeping does not move: who sleeps does so until something else wakes it."""
+
+    scale = 1.0
+
+    def __init__(self, clock: FixedClock) -> None:
+        self._clock = clock
+
+    def now(self) -> float:
+        return self._clock.now()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.Event().wait()
+
+    def at_least_wall(self, seconds: float, floor_wall_s: float) -> float:
+        return seconds
+
+
 class AtOnce(Executor):
     """Does what is submitted at once and where it stands: a virtual clock would run on while a thread works."""
 

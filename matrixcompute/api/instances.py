@@ -3,20 +3,19 @@ scenarios, events, and faults it has found."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from fastapi.responses import JSONResponse
 
+from matrixcommon.api.operations import operation_routes
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.resource_model import StuckView
-from matrixcommon.persistence.database_session import find
+from matrixcommon.workflows.operations import Operations
 from matrixcompute import access
-from matrixcompute.contract import AbandonRequest, InstanceRequest, InstanceView, Reliability
+from matrixcompute.contract import InstanceRequest, InstanceView, Reliability
 from matrixcompute.instances.disruption_budgets import DisruptionBudgets
 from matrixcompute.instances.maintenances import Maintenances
 from matrixcompute.instances.recovery_policies import RecoveryPolicies
@@ -24,11 +23,11 @@ from matrixcompute.instances.scaling_policies import ScalingPolicies
 from matrixcompute.instances.scenarios import ScenarioRuns, Scenarios
 from matrixcompute.instances.service import InstanceService
 from matrixcompute.instances.stuck import stuck_instances, stuck_maintenances, stuck_scenario_runs
-from matrixcompute.operations.saga_runner import SagaRunner
+from matrixcompute.operations.context import StepContext
 from matrixcompute.recovery.ladder import recovery_rules
 from matrixcompute.recovery.spec import rule_views
 from matrixcompute.store.scenarios import ScenarioRow
-from matrixcompute.store.store import OPEN, ComputeStore, OperationRecord, SagaRow
+from matrixcompute.store.store import ComputeStore, OperationRow
 from matrixresource.contract.allocations import PlacementPolicy, RenewRequest
 from matrixresource.contract.nodes import Power
 
@@ -46,7 +45,7 @@ def routes(
     disruption_budgets: DisruptionBudgets,
     scenarios: Scenarios,
     scenario_runs: ScenarioRuns,
-    runner: SagaRunner,
+    operations: Operations[StepContext, OperationRow],
     clock: Clock,
     wake: Callable[[], None],
 ) -> APIRouter:
@@ -112,33 +111,7 @@ def routes(
     instances.change("POST :start", status_code=202, name="start_instance")(switch("On"))
     instances.change("POST :restart", status_code=202, name="restart_instance")(instance_service.restart)
 
-    # -- operations ----------------------------------------------------------------------------------------------
-
-    operations = api.of(access.OPERATIONS)
-    operations.list()
-    operations.get()
-
-    @operations.ask("POST :wait")
-    async def wait(
-        name: str, timeout_s: Annotated[float, Query(alias="timeoutSeconds", gt=0, le=60)] = 30
-    ) -> JSONResponse:
-        """The operation once it is done, or as it is after that many seconds of the wall."""
-        loop = asyncio.get_running_loop()
-        ends_at = loop.time() + timeout_s
-        while True:
-            with store.reading() as session:
-                row = find(session, SagaRow, name)
-                left_s = ends_at - loop.time()
-                if row.state not in OPEN or left_s <= 0:
-                    return JSONResponse(row.view().wire())
-            await store.records.changed(within_wall_s=min(1.0, left_s))
-
-    operations.change("POST :cancel", status_code=202)(instance_service.cancel)
-    operations.change("POST :resume", status_code=202)(instance_service.resume)
-
-    @operations.change("POST :abandon", status_code=202)
-    def abandon(name: str, body: AbandonRequest) -> OperationRecord:
-        return instance_service.abandon(name, body.reason)
+    operation_routes(api, access.OPERATIONS, access.WORKFLOW_DRAINS, operations)
 
     # -- what happened -------------------------------------------------------------------------------------------
 

@@ -1,12 +1,11 @@
 """InstanceService: ensure, renew, retry, cancel, delete. What is requested of an instance is taken up here.
 
-A verb writes the spec and opens the saga in one transaction, so a crash finds both or neither. What the world does to
-an instance meanwhile is seen to by `reconcilers`.
+A verb writes the spec and opens the workflow in one transaction, so a crash finds both or neither. What the world does
+to an instance meanwhile is seen to by `reconcilers`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 from sqlalchemy.orm import Session
@@ -16,17 +15,16 @@ from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.model.resource_key import name_of, resolve
-from matrixcommon.persistence.database_session import check_etag, find
+from matrixcommon.persistence.database_session import check_etag
+from matrixcommon.workflows.runner import WorkflowRunner
 from matrixcompute.clients.control_plane import ControlPlane
-from matrixcompute.contract import CancelledChange, InstanceRequest, InstanceShape, InstanceView
+from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixcompute.model.composition import PLACEMENT_FIELDS, as_far_as_there_is, compose
-from matrixcompute.model.states import SETTLED, settled_state
-from matrixcompute.operations.abandon import abandon
-from matrixcompute.operations.saga import RELOCATE, RESTART
-from matrixcompute.operations.saga_runner import SagaRunner
-from matrixcompute.operations.saga_starter import SagaStarter, below_floor
+from matrixcompute.model.states import SETTLED
+from matrixcompute.operations.context import RELOCATE, RESTART
+from matrixcompute.operations.starter import WorkflowStarter, below_floor
 from matrixcompute.recovery.loss import active_or_none
-from matrixcompute.store.store import OPEN, ComputeStore, InstanceRow, OperationRecord, SagaRow
+from matrixcompute.store.store import ComputeStore, InstanceRow
 from matrixcompute.workflows.draining import without
 from matrixresource.contract.allocations import AllocationView
 
@@ -41,17 +39,17 @@ class InstanceService:
         self,
         store: ComputeStore,
         neighbours: ControlPlane,
-        runner: SagaRunner,
+        runner: WorkflowRunner,
         clock: Clock,
         wake: Callable[[], None],
     ) -> None:
-        """`wake` is called after a saga was opened, for the runner to take it up at once."""
+        """`wake` is called after a workflow was opened, for the runner to take it up at once."""
         self._store = store
         self._neighbours = neighbours
         self._clock = clock
         self._wake = wake
         self._runner = runner
-        self._sagas = SagaStarter(store, runner, clock)
+        self._workflows = WorkflowStarter(store, runner, clock)
 
     # -- verbs ---------------------------------------------------------------------------------------------------
 
@@ -122,7 +120,7 @@ class InstanceService:
         self._store.record_event(
             session, name, "Requested", f"{request.nodes} nodes, {request.spares} spares", self._clock.now()
         )
-        self._sagas.open(session, "create-instance", instance, "Provisioning", "Creating")
+        self._workflows.open(session, "create-instance", instance, "Provisioning", "Creating")
         return instance
 
     def _changed(self, session: Session, instance: InstanceRow, request: InstanceRequest, leaving: list[str]) -> None:
@@ -156,9 +154,9 @@ class InstanceService:
             self._clock.now(),
         )
         if instance.state in SETTLED or below_floor(instance):
-            self._sagas.open_change(session, instance)
+            self._workflows.open_change(session, instance)
         elif instance.state == "Failed":
-            self._sagas.open(session, "create-instance", instance, "Provisioning", "Creating")
+            self._workflows.open(session, "create-instance", instance, "Provisioning", "Creating")
 
     def resize(self, session: Session, instance: InstanceRow, nodes: int, leaving: Sequence[str] = ()) -> None:
         """Another number of nodes, in the caller's transaction; whoever calls wakes the runner once it is committed."""
@@ -169,7 +167,7 @@ class InstanceService:
         with self._store.transaction() as session:
             instance = self._store.instance(session, name)
             if instance.state != "Deleting":
-                self._sagas.delete(session, instance, "Deleting", "everything is given back")
+                self._workflows.delete(session, instance, "Deleting", "everything is given back")
         self._wake()
         return instance.view()
 
@@ -195,7 +193,7 @@ class InstanceService:
             instance = self._store.instance(session, name)
             instance.retry_at = 0.0
             if instance.state == "Failed" and not below_floor(instance):
-                self._sagas.open(session, "create-instance", instance, "Provisioning", "Creating")
+                self._workflows.open(session, "create-instance", instance, "Provisioning", "Creating")
         self._wake()
         return instance.view()
 
@@ -203,65 +201,16 @@ class InstanceService:
         """Switch its nodes off and on again. Raises Conflict unless it is Active."""
         with self._store.transaction() as session:
             instance = self._store.instance(session, name)
-            restarting = [saga for saga in self._store.open_sagas(session, name) if saga.verb == RESTART]
+            restarting = [each for each in self._store.open_operations(session, name) if each.verb == RESTART]
             if not restarting:
                 if instance.state != "Active":
                     raise Conflict(f"instance {name!r} is {instance.state}; only one that is Active can be restarted")
                 self._store.record_event(
                     session, name, "Restarting", "nodes are switched off and on", self._clock.now()
                 )
-                self._sagas.open(session, RESTART, instance, "Updating", "Restarting")
+                self._workflows.open(session, RESTART, instance, "Updating", "Restarting")
         self._wake()
         return instance.view()
-
-    def cancel(self, name: str) -> OperationRecord:
-        """Roll an operation back: what it did is undone, and the instance goes back to the shape that last was active;
-        one that never was waits, without nodes, for `:retry` or another shape. Raises Conflict where it cannot be
-        cancelled (any more)."""
-        with self._store.transaction() as session:
-            row = find(session, SagaRow, name)
-            self._runner.cancel(row)
-            instance = self._store.instance(session, row.target)
-            abandoned = row.spec_generation == instance.generation != instance.observed_generation
-            if abandoned and instance.state == "Updating" and instance.applied is not None:
-                shape = InstanceShape.model_validate(instance.shape.model_dump(exclude={"labels"}))
-                instance.cancelled = CancelledChange(operation=name_of(row.name), shape=shape).wire()
-                instance.spec = {**instance.applied, "labels": instance.labels}
-                instance.generation += 1
-                instance.leaving = None
-        self._runner.nudge(row.target)
-        return row.view()
-
-    def resume(self, name: str) -> OperationRecord:
-        """Have an operation that is stuck tried again. Raises Conflict where it is not, or that would not help."""
-        with self._store.transaction() as session:
-            row = find(session, SagaRow, name)
-            self._runner.unstick(row)
-        self._runner.nudge(row.target)
-        self._wake()
-        return row.view()
-
-    def abandon(self, name: str, why: str) -> OperationRecord:
-        """Give an operation up where it stands, without undoing what it did: the way out where its steps, or what
-        undoes them, will never succeed. An instance that was being created is Failed and keeps what it has got; any
-        other stays as it was last active, and its conditions say what is not so. Nothing is tried again until `:retry`,
-        another shape or its deletion. Raises Conflict for a deletion, which is never given up, and for what has ended.
-        """
-        with self._store.transaction() as session:
-            row = find(session, SagaRow, name)
-            instance = self._store.instance(session, row.target)
-            if row.state in OPEN and instance.state == "Deleting":
-                raise Conflict(f"{row.verb} cannot be abandoned: what an instance has is given back in any case")
-            reason = abandon(row, why, self._clock.now())
-            if instance.operation == row.name:
-                created = instance.applied is not None and instance.state != "Provisioning"
-                power = InstanceRequest.model_validate(instance.applied).power if created else "On"
-                instance.move(settled_state(power) if created else "Failed")
-                instance.retry_at = math.inf
-                instance.set_condition("Progressing", False, reason.reason, reason.message, self._clock.now())
-            self._store.record_event(session, row.target, reason.reason, reason.message, self._clock.now(), "Warning")
-        self._wake()
-        return row.view()
 
     def relocate(self, name: str, about: dict[str, str]) -> bool:
         """Move one member to a node that is named, as a defragmentation asks: `about` is a `RelocateRequest`.
@@ -273,9 +222,9 @@ class InstanceService:
             if instance is None or instance.state not in SETTLED or instance.applied is None:
                 return False
             settled = instance.generation == instance.observed_generation and self._clock.now() >= instance.retry_at
-            if not settled or self._store.open_sagas(session, name):
+            if not settled or self._store.open_operations(session, name):
                 return False
-            self._sagas.open(session, RELOCATE, instance, "Updating", "Moving", about)
+            self._workflows.open(session, RELOCATE, instance, "Updating", "Moving", about)
         self._wake()
         return True
 

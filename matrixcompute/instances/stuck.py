@@ -6,17 +6,17 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.model.resource_key import name_of
-from matrixcommon.model.resource_model import StuckView, is_true
+from matrixcommon.model.resource_model import StuckView
+from matrixcommon.workflows.rows import STUCK
 from matrixcompute.model.states import INSTANCE_STATES
-from matrixcompute.operations.saga_runner import STUCK
 from matrixcompute.store.maintenances import MaintenanceRow, open_maintenances
 from matrixcompute.store.scenarios import ScenarioRunRow, runs_begun
-from matrixcompute.store.store import ComputeStore, InstanceRow, SagaRow
+from matrixcompute.store.store import ComputeStore, InstanceRow, OperationRow
 
 
 def stuck_instances(store: ComputeStore, session: Session, now: float) -> list[StuckView]:
     """By name. What no release at hand can resume is listed at once: no deadline makes a difference to it."""
-    operations = {saga.target: saga for saga in store.open_sagas(session) if is_true(saga.conditions or [], STUCK)}
+    operations = {each.target: each for each in store.open_operations(session) if each.stuck is not None}
     found = (_stuck(row, operations.get(row.name), now) for row in store.instances(session))
     return [view for view in found if view is not None]
 
@@ -42,7 +42,7 @@ def _overdue(row: MaintenanceRow | ScenarioRunRow, now: float) -> StuckView:
     )
 
 
-def _stuck(row: InstanceRow, operation: SagaRow | None, now: float) -> StuckView | None:
+def _stuck(row: InstanceRow, operation: OperationRow | None, now: float) -> StuckView | None:
     reported = _condition(operation, STUCK) if operation is not None else _condition(row, "Progressing")
     if reported is None:
         return None
@@ -64,5 +64,5 @@ def _stuck(row: InstanceRow, operation: SagaRow | None, now: float) -> StuckView
     )
 
 
-def _condition(row: InstanceRow | SagaRow, type: str) -> dict[str, str] | None:
+def _condition(row: InstanceRow | OperationRow, type: str) -> dict[str, str] | None:
     return next((each for each in row.conditions or [] if each["type"] == type), None)

@@ -35,13 +35,12 @@ class DisruptionBudgetSpec(ApiModel):
         max_length=8,
         description="the actions of maintenances that it limits; by default all",
     )
+    duration_s: float | None = Field(None, ge=60, le=31_536_000, description="how long it holds then (s, emulated)")
     schedule: str | None = Field(
         None,
         max_length=100,
         description="when it begins to hold, as five fields of cron in UTC, emulated; without it, it always holds",
-    )
-    duration_s: float | None = Field(
-        None, ge=60, le=31_536_000, description="how long it holds then (s, emulated)", validate_default=True
+        validate_default=True,
     )
 
     @field_validator("nodes")
@@ -53,7 +52,9 @@ class DisruptionBudgetSpec(ApiModel):
 
     @field_validator("schedule")
     @classmethod
-    def _cron(cls, schedule: str | None) -> str | None:
+    def _cron(cls, schedule: str | None, given: ValidationInfo) -> str | None:
+        if "duration_s" in given.data and (given.data["duration_s"] is None) != (schedule is None):
+            raise ValueError("schedule and durationS go together")
         if schedule is not None:
             try:
                 if len(schedule.split()) != 5:
@@ -64,13 +65,6 @@ class DisruptionBudgetSpec(ApiModel):
                     f"{wrong}: minute, hour, day of month, month and day of week, such as 0 9 * * mon-fri"
                 ) from None
         return schedule
-
-    @field_validator("duration_s")
-    @classmethod
-    def _with_schedule(cls, duration_s: float | None, given: ValidationInfo) -> float | None:
-        if "schedule" in given.data and (given.data["schedule"] is None) != (duration_s is None):
-            raise ValueError("schedule and durationS go together")
-        return duration_s
 
     def holds(self, now: float) -> bool:
         """Whether it holds at a moment (s)."""

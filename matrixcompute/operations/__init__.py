@@ -1,4 +1,1 @@
-"""The workflow engine: steps done and undone across restarts.
-
-It knows no workflow by name.
-"""
+"""Workflows over instances, as the engine carries them: what their steps are given, and how one is opened."""

@@ -11,8 +11,8 @@ from sqlalchemy import select
 from matrixcommon.model.hardware_names import NodeName
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.instances.service import InstanceService
-from matrixcompute.operations.saga import RELOCATE
-from matrixcompute.store.store import ComputeStore, InstanceRow, SagaRow
+from matrixcompute.operations.context import RELOCATE
+from matrixcompute.store.store import ComputeStore, InstanceRow, OperationRow
 from matrixresource.contract.defragmentations import MoveRefused, MoveView
 
 PASSING = ("Conflict", "StaleGeneration")
@@ -45,8 +45,8 @@ class DefragmentationExecutor:
     def _refusal(self, move: MoveView, about: dict[str, str]) -> MoveRefused | None:
         """What stood in the way when it was tried, unless it may be worth another try."""
         with self._store.reading() as session:
-            wanted = select(SagaRow).where(SagaRow.target == move.allocation, SagaRow.verb == RELOCATE)
-            tried = [row for row in session.scalars(wanted.order_by(SagaRow.version)) if row.parameters == about]
+            wanted = select(OperationRow).where(OperationRow.target == move.allocation, OperationRow.verb == RELOCATE)
+            tried = [row for row in session.scalars(wanted.order_by(OperationRow.version)) if row.parameters == about]
             failed = [row.error for row in tried if row.state in ("Failed", "Cancelled") and row.error]
             gone = session.get(InstanceRow, move.allocation) is None
         if gone:

@@ -12,8 +12,8 @@ from matrixresource.contract.allocations import AllocationView
 
 @dataclass
 class Findings:
-    """What one look at all instances calls for beside what it wrote down: sagas that were opened, losses, members and
-    spares that are to go elsewhere, instances that wait for room, and instances of which something is new."""
+    """What one look at all instances calls for beside what it wrote down: workflows that were opened, losses, members
+    and spares that are to go elsewhere, instances that wait for room, and instances of which something is new."""
 
     opened: int = 0
     losses: dict[str, AllocationLoss] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Reconciling: look at what the neighbours show, write it into each instance, open the saga the difference calls
+"""Reconciling: look at what the neighbours show, write it into each instance, open the workflow the difference calls
 for."""
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.model.resource_key import name_of
+from matrixcommon.workflows.runner import WorkflowRunner
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.model.observation import Observed
 from matrixcompute.model.states import HOLDING, SETTLED
-from matrixcompute.operations.saga import REPAIR
-from matrixcompute.operations.saga_runner import SagaRunner
-from matrixcompute.operations.saga_starter import SagaStarter, below_floor, change_verb
+from matrixcompute.operations.context import REPAIR
+from matrixcompute.operations.starter import WorkflowStarter, below_floor, change_verb
 from matrixcompute.reconcilers.findings import Findings
 from matrixcompute.reconcilers.preemption import PreemptionReconciler
 from matrixcompute.reconcilers.room import RoomReconciler
@@ -30,7 +30,7 @@ from matrixcompute.recovery.policy import (
     silent_members,
 )
 from matrixcompute.store.recovery_policies import policies_by_target, policy_of
-from matrixcompute.store.store import ComputeStore, InstanceRow, SagaRow
+from matrixcompute.store.store import ComputeStore, InstanceRow, OperationRow
 from matrixresource.contract.allocations import AllocationView, MemberView
 
 
@@ -41,24 +41,24 @@ class InstanceReconciler:
         self,
         store: ComputeStore,
         neighbours: ControlPlane,
-        runner: SagaRunner,
+        runner: WorkflowRunner,
         clock: Clock,
         policy: RecoveryPolicy,
         wake: Callable[[], None],
     ) -> None:
-        """`wake` is called after a saga was opened, for the runner to take it up at once."""
+        """`wake` is called after a workflow was opened, for the runner to take it up at once."""
         self._store = store
         self._neighbours = neighbours
         self._runner = runner
         self._clock = clock
         self._policy = policy
         self._wake = wake
-        self._sagas = SagaStarter(store, runner, clock)
-        self._preemption = PreemptionReconciler(store, neighbours, self._sagas, clock)
-        self._room = RoomReconciler(store, neighbours, self._sagas, clock)
+        self._workflows = WorkflowStarter(store, runner, clock)
+        self._preemption = PreemptionReconciler(store, neighbours, self._workflows, clock)
+        self._room = RoomReconciler(store, neighbours, self._workflows, clock)
 
     async def reconcile(self) -> str:
-        """Look at everything once: write down what is seen, and open the sagas that it calls for."""
+        """Look at everything once: write down what is seen, and open the workflows that it calls for."""
         with self._store.reading() as session:
             versions = {each.name: each.version for each in self._store.instances(session)}
         if not versions:
@@ -71,7 +71,7 @@ class InstanceReconciler:
         out = sorted({*(await self._neighbours.out_of_service() if broken else []), *silent})
         findings = Findings()
         with self._store.transaction() as session:
-            busy = {saga.target for saga in self._store.open_sagas(session)}
+            busy = {workflow.target for workflow in self._store.open_operations(session)}
             policies = policies_by_target(session)
             for instance in self._store.instances(session):
                 if instance.version != versions.get(instance.name):
@@ -92,12 +92,12 @@ class InstanceReconciler:
                 elif instance.name not in busy:
                     self._decide(session, instance, observed, recovery, draining, findings)
         opened = await self._act_on(findings, allocations.values())
-        return f"{opened} sagas opened"
+        return f"{opened} workflows opened"
 
     def _tried(self, session: Session, instance: InstanceRow, members: Sequence[MemberView]) -> list[RungTried]:
         """What the repair before has begun about the failures there are, where that was refused or overtaken: nothing
         is tried twice about one failure."""
-        before = session.get(SagaRow, instance.operation) if instance.operation else None
+        before = session.get(OperationRow, instance.operation) if instance.operation else None
         since = {each.node: from_timestamp(each.failed_at) for each in members if each.failed_at is not None}
         tried = before.rungs_tried if before is not None and before.recovery is None else []
         return [each for each in tried if each.at >= since.get(each.node, 0.0)]
@@ -119,14 +119,16 @@ class InstanceReconciler:
             instance.down_time = after.wire()
 
     async def _act_on(self, findings: Findings, allocations: Collection[AllocationView]) -> int:
-        """What needs the neighbours, asked once everything is written down; how many sagas were opened in all."""
+        """What needs the neighbours, asked once everything is written down; how many workflows were opened in all."""
         opened = findings.opened
         for name, loss in findings.losses.items():
             opened += await self._preemption.give_up(name, loss, allocations)
         for name, nodes in findings.to_leave.items():
             opened += await self._preemption.leave(name, nodes)
         for name in findings.to_restore:
-            opened += await self._room.restore(name)
+            if restored := await self._room.restore(name):
+                opened += restored
+                break  # the others ask when it has taken its nodes
         for name, broken in findings.to_repair.items():
             opened += await self._room.repair(name, *broken)
         for name, node in findings.gone_spares:
@@ -146,7 +148,7 @@ class InstanceReconciler:
         draining: Sequence[str],
         findings: Findings,
     ) -> None:
-        """For an instance that no saga carries: open one, or note who is to leave a domain that drains."""
+        """For an instance that no workflow carries: open one, or note who is to leave a domain that drains."""
         if self._opened(session, instance, observed, recovery, findings):
             findings.opened += 1
         else:
@@ -155,10 +157,10 @@ class InstanceReconciler:
     def _opened(
         self, session: Session, instance: InstanceRow, observed: Observed, recovery: Recovery, findings: Findings
     ) -> bool:
-        """Open at most one saga; whether one was."""
+        """Open at most one workflow; whether one was."""
         now = self._clock.now()
         if instance.state == "Deleting":
-            self._sagas.open_quietly(session, "delete-instance", instance)
+            self._workflows.open_quietly(session, "delete-instance", instance)
             return True
         repair = recovery.action in ("replace", "repair")
         if instance.state == "Failed":
@@ -168,7 +170,7 @@ class InstanceReconciler:
                     stops = policy_of(instance.name, policies_by_target(session), self._policy).stops
                     findings.to_repair[instance.name] = observed.allocation, recovery, tried, stops
                 elif not repair:
-                    self._sagas.open_change(session, instance)  # who was lost is back
+                    self._workflows.open_change(session, instance)  # who was lost is back
                     return True
             return False
         if instance.state == "Stopped" and instance.generation == instance.observed_generation:
@@ -181,10 +183,10 @@ class InstanceReconciler:
         if now < instance.retry_at and (not repair or repair_refused):
             return False  # a refused change of shape does not keep a lost member from being replaced
         if instance.state in ("Pending", "Provisioning"):
-            self._sagas.open(session, "create-instance", instance, "Provisioning", "Creating")
+            self._workflows.open(session, "create-instance", instance, "Provisioning", "Creating")
             return True
-        if instance.state in HOLDING and instance.state not in SETTLED:  # its saga ended without a word
-            self._sagas.open_quietly(session, change_verb(instance), instance)
+        if instance.state in HOLDING and instance.state not in SETTLED:  # its workflow ended without a word
+            self._workflows.open_quietly(session, change_verb(instance), instance)
             return True
         if repair:
             assert observed.allocation is not None
@@ -192,7 +194,7 @@ class InstanceReconciler:
             if members & set(recovery.concerned):
                 instance.repairs += 1
                 tried = self._tried(session, instance, observed.allocation.members)
-                self._sagas.open_repair(session, instance, observed.allocation.members, recovery, tried)
+                self._workflows.open_repair(session, instance, observed.allocation.members, recovery, tried)
                 return True
             findings.gone_spares += [(instance.name, node) for node in recovery.nodes]
             return False
@@ -201,7 +203,7 @@ class InstanceReconciler:
             findings.to_restore.append(instance.name)
             return False
         if instance.generation != instance.observed_generation or not self._whole(observed):
-            self._sagas.open_change(session, instance)
+            self._workflows.open_change(session, instance)
             return True
         instance.set_condition("Progressing", False, "Settled", "nothing is under way", now)
         return False

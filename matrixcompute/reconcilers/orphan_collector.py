@@ -9,10 +9,11 @@ from __future__ import annotations
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import NotFound, Unavailable
 from matrixcommon.model.resource_key import name_of
+from matrixcommon.workflows.rows import OPEN
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.clients.inference import Inference
 from matrixcompute.model.composition import OWNER_LABEL
-from matrixcompute.store.store import OPEN, ComputeStore, SagaRow
+from matrixcompute.store.store import ComputeStore, OperationRow
 
 
 class OrphanCollector:
@@ -55,7 +56,7 @@ class OrphanCollector:
         try:
             drains = await self._inference.drains()
             with self._store.reading() as session:
-                ended = [(session.get(SagaRow, by), key) for key, by in drains.items()]
+                ended = [(session.get(OperationRow, by), key) for key, by in drains.items()]
                 over = [key for row, key in ended if row is None or row.state not in OPEN]
             for key in over:
                 await self._inference.undrain(key)

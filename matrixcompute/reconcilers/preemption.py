@@ -13,23 +13,23 @@ from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.model.composition import as_far_as_there_is, compose
 from matrixcompute.model.observation import Observed
 from matrixcompute.model.states import HOLDING, SETTLED
-from matrixcompute.operations.saga import MOVE, YIELD_CAPACITY
-from matrixcompute.operations.saga_starter import SagaStarter, below_floor
+from matrixcompute.operations.context import MOVE, YIELD_CAPACITY
+from matrixcompute.operations.starter import WorkflowStarter, below_floor
 from matrixcompute.reconcilers.findings import Findings
 from matrixcompute.recovery.loss import AllocationLoss, diagnose_loss
 from matrixcompute.store.store import ComputeStore, InstanceRow
+from matrixcompute.workflows.definitions import RETRY_S
 from matrixcompute.workflows.draining import lying_in, who_can_leave
-from matrixcompute.workflows.sagas import RETRY_S
 from matrixresource.contract.allocations import AllocationView
 
 
 class PreemptionReconciler:
     """Notes what calls for it while the instances are looked at, and opens it when each was asked about again."""
 
-    def __init__(self, store: ComputeStore, neighbours: ControlPlane, sagas: SagaStarter, clock: Clock) -> None:
+    def __init__(self, store: ComputeStore, neighbours: ControlPlane, workflows: WorkflowStarter, clock: Clock) -> None:
         self._store = store
         self._neighbours = neighbours
-        self._sagas = sagas
+        self._workflows = workflows
         self._clock = clock
 
     # -- what was revoked ---------------------------------------------------------------------------------------
@@ -37,7 +37,7 @@ class PreemptionReconciler:
     def loss(
         self, instance: InstanceRow, allocation: AllocationView | None, everybody: Iterable[AllocationView]
     ) -> AllocationLoss | None:
-        """What became of an instance's nodes, if that calls for something else than the saga under way."""
+        """What became of an instance's nodes, if that calls for something else than the workflow under way."""
         leased = instance.shape.lease_s is not None
         loss = diagnose_loss(instance.name, allocation, everybody, instance.expires_at, self._clock.now(), leased)
         if loss is None or instance.state == "Deleting":
@@ -46,7 +46,7 @@ class PreemptionReconciler:
         return loss if ended or instance.state in HOLDING or below_floor(instance) else None
 
     async def give_up(self, name: str, loss: AllocationLoss, everybody: Iterable[AllocationView]) -> int:
-        """Open what a loss calls for, when it still is one: between two looks a saga may have taken nodes."""
+        """Open what a loss calls for, when it still is one: between two looks a workflow may have taken nodes."""
         allocation = await self._neighbours.find_allocation(name)
         with self._store.transaction() as session:
             instance = session.get(InstanceRow, name)
@@ -54,10 +54,10 @@ class PreemptionReconciler:
                 return 0
             now, generation = self._clock.now(), instance.generation
             if loss.reason == "LeaseEnded":
-                self._sagas.delete(session, instance, loss.reason, loss.message)
+                self._workflows.delete(session, instance, loss.reason, loss.message)
             else:
                 self._store.record_event(session, name, loss.reason, loss.message, now, "Warning")
-                self._sagas.open(session, YIELD_CAPACITY, instance, "Pending", loss.reason)
+                self._workflows.open(session, YIELD_CAPACITY, instance, "Pending", loss.reason)
                 instance.set_condition("Scheduled", False, loss.reason, loss.message, now, generation)
             if loss.reason != "Revoked":
                 instance.set_condition(loss.reason, True, loss.reason, loss.message, now, generation)
@@ -68,8 +68,8 @@ class PreemptionReconciler:
     def look_for_leavers(
         self, instance: InstanceRow, observed: Observed, draining: Sequence[str], findings: Findings
     ) -> None:
-        """Note the members of a settled instance, which no saga carries, that stand in a domain that drains; its spares
-        there when none does."""
+        """Note the members of a settled instance, which no workflow carries, that stand in a domain that drains; its
+        spares there when none does."""
         if observed.allocation is None or instance.state not in SETTLED or self._clock.now() < instance.retry_at:
             return
         nodes = lying_in(observed.allocation.members, draining)
@@ -88,7 +88,7 @@ class PreemptionReconciler:
         leaving, refused = await who_can_leave(self._neighbours, name, request, nodes)
         with self._store.transaction() as session:
             instance = session.get(InstanceRow, name)
-            if instance is None or instance.state not in SETTLED or self._store.open_sagas(session, name):
+            if instance is None or instance.state not in SETTLED or self._store.open_operations(session, name):
                 return 0
             now = self._clock.now()
             if refused is not None:
@@ -100,5 +100,5 @@ class PreemptionReconciler:
                 instance.retry_at = now + RETRY_S
                 return 0
             self._store.record_event(session, name, "Draining", f"{', '.join(leaving)} move out of what drains", now)
-            self._sagas.open(session, MOVE, instance, "Updating", "Draining")
+            self._workflows.open(session, MOVE, instance, "Updating", "Draining")
         return 1

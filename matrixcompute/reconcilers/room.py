@@ -12,23 +12,23 @@ from collections.abc import Sequence
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict
 from matrixcompute.clients.control_plane import ControlPlane
-from matrixcompute.operations.saga import RESTORE
-from matrixcompute.operations.saga_starter import SagaStarter, below_floor
+from matrixcompute.operations.context import RESTORE
+from matrixcompute.operations.starter import WorkflowStarter, below_floor
 from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.policy import Recovery
 from matrixcompute.store.store import ComputeStore, InstanceRow
+from matrixcompute.workflows.definitions import RETRY_S
 from matrixcompute.workflows.restoring_steps import room_for, take_spares
-from matrixcompute.workflows.sagas import RETRY_S
 from matrixresource.contract.allocations import AllocationView
 
 
 class RoomReconciler:
-    """`restore` and `repair` for one instance each, which no saga carries."""
+    """`restore` and `repair` for one instance each, which no workflow carries."""
 
-    def __init__(self, store: ComputeStore, neighbours: ControlPlane, sagas: SagaStarter, clock: Clock) -> None:
+    def __init__(self, store: ComputeStore, neighbours: ControlPlane, workflows: WorkflowStarter, clock: Clock) -> None:
         self._store = store
         self._neighbours = neighbours
-        self._sagas = sagas
+        self._workflows = workflows
         self._clock = clock
         self._again_at: dict[str, float] = {}
         """When to ask again. Another life of the process asks at once."""
@@ -38,7 +38,7 @@ class RoomReconciler:
         return self._clock.now() >= self._again_at.get(name, 0.0)
 
     async def restore(self, name: str) -> int:
-        """Have members back that it goes without, as many as there is room for; then spares. How many sagas were
+        """Have members back that it goes without, as many as there is room for; then spares. How many workflows were
         opened."""
         self._again_at[name] = self._clock.now() + RETRY_S
         allocation = await self._neighbours.find_allocation(name)
@@ -56,25 +56,25 @@ class RoomReconciler:
         members = sorted(each.node for each in allocation.members if each.role == "member")
         with self._store.transaction() as session:
             instance = session.get(InstanceRow, name)
-            if instance is None or instance.state != "Active" or self._store.open_sagas(session, name):
+            if instance is None or instance.state != "Active" or self._store.open_operations(session, name):
                 return 0
             about = {"nodes": str(nodes), "spares": str(allocation.spares), "members": " ".join(members)}
-            self._sagas.open(session, RESTORE, instance, "Updating", "Restoring", about)
+            self._workflows.open(session, RESTORE, instance, "Updating", "Restoring", about)
         return 1
 
     async def repair(
         self, name: str, allocation: AllocationView, recovery: Recovery, tried: Sequence[RungTried], stops: bool
     ) -> int:
-        """Repair one that is below its floor, where that could help by now. How many sagas were opened."""
+        """Repair one that is below its floor, where that could help by now. How many workflows were opened."""
         helps = await self._helps(name, allocation, recovery)
         with self._store.transaction() as session:
             instance = session.get(InstanceRow, name)
-            if instance is None or not below_floor(instance) or self._store.open_sagas(session, name):
+            if instance is None or not below_floor(instance) or self._store.open_operations(session, name):
                 return 0
             if not helps:
                 instance.retry_at = math.inf if stops else self._clock.now() + RETRY_S
                 return 0
-            self._sagas.open_repair(session, instance, allocation.members, recovery, tried)
+            self._workflows.open_repair(session, instance, allocation.members, recovery, tried)
         return 1
 
     async def _helps(self, name: str, allocation: AllocationView, recovery: Recovery) -> bool:

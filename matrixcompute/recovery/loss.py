@@ -23,7 +23,7 @@ class AllocationLoss:
     message: str
 
     def error(self) -> MatrixError:
-        """The same as a refusal, for a saga that was under way."""
+        """The same as a refusal, for a workflow that was under way."""
         return (Preempted if self.reason == "Preempted" else InsufficientCapacity)(self.message)
 
 

@@ -31,7 +31,7 @@ PARTS = tuple(PART_ENDS)
 
 
 def parts_so_far(failed_at: float, detected_at: float, trace: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """The parts that have ended, by name. `trace` has when each step was done (`model.step_progress`). A step that was
+    """The parts that have ended, by name. `trace` has when each step was done. A step that was
     not taken leaves its time to the next part; of one begun again, for who failed later, the first end counts."""
     ended = {"detect": detected_at}
     for part, step in PART_ENDS.items():

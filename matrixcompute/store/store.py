@@ -1,4 +1,4 @@
-"""Tables of MatrixCompute: instances, the sagas that carry them, and what happened to them."""
+"""Tables of MatrixCompute: instances, the workflows that carry them, and what happened to them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from matrixcommon.model.quantities import from_timestamp, timestamp
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of, project_of
-from matrixcommon.model.resource_model import OperationView, ResourceView
 from matrixcommon.persistence.database_session import ResourceRow, Store, find, journal_tables
 from matrixcommon.persistence.fences import leader_table
 from matrixcommon.persistence.resource_row import EventColumns
+from matrixcommon.workflows.contract import OperationRecord
+from matrixcommon.workflows.rows import WorkflowDrainRow, WorkflowRow, forget_workflows, open_workflows
 from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicySpec, ScalingPolicyView
 from matrixcompute.contract import (
     DetectedFault,
@@ -25,19 +26,14 @@ from matrixcompute.contract import (
     RecoveryTimes,
     Reliability,
     RungView,
-    StepView,
 )
 from matrixcompute.model.observation import Observed, conditions_of
 from matrixcompute.model.states import INSTANCE_STATES
-from matrixcompute.model.step_progress import step_views
 from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.recovery.policy import Recovery
 from matrixcompute.recovery.times import DownTime, parts_so_far
 from matrixresource.contract.allocations import AllocationView
-
-OPEN = ("Running", "Undoing")
-"""States of an operation under way, which a crash must not leave behind; it ends Done, Failed or Cancelled."""
 
 
 class Base(DeclarativeBase):
@@ -156,53 +152,27 @@ class InstanceRow(ResourceRow, Base):
         )
 
 
-class SagaRow(ResourceRow, Base):
-    """One run of a saga; shown outside as an operation. `step` is the number of `steps` done (or still to undo).
+class OperationRow(WorkflowRow, Base):
+    """One run of a workflow over an instance.
 
-    It carries one spec to its end: `shape`, as it was when the saga was opened, and its generation `spec`. A newer spec
-    is the next saga's.
+    It carries one spec to its end: `shape`, as it was when it was opened, and its generation `spec`. A newer spec is
+    the next one's.
     """
 
     __tablename__ = "operations"
-    kind = "operation"
 
-    verb: Mapped[str] = mapped_column(String(40))
-    target: Mapped[str] = mapped_column(String(127), index=True)
-    state: Mapped[str] = mapped_column(String(40), default="", index=True)
-    step: Mapped[int] = mapped_column(Integer, default=0)
-    steps: Mapped[list[str]] = mapped_column(JSON, default=list)
-    message: Mapped[str] = mapped_column(Text, default="")
-    error: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     spec_generation: Mapped[int] = mapped_column(Integer, default=0)
     shape: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
-    parameters: Mapped[dict[str, str] | None] = mapped_column(JSON)
-    """What besides the shape the saga is about: of a member that moves, where from and to, and for which plan."""
-    finished_at: Mapped[float | None] = mapped_column(Float)
     recovery: Mapped[dict[str, float] | None] = mapped_column(JSON)
     """The parts of the recovery that it carried (`recovery.times`), once that is complete, s."""
     rungs: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON)
     """Of a repair, a `RungTried` for each rung that was begun, in their order, in its wire form."""
-    trace: Mapped[dict[str, dict[str, Any]] | None] = mapped_column(JSON)
-    """How far each step is, by its name: `model.step_progress`."""
 
-    @property
-    def reached(self) -> str:
-        """The name of the step it stands at."""
-        return self.steps[min(self.step, len(self.steps) - 1)]
-
-    def view(self) -> OperationRecord:
-        done = self.state not in OPEN
-        return self.view_as(
-            OperationRecord,
-            target=name_of(self.target),
-            done=done,
-            step="" if done else self.reached,
-            progress=round(self.step / max(1, len(self.steps)), 3),
+    def view(self) -> InstanceOperation:
+        return self.view_of(
+            InstanceOperation,
             recovery=times_view(self.recovery or self.recovery_so_far()),
             rungs=[RungView(**each.model_dump(exclude={"at"}), at=timestamp(each.at)) for each in self.rungs_tried],
-            steps=step_views(self.steps, self.trace, self.step, self.state),
-            started_at=timestamp(self.created_at or 0.0),
-            finished_at=timestamp(self.finished_at) if self.finished_at else None,
         )
 
     @property
@@ -221,6 +191,12 @@ class SagaRow(ResourceRow, Base):
         return None if since is None else parts_so_far(*since, self.trace or {})
 
 
+class WorkflowDrains(WorkflowDrainRow, Base):
+    """Drains of this service's engine."""
+
+    __tablename__ = "workflow_drains"
+
+
 def times_view(parts: Mapping[str, float] | None) -> RecoveryTimes | None:
     """The parts of a recovery as they are shown."""
     if not parts:
@@ -229,13 +205,11 @@ def times_view(parts: Mapping[str, float] | None) -> RecoveryTimes | None:
     return RecoveryTimes(**shown, total_s=round(sum(parts.values()), 3))
 
 
-class OperationRecord(ResourceView, OperationView):
-    """An operation as it is listed: everything a resource has, and where the work is."""
+class InstanceOperation(OperationRecord):
+    """An operation on an instance."""
 
-    message: str = ""
     recovery: RecoveryTimes | None = Field(None, description="of a repair: how long each part took, as far as it is")
     rungs: list[RungView] = Field(default_factory=list, description="of a repair: what was tried, member by member")
-    steps: list[StepView] = Field(default_factory=list)
 
 
 class FaultRow(ResourceRow, Base):
@@ -309,7 +283,7 @@ class EventRow(EventColumns, ResourceRow, Base):
 
 
 class ComputeStore(Store):
-    """Instances, sagas and events."""
+    """Instances, workflows and events."""
 
     def instance(self, session: Session, name: str) -> InstanceRow:
         return find(session, InstanceRow, name)
@@ -317,9 +291,9 @@ class ComputeStore(Store):
     def instances(self, session: Session) -> list[InstanceRow]:
         return list(session.scalars(select(InstanceRow).order_by(InstanceRow.name)))
 
-    def operation(self, session: Session, instance: InstanceRow) -> SagaRow:
+    def operation(self, session: Session, instance: InstanceRow) -> OperationRow:
         """The newest operation on an instance."""
-        return find(session, SagaRow, instance.operation or "")
+        return find(session, OperationRow, instance.operation or "")
 
     def scaling_policies(self, session: Session) -> list[ScalingPolicyRow]:
         return list(session.scalars(select(ScalingPolicyRow).order_by(ScalingPolicyRow.name)))
@@ -328,9 +302,8 @@ class ComputeStore(Store):
         """The policy that owns the scale of that instance."""
         return session.scalars(select(ScalingPolicyRow).where(ScalingPolicyRow.target == target)).first()
 
-    def open_sagas(self, session: Session, target: str | None = None) -> list[SagaRow]:
-        wanted = select(SagaRow).where(SagaRow.state.in_(OPEN)).order_by(SagaRow.version)
-        return list(session.scalars(wanted if target is None else wanted.where(SagaRow.target == target)))
+    def open_operations(self, session: Session, target: str | None = None) -> list[OperationRow]:
+        return open_workflows(session, OperationRow, target)
 
     def events(self, session: Session) -> list[EventRow]:
         return list(session.scalars(select(EventRow).order_by(EventRow.at)))
@@ -356,8 +329,7 @@ class ComputeStore(Store):
 
     def forget_before(self, session: Session, at: float) -> int:
         """Drop events and finished operations older than `at`; returns how many."""
-        old: list[ResourceRow] = list(session.scalars(select(EventRow).where(EventRow.at < at)))
-        old += session.scalars(select(SagaRow).where(SagaRow.finished_at < at))
+        old = list(session.scalars(select(EventRow).where(EventRow.at < at)))
         for row in old:
             session.delete(row)
-        return len(old)
+        return len(old) + forget_workflows(session, OperationRow, at)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 from matrixcommon.model.errors import BelowFloor, MatrixError
 from matrixcompute.model.composition import compose
-from matrixcompute.operations.saga import StepContext
+from matrixcompute.operations.context import StepContext
 from matrixcompute.recovery.ladder import DEGRADE, RungTried, recovery_rules
 from matrixcompute.recovery.notice import still_serves
 from matrixcompute.workflows.draining import without

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from matrixcommon.model.errors import Conflict, StaleGeneration
+from matrixcommon.workflows.workflow import StepPending
 from matrixcompute.model.composition import as_far_as_there_is, compose
-from matrixcompute.operations.saga import StepContext, StepPending
+from matrixcompute.operations.context import StepContext
 from matrixcompute.workflows import steps
 from matrixcompute.workflows.draining import lying_in, who_can_leave, without
 from matrixresource.contract.allocations import AllocationRequest

@@ -8,7 +8,7 @@ from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.model.composition import compose
-from matrixcompute.operations.saga import StepContext
+from matrixcompute.operations.context import StepContext
 from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.workflows import steps
 from matrixcompute.workflows.draining import without

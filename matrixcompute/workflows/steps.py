@@ -1,4 +1,4 @@
-"""The steps that the sagas are made of. Each ensures one thing, and may be asked for it any number of times."""
+"""The steps that the workflows are made of. Each ensures one thing, and may be asked for it any number of times."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from matrixcommon.model.planes import Plane
 from matrixcommon.model.resource_key import name_of, named, project_of
 from matrixcommon.model.resource_model import is_true
 from matrixcommon.persistence.database_session import find
+from matrixcommon.workflows.workflow import StepAgain, StepPending
 from matrixcompute.contract import InstanceRequest, SliceSummary
 from matrixcompute.model.composition import SliceSpec, as_far_as_there_is, compose, slices_over
 from matrixcompute.model.observation import Observed, programmed_planes
 from matrixcompute.model.states import settled_state
-from matrixcompute.operations.saga import StepAgain, StepContext, StepPending
+from matrixcompute.operations.context import StepContext
 from matrixcompute.recovery.ladder import REPLACE, RungTried
 from matrixcompute.recovery.loss import active_or_none, diagnose_loss
 from matrixcompute.recovery.policy import EXHAUSTED, Recovery, broken_members, plan_recovery, suspect_domains
 from matrixcompute.recovery.times import in_words, parts_at_the_end
-from matrixcompute.store.store import InstanceRow, SagaRow
+from matrixcompute.store.store import InstanceRow, OperationRow
 from matrixcompute.workflows.degraded_shape import continue_without
 from matrixcompute.workflows.draining import without
 from matrixresource.contract.allocations import AllocationView, MemberView
@@ -282,7 +283,7 @@ async def await_ready(work: StepContext) -> None:
 
 
 async def mark_active(work: StepContext) -> None:
-    """The spec that this saga carried is fulfilled: said together with the members and slices that fulfil it."""
+    """The spec that this workflow carried is fulfilled: said together with the members and slices that fulfil it."""
     allocation = await current_allocation(work)
     plan = await recovery(work, allocation)
     observed = Observed(allocation, tuple(await work.neighbours.slices_of(work.instance)))
@@ -305,19 +306,21 @@ async def mark_active(work: StepContext) -> None:
 
 def _note_recovery(work: StepContext, session: Session, instance: InstanceRow, now: float) -> None:
     """What the recovery that ends here took, kept once with its operation and with the instance."""
-    saga = find(session, SagaRow, work.saga)
-    if saga.recovery is not None:
+    operation = find(session, OperationRow, work.operation)
+    if operation.recovery is not None:
         return  # repeated after a crash
-    since, on = saga.failed_since(), work.shape.power == "On"
+    since, on = operation.failed_since(), work.shape.power == "On"
     if since is None:
         instance.down_time = instance.down.settled(now, on).wire()
         return
-    saga.recovery = parts_at_the_end(*since, saga.trace or {}, now)
-    instance.last_recovery = saga.recovery
-    instance.down_time = instance.down.settled(now, on, saga.recovery).wire()
-    rungs = {each.node: each.rung for each in saga.rungs_tried}
-    about = ", ".join(f"{node} ({rung})" for node, rung in rungs.items()) or (saga.parameters or {}).get("nodes", "")
-    message = f"{about}: in {in_words(saga.recovery)}"
+    operation.recovery = parts_at_the_end(*since, operation.trace or {}, now)
+    instance.last_recovery = operation.recovery
+    instance.down_time = instance.down.settled(now, on, operation.recovery).wire()
+    rungs = {each.node: each.rung for each in operation.rungs_tried}
+    about = ", ".join(f"{node} ({rung})" for node, rung in rungs.items()) or (operation.parameters or {}).get(
+        "nodes", ""
+    )
+    message = f"{about}: in {in_words(operation.recovery)}"
     work.store.record_event(session, work.instance, "Recovered", message, now)
 
 

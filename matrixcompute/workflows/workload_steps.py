@@ -16,8 +16,9 @@ from typing import Any
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, NotFound, StaleGeneration, Unavailable
 from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.model.resource_key import name_of, named, project_of
+from matrixcommon.workflows.workflow import StepPending
 from matrixcompute.clients.inference import Inference
-from matrixcompute.operations.saga import StepContext, StepPending
+from matrixcompute.operations.context import StepContext
 from matrixcompute.recovery.ladder import recovery_rules
 from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.recovery.notice import DrainNotice, notice_of_move, notice_of_repair
@@ -70,7 +71,7 @@ async def leave_successors(work: StepContext) -> None:
     try:
         for name, view in (await work.inference.deployments_on(work.instance)).items():
             if {*coming} & {*view["readyNodes"]}:
-                asked = {"deadlineS": drain_s, "by": work.saga, "keepServing": True}
+                asked = {"deadlineS": drain_s, "by": work.operation, "keepServing": True}
                 running[name] = (await work.inference.drain(name, coming, **asked)).get("drain") or {}
     except (Unavailable, NotFound, Conflict, InsufficientCapacity):
         return
@@ -126,7 +127,7 @@ async def _ask_to_drain(
     work: StepContext, inference: Inference, name: str, view: dict[str, Any], notice: DrainNotice, keep_serving: bool
 ) -> None:
     """Beside those that it drains for this operation already."""
-    asked = {"deadlineS": notice.deadline_s, "by": work.saga, "keepServing": keep_serving}
+    asked = {"deadlineS": notice.deadline_s, "by": work.operation, "keepServing": keep_serving}
     nodes = ", ".join(notice.nodes)
     draining = [node for each in _own_drains(work, {name: view}).values() for node in each["nodes"]]
     try:
@@ -146,7 +147,7 @@ async def withdraw_drains(work: StepContext) -> None:
     if work.inference is not None:
         with contextlib.suppress(Unavailable):
             for name, by in (await work.inference.drains()).items():
-                if by == work.saga:
+                if by == work.operation:
                     await _undrain(work.inference, name)
 
 
@@ -238,7 +239,7 @@ async def _still_wanted(work: StepContext) -> None:
 def _own_drains(work: StepContext, deployments: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """By deployment, the drains that this operation asked for."""
     drains = {name: view.get("drain") or {} for name, view in deployments.items()}
-    return {name: drain for name, drain in drains.items() if drain.get("by") == work.saga}
+    return {name: drain for name, drain in drains.items() if drain.get("by") == work.operation}
 
 
 def _not_ready(

@@ -102,7 +102,7 @@ class AdmissionState:
             below.setdefault(link.node, {})[link.port] = link.gbps
         for node, ports in below.items():
             self.fabric.set_ports(node, ports)
-        self.fabric.set_drained(together(drain.ports for drain in self._store.drains(session)))
+        self.fabric.set_drained(together(drain.ports for drain in self._store.out_of_use(session)))
         self.slices.clear()
         for owner in self.ledger.all_owners() | self.healthy_ledger.all_owners():
             self.ledger.release(owner)

@@ -15,6 +15,9 @@ from matrixcommon.api.authorization import (
     Scope,
     kinds_in,
 )
+from matrixcommon.api.operations import OPERATION_VERBS, drains_of
+from matrixcommon.model.resource_model import StuckView
+from matrixcommon.workflows.contract import OperationRecord
 from matrixlink.contract.communicators import CommunicatorRequest, CommunicatorView
 from matrixlink.contract.drains import DrainView
 from matrixlink.contract.peerings import PeeringRequest, PeeringView
@@ -31,7 +34,16 @@ from matrixlink.contract.slices import (
     TelemetryView,
 )
 from matrixlink.store.communicators import CommunicatorRow
-from matrixlink.store.tables import DrainRow, EventRow, LinkRow, PeeringRow, ProgramRow, SliceRow
+from matrixlink.store.tables import (
+    DrainRow,
+    EventRow,
+    LinkRow,
+    OperationRow,
+    PeeringRow,
+    ProgramRow,
+    SliceRow,
+    WorkflowDrains,
+)
 
 PLANES = ResourceKind("planes", Scope.PHYSICAL, READ, view=PlaneSummary)
 SWITCHES = ResourceKind("switches", Scope.PHYSICAL, READ, view=SwitchView)
@@ -87,6 +99,17 @@ DRAINS = ResourceKind(
     view=DrainView,
     row=DrainRow,
 )
+OPERATIONS = ResourceKind(
+    "operations",
+    Scope.SERVICE,
+    dict.fromkeys(OPERATION_VERBS, ADMINS),
+    view=OperationRecord,
+    row=OperationRow,
+    queries=("POST :wait",),
+)
+"""Theirs who may drain."""
+WORKFLOW_DRAINS = drains_of(WorkflowDrains)
+STUCK = ResourceKind("stuck", Scope.SERVICE, {"LIST": ADMINS}, view=StuckView)
 WHAT_IFS = ResourceKind("what-ifs", Scope.PHYSICAL, {"CREATE": VIEWERS}, queries=("CREATE",))
 EVENTS = ResourceKind("events", Scope.MIXED, {"LIST": VIEWERS}, view=EventView, row=EventRow)
 TELEMETRY = ResourceKind("telemetry", Scope.MIXED, {"LIST": VIEWERS}, view=TelemetryView)

@@ -5,16 +5,22 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from matrixcommon.api.authorization import CallerOf
+from matrixcommon.api.operations import operation_routes
 from matrixcommon.api.resource_routes import PROJECT, ResourceRoutes
+from matrixcommon.workflows.operations import Operations
 from matrixlink.admission.what_if import what_if
 from matrixlink.api import access
 from matrixlink.contract.what_if import WhatIfRequest, WhatIfView
+from matrixlink.maintenance.drain_workflow import DrainContext
 from matrixlink.maintenance.drains import Drains
 from matrixlink.slices.slice_controller import SliceController
+from matrixlink.store.tables import OperationRow
 
 
-def drain_routes(slice_controller: SliceController, drains: Drains) -> APIRouter:
-    """The routes over one slice controller's drains."""
+def drain_routes(
+    slice_controller: SliceController, drains: Drains, operations: Operations[DrainContext, OperationRow]
+) -> APIRouter:
+    """The routes over one slice controller's drains, and the operations on them."""
     api = ResourceRoutes(slice_controller.store.records)
 
     @api.of(access.WHAT_IFS).ask(
@@ -28,6 +34,10 @@ def drain_routes(slice_controller: SliceController, drains: Drains) -> APIRouter
     kind = api.of(access.DRAINS)
     kind.list()
     kind.get()
-    kind.change("PUT", name="ensure_drain", summary="Take elements out of use, make before break")(drains.ensure)
+    kind.change(
+        "PUT", after=operations.wake, name="ensure_drain", summary="Take elements out of use, make before break"
+    )(drains.ensure)
     kind.change("DELETE", name="delete_drain", summary="Put a drain's elements back in service")(drains.restore)
+    operation_routes(api, access.OPERATIONS, access.WORKFLOW_DRAINS, operations)
+    api.of(access.STUCK).list(operations.stuck, description="Drains whose operation does not get on.")
     return api.router

@@ -22,6 +22,7 @@ from matrixcommon.persistence.bulk_writes import fetch_one
 from matrixcommon.persistence.database_session import Database, ResourceRow, Store, find
 from matrixcommon.persistence.table_cache import CachedTable, all_rows, rows_where, shape_of
 from matrixlink.store.tables import (
+    RESTORED,
     AgentRow,
     DrainRow,
     EventRow,
@@ -112,6 +113,10 @@ class LinkStore(Store):
 
     def drains(self, session: Session, state: str | None = None) -> list[DrainRow]:
         return sorted((row for row in all_rows(session, DrainRow) if state in (None, row.state)), key=_name)
+
+    def out_of_use(self, session: Session) -> list[DrainRow]:
+        """Those whose elements are not in service."""
+        return [row for row in self.drains(session) if row.state != RESTORED]
 
     def peerings(self, session: Session) -> list[PeeringRow]:
         return sorted(all_rows(session, PeeringRow), key=_name)

@@ -27,6 +27,7 @@ from matrixcommon.model.resource_key import DEFAULT_PROJECT, project_of, referen
 from matrixcommon.persistence.database_session import ResourceRow, journal_tables
 from matrixcommon.persistence.fences import leader_table
 from matrixcommon.persistence.resource_row import EventColumns
+from matrixcommon.workflows.rows import WorkflowDrainRow, WorkflowRow
 from matrixlink.contract.drains import DrainView
 from matrixlink.contract.peerings import PeeringView
 from matrixlink.contract.slices import DesiredProgram, EventView, LinkView, ProgramView, SliceView
@@ -38,8 +39,9 @@ PENDING, PROGRAMMING_PEERS, PEERED = "PendingAcceptance", "Programming", "Active
 PEERING_DELETING = "Deleting"
 """A peering waits for consent, then for every agent's acknowledgement; Deleting, for every agent to be rid of it."""
 
-DRAINING, DRAINED = "Draining", "Drained"
-"""A drain waits until no agent holds a route that crosses its elements; then maintenance may begin."""
+DRAINING, DRAINED, RESTORED = "Draining", "Drained", "Restored"
+"""A drain waits until no agent holds a route that crosses its elements; then maintenance may begin. Cancelled before,
+its elements are back in service."""
 LANES = {0.5: "1/2", 0.25: "1/4"}
 """What an L1 chip's port degrades to: a half or a quarter of its lanes (Ascend/mind-cluster fault codes). Other shares
 are shown as rates: no source says that a port cannot have them."""
@@ -237,6 +239,18 @@ class DrainRow(ResourceRow, Base):
     def view(self) -> DrainView:
         ports = sum(map(len, self.ports.values()))
         return self.view_as(DrainView, ports=ports, waiting_for=self.waiting_for or 0)
+
+
+class OperationRow(WorkflowRow, Base):
+    """One run of a workflow over a drain."""
+
+    __tablename__ = "operations"
+
+
+class WorkflowDrains(WorkflowDrainRow, Base):
+    """Drains of this service's engine."""
+
+    __tablename__ = "workflow_drains"
 
 
 class PeeringRow(ResourceRow, Base):

@@ -16,8 +16,10 @@ from matrixcommon.api.authorization import (
     Scope,
     kinds_in,
 )
+from matrixcommon.api.operations import OPERATION_VERBS, drains_of
 from matrixcommon.model.hardware_names import NodeName, NpuName
 from matrixcommon.model.resource_model import StuckView
+from matrixcommon.workflows.contract import OperationRecord
 from matrixresource.allocations.quotas import QuotaRow
 from matrixresource.contract.agents import AssignmentView
 from matrixresource.contract.allocations import AllocationRequest, AllocationView, QuotaView
@@ -29,6 +31,7 @@ from matrixresource.nodes.states import NODE_STATES
 from matrixresource.store.defragmentations import DefragmentationRow
 from matrixresource.store.maintenance_domains import DomainRow
 from matrixresource.store.node_events import NodeEventRow
+from matrixresource.store.operations import OperationRow, WorkflowDrains
 from matrixresource.store.reservations import ReservationRow
 from matrixresource.store.tables import AllocationRow, AssignmentRow, NodeRow, SupernodeRow
 from matrixresource.store.topology_versions import TopologyVersionRow
@@ -50,6 +53,16 @@ NPUS = ResourceKind(
     "npus", Scope.PHYSICAL, {"LIST": VIEWERS, "POST :release": ADMINS}, view=NpuView, holders=HOLDERS, named=NpuName
 )
 EVENTS = ResourceKind("events", Scope.PHYSICAL, {"LIST": VIEWERS}, view=NodeEventView, row=NodeEventRow)
+OPERATIONS = ResourceKind(
+    "operations",
+    Scope.PROJECT,
+    dict.fromkeys(OPERATION_VERBS, ADMINS),
+    view=OperationRecord,
+    row=OperationRow,
+    queries=("POST :wait",),
+)
+"""Theirs who may defragment."""
+WORKFLOW_DRAINS = drains_of(WorkflowDrains)
 STUCK = ResourceKind("stuck", Scope.PHYSICAL, {"LIST": VIEWERS}, view=StuckView)
 SPARES = ResourceKind("spares", Scope.PHYSICAL, {"LIST": VIEWERS}, view=NodeView, holders=HOLDERS)
 ALLOCATIONS = ResourceKind(

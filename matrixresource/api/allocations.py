@@ -45,6 +45,7 @@ def routes(
     clock: Clock,
     lifecycle: NodeLifecycle,
     replenish: Callable[[], None],
+    stuck_operations: Callable[[], list[StuckView]],
 ) -> APIRouter:
     """The routes over one store. `replenish` nudges the watcher that refills spares."""
     api = ResourceRoutes(store.records)
@@ -80,9 +81,9 @@ def routes(
 
     def stuck() -> list[StuckView]:
         with store.reading() as session:
-            return stuck_nodes(store, session, clock.now())
+            return [*stuck_nodes(store, session, clock.now()), *stuck_operations()]
 
-    api.of(access.STUCK).list(stuck, description="Nodes in a passing state for longer than its deadline.")
+    api.of(access.STUCK).list(stuck, description="Nodes and operations that take longer than they may.")
 
     npus = api.of(access.NPUS)
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from fastapi import APIRouter
 
+from matrixcommon.api.operations import operation_routes
 from matrixcommon.api.resource_routes import ResourceRoutes
-from matrixresource.api.access import DEFRAGMENTATIONS
+from matrixcommon.workflows.operations import Operations
+from matrixresource.api.access import DEFRAGMENTATIONS, OPERATIONS, WORKFLOW_DRAINS
 from matrixresource.defragmentation.service import DefragmentationService
+from matrixresource.defragmentation.workflows import RoomContext
+from matrixresource.store.operations import OperationRow
 from matrixresource.store.store import ResourceStore
 
 
 def defragmentation_routes(
-    store: ResourceStore, plans: DefragmentationService, carry_on: Callable[[], None]
+    store: ResourceStore, plans: DefragmentationService, operations: Operations[RoomContext, OperationRow]
 ) -> APIRouter:
-    """`carry_on` nudges the watcher that carries plans on."""
+    """Plans, and the operations that carry them out."""
+    carry_on = operations.look_again
     api = ResourceRoutes(store.records)
     kind = api.of(DEFRAGMENTATIONS)
     kind.list()
@@ -26,4 +29,5 @@ def defragmentation_routes(
     kind.change("DELETE", name="delete_defragmentation")(plans.delete)
     summary = "For MatrixCompute: the move under way cannot be carried out"
     kind.change("POST :refuse", name="refuse", after=carry_on, summary=summary)(plans.refused)
+    operation_routes(api, OPERATIONS, WORKFLOW_DRAINS, operations)
     return api.router

@@ -1,6 +1,6 @@
 """The verbs over defragmentations: propose, approve, cancel, forget.
 
-What is approved is carried out by `watchers/room_making.py` and, where instances move, by MatrixCompute. While a plan
+What is approved is carried out by the workflow `defragment` and, where instances move, by MatrixCompute. While a plan
 is under way its room and the nodes that members go to are kept from newcomers.
 """
 
@@ -9,15 +9,19 @@ from __future__ import annotations
 import secrets
 
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.errors import Conflict, InsufficientCapacity, StalePlan
+from matrixcommon.model.errors import Cancelled, Conflict, InsufficientCapacity, StalePlan
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.persistence.database_session import find
+from matrixcommon.workflows import verbs
+from matrixcommon.workflows.runner import WorkflowRunner
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.refusals import blocking, describe_request
 from matrixresource.contract.defragmentations import DefragmentationRequest, DefragmentationView, MoveRefused
 from matrixresource.defragmentation.plan import blocking_reason, move_started, plan_room
 from matrixresource.defragmentation.plan_lifecycle import PlanLifecycle
+from matrixresource.defragmentation.workflows import DEFRAGMENTATION, RoomContext
 from matrixresource.store.defragmentations import UNDER_WAY, DefragmentationRow, in_state
+from matrixresource.store.operations import OperationRow
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.topology_versions import checked_version
 
@@ -25,8 +29,15 @@ from matrixresource.store.topology_versions import checked_version
 class DefragmentationService:
     """Over one store and its books."""
 
-    def __init__(self, store: ResourceStore, ledger: LedgerSync, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: ResourceStore,
+        ledger: LedgerSync,
+        clock: Clock,
+        runner: WorkflowRunner[RoomContext, OperationRow],
+    ) -> None:
         self._store = store
+        self._runner = runner
         self._ledger = ledger
         self._clock = clock
         self._plans = PlanLifecycle(store, clock)
@@ -88,6 +99,7 @@ class DefragmentationService:
                 if why is None:
                     row.move("Approved")
                     self._plans.keep(session, row)
+                    self._runner.open(session, DEFRAGMENTATION.verb, row)
                 else:
                     self._plans.end(session, row, "Stale", "StalePlan", why)
         if why is not None:
@@ -101,8 +113,12 @@ class DefragmentationService:
             row = find(session, DefragmentationRow, name)
             if row.state == "Running":
                 row.cancelling = True
+                for operation in self._runner.under_way(session, row):
+                    if operation.state == "Running":
+                        verbs.roll_back(operation, Cancelled(f"defragmentation {name!r} was cancelled"))
             elif row.state in ("Proposed", "Approved"):
                 self._plans.end(session, row, "Cancelled", "Cancelled", "nothing was moved")
+                self._runner.overtake(session, row, "its cancellation")
         return row.view()
 
     def delete(self, name: str) -> None:
@@ -125,4 +141,6 @@ class DefragmentationService:
                 if not move_started(step, nodes) and blocking_reason(row, nodes) is None:
                     text = f"{step.allocation} cannot move from {step.source} to {step.to}: {reported.message}"
                     self._plans.end(session, row, "Failed", reported.reason, text)
+                    for operation in self._runner.under_way(session, row):
+                        verbs.fail(operation, Conflict(text), self._clock.now())
         return row.view()

@@ -20,6 +20,12 @@ log = logging.getLogger(__name__)
 RETRY_WALL_S = 0.5
 COMPACTION_PERIOD_S = 600.0
 KEPT_WALL_S = 600.0
+HISTORY_S, HISTORY_WALL_S = 86_400.0, 3600.0
+
+
+def history_s(clock: Clock) -> float:
+    """How long finished operations are kept (s, emulated): a day of emulated time, or an hour of the wall if longer."""
+    return clock.at_least_wall(HISTORY_S, HISTORY_WALL_S)
 
 
 class Periodic:

@@ -16,6 +16,8 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.resource_key import key_of, resolve
 from matrixcommon.persistence.database_session import Database
 from matrixcommon.persistence.fences import Fences
+from matrixcommon.workflows.operations import Operations
+from matrixcommon.workflows.runner import WorkflowRunner
 from matrixcompute.access import ACCESS
 from matrixcompute.api.instances import routes
 from matrixcompute.clients.control_plane import ControlPlane
@@ -26,7 +28,7 @@ from matrixcompute.instances.recovery_policies import RecoveryPolicies
 from matrixcompute.instances.scaling_policies import ScalingPolicies
 from matrixcompute.instances.scenarios import ScenarioRuns, Scenarios
 from matrixcompute.instances.service import InstanceService
-from matrixcompute.operations.saga_runner import SagaRunner
+from matrixcompute.operations.context import InstanceHost
 from matrixcompute.reconcilers.autoscaling import AutoscalingReconciler
 from matrixcompute.reconcilers.defragmentation_executor import DefragmentationExecutor
 from matrixcompute.reconcilers.faults import FaultReconciler
@@ -37,14 +39,14 @@ from matrixcompute.reconcilers.scenario_runs import ScenarioRunReconciler
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.scenarios.world import World
 from matrixcompute.store.store import Base, ComputeStore
-from matrixcompute.workflows.sagas import SAGAS
+from matrixcompute.workflows.definitions import WORKFLOWS
 from matrixlink.client import LinkClient
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.database import DatabaseEngine, Migrations
 from services.chassis.http import InProcess, http_client
 from services.chassis.leadership import Leadership
-from services.chassis.periodic import Periodic, compaction, follow
+from services.chassis.periodic import Periodic, compaction, follow, history_s
 from services.chassis.run import main_of
 from services.chassis.settings import ServiceSettings
 from services.chassis.version import version
@@ -61,9 +63,6 @@ MAINTENANCE_PERIOD_S = 15.0
 SCENARIO_PERIOD_S = 15.0
 FAULTS_PERIOD_S = 600.0
 """How often all nodes are looked at; they are followed in between."""
-KEPT_WALL_S = 3600.0
-"""Journal, events and finished operations are kept for an hour of the wall, or a day of emulated time if longer."""
-KEPT_S = 86_400.0
 
 
 class ComputeSettings(ServiceSettings):
@@ -115,12 +114,9 @@ def build(
     fences = Fences(records)
     store = ComputeStore(records)
     policy = RecoveryPolicy(settings.lost_per_cabinet, settings.lost_per_supernode, settings.drain_seconds)
-    runner = SagaRunner(SAGAS, store, neighbours, clock, policy, inference=inference)
-
-    async def resume() -> str:
-        return f"{runner.resume()} sagas under way"
-
-    resumption = Periodic("saga-resumption", resume, clock, period_s=30.0, floor_wall_s=1.0)
+    host = InstanceHost(store, neighbours, clock, policy, inference)
+    runner = WorkflowRunner(WORKFLOWS, host, clock)
+    resumption = Periodic("workflow-resumption", runner.reconcile, clock, period_s=30.0, floor_wall_s=1.0)
     instance_service = InstanceService(store, neighbours, runner, clock, resumption.nudge)
     tender = InstanceReconciler(store, neighbours, runner, clock, policy, resumption.nudge)
     reconciling = Periodic(
@@ -171,7 +167,7 @@ def build(
             maintainer.node_changed()
             faults.take(event)
 
-    kept_s = clock.at_least_wall(KEPT_S, KEPT_WALL_S)
+    kept_s = history_s(clock)
 
     def forget_old() -> None:
         with store.transaction() as session:
@@ -180,7 +176,7 @@ def build(
     def following(
         collection: str, watcher: Periodic, instance_of: Callable[[dict[str, Any]], str] | None = None
     ) -> Callable[[], Awaitable[None]]:
-        """Nudge a watcher, and the saga of the instance that it is about, at every change a neighbour reports."""
+        """Nudge a watcher, and the workflow of the instance that it is about, at every change a neighbour reports."""
 
         async def heard(event: WatchEvent | None) -> None:
             watcher.nudge()
@@ -219,7 +215,7 @@ def build(
         DisruptionBudgets(store),
         scenarios,
         scenario_runs,
-        runner,
+        Operations(runner, host, clock, resumption.nudge),
         clock,
         reconciling.nudge,
     )

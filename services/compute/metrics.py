@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.clock import Clock
 from matrixcompute.instances.stuck import stuck_instances
 from matrixcompute.model.states import INSTANCE_STATES
-from matrixcompute.store.store import ComputeStore, EventRow, InstanceRow, SagaRow
+from matrixcompute.store.store import ComputeStore, EventRow, InstanceRow, OperationRow
 
 RECOVERY_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 90, 120, 300, 600, 1800, 7200)
 QUEUE_SECONDS = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 14_400, 86_400)
@@ -47,14 +47,14 @@ class InstanceMetrics:
             states = [row.state for row in current]
             degraded = sum((_condition(row, "Degraded") or {}).get("status") == "True" for row in current)
             stuck = len(stuck_instances(self._store, session, self._clock.now()))
-            open_sagas = len(self._store.open_sagas(session))
+            open_operations = len(self._store.open_operations(session))
             waited = self._waited(session)
             recovered = self._recovered(session)
         for state in INSTANCE_STATES.states:
             self._states.labels(state).set(states.count(state))
         self._degraded.set(degraded)
         self._stuck.set(stuck)
-        self._open.set(open_sagas)
+        self._open.set(open_operations)
         for seconds in waited:
             self._queue.observe(seconds)
         for parts in recovered:
@@ -64,7 +64,7 @@ class InstanceMetrics:
 
     def _recovered(self, session: Session) -> list[dict[str, float]]:
         """The parts of each recovery that ended since the last look."""
-        news = list(session.scalars(select(SagaRow).where(SagaRow.finished_at > self._recovered_until)))
+        news = list(session.scalars(select(OperationRow).where(OperationRow.finished_at > self._recovered_until)))
         self._recovered_until = max([row.finished_at or 0.0 for row in news], default=self._recovered_until)
         return [dict(row.recovery) for row in news if row.recovery is not None]
 

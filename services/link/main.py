@@ -13,6 +13,9 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.process_pauses import ProcessPauses
 from matrixcommon.persistence.database_session import Database
 from matrixcommon.persistence.fences import Fences
+from matrixcommon.workflows.operations import Operations
+from matrixcommon.workflows.rows import forget_workflows
+from matrixcommon.workflows.runner import WorkflowRunner
 from matrixlink.api.access import ACCESS
 from matrixlink.api.communicators import communicator_routes
 from matrixlink.api.drains import drain_routes
@@ -32,11 +35,13 @@ from matrixlink.link_health.fault_localisation import FaultLocaliser
 from matrixlink.link_health.flap_damping import Damping
 from matrixlink.link_health.link_events import LinkEvents
 from matrixlink.link_health.link_state import LinkStateTracker
+from matrixlink.maintenance.drain_workflow import WORKFLOWS, DrainHost
+from matrixlink.maintenance.drained_elements import DrainedElements
 from matrixlink.maintenance.drains import Drains
 from matrixlink.peering.peerings import Peerings
 from matrixlink.slices.slice_controller import SliceController
 from matrixlink.store.store import LinkStore
-from matrixlink.store.tables import Base
+from matrixlink.store.tables import Base, OperationRow
 from matrixlink.telemetry.metrics import LinkMetrics
 from matrixlink.telemetry.rates import PortRates
 from matrixlink.telemetry.views import Telemetry
@@ -47,7 +52,7 @@ from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.database import DatabaseEngine, Migrations
 from services.chassis.http import http_client
-from services.chassis.periodic import Periodic, compaction
+from services.chassis.periodic import Periodic, compaction, history_s
 from services.chassis.run import main_of
 from services.chassis.settings import ServiceSettings
 from services.link.allocations import ReservedNodes
@@ -146,15 +151,21 @@ def build(
         with records.transaction() as session:
             slice_controller.store.forget_events(session)
             slice_controller.store.forget_generations(session)
+            forget_workflows(session, OperationRow, before=clock.now() - history_s(clock))
 
     allocations = ReservedNodes(resource, clock) if resource is not None else None
+    elements = DrainedElements(slice_controller)
+    host = DrainHost(elements)
+    runner = WorkflowRunner(WORKFLOWS, host, clock)
+    resumption = Periodic("workflow-resumption", runner.reconcile, clock, period_s=30.0, floor_wall_s=1.0)
+    operations = Operations(runner, host, clock, resumption.nudge)
     return create_app(
         "link",
         "MatrixLink",
         [
             routes(slice_controller, reports, allocations),
             care_routes(slice_controller, conditions, diagnosis, health.nudge),
-            drain_routes(slice_controller, Drains(slice_controller)),
+            drain_routes(slice_controller, Drains(elements, runner), operations),
             peering_routes(slice_controller, Peerings(slice_controller)),
             communicator_routes(communicators),
             telemetry_routes(telemetry),
@@ -166,11 +177,15 @@ def build(
             *watchers,
             health,
             following,
+            resumption,
             Periodic("departed", departed.watch, clock, period_s=DEPARTED_PERIOD_S, floor_wall_s=1.0),
             compaction(records, clock, also=forget_events),
         ],
         registry=registry,
-        tasks=[lambda: asyncio.to_thread(kernel)],  # compiled once per machine, before the first flows need it
+        tasks=[
+            runner.run,
+            lambda: asyncio.to_thread(kernel),
+        ],  # compiled once per machine, before the first flows need it
         on_stop=database.close,
     )
 

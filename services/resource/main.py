@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import Executor
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -15,20 +14,23 @@ from pydantic import Field
 from matrixcommon.model.clock import Clock
 from matrixcommon.persistence.database_session import Database
 from matrixcommon.persistence.fences import Fences
-from matrixcommon.persistence.searches import search_outside
+from matrixcommon.workflows.operations import Operations
+from matrixcommon.workflows.rows import forget_workflows
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.allocations.node_lifecycle import NodeLifecycle
 from matrixresource.api.access import ACCESS
 from matrixresource.api.allocations import routes
 from matrixresource.api.defragmentations import defragmentation_routes
 from matrixresource.api.topology import topology_routes
-from matrixresource.controllers.defragmentation import DefragmentationController
+from matrixresource.controllers.defragmentation import ProposedPlans
 from matrixresource.controllers.flapping import FlappingNodes
 from matrixresource.controllers.node_reports import NodeReportProcessor
 from matrixresource.defragmentation.service import DefragmentationService
+from matrixresource.defragmentation.workflows import RoomHost
 from matrixresource.planning.capacity_report import CapacityReport
 from matrixresource.scheduler import FORM
 from matrixresource.store.node_events import forget_events
+from matrixresource.store.operations import OperationRow
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import Base
 from matrixresource.supernodes.topology_manager import TopologyManager
@@ -37,7 +39,7 @@ from matrixresource.topology.loading import load_spec
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.database import DatabaseEngine, Migrations
-from services.chassis.periodic import Periodic, compaction
+from services.chassis.periodic import Periodic, compaction, history_s
 from services.chassis.run import main_of
 from services.chassis.settings import ServiceSettings
 from services.resource.metrics import ResourceMetrics
@@ -52,7 +54,7 @@ SETTLE_WATCH_PERIOD_S = 10.0
 COUNT_PERIOD_S = 30.0
 FLAPPING_PERIOD_S = 30.0
 EXPIRY_PERIOD_S = 10.0
-ROOM_MAKING_PERIOD_S = 5.0
+PROPOSED_PERIOD_S = 5.0
 
 
 class ResourceSettings(ServiceSettings):
@@ -115,14 +117,12 @@ def build(
         watch_period_s=clock.at_least_wall(settings.lease_watch, watch_floor_wall_s),
     )
 
-    defragmentations = DefragmentationService(store, allocator.ledger, clock)
-    making_room = DefragmentationController(store, allocator, clock)
-
-    async def carry_on() -> str:
-        return making_room.reconcile()
-
-    carry_on_outside = partial(search_outside, carry_on, executor)
-    room_making = Periodic("room-making", carry_on_outside, clock, period_s=ROOM_MAKING_PERIOD_S, floor_wall_s=0.5)
+    host = RoomHost(store, allocator, clock)
+    runner = host.runner()
+    resumption = Periodic("workflow-resumption", runner.reconcile, clock, period_s=30.0, floor_wall_s=1.0)
+    operations = Operations(runner, host, clock, resumption.nudge)
+    defragmentations = DefragmentationService(store, allocator.ledger, clock, runner)
+    proposed = ProposedPlans(store, clock)
 
     async def survey() -> str:
         drained = ", ".join(topology_manager.finish_drains())
@@ -138,13 +138,18 @@ def build(
     lifecycle = NodeLifecycle(store, allocator, clock)
     flapping = FlappingNodes(store, lifecycle, clock)
 
+    def forget_old() -> None:
+        forget_events(store)
+        with store.transaction() as session:
+            forget_workflows(session, OperationRow, before=clock.now() - history_s(clock))
+
     return create_app(
         "resource",
         "MatrixResource",
         [
             topology_routes(store, topology_manager, refill.nudge),
-            routes(store, allocator, reports, capacity, clock, lifecycle, refill.nudge),
-            defragmentation_routes(store, defragmentations, room_making.nudge),
+            routes(store, allocator, reports, capacity, clock, lifecycle, refill.nudge, operations.stuck),
+            defragmentation_routes(store, defragmentations, operations),
         ],
         ACCESS,
         fences=fences,
@@ -158,13 +163,15 @@ def build(
                 floor_wall_s=watch_floor_wall_s,
             ),
             refill,
-            room_making,
+            resumption,
+            Periodic("proposed-plans", proposed.reconcile, clock, period_s=PROPOSED_PERIOD_S, floor_wall_s=0.5),
             Periodic("expire", expire, clock, period_s=EXPIRY_PERIOD_S, floor_wall_s=0.5),
             Periodic("flapping", flapping.reconcile, clock, period_s=FLAPPING_PERIOD_S, floor_wall_s=1.0),
             Periodic("topology", survey, clock, period_s=SETTLE_WATCH_PERIOD_S, floor_wall_s=0.5),
-            compaction(records, clock, also=partial(forget_events, store)),
+            compaction(records, clock, also=forget_old),
             Periodic("count", metrics.count, clock, period_s=COUNT_PERIOD_S, floor_wall_s=5.0),
         ],
+        tasks=[runner.run],
         registry=registry,
         on_stop=database.close,
     )

@@ -7,11 +7,12 @@ import asyncio
 import pytest
 
 from matrixcommon.model.errors import Conflict
-from matrixcompute.model.step_progress import RetryPolicy
-from matrixcompute.operations.saga import StepAgain, StepPending
-from matrixcompute.store.store import SagaRow
-from tests.matrixcompute.saga_world import DO, World, a_process
-from tests.matrixcompute.test_saga_runner import run_to_the_end
+from matrixcommon.workflows.progress import RetryPolicy
+from matrixcommon.workflows.verbs import unstick
+from matrixcommon.workflows.workflow import StepAgain, StepPending
+from matrixcompute.store.store import OperationRow
+from tests.matrixcompute.test_workflow_runner import run_to_the_end
+from tests.matrixcompute.workflow_world import DO, World, a_process
 
 
 def test_retries_come_later_and_later_and_not_more_than_a_minute_apart():
@@ -24,12 +25,12 @@ def test_retries_come_later_and_later_and_not_more_than_a_minute_apart():
 async def test_a_step_that_fails_too_often_is_stuck_until_somebody_has_it_tried_again(tmp_path):
     world = World(2)
     world.raises[DO, 1] = [ValueError("a defect")] * 12
-    async with a_process(tmp_path, world.saga) as process:
+    async with a_process(tmp_path, world.workflow) as process:
         name = process.open()
         process.runner.resume()
-        while not process.saga(name).conditions:
+        while not process.workflow(name).conditions:
             await asyncio.sleep(1)
-        row = process.saga(name)
+        row = process.workflow(name)
         assert (row.conditions[0]["reason"], row.state) == ("RetriesExhausted", "Running")
         assert "`:resume`" in row.message
         shown = {step.name: (step.state, step.attempts) for step in row.view().steps}
@@ -40,25 +41,25 @@ async def test_a_step_that_fails_too_often_is_stuck_until_somebody_has_it_tried_
             await asyncio.sleep(100)
         assert len(world.calls) == asked, "nobody asks again by himself"
         with process.store.transaction() as session:
-            process.runner.unstick(session.get(SagaRow, name))
+            unstick(session.get(OperationRow, name), process.clock.now())
         process.runner.resume()
         row = await process.ended(name)
         assert (row.state, row.conditions[0]["status"]) == ("Done", "False")
         with process.store.transaction() as session, pytest.raises(Conflict, match="not stuck"):
-            process.runner.unstick(session.get(SagaRow, name))
+            unstick(session.get(OperationRow, name), process.clock.now())
 
 
 @pytest.mark.looptime
 async def test_a_step_that_outlives_its_deadline_is_stuck_and_goes_on(tmp_path):
     world = World(2)
     world.raises[DO, 0] = [StepPending("nodes are being deployed")] * 200
-    async with a_process(tmp_path, world.saga) as process:
+    async with a_process(tmp_path, world.workflow) as process:
         name = process.open()
         process.runner.resume()
         await asyncio.sleep(1700)
-        assert not process.saga(name).conditions
+        assert not process.workflow(name).conditions
         await asyncio.sleep(200)
-        stuck = process.saga(name).conditions[0]
+        stuck = process.workflow(name).conditions[0]
         assert (stuck["status"], stuck["reason"]) == ("True", "StepDeadline")
         assert "nodes are being deployed" in stuck["message"]
         row = await process.ended(name, within_s=7200)
@@ -69,7 +70,7 @@ async def test_a_step_that_outlives_its_deadline_is_stuck_and_goes_on(tmp_path):
 
 
 @pytest.mark.looptime
-async def test_a_refused_saga_shows_which_step_was_refused_and_what_was_undone(tmp_path):
+async def test_a_refused_workflow_shows_which_step_was_refused_and_what_was_undone(tmp_path):
     row = await run_to_the_end(tmp_path, World(3, refused=1))
     shown = [(step.name, step.state) for step in row.view().steps]
     assert shown == [("do_0", "Undone"), ("do_1", "Failed"), ("do_2", "Waiting")]
@@ -77,19 +78,19 @@ async def test_a_refused_saga_shows_which_step_was_refused_and_what_was_undone(t
 
 
 @pytest.mark.looptime
-async def test_a_saga_continues_from_an_earlier_step_where_that_has_more_to_ensure(tmp_path):
+async def test_a_workflow_continues_from_an_earlier_step_where_that_has_more_to_ensure(tmp_path):
     world = World(4)
     world.raises[DO, 3] = [StepAgain("do_1", "another one failed")]
-    async with a_process(tmp_path, world.saga) as process:
+    async with a_process(tmp_path, world.workflow) as process:
         name = process.open()
         process.runner.resume()
-        while process.saga(name).message != "another one failed":
+        while process.workflow(name).message != "another one failed":
             await asyncio.sleep(0.25)
-        shown = [(each.name, each.state) for each in process.saga(name).view().steps]
+        shown = [(each.name, each.state) for each in process.workflow(name).view().steps]
         assert shown == [("do_0", "Done"), ("do_1", "Running"), ("do_2", "Waiting"), ("do_3", "Waiting")]
-        first = process.saga(name).trace["do_1"]["firstFinishedAt"]
+        first = process.workflow(name).trace["do_1"]["firstFinishedAt"]
         await process.runner.stop()
-    async with a_process(tmp_path, world.saga) as process:
+    async with a_process(tmp_path, world.workflow) as process:
         process.runner.resume()
         row = await process.ended(name)
     places = [place for _, place in world.order()]

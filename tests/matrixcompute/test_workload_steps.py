@@ -11,13 +11,13 @@ import pytest
 
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, StaleGeneration, Unavailable
 from matrixcommon.model.quantities import timestamp
+from matrixcommon.workflows.verbs import abandon
+from matrixcommon.workflows.workflow import StepPending
 from matrixcompute.contract import InstanceRequest
-from matrixcompute.operations.abandon import abandon
-from matrixcompute.operations.saga import StepPending
 from matrixcompute.reconcilers.orphan_collector import OrphanCollector
 from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.policy import RecoveryPolicy
-from matrixcompute.store.store import SagaRow
+from matrixcompute.store.store import OperationRow
 from matrixcompute.workflows.workload_steps import (
     ANSWERS,
     GRACE_S,
@@ -31,10 +31,10 @@ from matrixcompute.workflows.workload_steps import (
 )
 from matrixresource.contract.allocations import AllocationView, MemberView
 from tests.clocks import FixedClock
-from tests.matrixcompute.saga_world import DO, World, a_process, waiting_at
 from tests.matrixcompute.test_drain_notice import A, B, C, member
+from tests.matrixcompute.workflow_world import DO, World, a_process, waiting_at
 
-SAGA = "move-instance-one-1"
+OPERATION = "move-instance-one-1"
 
 
 class Inference:
@@ -103,7 +103,7 @@ class Work:
     took_s: float = 0.0
     failed: int = 0
     generation: int = 1
-    saga: str = SAGA
+    operation: str = OPERATION
     instance: str = "one"
     spec_generation: int = 1
     shape: InstanceRequest = field(default_factory=lambda: InstanceRequest(nodes=2))
@@ -136,14 +136,14 @@ class Work:
         self.events.append(reason)
 
 
-def drain(state: str = "Draining", by: str = SAGA, nodes: tuple[str, ...] = (A,)) -> dict[str, Any]:
+def drain(state: str = "Draining", by: str = OPERATION, nodes: tuple[str, ...] = (A,)) -> dict[str, Any]:
     return {"state": state, "by": by, "nodes": [*nodes], "requests": 3, "deadlineAt": "2026-01-01T00:00:00Z"}
 
 
 async def test_the_drain_bears_the_operation_and_its_deadline():
     work = Work()
     await tell_workload(work)
-    assert work.inference.asked == [{"nodes": [A], "deadlineS": 600.0, "by": SAGA, "keepServing": False}]
+    assert work.inference.asked == [{"nodes": [A], "deadlineS": 600.0, "by": OPERATION, "keepServing": False}]
     assert work.events == ["Draining"]
 
 
@@ -336,11 +336,11 @@ class Nobody:
 )
 async def test_a_drain_whose_operation_has_ended_is_withdrawn(tmp_path, sentence, by, withdrawn):
     world = World(1)
-    async with a_process(tmp_path, world.saga) as process:
+    async with a_process(tmp_path, world.workflow) as process:
         names = {"running": await waiting_at(process, world, (DO, 0)), "": ""}
         names["ended"] = process.open(instance="two")
         with process.store.transaction() as session:
-            abandon(session.get_one(SagaRow, names["ended"]), "overtaken", process.clock.now())
+            abandon(session.get_one(OperationRow, names["ended"]), "overtaken", process.clock.now())
         inference = Inference(drain=drain(by=names.get(by, by)))
         collector = OrphanCollector(process.store, Nobody(), process.clock, inference)
         await collector.reconcile()

@@ -3,6 +3,7 @@ whose hardware the tests break. Time stands until it is moved; nothing sleeps.""
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import shutil
 import tempfile
@@ -23,7 +24,7 @@ from services.chassis.database import DatabaseEngine
 from services.link.main import MIGRATIONS, LinkSettings, build
 from services.node_agent.network.probe_network import EmulatedWires
 from services.node_agent.network.traffic import EmulatedTraffic
-from tests.clocks import FixedClock
+from tests.clocks import FixedClock, StandingClock
 from tests.matrixlink.client import WholeLinkClient
 
 NODES = [f"sn0-c00-n{n}" for n in range(4)]
@@ -55,6 +56,7 @@ class Stack:
 
     def __init__(self, tmp_path, nodes=None):
         self.clock = FixedClock()
+        self.standing = StandingClock(self.clock)
         self.url = f"sqlite:///{tmp_path / 'link.db'}"
         shutil.copy(migrated(), tmp_path / "link.db")
         self.settings = LinkSettings(state=tmp_path, lease_grace=60)
@@ -72,13 +74,25 @@ class Stack:
         self.silent: set[str] = set()
         self.restart()
 
+    @property
+    def runner(self):
+        return self.workflows._action.__self__
+
+    async def carry(self):
+        """Workflows, until each has ended or waits for something."""
+        self.runner.nudge()
+        await self.workflows.step()
+        while self.runner.busy:
+            await asyncio.sleep(0)
+
     def restart(self):
         self.database = DatabaseEngine(self.url)
-        self.app = build(self.settings, self.clock, self.database)
+        self.app = build(self.settings, self.standing, self.database)
         transport = httpx.ASGITransport(app=self.app)
         self.http = httpx.AsyncClient(transport=transport, base_url="http://link")
         self.client = WholeLinkClient(self.http)
         self.health = self.app.state.watchers["link-health"]
+        self.workflows = self.app.state.watchers["workflow-resumption"]
 
     def passes(self, seconds):
         """Time in which the process runs; what it sleeps through (a jump of the clock) is no silence of others."""
@@ -116,6 +130,7 @@ class Stack:
             await self.work()
             await self.health.step()
         await self.report()
+        await self.carry()
 
     async def active(self, name="a-ub", request=None):
         await self.client.admit(name, request or a_request())

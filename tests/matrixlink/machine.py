@@ -11,6 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from matrixcommon.persistence.database_session import Database
+from matrixcommon.workflows.runner import WorkflowRunner
 from matrixlink.admission.bandwidth_ledger import ROUNDING, BandwidthLedger
 from matrixlink.contract.slices import DesiredProgram, LinkReport
 from matrixlink.controllers.agent_leases import Leases
@@ -18,6 +19,8 @@ from matrixlink.controllers.link_reports import LinkReportProcessor
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.link_health.fault_localisation import FaultLocaliser
 from matrixlink.link_health.link_state import LinkStateTracker
+from matrixlink.maintenance.drain_workflow import WORKFLOWS, DrainHost
+from matrixlink.maintenance.drained_elements import DrainedElements
 from matrixlink.maintenance.drains import Drains
 from matrixlink.peering.peerings import Peerings
 from matrixlink.slices.slice_controller import SliceController
@@ -62,7 +65,9 @@ class LinkMachine:
         self.reports = LinkReportProcessor(
             self.board, self.leases, self.conditions, diagnosis, rates, self.clock, self._nudged
         )
-        self.drains, self.peerings = Drains(self.board), Peerings(self.board)
+        elements = DrainedElements(self.board)
+        self.runner = WorkflowRunner(WORKFLOWS, DrainHost(elements), self.clock)
+        self.drains, self.peerings = Drains(elements, self.runner), Peerings(self.board)
 
     def _nudged(self) -> None:
         self.nudges += 1

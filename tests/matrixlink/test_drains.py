@@ -131,6 +131,7 @@ async def test_validate_only_shows_what_if_and_changes_nothing(stack):
 
 async def test_newcomers_keep_off_what_is_drained(stack):
     await put(stack)
+    await stack.carry()
     assert (await get(stack))["state"] == "Drained", "nothing crossed it"
     with pytest.raises(InsufficientBandwidth):
         await stack.client.admit("a-ub", a_request(floor_gbps_per_npu=389.0))
@@ -202,6 +203,7 @@ async def test_a_drain_of_an_rdma_leaf_and_a_spine(stack):
     tables = stack.agents[N0].tables("a-rdma")
     assert {stripe["sub_plane"] for way in tables["detours"].values() for stripe in way} == {1}
     await put(stack, "d2", elements=["sn0-spine0"])
+    await stack.carry()
     assert (await get(stack, "d2"))["state"] == "Drained", "all members are in one cabinet: nothing crosses a spine"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,11 @@ from matrixresource.contract.defragmentations import (
     MoveRefused,
     RelocateRequest,
 )
-from matrixresource.controllers.defragmentation import DefragmentationController
+from matrixresource.controllers.defragmentation import ProposedPlans
 from matrixresource.defragmentation.service import DefragmentationService
+from matrixresource.defragmentation.workflows import RoomHost
 from matrixresource.store.defragmentations import DefragmentationRow
+from tests.clocks import StandingClock
 from tests.matrixresource.machine import Machine
 
 CABINET = {"policy": "pack", "level": "cabinet", "required": True}
@@ -44,8 +47,22 @@ class Scattered(Machine):
 
     def begin(self, names: list[str]) -> None:
         super().begin(names)
-        self.plans = DefragmentationService(self.store, self.allocator.ledger, self.clock)
-        self.room_making = DefragmentationController(self.store, self.allocator, self.clock)
+        host = RoomHost(self.store, self.allocator, StandingClock(self.clock))
+        self.runner = host.runner()
+        self.plans = DefragmentationService(self.store, self.allocator.ledger, self.clock, self.runner)
+        self.proposed = ProposedPlans(self.store, self.clock)
+
+    def carry_on(self) -> None:
+        """What runs beside requests gets as far as it can, in one life of the process."""
+        asyncio.run(self._carried())
+
+    async def _carried(self) -> None:
+        await self.proposed.reconcile()
+        self.runner.wake = self.runner.resume
+        self.runner.resume()
+        while self.runner.busy:
+            await asyncio.sleep(0)
+        await self.runner.stop()
 
     def propose(self, **desired: object) -> DefragmentationView:
         return self.plans.propose(DefragmentationRequest.model_validate({"name": "p"} | (desired or {"nodes": 4})))
@@ -61,9 +78,9 @@ class Scattered(Machine):
     def carried_on(self) -> DefragmentationView:
         """Everybody does what is asked, for as long as that takes."""
         for _ in range(5):
-            self.room_making.reconcile()
+            self.carry_on()
             self.obey()
-        self.room_making.reconcile()
+        self.carry_on()
         self.check()
         return self.plan()
 
@@ -92,7 +109,7 @@ def test_a_plan_says_what_it_would_do_and_keeps_nothing(tmp_path: Path) -> None:
     with pytest.raises(InsufficientCapacity, match="no moves"):
         machine.propose(name="q", nodes=5, level="cabinet")
     machine.ask("new", nodes=5)
-    machine.room_making.reconcile()
+    machine.carry_on()
     plan = machine.plan()
     assert (plan.state, plan.conditions[0].reason) == ("Stale", "StalePlan"), "somebody came to lie there"
     assert "new is placed on" in plan.message
@@ -108,7 +125,7 @@ def test_room_is_made_move_by_move_and_is_nobody_elses_meanwhile(tmp_path: Path)
     assert plan.state == "Approved"
     with pytest.raises(InsufficientCapacity):
         machine.ask("greedy", nodes=2)
-    machine.room_making.reconcile()
+    machine.carry_on()
     first = machine.plan().moves[0]
     assert machine.plan().state == "Running"
     assert {(m.node, m.role) for m in machine.allocation(first.allocation).members} == {
@@ -129,7 +146,7 @@ def test_room_is_made_move_by_move_and_is_nobody_elses_meanwhile(tmp_path: Path)
 def test_cancelled_it_stops_after_the_move_under_way(tmp_path: Path) -> None:
     machine = Scattered(tmp_path)
     plan = machine.approve()
-    machine.room_making.reconcile()
+    machine.carry_on()
     with pytest.raises(Conflict, match="cancel it first"):
         machine.plans.delete("p")
     machine.plans.cancel("p")
@@ -150,7 +167,7 @@ class Paired(Scattered):
 def test_who_must_keep_together_is_not_left_in_two_places(tmp_path: Path) -> None:
     machine = Paired(tmp_path)
     machine.approve()
-    machine.room_making.reconcile()
+    machine.carry_on()
     machine.plans.cancel("p")
     done = machine.carried_on()
     assert (done.state, done.moves_done) == ("Cancelled", 2)
@@ -194,9 +211,9 @@ def test_what_its_owner_cannot_move_ends_the_plan(tmp_path: Path) -> None:
 def test_a_target_lost_on_the_way_is_planned_around_as_long_as_that_costs_no_more(tmp_path: Path) -> None:
     machine = Scattered(tmp_path)
     plan = machine.approve()
-    machine.room_making.reconcile()
+    machine.carry_on()
     machine.allocator.cordon(NodeName(plan.moves[0].to), True)
-    machine.room_making.reconcile()
+    machine.carry_on()
     machine.obey()
     view = machine.plan()
     assert (view.state, view.conditions[0].reason) == ("Running", "PlannedAnew")
@@ -209,7 +226,7 @@ def test_a_target_lost_on_the_way_is_planned_around_as_long_as_that_costs_no_mor
 def test_a_plan_that_no_longer_works_out_is_over_and_keeps_nothing(tmp_path: Path) -> None:
     machine = Scattered(tmp_path)
     plan = machine.approve()
-    machine.room_making.reconcile()
+    machine.carry_on()
     kept = {*plan.room, *(move.to for move in plan.moves)}
     machine.allocator.cordon(NodeName(plan.moves[0].to), True)
     spare = next(name for name in machine.free() if name not in kept)

@@ -28,6 +28,8 @@ RULES: dict[str, AccessRules] = {
     "infer": infer_access.ACCESS,
     "agents": agents_access.ACCESS,
 }
+ENGINES = ("resource", "link", "compute")
+"""Services that have workflows."""
 OPEN = {"/healthz", "/readyz", "/metrics"}
 
 NAMES = {
@@ -38,7 +40,7 @@ NAMES = {
     "domains": "sn0-c00", "planes": "ub", "switches": "sn0-l2p0-k00", "links": f"{NODE}.ub-p0-k00", "models": "chat",
     "qos-classes": "Guaranteed", "forwarding-tables": "sn0-l2p0-k00", "drains": "care", "faults": "hurt",
     "defragmentations": "room", "members": NODE, "scaling-policies": "follow",
-    "recovery-policies": "gentle", "disruption-budgets": "office-hours",
+    "recovery-policies": "gentle", "disruption-budgets": "office-hours", "workflow-drains": "upgrade",
     "maintenances": "century", "scenarios": "own", "scenario-runs": "rehearsal",
 }  # fmt: skip
 REPORT = {"node": NODE, "epoch": 1 << 40, "sequence": 1}
@@ -64,7 +66,14 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("resource", "DELETE", "/v1/allocations/{}/move"): None,
     ("resource", "POST", "/v1/allocations/{}:changeOver"): {"nodes": 2},
     ("resource", "POST", "/v1/allocations/{}:replace"): {"node": NODE},
-    ("compute", "POST", "/v1/operations/{}:abandon"): {"reason": "it is not wanted any more"},
+    **{
+        (service, "POST", f"/v1/operations/{{}}:{verb}"): None
+        for service in ENGINES
+        for verb in ("wait", "cancel", "resume")
+    },
+    **{(service, "POST", "/v1/operations/{}:abandon"): {"reason": "it is not wanted any more"} for service in ENGINES},
+    **{(service, "PUT", "/v1/workflow-drains/{}"): {"reason": "an upgrade"} for service in ENGINES},
+    **{(service, "DELETE", "/v1/workflow-drains/{}"): None for service in ENGINES},
     ("resource", "POST", "/v1/allocations/{}:repair"): {"node": NODE, "task": "restart"},
     ("resource", "POST", "/v1/allocations/{}:renew"): {"leaseS": 9999},
     ("resource", "POST", "/v1/allocations/{}:relocate"): {"node": NODE, "to": "sn0-c05-n0"},
@@ -137,9 +146,6 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("compute", "PUT", "/v1/scenario-runs/{}"): {"definition": SCENARIO},
     ("compute", "POST", "/v1/scenario-runs/{}:stop"): None,
     ("compute", "DELETE", "/v1/scenario-runs/{}"): None,
-    ("compute", "POST", "/v1/operations/{}:wait"): None,
-    ("compute", "POST", "/v1/operations/{}:cancel"): None,
-    ("compute", "POST", "/v1/operations/{}:resume"): None,
     ("infer", "PUT", "/v1/deployments/{}"): {"instance": "a", "cacheGbPerNode": 8},
     ("infer", "DELETE", "/v1/deployments/{}"): None,
     ("infer", "PUT", "/v1/deployments/{}/load"): {"requestsPerSecond": 2},
@@ -157,7 +163,7 @@ BODIES: dict[tuple[str, str, str], Any] = {
 }
 QUERIES = {
     ("compute", "POST", "/v1/instances/{}:resize"): {"nodes": "3"},
-    ("compute", "POST", "/v1/operations/{}:wait"): {"timeoutSeconds": "0.01"},
+    **{(service, "POST", "/v1/operations/{}:wait"): {"timeoutSeconds": "0.01"} for service in ENGINES},
     ("link", "GET", "/v1/reachability"): {"from": "a-vpc", "to": "b-vpc"},
 }
 

@@ -133,7 +133,7 @@ async def test_a_role_does_what_is_declared_for_it_and_nothing_else(tmp_path):
 async def test_what_is_declared_is_what_the_roles_are_for():
     """Written here a second time, by hand, so that a slip in a declaration is seen."""
     physical = {"nodes", "npus", "links", "supernodes", "domains", "quotas", "defragmentations", "drains", "faults"}
-    physical |= {"maintenances", "scenarios", "scenario-runs"}
+    physical |= {"maintenances", "scenarios", "scenario-runs", "workflow-drains"}
     for service, rules in RULES.items():
         for rule in rules.by_route.values():
             if "user" in rule.roles:
@@ -147,6 +147,8 @@ async def test_what_is_declared_is_what_the_roles_are_for():
                 assert "viewer" not in rule.roles, rule
             if rule.mutates and (rule.kind in physical and (service, rule.kind) != ("compute", "faults")):
                 assert rule.roles == {"admin"}, rule
+            if rule.kind == "workflow-drains" or (rule.kind == "operations" and service != "compute"):
+                assert rule.roles == {"admin"}, "theirs who may drain and defragment"
             if rule.mutates and "editor" in rule.roles:
                 assert rule.scope in (Scope.PROJECT, Scope.SHARED), rule
 

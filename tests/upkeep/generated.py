@@ -44,4 +44,5 @@ GENERATED: tuple[Generated, ...] = (
     Generated("docs/reference/kube-differences.md", "tests.conformance.differences:page"),
     Generated("docs/reference/settings.md", f"{PRINTED}:settings_reference"),
     Generated("tests/golden/workflow-steps.json", "tests.upkeep.workflow_steps:printed"),
+    Generated("tests/golden/workflow-definitions.json", "tests.upkeep.workflow_steps:definitions"),
 )

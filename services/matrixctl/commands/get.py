@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterator
+from queue import SimpleQueue
+from threading import Thread
 from typing import Annotated, Any
 
 import typer
 import yaml
 
+from matrixcommon.api.client import at
 from matrixcommon.model.errors import Gone, MatrixError, NotFound, NotYetSupported, Unavailable
 from matrixcommon.model.resource_key import name_of
+from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.commands.command import command
 from services.matrixctl.commands.options import OfProject, Output, printed
 from services.matrixctl.output.resource_kinds import NOUNS, Noun, cells, listing, noun_of, titles
@@ -46,10 +51,38 @@ def get(
         _follow(client, kind, name, output, filter)
         return
     if name is not None:
-        show(kind, [client.one(kind.service, kind.path, name, kind.whole)], output, single=True)
+        show(kind, [_one(client, kind, name)], output, single=True)
         return
     params = {"orderBy": kind.order} | ({"filter": filter} if filter else {})
-    show(kind, client.list(kind.service, kind.path, params), output, single=False)
+    views = [
+        _of(service, kind, view) for service in served(client, kind) for view in client.list(service, kind.path, params)
+    ]
+    if kind.others:
+        views.sort(key=lambda view: str(view.get(kind.order)))
+    show(kind, views, output, single=False)
+
+
+def served(client: ApiClient, kind: Noun) -> list[str]:
+    """The running services that have some."""
+    running = [each for each in (kind.service, *kind.others) if each in client.stack.children]
+    return running if kind.others and running else [kind.service]
+
+
+def _of(service: str, kind: Noun, view: dict[str, Any]) -> dict[str, Any]:
+    return {"service": service, **view} if kind.others else view
+
+
+def _one(client: ApiClient, kind: Noun, name: str) -> dict[str, Any]:
+    """The resource of that name, of whichever service has it. Raises NotFound."""
+    service = owner(client, kind, name)
+    return _of(service, kind, client.one(service, kind.path, name, kind.whole))
+
+
+def owner(client: ApiClient, kind: Noun, name: str) -> str:
+    """The service that has the resource of that name; where none has, the first that might."""
+    path = at(kind.path.removeprefix("/v1/"), name)
+    found = (service for service in served(client, kind) if kind.others and client.get(service, path) is not None)
+    return next(found, served(client, kind)[0])
 
 
 def _follow(client: Any, kind: Any, name: str | None, form: Form, filter: str | None) -> None:
@@ -59,7 +92,7 @@ def _follow(client: Any, kind: Any, name: str | None, form: Form, filter: str | 
         print("  ".join(title.upper().ljust(16) for title in ["change", *titles(columns)]))
     while True:
         try:
-            for change, view in client.watch(kind.service, kind.path, {"filter": filter} if filter else {}):
+            for change, view in _changes(client, kind, {"filter": filter} if filter else {}):
                 if name is not None and view.get("name") != name_of(name):
                     continue
                 if form in (Form.JSON, Form.YAML):
@@ -71,6 +104,26 @@ def _follow(client: Any, kind: Any, name: str | None, form: Form, filter: str | 
         time.sleep(1.0)
 
 
+def _changes(client: ApiClient, kind: Noun, params: dict[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What every service that has some tells of them, as it comes. Raises what ends the first of the watches."""
+    news: SimpleQueue[tuple[str, dict[str, Any]] | MatrixError | None] = SimpleQueue()
+
+    def follow(service: str) -> None:
+        try:
+            for change, view in client.watch(service, kind.path, params):
+                news.put((change, _of(service, kind, view)))
+            news.put(None)
+        except MatrixError as away:
+            news.put(away)
+
+    for service in served(client, kind):
+        Thread(target=follow, args=(service,), daemon=True).start()
+    while (change := news.get()) is not None:
+        if isinstance(change, MatrixError):
+            raise change
+        yield change
+
+
 @command("describe")
 def describe(
     stack: OfProject,
@@ -80,13 +133,14 @@ def describe(
     """Everything about one resource: its fields, conditions, members and events."""
     kind = noun_of(noun)
     client = stack.client
-    view = client.one(kind.service, kind.path, name, kind.whole)
+    view = _one(client, kind, name)
+    service = view.get("service", kind.service)
     tables = {key: view.pop(key) for key in list(view) if _is_table(view[key])}
     print(yaml.safe_dump(view, sort_keys=False, allow_unicode=True), end="")
     for title, rows in tables.items():
         say(f"\n[bold]{title}[/]")
         listing(", ".join(dict.fromkeys(column for row in rows for column in row)), rows)
-    service = kind.service if kind.service in ("resource", "link") else "compute"
+    service = service if service in ("resource", "link") else "compute"
     try:
         every = client.list(service, "/v1/events")
         events = [event for event in every if event.get("instance", event.get("about")) == name_of(name)]

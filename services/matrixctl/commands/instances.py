@@ -1,20 +1,28 @@
-"""instance, operation: what instances are asked beyond apply and delete, and the long work that carries it out."""
+"""instance, operation: what instances are asked beyond apply and delete; long work of all services, and its drains."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from matrixcommon.api.client import at
 from services.matrixctl.commands.command import command, group
-from services.matrixctl.commands.options import OfProject
+from services.matrixctl.commands.get import owner, served
+from services.matrixctl.commands.options import OfProject, OnStack
+from services.matrixctl.output.resource_kinds import noun_of
 from services.matrixctl.output.screen import say
 
 group("instance", "Instances beyond apply and delete. `get instances` shows all.")
-group("operation", "Long work on instances. `get operations` shows all, `describe operation NAME` its steps.")
+group(
+    "operation",
+    "Long work on instances, drains of the fabric, defragmentations and their moves. `get operations` shows all, "
+    "`describe operation NAME` its steps.",
+)
 
 Name = Annotated[str, typer.Argument(help="Which one.")]
+Service = Annotated[str | None, typer.Option("--service", help="Only of this one: compute, link or resource.")]
+DrainName = Annotated[str, typer.Argument(help="What the drain is called.")]
 LeaseS = Annotated[float, typer.Option("--lease", help="Emulated seconds from now.")]
 
 
@@ -53,17 +61,24 @@ def _instance_verb(stack: OfProject, name: str, verb: str) -> None:
     say(f"{name} is {view['state']}{follow}")
 
 
+@command("instance retry")
+def instance_retry(stack: OfProject, name: Name) -> None:
+    """Try now what was refused, instead of when its time comes; also one that has Failed."""
+    view = stack.client.call("compute", "POST", at("instances", name, ":retry"))
+    say(f"{name} is {view['state']}")
+
+
 @command("operation cancel")
 def operation_cancel(stack: OfProject, name: Name) -> None:
-    """Undo what it did so far, and leave the instance as it was; refused once it is past the step that commits it."""
-    view = stack.client.call("compute", "POST", at("operations", name, ":cancel"))
+    """Undo what it did so far, and leave everything as it was; refused once it is past the step that commits it."""
+    view = _asked(stack, name, "cancel")
     say(f"{name} is {view['state']}: {view['message']}")
 
 
 @command("operation resume")
 def operation_resume(stack: OfProject, name: Name) -> None:
     """Have one that is stuck tried again. `describe operation NAME` shows its steps and what each said last."""
-    view = stack.client.call("compute", "POST", at("operations", name, ":resume"))
+    view = _asked(stack, name, "resume")
     say(f"{name} is {view['state']} at {view['step']}")
 
 
@@ -73,15 +88,46 @@ def operation_abandon(
 ) -> None:
     """Give one up where it stands, without undoing what it did; for one that will never succeed, nor be undone.
 
-    `operation cancel` undoes, and is the better way where it is not refused. What is not so afterwards, the instance's
-    conditions say; `instance retry`, another shape or its deletion puts it right.
+    `operation cancel` undoes, and is the better way where it is not refused. What is not so afterwards, the conditions
+    of an instance say; `instance retry`, another shape or its deletion puts it right.
     """
-    view = stack.client.call("compute", "POST", at("operations", name, ":abandon"), body={"reason": reason})
+    view = _asked(stack, name, "abandon", {"reason": reason})
     say(f"{name} is {view['state']}: {view['message']}")
 
 
-@command("instance retry")
-def instance_retry(stack: OfProject, name: Name) -> None:
-    """Try now what was refused, instead of when its time comes; also one that has Failed."""
-    view = stack.client.call("compute", "POST", at("instances", name, ":retry"))
-    say(f"{name} is {view['state']}")
+def _asked(stack: OfProject, name: str, verb: str, body: Any = None) -> dict[str, Any]:
+    service = owner(stack.client, noun_of("operations"), name)
+    return stack.client.call(service, "POST", at("operations", name, f":{verb}"), body=body)
+
+
+@command("operation drain")
+def operation_drain(
+    stack: OnStack,
+    name: DrainName,
+    service: Service = None,
+    reason: Annotated[str, typer.Option(help="Why; it is shown with the drain.")] = "",
+    grace_s: Annotated[
+        float, typer.Option("--grace", min=0, help="Emulated seconds until what still runs stops at a safe point.")
+    ] = 600.0,
+) -> None:
+    """Have operations come to rest, before an upgrade: none begins, what is under way ends or stops at a safe point.
+
+    `get workflow-drains` shows how many are left; once all are Drained, nothing changes any more. What is asked for
+    meanwhile is accepted and begins after `operation undrain`.
+    """
+    for each in _services(stack, service):
+        body = {"reason": reason, "graceSeconds": grace_s}
+        view = stack.client.call(each, "PUT", at("workflow-drains", name), body=body)
+        say(f"{each}: {name} is {view['state']}")
+
+
+@command("operation undrain")
+def operation_undrain(stack: OnStack, name: DrainName, service: Service = None) -> None:
+    """End a drain: what rests continues where it was, and what waited begins."""
+    for each in _services(stack, service):
+        stack.client.call(each, "DELETE", at("workflow-drains", name))
+        say(f"{each}: {name} is gone")
+
+
+def _services(stack: OnStack, service: str | None) -> list[str]:
+    return [service] if service else served(stack.client, noun_of("workflow-drains"))

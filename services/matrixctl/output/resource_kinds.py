@@ -31,6 +31,8 @@ class Noun:
     """What the service calls it, where that is not the noun."""
     means: str = ""
     """What it is, where the word may be taken for something else; shown where there is none."""
+    others: tuple[str, ...] = ()
+    """Services that have some too; the column `service` says whose each is."""
 
     @property
     def path(self) -> str:
@@ -213,10 +215,20 @@ NOUNS: tuple[Noun, ...] = (
     Noun(
         "operations",
         "compute",
-        "name, target, verb, state, step, progress",
+        "name, service, target, verb, state, step, progress",
         "message, error:error.reason, started:startedAt, finished:finishedAt, recovered in (s):recovery.totalS",
         "op, operation",
         order="startedAt",
+        others=("link", "resource"),
+    ),
+    Noun(
+        "workflow-drains",
+        "compute",
+        "name, service, state, running, resting, waiting, reason",
+        "grace (s):graceSeconds, created:createdAt",
+        "workflow-drain, wd",
+        others=("link", "resource"),
+        means="what keeps operations from beginning, before an upgrade say; `operation drain` makes one",
     ),
     Noun(
         "reliability",

@@ -3,6 +3,7 @@ where it fails. After every step: no link's floors exceed what it has, no route 
 is Drained is crossed by no agent's tables, no two tenants share a partition. With everything repaired and put back the
 routes are the first ones, and every floor is whole and protected."""
 
+import asyncio
 import json
 import tempfile
 from pathlib import Path
@@ -186,6 +187,12 @@ class AnyOrder(RuleBasedStateMachine):
             agent.obey(reported["desired"])
         self.board.reroute()
         self.board.settle_all()
+        asyncio.run(self.carried())
+
+    async def carried(self):
+        """Workflows get as far as they can in one life of the runner."""
+        await self.stack.carry()
+        await self.stack.runner.stop()
 
     @rule()
     def repair_everything(self):

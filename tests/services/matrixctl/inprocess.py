@@ -24,7 +24,7 @@ def reached(monkeypatch: pytest.MonkeyPatch, clients: Mapping[str, TestClient]) 
     monkeypatch.setattr(
         api_client.ApiClient,
         "of",
-        lambda folder, project=None: Here(folder, SimpleNamespace(children={}), project=project),
+        lambda folder, project=None: Here(folder, SimpleNamespace(children=dict.fromkeys(clients)), project=project),
     )
 
 

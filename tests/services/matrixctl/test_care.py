@@ -42,7 +42,7 @@ def test_what_if_tells_floors_and_says_with_its_exit_code_whether_they_hold(
 
 def test_drains_on_the_command_line(link: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
     code, text = ctl(capsys, "drain put d1 sn0-l2p3-k11 sn0-c00-n0.ub-p2 --reason optics")
-    assert (code, text) == (0, "d1 is Drained: 64 ports; no route crosses it\n")
+    assert (code, text) == (0, "d1 is Draining: 64 ports; no route crosses it\n")
     code, text = ctl(capsys, "get drains")
     assert (code, "optics" in text) == (0, True)
     request = a_request(members=NODES[:2], floor_gbps_per_npu=300.0)

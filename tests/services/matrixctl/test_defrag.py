@@ -29,7 +29,7 @@ class Desk:
         self.client = TestClient(app)
 
     def work(self, _wall_s: float) -> None:
-        self.machine.room_making.reconcile()
+        self.machine.carry_on()
         self.machine.obey()
 
     def say(self, line: str) -> tuple[int, str, str]:
@@ -73,7 +73,7 @@ def test_top_shows_every_cabinet(desk: Desk) -> None:
 def test_what_does_not_go_as_requested_has_another_exit_code(desk: Desk) -> None:
     assert desk.say("defrag plan --nodes 4 --name p")[0] == 0
     assert desk.say("defrag approve p")[:1] == (0,)
-    desk.machine.room_making.reconcile()
+    desk.machine.carry_on()
     assert desk.say("defrag cancel p --wait")[:1] == (0,)
     code, out, _ = desk.say("defrag get p --wait")
     assert (code, "p is Cancelled: 1 of 2 members moved" in out) == (1, True)

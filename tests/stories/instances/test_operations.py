@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from matrixcompute.store.store import SagaRow
+from matrixcompute.store.store import OperationRow
 from matrixcontainer.client.client import EVENT, INSTANCE
 from tests.cluster import Cluster
 from tests.stack import Stack
@@ -136,7 +136,7 @@ async def test_an_operation_that_no_release_at_hand_resumes_is_listed_as_stuck_a
         assert (await stack.get("compute", "/v1/stuck")).json()["items"] == []
         await stack.kill("compute")
         with stack.seats["compute"].database.sessions.begin() as session:
-            session.get(SagaRow, operation["name"]).verb = "of-another-release"
+            session.get(OperationRow, operation["name"]).verb = "of-another-release"
         await stack.start("compute")
 
         async def listed() -> list[dict[str, Any]]:
@@ -252,3 +252,27 @@ async def test_an_operation_that_will_never_end_is_given_up_and_the_instance_put
         assert "given back in any case" in kept.json()["detail"]
         await stack.gone("one")
         await stack.nothing_left()
+
+
+async def test_an_instance_that_is_asked_for_while_workflows_are_drained_is_made_afterwards(tmp_path):
+    async with Stack(tmp_path) as stack:
+        http = stack.http["compute"]
+        await stack.apply("early", 1)
+        await at_step(stack, "early", "await_ready")
+        drained = {"reason": "release 8", "graceSeconds": 3600}
+        assert (await http.put("/v1/workflow-drains/upgrade", json=drained)).status_code == 200
+        await stack.apply("late", 1)
+        await stack.active("early", 1)
+
+        async def all_rest() -> bool:
+            return (await stack.get("compute", "/v1/workflow-drains/upgrade")).json()["state"] == "Drained"
+
+        await stack.until(all_rest, "no workflow runs")
+        await stack.restart("compute")
+        await asyncio.sleep(600)
+        view = (await stack.get("compute", "/v1/workflow-drains/upgrade")).json()
+        assert (view["state"], view["running"], view["waiting"]) == ("Drained", 0, 1)
+        assert "drained by upgrade" in (await operation_of(stack, "late"))["message"]
+        assert [each.name for each in await stack.resource.allocations()] == ["early"]
+        assert (await http.delete("/v1/workflow-drains/upgrade")).status_code == 204
+        await stack.active("late", 1)

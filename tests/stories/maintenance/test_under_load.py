@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from matrixcompute.operations.saga import MOVE
-from matrixcompute.workflows.sagas import SAGAS
+from matrixcompute.operations.context import MOVE
+from matrixcompute.workflows.definitions import WORKFLOWS
 from services.compute import main as compute_main
-from tests.simulation.workflow_mishaps import Mishaps
+from tests.simulation.workflows.workflow_mishaps import Mishaps
 from tests.stack import Stack
 from tests.stories.maintenance.running import events, members, put
 from tests.stories.repairs.serving import drain_of, nothing_lost, serving_under_load, statistics, step_of
@@ -63,7 +63,7 @@ async def test_without_a_drain_the_same_maintenance_sends_requests_back(tmp_path
 )
 async def test_whatever_befalls_a_step_nothing_is_sent_back_and_no_drain_is_left(tmp_path, monkeypatch, step, kind):
     mishaps = Mishaps()
-    monkeypatch.setattr(compute_main, "SAGAS", mishaps.wrapped(SAGAS))
+    monkeypatch.setattr(compute_main, "WORKFLOWS", mishaps.wrapped(WORKFLOWS))
     async with Stack(tmp_path, infer=True) as stack:
         mishaps.stack = stack
         await stack.apply("one", 4)

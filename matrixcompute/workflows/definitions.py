@@ -1,4 +1,4 @@
-"""The sagas over an instance, each a list of steps before it is code."""
+"""The workflows over an instance, each a list of steps before it is code."""
 
 from __future__ import annotations
 
@@ -8,19 +8,9 @@ from dataclasses import replace
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.errors import BelowFloor, Cancelled, MatrixError, StaleGeneration
+from matrixcommon.workflows.workflow import Step, Workflow
 from matrixcompute.model.states import settled_state
-from matrixcompute.operations.saga import (
-    MOVE,
-    RELOCATE,
-    REPAIR,
-    RESTART,
-    RESTORE,
-    START,
-    STOP,
-    YIELD_CAPACITY,
-    Saga,
-    Step,
-)
+from matrixcompute.operations.context import MOVE, RELOCATE, REPAIR, RESTART, RESTORE, START, STOP, YIELD_CAPACITY
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.recovery_policies import policies_by_target, policy_of
 from matrixcompute.store.store import InstanceRow
@@ -69,13 +59,16 @@ def _taken_up_again(session: Session, instance: InstanceRow, refused: MatrixErro
     instance.retry_at = now
 
 
-# ---- the sagas ------------------------------------------------------------------------------------------------------
+# ---- the workflows --------------------------------------------------------------------------------------------------
 
 TO_ACTIVE = (Step(steps.program_routes), Step(steps.await_ready), Step(steps.mark_active))
-"""How every saga that brings an instance to a shape ends."""
+"""How every workflow that brings an instance to a shape ends."""
 
 DRAIN = Step(workload_steps.drain_members, deadline_s=90_000.0)
 """As long as a drain may be asked for (a day), and somewhat more."""
+
+DRAINING_S = 97_200.0
+"""A workflow in which members drain may take as long as that, and two hours like any other."""
 
 DRAINED = (
     Step(workload_steps.await_loaded, undo=workload_steps.leave_successors),
@@ -84,7 +77,7 @@ DRAINED = (
 )
 """Before members give their places up: what is served there uses the successors, then drains."""
 
-CREATE_INSTANCE = Saga(
+CREATE_INSTANCE = Workflow(
     "create-instance",
     (
         Step(steps.reserve_nodes, undo=steps.release_nodes),
@@ -97,7 +90,7 @@ CREATE_INSTANCE = Saga(
 )
 """Refused anywhere, everything before it is given back."""
 
-SCALE_INSTANCE = Saga(
+SCALE_INSTANCE = Workflow(
     "scale-instance",
     (
         Step(steps.reserve_nodes, undo=steps.restore_shape),
@@ -116,7 +109,7 @@ STOP_INSTANCE = replace(SCALE_INSTANCE, verb=STOP)
 START_INSTANCE = replace(SCALE_INSTANCE, verb=START)
 """The other way round. What broke while the nodes were off is repaired on the way."""
 
-RESTART_INSTANCE = Saga(
+RESTART_INSTANCE = Workflow(
     RESTART,
     (Step(steps.switch_off, undo=steps.bind_nodes), Step(steps.await_off), Step(steps.bind_nodes), *TO_ACTIVE),
     refused=_kept_as_it_was,
@@ -124,7 +117,7 @@ RESTART_INSTANCE = Saga(
 )
 """Off and on again, on the nodes it has."""
 
-MOVE_INSTANCE = Saga(
+MOVE_INSTANCE = Workflow(
     MOVE,
     (
         Step(moving_steps.take_successors, undo=moving_steps.give_up_move),
@@ -138,13 +131,14 @@ MOVE_INSTANCE = Saga(
         Step(steps.admit_slices),
         *TO_ACTIVE,
     ),
+    deadline_s=DRAINING_S,
     refused=_kept_as_it_was,
     committed_at="cut_over",
 )
 """Make before break: until `cut_over` a refusal leaves everything where it was. A move leaves the lease as it is;
 another one is requested in place after it."""
 
-RELOCATE_MEMBER = Saga(
+RELOCATE_MEMBER = Workflow(
     RELOCATE,
     (
         Step(moving_steps.take_successor, undo=moving_steps.give_up_move),
@@ -157,12 +151,13 @@ RELOCATE_MEMBER = Saga(
         Step(steps.admit_slices),
         *TO_ACTIVE,
     ),
+    deadline_s=DRAINING_S,
     refused=_kept_as_it_was,
     committed_at="cut_over",
 )
 """A move of one member to a node that a defragmentation names; what breaks on the way is repaired first."""
 
-REPLACE_NODE = Saga(
+REPLACE_NODE = Workflow(
     REPAIR,
     (
         Step(steps.fence_nodes),
@@ -178,12 +173,13 @@ REPLACE_NODE = Saga(
         Step(workload_steps.await_serving),
         Step(steps.mark_active),
     ),
+    deadline_s=DRAINING_S,
     refused=_repair_refused,
     retired={"begin_repair": "fence_nodes"},
 )
 """Its parts are measured by the ends of its steps: `recovery.times`."""
 
-RESTORE_MEMBERS = Saga(
+RESTORE_MEMBERS = Workflow(
     RESTORE,
     (
         Step(restoring_steps.take_members, undo=restoring_steps.give_members_back),
@@ -200,14 +196,14 @@ RESTORE_MEMBERS = Saga(
 )
 """Members that an instance goes without are had back, since there is room; what is there serves meanwhile."""
 
-DELETE_INSTANCE = Saga(
+DELETE_INSTANCE = Workflow(
     "delete-instance",
     (Step(steps.withdraw_slices), Step(steps.release_nodes), Step(steps.mark_deleted)),
     refused=_taken_up_again,
 )
 """Clear the routes, clean and release the nodes, forget the instance. Deletion is never given up."""
 
-YIELD_TO_OTHERS = Saga(
+YIELD_TO_OTHERS = Workflow(
     YIELD_CAPACITY,
     (Step(steps.withdraw_slices), Step(steps.release_nodes), Step(steps.mark_pending)),
     refused=_taken_up_again,
@@ -215,9 +211,9 @@ YIELD_TO_OTHERS = Saga(
 """An instance whose nodes were revoked gives up what is left of it, and waits until there is room for it again. Slices
 first: until their floors are free, who took the nodes may not get its own."""
 
-SAGAS = {
-    saga.verb: saga
-    for saga in (
+WORKFLOWS = {
+    workflow.verb: workflow
+    for workflow in (
         CREATE_INSTANCE, SCALE_INSTANCE, STOP_INSTANCE, START_INSTANCE, RESTART_INSTANCE, MOVE_INSTANCE,
         RELOCATE_MEMBER, REPLACE_NODE, RESTORE_MEMBERS, DELETE_INSTANCE, YIELD_TO_OTHERS,
     )

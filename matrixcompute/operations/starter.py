@@ -1,4 +1,4 @@
-"""Opening: a saga is opened together with the state it brings the instance into, in the caller's transaction."""
+"""Opening: a workflow is opened together with the state it brings the instance into, in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import name_of
+from matrixcommon.workflows.runner import WorkflowRunner
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.model.composition import placement_changed
-from matrixcompute.operations.saga import MOVE, REPAIR, START, STOP
-from matrixcompute.operations.saga_runner import SagaRunner
+from matrixcompute.operations.context import MOVE, REPAIR, START, STOP
 from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.policy import Recovery, failed_since
 from matrixcompute.store.store import ComputeStore, InstanceRow
@@ -20,7 +20,7 @@ from matrixresource.contract.allocations import MemberView
 
 
 def change_verb(instance: InstanceRow) -> str:
-    """The saga that brings an instance to its spec: a move where its place changes, or a move has not come to its end.
+    """The workflow that brings an instance to its spec: a move where its place changes or a move has yet to end.
 
     How far that one got, only MatrixResource knows; a move finds out, and where nothing is to be moved it scales.
     """
@@ -42,10 +42,10 @@ def below_floor(instance: InstanceRow) -> bool:
     return instance.state == "Failed" and name_of(instance.operation or "").startswith(REPAIR)
 
 
-class SagaStarter:
+class WorkflowStarter:
     """What the verbs and the reconciler share."""
 
-    def __init__(self, store: ComputeStore, runner: SagaRunner, clock: Clock) -> None:
+    def __init__(self, store: ComputeStore, runner: WorkflowRunner, clock: Clock) -> None:
         self._store = store
         self._runner = runner
         self._clock = clock
@@ -90,7 +90,7 @@ class SagaStarter:
         self.open(session, "delete-instance", instance, "Deleting", "Deleting")
 
     def open_quietly(self, session: Session, verb: str, instance: InstanceRow) -> None:
-        """A saga that leaves the state as it is."""
+        """A workflow that leaves the state as it is."""
         self._runner.open(session, verb, instance)
 
 

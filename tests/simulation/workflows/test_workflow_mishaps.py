@@ -1,6 +1,6 @@
 """Each step of each workflow over an instance meets each mishap; afterwards nothing is left over, whatever happened.
 
-Which workflows and steps there are is read off the tables (`SAGAS`). An instance for each step of a workflow is brought
+Which workflows and steps there are is read off the tables (`WORKFLOWS`). An instance for each step of a workflow is brought
 to where that workflow begins, the workflow is set off over all of them at once, and each meets a mishap at its own step.
 In the end every instance is settled or says what it waits for, and after they are deleted nobody holds anything.
 """
@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 
-from matrixcompute.operations.saga import MOVE, RELOCATE, REPAIR, RESTART, RESTORE, START, STOP, YIELD_CAPACITY
-from matrixcompute.workflows.sagas import SAGAS
+from matrixcompute.operations.context import MOVE, RELOCATE, REPAIR, RESTART, RESTORE, START, STOP, YIELD_CAPACITY
+from matrixcompute.workflows.definitions import WORKFLOWS
 from services.compute import main as compute_main
-from tests.simulation.workflow_mishaps import MISHAPS, Mishaps
+from tests.simulation.workflows.workflow_mishaps import MISHAPS, Mishaps
 from tests.stack import Stack
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(900)]
@@ -60,7 +60,7 @@ async def stopped(stack: Stack, name: str) -> None:
 async def humble(stack: Stack, name: str) -> None:
     """It is one of those whose place everybody else's leaves."""
     if await stack.compute.find_instance("filler") is None:
-        await stack.apply("filler", 48 - len(SAGAS[YIELD_CAPACITY].steps), priority=9)
+        await stack.apply("filler", 48 - len(WORKFLOWS[YIELD_CAPACITY].steps), priority=9)
         await stack.active("filler", within_s=1800)
     await active(stack, name)
 
@@ -86,7 +86,7 @@ async def lose(stack: Stack, name: str) -> None:
 async def smaller(stack: Stack, name: str) -> None:
     """Of two members it has lost one, for which there was no other node."""
     if await stack.compute.find_instance("filler") is None:
-        await stack.apply("filler", 48 - 2 * len(SAGAS[RESTORE].steps))
+        await stack.apply("filler", 48 - 2 * len(WORKFLOWS[RESTORE].steps))
         await stack.active("filler", within_s=1800)
     await stack.apply(name, 2, minNodes=1)
     view = await stack.active(name)
@@ -100,7 +100,9 @@ async def smaller(stack: Stack, name: str) -> None:
 
 
 async def room(stack: Stack, name: str) -> None:
+    """For everybody, whoever of them has taken nodes already."""
     stack.repair(name)
+    await stack.apply("filler", 48 - 3 * len(SAGAS[RESTORE].steps))
 
 
 async def urgent(stack: Stack, name: str) -> None:
@@ -129,13 +131,13 @@ BEGINNINGS: dict[str, tuple[Action, Action]] = {
 
 @pytest.fixture
 def mishaps(monkeypatch: pytest.MonkeyPatch) -> Mishaps:
-    found = Mishaps()
-    monkeypatch.setattr(compute_main, "SAGAS", found.wrapped(SAGAS))
+    found = Mishaps("compute", delete)
+    monkeypatch.setattr(compute_main, "WORKFLOWS", found.wrapped(WORKFLOWS))
     return found
 
 
 def test_every_workflow_has_a_beginning_here() -> None:
-    assert BEGINNINGS.keys() == SAGAS.keys() - ELSEWHERE.keys(), "say where it begins, or where else it is tested"
+    assert BEGINNINGS.keys() == WORKFLOWS.keys() - ELSEWHERE.keys(), "say where it begins, or where else it is tested"
 
 
 async def ended(stack: Stack) -> None:
@@ -184,8 +186,8 @@ async def met(stack: Stack, mishaps: Mishaps, verb: str, kinds: Mapping[str, str
 async def each_step(stack: Stack, mishaps: Mishaps, workflow: str, kinds: Callable[[int], str]) -> None:
     """`kinds`: which mishap a step meets, by its place among the steps of every workflow."""
     mishaps.stack = stack
-    steps = SAGAS[workflow].names
-    before = sum(len(SAGAS[name].steps) for name in list(BEGINNINGS)[: list(BEGINNINGS).index(workflow)])
+    steps = WORKFLOWS[workflow].names
+    before = sum(len(WORKFLOWS[name].steps) for name in list(BEGINNINGS)[: list(BEGINNINGS).index(workflow)])
     await met(stack, mishaps, workflow, {step: kinds(before + at) for at, step in enumerate(steps)})
     assert len(mishaps.happened) == len(steps)
 

@@ -1,6 +1,6 @@
-"""How far each step of a saga is: attempts, times, and the last word of it; and how soon a failed one is tried again.
+"""How far each step of a workflow is: attempts, times, its last word; and how soon a failed one is tried again.
 
-Kept with the saga by the names of its steps, in its wire form, so that it outlives the process and the release.
+Kept with the workflow by the names of its steps, in its wire form, so that it outlives the process and the release.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from matrixcommon.model.quantities import timestamp
-from matrixcompute.contract import StepView
+from matrixcommon.workflows.contract import StepView
 
 Trace = Mapping[str, dict[str, Any]]
 """By the name of a step: `startedAt`, `finishedAt` and `undoneAt` (s, emulated), `attempts` that failed, `message`,
@@ -42,7 +42,7 @@ def noted(trace: Trace | None, step: str, **changes: Any) -> dict[str, dict[str,
 
 
 def begun_again(trace: Trace | None, steps: Sequence[str], now: float) -> dict[str, dict[str, Any]]:
-    """The trace of a saga that continues from the first of these steps, some of which were done before."""
+    """The trace of a workflow that continues from the first of these steps, some of which were done before."""
     found = dict(trace or {})
     for step in steps:
         if (entry := found.get(step)) is not None:
@@ -57,7 +57,7 @@ def attempts(trace: Trace | None, step: str) -> int:
 
 
 def step_views(steps: Sequence[str], trace: Trace | None, at: int, state: str) -> list[StepView]:
-    """Each step as it is shown. `at`: how many are done, or still to undo; `state`: the saga's."""
+    """Each step as it is shown. `at`: how many are done, or still to undo; `state`: the workflow's."""
     return [_view(name, (trace or {}).get(name, {}), place, at, state) for place, name in enumerate(steps)]
 
 

@@ -1,4 +1,4 @@
-"""Steps that go from one release to the next, and sagas that are given up where they stand."""
+"""Steps that go from one release to the next, and workflows that are given up where they stand."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ import pytest
 from sqlalchemy import select
 
 from matrixcommon.model.errors import Conflict
-from matrixcompute.operations.abandon import abandon
-from matrixcompute.operations.saga import Saga, Step, StepContext
-from matrixcompute.store.store import EventRow, SagaRow
-from matrixcompute.workflows.sagas import SAGAS
-from tests.matrixcompute.saga_world import DO, UNDO, Process, World, a_process, refused_to_pending, waiting_at
-from tests.upkeep.workflow_steps import ever
+from matrixcommon.workflows.verbs import abandon
+from matrixcommon.workflows.workflow import Step, Workflow
+from matrixcompute.operations.context import StepContext
+from matrixcompute.store.store import EventRow, OperationRow
+from tests.matrixcompute.workflow_world import DO, UNDO, Process, World, a_process, refused_to_pending, waiting_at
+from tests.upkeep.workflow_steps import ever, every
 
 
 def test_no_step_that_an_earlier_release_had_is_unknown_to_this_one() -> None:
     """One that goes names, as `retired`, the step that does its work now: who stands at it would be stuck else."""
-    unknown = [f"{verb}: {name}" for verb, names in ever().items() for name in names if SAGAS[verb].step(name) is None]
+    known = {workflow.verb: workflow for _, workflow in every()}
+    unknown = [f"{verb}: {name}" for verb, names in ever().items() for name in names if known[verb].step(name) is None]
     assert not unknown
-    for verb, saga in SAGAS.items():
-        assert set(saga.retired.values()) <= {*saga.names}, verb
-        assert not saga.retired.keys() & {*saga.names}, verb
+    for verb, workflow in known.items():
+        assert set(workflow.retired.values()) <= {*workflow.names}, verb
+        assert not workflow.retired.keys() & {*workflow.names}, verb
 
 
-def merged(world: World) -> Saga:
+def merged(world: World) -> Workflow:
     """A release in which one step does what the second and the third did."""
-    first, second, third = world.saga.steps
+    first, second, third = world.workflow.steps
 
     async def both(work: StepContext) -> None:
         await second.do(work)
@@ -40,7 +41,7 @@ def merged(world: World) -> Saga:
             await step.undo(work)
 
     steps = (first, Step(both, undo=neither))
-    return Saga("test", steps, refused=refused_to_pending, retired={second.name: "both", third.name: "both"})
+    return Workflow("test", steps, refused=refused_to_pending, retired={second.name: "both", third.name: "both"})
 
 
 def events(process: Process) -> list[EventRow]:
@@ -54,7 +55,7 @@ def events(process: Process) -> list[EventRow]:
 @pytest.mark.parametrize("at", [1, 2])
 async def test_who_stands_at_a_step_that_is_gone_goes_on_with_the_one_that_does_its_work(tmp_path, at):
     world = World(3)
-    async with a_process(tmp_path, world.saga) as process:
+    async with a_process(tmp_path, world.workflow) as process:
         name = await waiting_at(process, world, (DO, at))
     async with a_process(tmp_path, merged(world)) as process:
         process.runner.resume()
@@ -69,7 +70,7 @@ async def test_who_stands_at_a_step_that_is_gone_goes_on_with_the_one_that_does_
 @pytest.mark.looptime
 async def test_who_is_being_undone_at_a_step_that_is_gone_is_undone_by_the_one_that_does_its_work(tmp_path):
     world = World(3, refused=2)
-    async with a_process(tmp_path, world.saga) as process:
+    async with a_process(tmp_path, world.workflow) as process:
         name = await waiting_at(process, world, (UNDO, 1))
     async with a_process(tmp_path, merged(world)) as process:
         process.runner.resume()
@@ -78,13 +79,13 @@ async def test_who_is_being_undone_at_a_step_that_is_gone_is_undone_by_the_one_t
 
 
 @pytest.mark.looptime
-async def test_a_saga_that_is_given_up_ends_where_it_stands_and_undoes_nothing(tmp_path):
+async def test_a_workflow_that_is_given_up_ends_where_it_stands_and_undoes_nothing(tmp_path):
     world = World(3)
-    async with a_process(tmp_path, world.saga) as process:
+    async with a_process(tmp_path, world.workflow) as process:
         name = await waiting_at(process, world, (DO, 1))
         process.runner.resume()
         with process.store.transaction() as session:
-            row = session.get(SagaRow, name)
+            row = session.get(OperationRow, name)
             assert row is not None
             abandon(row, "the switch will not come back", process.clock.now())
         row = await process.ended(name)
@@ -94,12 +95,14 @@ async def test_a_saga_that_is_given_up_ends_where_it_stands_and_undoes_nothing(t
         assert world.effects == {0}
         assert not [call for call in world.calls if call[0] == UNDO]
         with process.store.transaction() as session, pytest.raises(Conflict, match="has ended"):
-            abandon(session.get_one(SagaRow, name), "again", 0.0)
+            abandon(session.get_one(OperationRow, name), "again", 0.0)
 
 
 def test_who_cannot_be_cancelled_any_more_cannot_be_after_a_merge_either() -> None:
     world = World(3, committed_at="do_1")
-    saga = replace(merged(world), committed_at="both")
-    row = SagaRow(name="x", verb="test", state="Running", step=1, steps=world.saga.names)
-    assert not saga.can_be_cancelled(row)
-    assert saga.can_be_cancelled(SagaRow(name="x", verb="test", state="Running", step=0, steps=world.saga.names))
+    workflow = replace(merged(world), committed_at="both")
+    row = OperationRow(name="x", verb="test", state="Running", step=1, steps=world.workflow.names)
+    assert not workflow.can_be_cancelled(row)
+    assert workflow.can_be_cancelled(
+        OperationRow(name="x", verb="test", state="Running", step=0, steps=world.workflow.names)
+    )

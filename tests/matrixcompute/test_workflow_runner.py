@@ -1,4 +1,4 @@
-"""What the saga runner promises of any verb: steps in their order, undone in reverse, taken up after a kill at any
+"""What the workflow runner promises of any verb: steps in their order, undone in reverse, taken up after a kill at any
 durable write, looked at again on its clock or at a nudge, and ended by the verb that overtakes it."""
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from matrixcommon.model.errors import Conflict, Unavailable
-from matrixcompute.operations.saga import Saga, Step, StepContext, StepPending
-from matrixcompute.operations.saga_runner import WAIT_S
-from matrixcompute.store.store import EventRow, InstanceRow, SagaRow
-from tests.matrixcompute.saga_world import DO, UNDO, Killed, World, a_process, refused_to_pending, waiting_at
+from matrixcommon.workflows.verbs import cancel
+from matrixcommon.workflows.workflow import WAIT_S, Step, StepPending, Workflow
+from matrixcompute.operations.context import StepContext
+from matrixcompute.store.store import EventRow, InstanceRow, OperationRow
+from tests.matrixcompute.workflow_world import DO, UNDO, Killed, World, a_process, refused_to_pending, waiting_at
 
 
-async def run_to_the_end(folder: Path, world: World) -> SagaRow:
-    async with a_process(folder, world.saga) as process:
+async def run_to_the_end(folder: Path, world: World) -> OperationRow:
+    async with a_process(folder, world.workflow) as process:
         name = process.open()
         process.runner.resume()
         return await process.ended(name)
@@ -43,7 +44,7 @@ async def test_steps_are_done_in_order_and_each_once(tmp_path):
 @pytest.mark.looptime
 async def test_a_refused_step_undoes_itself_and_what_was_done_before_last_first(tmp_path):
     world = World(4, undoable={0, 1, 3}, refused=3)
-    async with a_process(tmp_path, world.saga) as process:
+    async with a_process(tmp_path, world.workflow) as process:
         name = process.open()
         process.runner.resume()
         row = await process.ended(name)
@@ -78,12 +79,12 @@ async def test_what_cannot_be_undone_yet_is_undone_later_and_never_given_up(tmp_
 async def test_a_step_that_cannot_go_on_says_why_and_is_asked_again_on_the_clock(tmp_path, answer, rests_s):
     world = World(1)
     world.raises[DO, 0] = [answer, answer]
-    async with a_process(tmp_path, world.saga) as process:
+    async with a_process(tmp_path, world.workflow) as process:
         name = process.open()
         started = process.clock.now()
         process.runner.resume()
         await asyncio.sleep(4.5)
-        message = process.saga(name).message
+        message = process.workflow(name).message
         assert (type(answer).__name__ if isinstance(answer, ValueError) else str(answer)) in message
         row = await process.ended(name)
         assert row.finished_at - started == pytest.approx(rests_s + 3, abs=1), "three calls, two rests"
@@ -94,7 +95,7 @@ async def test_a_step_that_cannot_go_on_says_why_and_is_asked_again_on_the_clock
 async def test_a_nudge_ends_the_wait_of_that_instance_alone(tmp_path):
     world = World(1)
     world.raises[DO, 0] = [StepPending("waits"), StepPending("waits")]
-    async with a_process(tmp_path, world.saga) as process:
+    async with a_process(tmp_path, world.workflow) as process:
         process.open(instance="one")
         process.open(instance="other")
         process.runner.resume()
@@ -111,19 +112,19 @@ async def test_a_nudge_ends_the_wait_of_that_instance_alone(tmp_path):
 @pytest.mark.looptime
 async def test_the_verb_that_overtakes_ends_the_one_before_in_the_middle_of_its_step(tmp_path):
     first, second = World(3), World(1)
-    later = Saga("later", second.saga.steps, refused=refused_to_pending)
-    async with a_process(tmp_path, first.saga, later) as process:
+    later = Workflow("later", second.workflow.steps, refused=refused_to_pending)
+    async with a_process(tmp_path, first.workflow, later) as process:
         overtaken = process.open()
         process.runner.resume()
         await asyncio.sleep(1.5)
         name = process.open("later")
         process.runner.resume()
         assert (await process.ended(name)).state == "Done"
-        row = process.saga(overtaken)
+        row = process.workflow(overtaken)
         assert (row.state, row.message) == ("Cancelled", "overtaken by later")
         await asyncio.sleep(60)
         assert first.calls == [(DO, 0), (DO, 1)], "nothing more of it happens, and nothing of it is undone"
-        assert process.saga(overtaken).step == 1
+        assert process.workflow(overtaken).step == 1
         with process.store.reading() as session:
             assert session.get(InstanceRow, "one").operation == name
 
@@ -131,7 +132,7 @@ async def test_the_verb_that_overtakes_ends_the_one_before_in_the_middle_of_its_
 @pytest.mark.looptime
 async def test_two_instances_go_on_beside_each_other_and_a_second_resume_starts_nothing_twice(tmp_path):
     world = World(3)
-    async with a_process(tmp_path, world.saga) as process:
+    async with a_process(tmp_path, world.workflow) as process:
         names = [process.open(instance=instance) for instance in ("one", "other")]
         assert process.runner.resume() == 2
         assert process.runner.resume() == 2
@@ -146,13 +147,13 @@ async def test_two_instances_go_on_beside_each_other_and_a_second_resume_starts_
 # -- a release with other verbs and steps ------------------------------------------------------------------------------
 
 
-def with_steps(world: World, *steps: int) -> Saga:
+def with_steps(world: World, *steps: int) -> Workflow:
     """The same verb as a list of these of the world's steps."""
-    return Saga("test", tuple(world.saga.steps[at] for at in steps), refused=refused_to_pending)
+    return Workflow("test", tuple(world.workflow.steps[at] for at in steps), refused=refused_to_pending)
 
 
 async def interrupted(folder: Path, world: World, steps: list[int], call: tuple[str, int]) -> str:
-    """A saga of these steps that a process left while `call` waited."""
+    """A workflow of these steps that a process left while `call` waited."""
     async with a_process(folder, with_steps(world, *steps)) as process:
         return await waiting_at(process, world, call)
 
@@ -167,7 +168,7 @@ async def interrupted(folder: Path, world: World, steps: list[int], call: tuple[
         ("one removed behind stays done", [1, 2], [(DO, 1), (DO, 2)], ["do_0", "do_1", "do_2"]),
     ],
 )
-async def test_a_saga_resumes_at_the_step_of_that_name(tmp_path, sentence, now, calls, names):
+async def test_a_workflow_resumes_at_the_step_of_that_name(tmp_path, sentence, now, calls, names):
     world = World(4)
     name = await interrupted(tmp_path, world, [0, 1, 2], (DO, 1))
     async with a_process(tmp_path, with_steps(world, *now)) as process:
@@ -201,7 +202,7 @@ async def test_what_a_release_does_not_know_is_stuck_says_why_and_resumes_in_one
     world = World(3, refused=2 if call[0] == UNDO else None)
     name = await interrupted(tmp_path, world, [0, 1, 2], call)
     other = World(1)
-    known = [Saga("other", other.saga.steps, refused=refused_to_pending)]
+    known = [Workflow("other", other.workflow.steps, refused=refused_to_pending)]
     known += [with_steps(world, *now)] if now is not None else []
     caplog.set_level(logging.ERROR)
     async with a_process(tmp_path, *known) as process:
@@ -209,10 +210,10 @@ async def test_what_a_release_does_not_know_is_stuck_says_why_and_resumes_in_one
         for _ in range(3):
             process.runner.resume()
             assert (await process.ended(beside)).state == "Done", "everything else continues"
-        row = process.saga(name)
+        row = process.workflow(name)
         while call[0] == UNDO and not row.conditions:  # it undoes what it knows before
             await asyncio.sleep(0.5)
-            row = process.saga(name)
+            row = process.workflow(name)
         stuck = row.conditions[0]
         assert (stuck["type"], stuck["status"], stuck["reason"]) == ("Stuck", "True", reason)
         assert row.message == stuck["message"]
@@ -220,8 +221,8 @@ async def test_what_a_release_does_not_know_is_stuck_says_why_and_resumes_in_one
         with process.store.reading() as session:
             events = [event for event in session.scalars(select(EventRow)) if event.instance == "one"]
         assert [event.reason for event in events] == [reason]
-        assert sum("saga is stuck" in record.message for record in caplog.records) == 1, "logged, and once"
-    async with a_process(tmp_path, world.saga) as process:
+        assert sum("workflow is stuck" in record.message for record in caplog.records) == 1, "logged, and once"
+    async with a_process(tmp_path, world.workflow) as process:
         process.runner.resume()
         row = await process.ended(name)
         assert row.state == ("Failed" if call[0] == UNDO else "Done")
@@ -230,58 +231,60 @@ async def test_what_a_release_does_not_know_is_stuck_says_why_and_resumes_in_one
 
 
 @pytest.mark.looptime
-async def test_a_saga_whose_spec_this_release_cannot_read_is_stuck_and_deletion_overtakes_it(tmp_path):
+async def test_a_workflow_whose_spec_this_release_cannot_read_is_stuck_and_deletion_overtakes_it(tmp_path):
     world = World(1)
-    later = Saga("later", World(1).saga.steps, refused=refused_to_pending)
-    async with a_process(tmp_path, world.saga, later) as process:
+    later = Workflow("later", World(1).workflow.steps, refused=refused_to_pending)
+    async with a_process(tmp_path, world.workflow, later) as process:
         name = process.open()
         with process.store.transaction() as session:
-            session.get(SagaRow, name).shape = {"nodes": 1, "colour": "red"}
+            session.get(OperationRow, name).shape = {"nodes": 1, "colour": "red"}
         process.runner.resume()
         await asyncio.sleep(5)
-        assert process.saga(name).conditions[0]["reason"] == "UnreadableSpec"
+        assert process.workflow(name).conditions[0]["reason"] == "UnreadableSpec"
         overtaking = process.open("later")
         process.runner.resume()
         assert (await process.ended(overtaking)).state == "Done"
-        assert process.saga(name).state == "Cancelled"
+        assert process.workflow(name).state == "Cancelled"
 
 
 # -- cancelled and overtaken -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.looptime
-async def test_a_cancelled_saga_lets_its_call_end_and_undoes_what_was_done_last_first(tmp_path):
+async def test_a_cancelled_workflow_lets_its_call_end_and_undoes_what_was_done_last_first(tmp_path):
     world = World(3, committed_at="do_2")
-    async with a_process(tmp_path, world.saga) as process:
+    async with a_process(tmp_path, world.workflow) as process:
         name = process.open()
         process.runner.resume()
         await asyncio.sleep(1.5)  # in the middle of the second call
         with process.store.transaction() as session:
-            process.runner.cancel(session.get(SagaRow, name))
+            cancel(process.runner.workflows, session.get(OperationRow, name))
         row = await process.ended(name)
         assert world.calls == [(DO, 0), (DO, 1), (UNDO, 1), (UNDO, 0)]
         assert (row.state, row.error["reason"], row.view().done) == ("Cancelled", "Cancelled", True)
         with process.store.transaction() as session:
-            assert process.runner.cancel(session.get(SagaRow, name)) is None, "asked again, it changes nothing"
+            assert cancel(process.runner.workflows, session.get(OperationRow, name)) is None, (
+                "asked again, it changes nothing"
+            )
             assert session.get(InstanceRow, "one").state == "Pending"
 
 
 @pytest.mark.looptime
 async def test_what_cannot_be_cancelled_says_what_can(tmp_path):
     world = World(2, committed_at="do_1")
-    never = Saga("never", World(1).saga.steps, refused=refused_to_pending)
-    async with a_process(tmp_path, world.saga, never) as process:
+    never = Workflow("never", World(1).workflow.steps, refused=refused_to_pending)
+    async with a_process(tmp_path, world.workflow, never) as process:
         name = process.open()
         process.runner.resume()
         await asyncio.sleep(1.5)  # in the call that commits it
         with pytest.raises(Conflict, match="test at do_1 cannot be cancelled; these can: test before do_1"):
-            process.runner.cancel(process.saga(name))
+            cancel(process.runner.workflows, process.workflow(name))
         await process.ended(name)
         with pytest.raises(Conflict, match="test has ended: it is Done"):
-            process.runner.cancel(process.saga(name))
+            cancel(process.runner.workflows, process.workflow(name))
         with pytest.raises(Conflict, match="never at do_0 cannot be cancelled"):
-            process.runner.cancel(process.saga(process.open("never")))
-        assert {process.saga(name).state} == {"Done"}
+            cancel(process.runner.workflows, process.workflow(process.open("never")))
+        assert {process.workflow(name).state} == {"Done"}
 
 
 @pytest.mark.looptime
@@ -289,7 +292,7 @@ async def test_an_undo_under_way_ends_before_the_verb_that_overtakes_begins(tmp_
     world = World(1, refused=0)
     order = world.calls
     undone = asyncio.Event()
-    undo = world.saga.steps[0].undo
+    undo = world.workflow.steps[0].undo
 
     async def slow_undo(context: StepContext) -> None:
         await undo(context)
@@ -300,8 +303,8 @@ async def test_an_undo_under_way_ends_before_the_verb_that_overtakes_begins(tmp_
         assert undone.is_set(), "what is being undone was not awaited"
         order.append((DO, 9))
 
-    slow = Saga("test", (Step(world.saga.steps[0].do, undo=slow_undo),), refused=refused_to_pending)
-    later = Saga("later", (Step(later_step),), refused=refused_to_pending)
+    slow = Workflow("test", (Step(world.workflow.steps[0].do, undo=slow_undo),), refused=refused_to_pending)
+    later = Workflow("later", (Step(later_step),), refused=refused_to_pending)
     async with a_process(tmp_path, slow, later) as process:
         overtaken = process.open()
         process.runner.resume()
@@ -310,14 +313,14 @@ async def test_an_undo_under_way_ends_before_the_verb_that_overtakes_begins(tmp_
         name = process.open("later")
         process.runner.resume()
         assert (await process.ended(name)).state == "Done"
-        row = process.saga(overtaken)
+        row = process.workflow(overtaken)
         assert (row.state, row.message, row.view().done) == ("Cancelled", "overtaken by later", True)
         with process.store.reading() as session:
             assert session.get(InstanceRow, "one").state == "Provisioning", "its end is not the overtaken one's to say"
     assert order == [(DO, 0), (UNDO, 0), (DO, 9)]
 
 
-# -- any saga, any answers, a kill at any durable write ---------------------------------------------------------------
+# -- any workflow, any answers, a kill at any durable write ---------------------------------------------------------------
 
 PASSING = st.sampled_from([StepPending, Unavailable, RuntimeError])
 
@@ -351,16 +354,16 @@ def test_killed_at_any_durable_write_it_ends_as_if_it_had_not_been(make, before)
 async def _killed_at_each_write(make: Callable[[], World], before: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         writes = await _with_kill(Path(folder), make, None, before)
-    for at in range(2, writes + 1):  # the first opens the saga: before it there is nothing
+    for at in range(2, writes + 1):  # the first opens the workflow: before it there is nothing
         with tempfile.TemporaryDirectory() as folder:
             await _with_kill(Path(folder), make, at, before)
 
 
 async def _with_kill(folder: Path, make: Callable[[], World], at: int | None, before: bool) -> int:
-    """Carry one saga to its end, with one process that ends at the `at`-th write; how many writes there were."""
+    """Carry one workflow to its end, with one process that ends at the `at`-th write; how many writes there were."""
     world = make()
     refused = world.refused
-    async with a_process(folder, world.saga) as process:
+    async with a_process(folder, world.workflow) as process:
         process.store.at, process.store.before = at, before
         name = process.open()
         process.runner.resume()
@@ -369,10 +372,10 @@ async def _with_kill(folder: Path, make: Callable[[], World], at: int | None, be
         writes, killed = process.store.transactions, process.store.killed
     assert killed == (at is not None)
     if killed:
-        async with a_process(folder, world.saga) as process:
+        async with a_process(folder, world.workflow) as process:
             process.runner.resume()
             row = await process.ended(name)
-    steps = len(world.saga.steps)
+    steps = len(world.workflow.steps)
     forwards = [(DO, step) for step in range(steps if refused is None else refused + 1)]
     backwards = (
         [] if refused is None else [(UNDO, step) for step in reversed(range(refused + 1)) if step in world.undoable]

@@ -1,4 +1,4 @@
-"""What the runner's tests run: sagas of steps that only count, on a database that outlives each process."""
+"""What the runner's tests run: workflows of steps that only count, on a database that outlives each process."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.errors import InsufficientCapacity, MatrixError
 from matrixcommon.persistence.database_session import Database
+from matrixcommon.workflows.rows import OPEN
+from matrixcommon.workflows.runner import WorkflowRunner
+from matrixcommon.workflows.workflow import Step, StepFunction, StepPending, Workflow
 from matrixcompute.contract import InstanceRequest
-from matrixcompute.operations.saga import Saga, Step, StepContext, StepFunction, StepPending
-from matrixcompute.operations.saga_runner import SagaRunner
+from matrixcompute.operations.context import InstanceHost, StepContext
 from matrixcompute.recovery.policy import RecoveryPolicy
-from matrixcompute.store.store import OPEN, Base, ComputeStore, InstanceRow, SagaRow
+from matrixcompute.store.store import Base, ComputeStore, InstanceRow, OperationRow
 from services.chassis.database import DatabaseEngine
 from tests.clocks import LoopClock
 
 DO, UNDO = "do", "undo"
 Call = tuple[str, int]
-"""A step done or undone, by its place in the saga."""
+"""A step done or undone, by its place in the workflow."""
 
 
 class Killed(BaseException):
@@ -43,7 +45,7 @@ class World:
         self.raises: dict[Call, list[Exception]] = defaultdict(list)
         """What a call answers with before it succeeds, in this order."""
         undoable = set(range(steps)) if undoable is None else undoable
-        self.saga = Saga(
+        self.workflow = Workflow(
             "test",
             tuple(Step(self._step(DO, at), self._step(UNDO, at) if at in undoable else None) for at in range(steps)),
             refused=refused_to_pending,
@@ -96,22 +98,17 @@ class KillingStore(ComputeStore):
 class Process:
     """One life of the runner on a database that outlives it."""
 
-    def __init__(self, folder: Path, *sagas: Saga) -> None:
+    def __init__(self, folder: Path, *workflows: Workflow) -> None:
         self.database = DatabaseEngine(f"sqlite:///{folder / 'compute.db'}")
         Base.metadata.create_all(self.database.engine)
         self.clock = LoopClock()
         self.store = KillingStore(Database(self.database.sessions, Base.metadata, self.clock))
-        # No step of these sagas asks a neighbour anything.
-        self.runner = SagaRunner(
-            {saga.verb: saga for saga in sagas},
-            self.store,
-            None,
-            self.clock,
-            RecoveryPolicy(),  # type: ignore[arg-type]
-        )
+        # No step of these workflows asks a neighbour anything.
+        host = InstanceHost(self.store, None, self.clock, RecoveryPolicy())  # type: ignore[arg-type]
+        self.runner = WorkflowRunner({each.verb: each for each in workflows}, host, self.clock)
 
     def open(self, verb: str = "test", instance: str = "one") -> str:
-        """Write a saga down for an instance, which is made where there is none."""
+        """Write a workflow down for an instance, which is made where there is none."""
         with self.store.transaction() as session:
             row = session.get(InstanceRow, instance)
             if row is None:
@@ -123,23 +120,23 @@ class Process:
                 session.add(row)
             return self.runner.open(session, verb, row).name
 
-    def saga(self, name: str) -> SagaRow:
+    def workflow(self, name: str) -> OperationRow:
         with self.store.reading() as session:
-            row = session.get(SagaRow, name)
+            row = session.get(OperationRow, name)
             assert row is not None
             session.expunge(row)
             return row
 
-    async def ended(self, name: str, within_s: float = 3600) -> SagaRow:
-        """The saga once it has ended; every task of the runner that was killed raises here."""
+    async def ended(self, name: str, within_s: float = 3600) -> OperationRow:
+        """The workflow once it has ended; every task of the runner that was killed raises here."""
         started = self.clock.now()
-        while self.saga(name).state in OPEN:
+        while self.workflow(name).state in OPEN:
             for task in [run.task for run in self.runner._runs.values()]:
                 if task.done() and not task.cancelled():
                     task.result()
             assert self.clock.now() - started < within_s, f"{name} never ends"
             await asyncio.sleep(0.5)
-        return self.saga(name)
+        return self.workflow(name)
 
     async def stop(self) -> None:
         await self.runner.stop()
@@ -147,8 +144,8 @@ class Process:
 
 
 @contextlib.asynccontextmanager
-async def a_process(folder: Path, *sagas: Saga) -> AsyncIterator[Process]:
-    process = Process(folder, *sagas)
+async def a_process(folder: Path, *workflows: Workflow) -> AsyncIterator[Process]:
+    process = Process(folder, *workflows)
     try:
         yield process
     finally:
@@ -156,11 +153,11 @@ async def a_process(folder: Path, *sagas: Saga) -> AsyncIterator[Process]:
 
 
 async def waiting_at(process: Process, world: World, call: Call) -> str:
-    """A saga that has come as far as this call, which waits. What was called until then is forgotten."""
+    """A workflow that has come as far as this call, which waits. What was called until then is forgotten."""
     world.raises[call] = [StepPending("waits")]
     name = process.open()
     process.runner.resume()
-    while call not in world.calls or process.saga(name).message != "waits":
+    while call not in world.calls or process.workflow(name).message != "waits":
         await asyncio.sleep(0.5)
     world.calls.clear()
     return name

@@ -1,0 +1,64 @@
+"""The routes of a service's operations: seen, watched, awaited, cancelled, resumed, abandoned."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import Query
+from fastapi.responses import JSONResponse
+
+from matrixcommon.api.authorization import ADMINS, EDITORS, ENSURED, READ, VIEWERS, ResourceKind, Scope
+from matrixcommon.api.resource_routes import ResourceRoutes
+from matrixcommon.workflows.contract import AbandonRequest, OperationRecord, WorkflowDrainView
+from matrixcommon.workflows.operations import Operations
+from matrixcommon.workflows.rows import OPEN, WorkflowDrainRow
+
+OPERATION_VERBS = {
+    **READ, "POST :wait": VIEWERS, "POST :cancel": EDITORS, "POST :resume": EDITORS, "POST :abandon": EDITORS,
+}  # fmt: skip
+"""Who may do what with the operations of their projects."""
+
+
+def drains_of(row: type[WorkflowDrainRow]) -> ResourceKind:
+    """How a service declares the drains of its engine: they are for administrators."""
+    verbs = dict.fromkeys(ENSURED, ADMINS)
+    return ResourceKind("workflow-drains", Scope.SERVICE, verbs, view=WorkflowDrainView, row=row)
+
+
+def operation_routes(
+    api: ResourceRoutes, kind: ResourceKind, drains: ResourceKind, operations: Operations[Any, Any]
+) -> None:
+    """Declared as `kind`, with the verbs `OPERATION_VERBS`; `drains` are those of the engine."""
+    store = operations.host.store
+    routes = api.of(kind)
+    routes.list()
+    routes.get()
+
+    @routes.ask("POST :wait")
+    async def wait(
+        name: str, timeout_s: Annotated[float, Query(alias="timeoutSeconds", gt=0, le=60)] = 30
+    ) -> JSONResponse:
+        """The operation once it is done, or as it is after that many seconds of the wall."""
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + timeout_s
+        while True:
+            with store.reading() as session:
+                row = operations.row(session, name)
+                left_s = ends_at - loop.time()
+                if row.state not in OPEN or left_s <= 0:
+                    return JSONResponse(row.view().wire())
+            await store.records.changed(within_wall_s=min(1.0, left_s))
+
+    routes.change("POST :cancel", status_code=202)(operations.cancel)
+    routes.change("POST :resume", status_code=202)(operations.resume)
+
+    @routes.change("POST :abandon", status_code=202)
+    def abandon(name: str, body: AbandonRequest) -> OperationRecord:
+        return operations.abandon(name, body.reason)
+
+    routes = api.of(drains)
+    routes.list()
+    routes.get()
+    routes.change("PUT", name="drain_workflows")(operations.drain)
+    routes.change("DELETE", name="undrain_workflows")(operations.undrain)

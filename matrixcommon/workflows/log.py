@@ -1,0 +1,155 @@
+"""WorkflowLog: what is written down of workflows, each note a transaction of its own.
+
+Whoever writes says which step it is about, and nothing is written where the workflow has been overtaken meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Generic
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import Cancelled, MatrixError, from_problem
+from matrixcommon.model.resource_key import name_of
+from matrixcommon.workflows.host import Host, R
+from matrixcommon.workflows.progress import attempts, begun_again, noted
+from matrixcommon.workflows.rows import OPEN, STUCK
+from matrixcommon.workflows.verbs import roll_back
+from matrixcommon.workflows.workflow import C, Step, StepAgain, Workflow
+
+log = logging.getLogger(__name__)
+
+
+class WorkflowLog(Generic[C, R]):
+    """Of one service's workflows."""
+
+    def __init__(self, host: Host[C, R], clock: Clock) -> None:
+        self._host = host
+        self._clock = clock
+
+    def at(self, name: str) -> tuple[str, str] | None:
+        """A workflow's state and the step it has reached; None when it has ended (or was overtaken)."""
+        with self._host.store.reading() as session:
+            row = session.get(self._host.row, name)
+            return None if row is None or row.state not in OPEN else (row.state, row.reached)
+
+    def note(self, name: str, workflow: Workflow[C], step: Step[C], message: str, failed: bool = False) -> int:
+        """Keep the last word of a step, and whether it was a failure; returns how many there were of those.
+
+        One that has been at it for longer than its deadline is stuck, and is still waited for.
+        """
+        now, count, late = self._clock.now(), 0, None
+        with self._open(name) as (_, row):
+            if row is None:
+                return 0
+            count = attempts(row.trace, step.name) + failed
+            row.message = f"{message}; trying again" if failed else message
+            if failed or (row.trace or {}).get(step.name, {}).get("message") != message:
+                row.trace = noted(row.trace, step.name, message=message, attempts=count)
+            if row.stuck is None:
+                started = (row.trace or {}).get(step.name, {}).get("startedAt", now)
+                if now - started > step.deadline_s:
+                    late = "StepDeadline", f"{step.name} for longer than {step.deadline_s:g} s: {message}"
+                elif now - row.timed_from > workflow.deadline_s:
+                    late = "WorkflowDeadline", f"under way for longer than {workflow.deadline_s:g} s: {message}"
+        if late is not None:
+            self._set_stuck(name, True, *late)
+        return count
+
+    def begun(self, name: str) -> None:
+        """It was asked for while workflows were drained, and begins now."""
+        with self._open(name) as (_, row):
+            if row is not None:
+                row.trace, row.message = noted(None, row.reached, startedAt=self._clock.now()), ""
+
+    def done(self, name: str, reached: str) -> None:
+        """That step is done."""
+        with self._open(name) as (_, row):
+            if row is None or row.state != "Running" or row.reached != reached:
+                return  # overtaken, or cancelled meanwhile: then this step is undone first
+            now = self._clock.now()
+            row.trace = noted(row.trace, row.reached, finishedAt=now, message="")
+            row.step += 1
+            row.message = ""
+            if row.stuck is not None:
+                row.set_condition(STUCK, False, "Resumed", "the step it was stuck in is done", now)
+            if row.step == len(row.steps):
+                row.state, row.finished_at = "Done", now
+            else:
+                row.trace = noted(row.trace, row.reached, startedAt=now)
+
+    def begun_again(self, name: str, workflow: Workflow[C], again: StepAgain) -> None:
+        """Continue from a step that was done before; what was done since then is asked for again."""
+        step = workflow.step(again.step)
+        with self._open(name) as (_, row):
+            if row is not None and step is not None and row.state == "Running":
+                row.step = row.steps.index(step.name)
+                row.trace = begun_again(row.trace, row.steps[row.step :], self._clock.now())
+                row.message = str(again)
+
+    def undone(self, name: str, reached: str, workflow: Workflow[C]) -> None:
+        """That step is undone; with the first of them the workflow has ended."""
+        now = self._clock.now()
+        with self._open(name) as (session, row):
+            if row is None or row.reached != reached:
+                return
+            row.trace = noted(row.trace, row.reached, undoneAt=now)
+            if row.step > 0:
+                row.step -= 1
+                return
+            refused = from_problem(row.error or {}, 500)
+            row.state = "Cancelled" if isinstance(refused, Cancelled) else "Failed"
+            row.finished_at, row.message = now, f"{refused.reason}: {refused.message}"
+            self._host.rolled_back(session, workflow, row, refused, now)
+
+    def refused(self, name: str, step: str, refused: MatrixError) -> None:
+        """That step was refused for good: the workflow is undone."""
+        log.warning("workflow refused", extra={"workflow": name, "step": step, "why": refused.message})
+        with self._open(name) as (_, row):
+            if row is not None and row.state == "Running":
+                row.trace = noted(row.trace, step, refused=True, message=f"{refused.reason}: {refused.message}")
+                roll_back(row, refused)
+
+    def stuck(self, name: str, reason: str, message: str) -> None:
+        """It stays as it is, and everything else continues."""
+        log.error("workflow is stuck", extra={"workflow": name, "reason": reason, "why": message})
+        self._set_stuck(name, True, reason, f"stuck: {message}")
+
+    def known_again(self, name: str) -> None:
+        self._set_stuck(name, False, "Resumed", "this release knows it again")
+
+    def changed(self, name: str, steps: list[str], definition: str) -> None:
+        """It was begun by a release that defines it otherwise, and continues as this one does."""
+        now = self._clock.now()
+        with self._open(name) as (session, row):
+            if row is None:
+                return
+            changes = [f"without {each}" for each in row.steps if each not in steps]
+            changes += [f"with {each}" for each in steps if each not in row.steps]
+            how = ", ".join(changes) or "with other undo steps, another order or another payload"
+            row.steps, row.definition = steps, definition
+            row.trace = noted(row.trace, row.reached, startedAt=now)
+            message = f"operation {name_of(name)} of another release continues {how}"
+            self._host.record_event(session, row, "WorkflowChanged", message, now)
+
+    def _set_stuck(self, name: str, stuck: bool, reason: str, message: str) -> None:
+        now = self._clock.now()
+        with self._open(name) as (session, row):
+            if row is None:
+                return
+            if (row.stuck is not None) != stuck:
+                text = f"operation {name_of(name)}: {message}"
+                self._host.record_event(session, row, reason, text, now, warning=stuck)
+            row.message = message if stuck else ""
+            row.set_condition(STUCK, stuck, reason, message, now)
+
+    @contextmanager
+    def _open(self, name: str) -> Iterator[tuple[Session, Any]]:
+        """In a transaction: the row of a workflow under way, None where it is not."""
+        with self._host.store.transaction() as session:
+            row = session.get(self._host.row, name)
+            yield session, row if row is not None and row.state in OPEN else None

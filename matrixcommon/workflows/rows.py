@@ -1,0 +1,112 @@
+"""WorkflowRow: what is kept of a workflow under way, and after it has ended; shown outside as an operation."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from sqlalchemy import JSON, Float, Integer, String, Text, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from matrixcommon.model.quantities import from_timestamp, timestamp
+from matrixcommon.model.resource_key import name_of
+from matrixcommon.persistence.resource_row import ResourceRow
+from matrixcommon.workflows.contract import OperationRecord, WorkflowDrainView
+from matrixcommon.workflows.progress import step_views
+
+OPEN = ("Running", "Undoing")
+"""States of an operation under way, which a crash must not leave behind; it ends Done, Failed or Cancelled."""
+
+STUCK = "Stuck"
+"""The condition of an operation that does not get on: this release cannot resume it, a step failed too often, or it or
+one of its steps takes longer than its deadline."""
+
+
+class WorkflowDrainRow(ResourceRow):
+    """A drain of a service's engine, and what was counted last: workflows that run yet, that rest at a safe point, and
+    that were asked for meanwhile and wait to be begun."""
+
+    kind = "workflow drain"
+
+    reason: Mapped[str] = mapped_column(String(300), default="")
+    grace_s: Mapped[float] = mapped_column(Float, default=0.0)
+    running: Mapped[int] = mapped_column(Integer, default=0)
+    resting: Mapped[int] = mapped_column(Integer, default=0)
+    waiting: Mapped[int] = mapped_column(Integer, default=0)
+
+    def view(self) -> WorkflowDrainView:
+        return self.view_as(WorkflowDrainView)
+
+
+V = TypeVar("V", bound=OperationRecord)
+W = TypeVar("W", bound="WorkflowRow")
+
+
+class WorkflowRow(ResourceRow):
+    """One run of a workflow. `step` is the number of `steps` done (or still to undo). A service's table derives from
+    it, and may add what its workflows carry."""
+
+    kind = "operation"
+
+    verb: Mapped[str] = mapped_column(String(40))
+    target: Mapped[str] = mapped_column(String(127), index=True)
+    state: Mapped[str] = mapped_column(String(40), default="", index=True)
+    step: Mapped[int] = mapped_column(Integer, default=0)
+    steps: Mapped[list[str]] = mapped_column(JSON, default=list)
+    message: Mapped[str] = mapped_column(Text, default="")
+    error: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    parameters: Mapped[dict[str, str] | None] = mapped_column(JSON)
+    """What the workflow is about besides its target."""
+    finished_at: Mapped[float | None] = mapped_column(Float)
+    definition: Mapped[str | None] = mapped_column(String(12))
+    """The hash of the workflow's definition as it was begun with (`Workflow.definition`)."""
+    trace: Mapped[dict[str, dict[str, Any]] | None] = mapped_column(JSON)
+    """How far each step is, by its name: `progress`."""
+
+    @property
+    def reached(self) -> str:
+        """The name of the step it stands at."""
+        return self.steps[min(self.step, len(self.steps) - 1)]
+
+    @property
+    def stuck(self) -> dict[str, Any] | None:
+        """Its condition Stuck, where that is true."""
+        found = (each for each in self.conditions or [] if each["type"] == STUCK and each["status"] == "True")
+        return next(found, None)
+
+    @property
+    def timed_from(self) -> float:
+        """When it was begun, or somebody last had it tried again (s, emulated): from here its deadline counts."""
+        begun = (self.trace or {}).get(self.steps[0], {}).get("startedAt", self.created_at or 0.0)
+        resumed = (each for each in self.conditions or [] if (each["type"], each["status"]) == (STUCK, "False"))
+        return max([begun, *(from_timestamp(each["lastTransitionTime"]) for each in resumed)])
+
+    def view(self) -> OperationRecord:
+        return self.view_of(OperationRecord)
+
+    def view_of(self, view: type[V], **more: Any) -> V:
+        done = self.state not in OPEN
+        return self.view_as(
+            view,
+            target=name_of(self.target),
+            done=done,
+            step="" if done else self.reached,
+            progress=round(self.step / max(1, len(self.steps)), 3),
+            steps=step_views(self.steps, self.trace, self.step, self.state),
+            started_at=timestamp(self.created_at or 0.0),
+            finished_at=timestamp(self.finished_at) if self.finished_at else None,
+            **more,
+        )
+
+
+def open_workflows(session: Session, kind: type[W], target: str | None = None) -> list[W]:
+    """Those under way, oldest first; of one target, or all."""
+    wanted = select(kind).where(kind.state.in_(OPEN)).order_by(kind.version)
+    return list(session.scalars(wanted if target is None else wanted.where(kind.target == target)))
+
+
+def forget_workflows(session: Session, kind: type[W], before: float) -> int:
+    """Drop those that had ended by then (s, emulated); how many."""
+    old = list(session.scalars(select(kind).where(kind.finished_at < before)))
+    for row in old:
+        session.delete(row)
+    return len(old)

@@ -1,0 +1,310 @@
+"""WorkflowRunner: carries workflows to their end, across a crash at any point.
+
+A step that raises StepPending is asked again at the next nudge, one that raises StepAgain has the workflow continue
+from an earlier step. The names of a workflow's steps and how many of them
+are done are durable; after a crash the runner takes up every open workflow at the step it had reached, by name, so a
+release with other steps resumes what an earlier one began. What this release does not know is stuck: left as it is
+until one does. A step that is refused for good rolls the workflow back: what was done is undone, last first, and the
+refusal is kept as the operation's error. A cancelled workflow is rolled back likewise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Generic
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.clock import Clock, pause
+from matrixcommon.model.errors import MatrixError, StaleLeader, Unavailable
+from matrixcommon.model.resource_key import name_of, sibling
+from matrixcommon.persistence.resource_row import ResourceRow
+from matrixcommon.persistence.table_cache import shape_of
+from matrixcommon.workflows.host import Host, R, Unreadable
+from matrixcommon.workflows.log import WorkflowLog
+from matrixcommon.workflows.progress import RetryPolicy, noted
+from matrixcommon.workflows.rows import WorkflowDrainRow, open_workflows
+from matrixcommon.workflows.verbs import overtake
+from matrixcommon.workflows.workflow import WAIT_S, C, Step, StepAgain, StepFunction, StepPending, Workflow
+
+log = logging.getLogger(__name__)
+
+NEXT_RELEASE, TRY_AGAIN = "it resumes in a release that does", "`:resume` has it tried again"
+
+WAIT_FLOOR_WALL_S = 0.5
+ATTEMPT_FLOOR_WALL_S = 60.0
+"""An attempt is given as long on the wall at least: a slow machine is no neighbour that hangs."""
+
+
+@dataclass
+class _Run:
+    """One workflow's task, and what wakes it: news of its own target, or of one that its step waits for."""
+
+    target: str
+    task: asyncio.Task[None] = field(init=False)
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    on: frozenset[str] = frozenset()
+    undoing: bool = False
+    """Whether a step is being undone right now."""
+    waiting: bool = False
+    """Whether it waits for news, or for the time of its next attempt: a safe point."""
+    state: str = ""
+    """The workflow's, as its task knows it."""
+
+    def awake(self) -> None:
+        self.waiting = False
+        self.wake.set()
+
+    def stop(self) -> None:
+        """The workflow was overtaken. An undo under way comes to its end: half undone, nobody would undo the rest."""
+        if self.undoing:
+            self.awake()
+        else:
+            self.task.cancel()
+
+
+class WorkflowRunner(Generic[C, R]):
+    """Runs every open workflow in a task of its own, one per target at a time."""
+
+    def __init__(
+        self,
+        workflows: Mapping[str, Workflow[C]],
+        host: Host[C, R],
+        clock: Clock,
+        retry: RetryPolicy = RetryPolicy(),
+    ) -> None:
+        self.workflows = workflows
+        self._host = host
+        self._retry = retry
+        self._store = host.store
+        self._clock = clock
+        self._log = WorkflowLog(host, clock)
+        self._runs: dict[str, _Run] = {}
+        self._stuck: set[str] = set()
+        """What this release cannot resume, so that it is said once in each life of the process."""
+        self._rest_at = math.inf
+        """From when on workflows stop at their next safe point, since they are drained (s, emulated)."""
+        self.wake: Callable[[], None] = lambda: None
+        """Has `resume` called soon: a workflow has ended, or come to rest, while workflows are drained."""
+
+    def open(self, session: Session, verb: str, target: ResourceRow, about: dict[str, str] | None = None) -> R:
+        """Write a workflow down in the caller's transaction; `resume` starts it, where the engine is drained once it no
+        longer is. Ends the ones before."""
+        now = self._clock.now()
+        self.overtake(session, target, verb)
+        attempt = int(now * 1000)
+        while session.get(self._host.row, name := _named(verb, target, attempt)) is not None:
+            attempt += 1  # two of a kind in one millisecond
+        row: R = shape_of(self._host.row).made(
+            name=name,
+            project=target.project,
+            state="Running",
+            verb=verb,
+            target=target.name,
+            steps=self.workflows[verb].names,
+            parameters=about,
+        )
+        if drains := self._drains(session):
+            row.message = f"begins once workflows are no longer drained by {', '.join(each.name for each in drains)}"
+        else:
+            row.trace = noted(None, row.steps[0], startedAt=now)
+        row.definition = self.workflows[verb].definition(self._host.payload)
+        self._host.opened(row, target)
+        session.add(row)
+        return row
+
+    def under_way(self, session: Session, target: ResourceRow) -> list[R]:
+        """The workflows over a target that have not ended."""
+        return self._host.under_way(session, target)
+
+    def overtake(self, session: Session, target: ResourceRow, by: str) -> None:
+        """End what is under way over a target, in the caller's transaction: it is to be something else by now."""
+        for earlier in self.under_way(session, target):
+            overtake(earlier, by, self._clock.now())
+
+    def resume(self) -> int:
+        """Start a task for every open workflow that has none: new ones, and those a crash left; how many run."""
+        with self._store.reading() as session:
+            rows = open_workflows(session, self._host.row)
+            found = {row.name: row.target for row in rows}
+            states = {row.name: row.state for row in rows}
+            self._stuck &= {row.name for row in rows if row.stuck is not None}
+            drains = self._drains(session)
+            begun = {row.name for row in rows if row.trace}
+        self._rest_at = min(((each.created_at or 0.0) + each.grace_s for each in drains), default=math.inf)
+        startable = found.keys() if not drains else set() if self._resting else begun
+        for name, run in list(self._runs.items()):
+            if run.task.done():
+                del self._runs[name]
+                if not run.task.cancelled() and (wrong := run.task.exception()) is not None:
+                    log.error("workflow task ended; it is started again", extra={"workflow": name}, exc_info=wrong)
+            elif name not in found:
+                run.stop()
+            elif run.state not in ("", states[name]) or (self._resting and run.waiting):
+                run.awake()  # cancelled where another replica was asked, or to come to rest
+        for name in startable - self._runs.keys() - self._stuck:
+            before = [each.task for at, each in self._runs.items() if each.target == found[name] and at not in found]
+            run = self._runs[name] = _Run(found[name])
+            run.task = asyncio.create_task(self._carry(name, run, before), name=name)
+        if drains:
+            self._count(len(self._runs), len(begun - self._runs.keys()), len(found.keys() - begun))
+        return len(self._runs)
+
+    @property
+    def _resting(self) -> bool:
+        """Whether a drain's grace is over: nothing goes beyond the safe point it has reached."""
+        return self._clock.now() >= self._rest_at
+
+    def _drains(self, session: Session) -> list[WorkflowDrainRow]:
+        kind = self._host.drains
+        return list(session.scalars(select(kind).order_by(kind.name)))
+
+    def _count(self, running: int, resting: int, waiting: int) -> None:
+        with self._store.transaction() as session:
+            for row in self._drains(session):
+                row.state = "Draining" if running else "Drained"
+                row.running, row.resting, row.waiting = running, resting, waiting
+
+    async def reconcile(self) -> str:
+        """`resume`, for a watcher."""
+        return f"{self.resume()} workflows under way"
+
+    @property
+    def busy(self) -> bool:
+        """Whether any workflow is on its way, and does not wait for something."""
+        return any(not (run.task.done() or run.waiting) for run in self._runs.values())
+
+    def nudge(self, target: str | None = None) -> None:
+        """Something of this target, or of whatever target, changed: a step that waits for it looks again."""
+        for run in self._runs.values():
+            if target is None or target == run.target or target in run.on:
+                run.awake()
+
+    async def run(self) -> None:
+        """For ever; at the end of it no workflow is carried any further."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self.stop()
+
+    async def stop(self) -> None:
+        tasks = [run.task for run in self._runs.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._runs.clear()
+        self._stuck.clear()
+
+    async def _carry(self, name: str, run: _Run, before: Collection[asyncio.Task[None]]) -> None:
+        """Carry a workflow to its end, once the tasks of those it has overtaken have ended."""
+        if before:
+            await asyncio.wait(before)
+        if (at := self._log.at(name)) is None:
+            return
+        with self._store.reading() as session:
+            row = session.get_one(self._host.row, name)
+            workflow = self.workflows.get(row.verb)
+            if workflow is None:
+                self._give_up(name, "UnknownVerb", f"this release knows no {row.verb}")
+                return
+            if workflow.step(row.reached) is None:
+                self._give_up(name, "UnknownStep", f"{row.verb} has no step {at[1]} in this release")
+                return
+            try:
+                work = self._host.context(session, row)
+            except Unreadable as wrong:
+                self._give_up(name, "UnreadableSpec", f"this release cannot read its spec: {wrong}")
+                return
+            steps, stuck, definition = workflow.resumed(row), row.stuck, workflow.definition(self._host.payload)
+        if not row.trace:
+            self._log.begun(name)
+        if stuck is not None:
+            self._log.known_again(name)
+        redefined = row.state == "Running" and definition != (row.definition or definition)
+        if steps != row.steps or redefined:
+            self._log.changed(name, steps, definition)
+        try:
+            await self._run(name, workflow, work, run)
+        except StaleLeader as refused:
+            log.warning("another replica carries it on", extra={"workflow": name, "why": refused.message})
+        self.nudge(run.target)  # who waits for its end
+        if self._rest_at < math.inf:
+            self.wake()
+
+    async def _run(self, name: str, workflow: Workflow[C], work: C, run: _Run) -> None:
+        while not self._resting and (at := self._log.at(name)) is not None:
+            run.state, reached = at
+            step = workflow.step(reached)
+            if step is None:
+                self._give_up(name, "UnknownStep", f"{workflow.verb} has no step {reached} in this release")
+                return
+            run.wake.clear()
+            run.on = frozenset()
+            try:
+                if run.state == "Running":
+                    await self._attempt(step, step.do, work)
+                    self._log.done(name, reached)
+                else:
+                    await self._undo(step, work, run)
+                    self._log.undone(name, reached, workflow)
+            except StepPending as waiting:
+                self._log.note(name, workflow, step, str(waiting))
+                run.on = waiting.on
+                await self._pause(run, waiting.again_s)
+            except StepAgain as again:
+                self._log.begun_again(name, workflow, again)
+            except StaleLeader:
+                raise
+            except MatrixError as refused:
+                if refused.retryable or run.state == "Undoing":
+                    why = f"{refused.reason}: {refused.message}"
+                    failed = self._log.note(name, workflow, step, why, failed=True)
+                    await self._pause(run, self._retry.delay_s(failed))
+                else:
+                    self._log.refused(name, reached, refused)
+            except Exception as wrong:
+                log.exception("step failed", extra={"workflow": name, "step": reached})
+                why = f"{type(wrong).__name__}: see the log"
+                failed = self._log.note(name, workflow, step, why, failed=True)
+                if run.state == "Running" and self._retry.exhausted(failed):
+                    self._give_up(name, "RetriesExhausted", f"{reached} failed {failed} times", TRY_AGAIN)
+                    return
+                await self._pause(run, self._retry.delay_s(failed))
+
+    async def _attempt(self, step: Step[C], function: StepFunction[C], work: C) -> None:
+        """One call of a step, for as long as an attempt may take. Raises Unavailable when it takes longer."""
+        most_s = self._clock.at_least_wall(step.attempt_s, ATTEMPT_FLOOR_WALL_S)
+        try:
+            async with asyncio.timeout(most_s / self._clock.scale) as attempt:
+                await function(work)
+        except TimeoutError:
+            if attempt.expired():
+                raise Unavailable(f"no end within {most_s:g} s") from None
+            raise
+
+    async def _undo(self, step: Step[C], work: C, run: _Run) -> None:
+        run.undoing = True
+        try:
+            if step.undo is not None:
+                await self._attempt(step, step.undo, work)
+        finally:
+            run.undoing = False
+
+    async def _pause(self, run: _Run, most_s: float = WAIT_S) -> None:
+        run.waiting = not run.wake.is_set()
+        await pause(self._clock, self._clock.at_least_wall(most_s, WAIT_FLOOR_WALL_S), run.wake)
+        run.waiting = False
+
+    def _give_up(self, name: str, reason: str, message: str, way_out: str = NEXT_RELEASE) -> None:
+        """It is not tried again in this life of the process, unless somebody asks for that."""
+        self._stuck.add(name)
+        self._log.stuck(name, reason, f"{message}; {way_out}")
+
+
+def _named(verb: str, target: ResourceRow, attempt: int) -> str:
+    return sibling(target.name, f"{verb}-{name_of(target.name)}-{attempt:x}")

@@ -1,0 +1,90 @@
+"""The workflow of a drain: routes lead around its elements, every agent acknowledges them, it is Drained.
+
+Cancelled, or refused, the elements are in service again and the drain is Restored, until somebody deletes it or asks
+for it anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.workflows.host import Host
+from matrixcommon.workflows.workflow import Step, StepPending, Workflow
+from matrixlink.maintenance.drained_elements import DrainedElements
+from matrixlink.store.tables import DRAINED, DRAINING, RESTORED, DrainRow, OperationRow, WorkflowDrains
+
+LOOK_S = 5.0
+"""How often it is looked who has acknowledged, where no agent's report says so before."""
+
+
+@dataclass(frozen=True)
+class DrainContext:
+    """What a step is given: which drain it is about, and the fabric."""
+
+    target: str
+    elements: DrainedElements
+
+
+async def reroute_slices(work: DrainContext) -> None:
+    """Every slice has routes around the elements. The request has seen to that already, in the transaction that judged
+    it: a newcomer might else take what the slices were to have. What has changed since is done here."""
+    with work.elements.promises.changing() as session:
+        if session.get(DrainRow, work.target) is not None:
+            work.elements.apply(session)
+
+
+async def put_back(work: DrainContext) -> None:
+    """The elements are in service again, and routes return to them."""
+    with work.elements.promises.changing() as session:
+        row = session.get(DrainRow, work.target)
+        if row is not None and row.state != RESTORED:
+            row.state, row.waiting_for, row.message = RESTORED, 0, "in service again"
+            work.elements.apply(session)
+
+
+async def await_acknowledgements(work: DrainContext) -> None:
+    """Until no agent holds a route that crosses the elements."""
+    with work.elements.store.transaction() as session:
+        row = session.get(DrainRow, work.target)
+        if row is None:
+            return
+        work.elements.count_crossing(session, row)
+    if row.waiting_for:
+        raise StepPending(row.message, again_s=LOOK_S)
+
+
+async def mark_drained(work: DrainContext) -> None:
+    """Maintenance may begin."""
+    await await_acknowledgements(work)
+    with work.elements.store.transaction() as session:
+        row = session.get(DrainRow, work.target)
+        if row is not None and row.state == DRAINING:
+            row.state = DRAINED
+
+
+DRAIN = Workflow(
+    "drain-elements",
+    (Step(reroute_slices, undo=put_back), Step(await_acknowledgements), Step(mark_drained)),
+    committed_at="mark_drained",
+)
+WORKFLOWS = {DRAIN.verb: DRAIN}
+
+
+class DrainHost(Host[DrainContext, OperationRow]):
+    """Workflows over drains."""
+
+    row, targets, drains = OperationRow, DrainRow, WorkflowDrains
+
+    def __init__(self, elements: DrainedElements) -> None:
+        super().__init__(elements.store)
+        self._elements = elements
+
+    def context(self, session: Session, row: OperationRow) -> DrainContext:
+        return DrainContext(row.target, self._elements)
+
+    def record_event(
+        self, session: Session, row: OperationRow, reason: str, message: str, at: float, warning: bool = False
+    ) -> None:
+        self._elements.store.say(session, row.target, reason, message, at, warning)

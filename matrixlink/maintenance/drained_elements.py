@@ -1,0 +1,70 @@
+"""DrainedElements: what drains do to the fabric: routes around what is out of use, and who may still send over it.
+
+The elements carry what they carry until every agent has acknowledged routes that no longer cross them. A node whose
+agent is silent keeps forwarding as it did, so a drain waits for it. What agents report of a drained link is believed
+all the same.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import Session
+
+from matrixlink.fabric.condition.elements import together
+from matrixlink.routing.route_crossing import Out, route_uses_ports
+from matrixlink.slices.slice_controller import SliceController
+from matrixlink.store.tables import DrainRow
+
+
+class DrainedElements:
+    """Of one fabric. Inside the caller's transaction."""
+
+    def __init__(self, slice_controller: SliceController) -> None:
+        self.slice_controller = slice_controller
+        self.store = slice_controller.store
+        self.promises = slice_controller.promises
+        self.fabric = slice_controller.fabric
+
+    def apply(self, session: Session) -> None:
+        """Have the fabric know what is drained now, and slices routed accordingly."""
+        self.promises.mark_stale()
+        self.fabric.set_drained(together([row.ports for row in self.store.out_of_use(session)]))
+        self.promises.trim_leaving()
+        self.slice_controller.reroute_around(session, self.promises.stale_routes())
+
+    def count_crossing(self, session: Session, row: DrainRow) -> None:
+        """Note on a drain which programs may still send over its ports."""
+        waiting = self._crossing(session, row.ports)
+        if (row.waiting_for, row.message) != (len(waiting), _described(waiting)):
+            row.waiting_for, row.message = len(waiting), _described(waiting)
+
+    def _crossing(self, session: Session, out: Out) -> list[str]:
+        """Programs that may still send over these ports: not acknowledged, or acknowledged and crossing them."""
+        found = []
+        for name in self._concerned(out):
+            for program in self.store.programs(session, name):
+                there = program.action == "program" and program.state == "Programmed"
+                if not there or route_uses_ports(self.fabric, program.node, program.body, out):
+                    found.append(program.name)
+        return found
+
+    def _concerned(self, out: Out) -> list[str]:
+        """Slices with a member whose ports, or whose leaf's trunks, are among these."""
+        roll, names = self.promises.slices, set[str]()
+        for owner, ports in out.items():
+            nodes = [owner]
+            if self.fabric.is_leaf(owner):
+                nodes = [node for node in self.fabric.nodes() if owner in self.fabric.leaves_at(node)]
+            for plane in {self.fabric.ports.plane_of[port] for port in ports}:
+                names.update(roll.touching(plane, nodes))
+        for name, peers in self.promises.peered.items():
+            near = {leaf for node in peers for leaf in self.fabric.leaves_at(node)}
+            if not out.keys().isdisjoint(near.union(peers)):
+                names.add(name)
+        return sorted(names)
+
+
+def _described(waiting: list[str]) -> str:
+    if not waiting:
+        return "no route crosses it"
+    more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
+    return f"waits for {', '.join(waiting[:3])}{more} to acknowledge routes that go around it"[:300]

@@ -1,0 +1,144 @@
+"""RoomMaking: one look at a plan that is under way: what has come true, what is next, and whether it still holds.
+
+How far a plan is, is read off who lies where, so a look may be repeated at any point. It marks the move that is next;
+what MatrixCompute does not move, a workflow of its own moves here. Where something got in the way, the rest is planned
+anew within the NPUs that were approved, or the plan is stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import Cancelled, StalePlan, from_problem
+from matrixcommon.workflows.rows import OPEN
+from matrixcommon.workflows.workflow import StepPending
+from matrixresource.allocations.allocator import Allocator
+from matrixresource.contract.defragmentations import MoveView
+from matrixresource.defragmentation.plan import blocking_reason, has_moved, move_started, plan_room, split_allocations
+from matrixresource.defragmentation.plan_lifecycle import PlanLifecycle
+from matrixresource.store.defragmentations import UNDER_WAY, DefragmentationRow
+from matrixresource.store.operations import OperationRow
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import AllocationRow, NodeRow
+from matrixresource.store.topology_versions import current_version
+
+MOVE_TRIES = 5
+"""How often one move is begun before the plan has failed."""
+
+LOOK_S = 5.0
+"""How often it is looked who lies where, where no news says so before."""
+
+OpenMove = Callable[[Session, AllocationRow, dict[str, str]], object]
+
+
+class RoomMaking:
+    """Over one store and its books. `open_move` opens the workflow of a move in the caller's transaction, `begin` has
+    it taken up."""
+
+    def __init__(
+        self, store: ResourceStore, allocator: Allocator, clock: Clock, open_move: OpenMove, begin: Callable[[], None]
+    ) -> None:
+        self._store = store
+        self._ledger = allocator.ledger
+        self._plans = PlanLifecycle(store, clock)
+        self._clock = clock
+        self._open_move = open_move
+        self._begin = begin
+
+    def look(self, name: str, stopping: bool = False) -> StepPending | None:
+        """What is waited for; None when the room is there. `stopping`: nothing more is begun, but for allocations that
+        would else be left in two places; None when nothing is under way. Raises StalePlan where the plan no longer
+        holds and there is no other, and what a move was refused with for good."""
+        with self._store.transaction() as session:
+            self._store.records.lock(session)  # one replica looks at a time
+            waiting = self._look(session, name, stopping)
+        if waiting is not None and waiting.on:
+            self._begin()
+        return waiting
+
+    def _look(self, session: Session, name: str, stopping: bool) -> StepPending | None:
+        row = session.get(DefragmentationRow, name)
+        if row is None or row.state not in UNDER_WAY:
+            return None
+        nodes = self._plans.nodes(session, row)
+        steps = row.steps()
+        for each in steps:
+            if each.open and has_moved(each, nodes):
+                each.state = "Moved"
+        row.write(sorted(steps, key=lambda step: step.open))
+        step = row.step()
+        if step is not None and move_started(step, nodes):
+            self._have_moved(session, row, step, insist=stopping)
+            coming = f"{step.allocation} is coming up on {step.to}; it is served on {step.source} meanwhile"
+            return self._waits(row, coming, step)
+        why = blocking_reason(row, nodes)
+        if stopping and (why is not None or not row.cancelling or not split_allocations(session, self._ledger, row)):
+            return None
+        if why is not None:
+            self._plan_anew(session, row, why)
+            return StepPending(row.message, again_s=0)
+        if step is not None:
+            return self._next(session, row, step, nodes)
+        dirty = [name for name in row.room if nodes[name].obstacle() not in (None, "Kept")]
+        return self._waits(row, f"{', '.join(dirty)} are being cleaned") if dirty else None
+
+    def _waits(self, row: DefragmentationRow, message: str, step: MoveView | None = None) -> StepPending:
+        self._plans.note(row, message)
+        return StepPending(message, on=() if step is None else {step.allocation}, again_s=LOOK_S)
+
+    def _next(
+        self, session: Session, row: DefragmentationRow, step: MoveView, nodes: dict[str, NodeRow]
+    ) -> StepPending:
+        target = nodes[step.to]
+        allocation = self._store.allocation(session, step.allocation)
+        if target.obstacle() not in (None, "Kept"):
+            return self._waits(row, f"{step.to} is {target.state}; then {step.allocation} moves there")
+        if allocation.state not in ("Reserved", "Binding", "Bound"):
+            return self._waits(row, f"{step.allocation} is {allocation.state}; it moves once that is over")
+        row.move("Running")
+        steps = row.steps()
+        for each in steps:
+            if (each.allocation, each.source, each.to) == (step.allocation, step.source, step.to):
+                each.state = "Moving"
+        row.write(steps)
+        self._have_moved(session, row, step)
+        return self._waits(row, f"{step.allocation} moves from {step.source} to {step.to} next, by {step.by}", step)
+
+    def _have_moved(self, session: Session, row: DefragmentationRow, step: MoveView, insist: bool = False) -> None:
+        """That somebody makes this move: who owns it, or a workflow. Raises what that was refused with, where it was
+        cancelled or has been tried often enough, unless that is to `insist`."""
+        if step.by != "MatrixResource":
+            return
+        about = {"defragmentation": row.name, "node": str(step.source), "to": str(step.to)}
+        wanted = select(OperationRow).where(OperationRow.target == step.allocation).order_by(OperationRow.version)
+        tried = [each for each in session.scalars(wanted) if each.parameters == about]
+        refused = [from_problem(each.error, 500) for each in tried if each.error and each.state not in OPEN]
+        if any(each.state in OPEN for each in tried):
+            return
+        if refused and not insist and (isinstance(refused[-1], Cancelled) or len(refused) >= MOVE_TRIES):
+            raise refused[-1]
+        self._open_move(session, self._store.allocation(session, step.allocation), about)
+
+    def _plan_anew(self, session: Session, row: DefragmentationRow, why: str) -> None:
+        """The rest planned anew within what was approved."""
+        self._ledger.open(session)
+        request = self._ledger.placement_request(row.spec(), self._clock.now())
+        found = plan_room(session, self._store, self._ledger, request)
+        moved = [step for step in row.steps() if not step.open]
+        spent = sum(step.npus for step in moved)
+        if found is None:
+            raise StalePlan(f"{why}, and no other way was found")
+        more = sum(step.npus for step in found.moves)
+        if spent + more > row.npus:
+            raise StalePlan(
+                f"{why}; with what has moved another way would move {spent + more:g} NPUs, {row.npus:g} were approved"
+            )
+        row.write([*moved, *found.moves])
+        row.room = [*found.nodes]
+        row.topology_version = current_version(session)
+        self._plans.keep(session, row)
+        self._plans.say(row, True, "PlannedAnew", f"{why}: planned anew, {more:g} NPUs are left to move")

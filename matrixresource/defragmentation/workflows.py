@@ -1,0 +1,212 @@
+"""The workflows of MatrixResource: a defragmentation, and the move of one member that it makes itself.
+
+Their steps read off who lies where how far they are (`RoomMaking`); the engine keeps that they are under way, retries,
+and shows them. A defragmentation that is cancelled stops after the move under way: what has moved stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import Cancelled, Conflict, MatrixError, StalePlan
+from matrixcommon.model.hardware_names import NodeName
+from matrixcommon.persistence.searches import search_outside
+from matrixcommon.workflows.host import Host
+from matrixcommon.workflows.rows import open_workflows
+from matrixcommon.workflows.runner import WorkflowRunner
+from matrixcommon.workflows.workflow import Step, StepPending, Workflow
+from matrixresource.allocations.allocator import Allocator
+from matrixresource.contract.defragmentations import RelocateRequest
+from matrixresource.defragmentation.plan_lifecycle import PlanLifecycle
+from matrixresource.defragmentation.room_making import LOOK_S, RoomMaking
+from matrixresource.store.defragmentations import DEFRAGMENTATION_STATES, UNDER_WAY, DefragmentationRow
+from matrixresource.store.operations import OperationRow, WorkflowDrains
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import AllocationRow
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RoomContext:
+    """What a step is given: the plan or the allocation it is about, and of a move from where to where."""
+
+    target: str
+    about: dict[str, str]
+    store: ResourceStore
+    allocator: Allocator
+    plans: PlanLifecycle
+    rooms: RoomMaking
+
+    async def decide(self, verb: Callable[[], T]) -> T:
+        """What a verb decides, with its long searches outside of the event loop."""
+
+        async def decided() -> T:
+            return verb()
+
+        return await search_outside(decided, self.store.records.executor)
+
+    async def look(self, stopping: bool = False) -> None:
+        """Raises StepPending while something is waited for."""
+        waiting = await self.decide(lambda: self.rooms.look(self.target, stopping))
+        if waiting is not None:
+            raise waiting
+
+    def successor(self) -> str | None:
+        """How the node a member moves to is held for it: by its role, None where it is not."""
+        with self.store.reading() as session:
+            there = self.store.node(session, NodeName(self.about["to"]))
+            return there.role if there.holder == self.target else None
+
+
+# ---- a defragmentation ----------------------------------------------------------------------------------------------
+
+
+async def keep_room(work: RoomContext) -> None:
+    """Newcomers take none of the nodes that the plan needs."""
+    with work.store.transaction() as session:
+        if (row := session.get(DefragmentationRow, work.target)) is not None:
+            work.plans.keep(session, row)
+
+
+async def make_room(work: RoomContext) -> None:
+    """Until every move has been made and the room is clean; planned anew where something got in the way."""
+    await work.look()
+
+
+async def stop_moving(work: RoomContext) -> None:
+    """Until no move is under way, and nobody is left in two places who must keep together."""
+    await work.look(stopping=True)
+
+
+async def mark_done(work: RoomContext) -> None:
+    """The room is free for whoever comes first."""
+    await work.look()
+    with work.store.transaction() as session:
+        row = session.get(DefragmentationRow, work.target)
+        if row is not None and row.state in UNDER_WAY:
+            message = f"{len(row.room)} nodes are free: {', '.join(row.room)}"
+            work.plans.end(session, row, "Done", "RoomMade", message)
+
+
+# ---- the move of one member -----------------------------------------------------------------------------------------
+
+
+async def take_successor(work: RoomContext) -> None:
+    """The node that is named is held for the member, and deployed beside it."""
+    request = RelocateRequest.model_validate(work.about)
+    await work.decide(lambda: work.allocator.relocate(work.target, request))
+
+
+async def give_up_successor(work: RoomContext) -> None:
+    """The member stays where it is."""
+    if work.successor() == "successor":
+        await work.decide(lambda: work.allocator.abort_move(work.target))
+
+
+async def await_successor(work: RoomContext) -> None:
+    """Until the successor is ready; refused where it never will be."""
+    with work.store.reading() as session:
+        there = work.store.node(session, NodeName(work.about["to"]))
+        assigned, fault, ready = there.holder == work.target, there.fault(), there.ready
+    if not assigned:
+        raise Conflict(f"{work.about['to']} is no longer held for {work.target}")
+    if fault is not None:
+        raise Conflict(f"{work.about['to']} is {fault}")
+    if not ready:
+        raise StepPending(f"{work.about['to']} is being deployed", again_s=LOOK_S)
+
+
+async def cut_over(work: RoomContext) -> None:
+    """The successor is the member, and the node it was on is let go."""
+    if work.successor() == "successor":
+        with work.store.reading() as session:
+            spec = work.store.allocation(session, work.target).spec()
+        await work.decide(lambda: work.allocator.cut_over(work.target, spec))
+
+
+MOVE_MEMBER: Workflow[RoomContext] = Workflow(
+    "move-member",
+    (Step(take_successor, undo=give_up_successor), Step(await_successor), Step(cut_over)),
+    committed_at="cut_over",
+)
+
+
+LONGEST_S = DEFRAGMENTATION_STATES.states["Running"].deadline_s or 0.0
+
+DEFRAGMENTATION: Workflow[RoomContext] = Workflow(
+    "defragment",
+    (Step(keep_room), Step(make_room, undo=stop_moving, deadline_s=LONGEST_S), Step(mark_done)),
+    committed_at="mark_done",
+    deadline_s=LONGEST_S + 7200.0,
+)
+WORKFLOWS: dict[str, Workflow[RoomContext]] = {each.verb: each for each in (DEFRAGMENTATION, MOVE_MEMBER)}
+
+
+class RoomHost(Host[RoomContext, OperationRow]):
+    """Workflows over defragmentations and over allocations."""
+
+    row, drains = OperationRow, WorkflowDrains
+
+    def __init__(self, store: ResourceStore, allocator: Allocator, clock: Clock) -> None:
+        super().__init__(store)
+        self._store = store
+        self._allocator = allocator
+        self._plans = PlanLifecycle(store, clock)
+        self._clock = clock
+
+    def runner(self) -> WorkflowRunner[RoomContext, OperationRow]:
+        """What carries these workflows."""
+        runner = WorkflowRunner(WORKFLOWS, self, self._clock)
+
+        def open_move(session: Session, allocation: AllocationRow, about: dict[str, str]) -> None:
+            runner.open(session, MOVE_MEMBER.verb, allocation, about)
+
+        def begin() -> None:
+            runner.wake()
+
+        self._rooms = RoomMaking(self._store, self._allocator, self._clock, open_move, begin)
+        return runner
+
+    def context(self, session: Session, row: OperationRow) -> RoomContext:
+        about = dict(row.parameters or {})
+        return RoomContext(row.target, about, self._store, self._allocator, self._plans, self._rooms)
+
+    def target(self, session: Session, row: OperationRow) -> DefragmentationRow | AllocationRow | None:
+        if row.verb == MOVE_MEMBER.verb:
+            return session.get(AllocationRow, row.target)
+        return session.get(DefragmentationRow, row.target)
+
+    def under_way(self, session: Session, target: Any) -> list[OperationRow]:
+        """A plan and an allocation may have one name."""
+        moves = isinstance(target, AllocationRow)
+        found = open_workflows(session, OperationRow, target.name)
+        return [row for row in found if (row.verb == MOVE_MEMBER.verb) == moves]
+
+    def rolled_back(
+        self, session: Session, workflow: Workflow[RoomContext], row: OperationRow, refused: MatrixError, now: float
+    ) -> None:
+        """What the plan needed is free again, and what has moved lies where it came to."""
+        plan = self.target(session, row)
+        if not isinstance(plan, DefragmentationRow) or plan.state not in UNDER_WAY:
+            return
+        state, message = "Stale" if isinstance(refused, StalePlan) else "Failed", refused.message
+        if isinstance(refused, Cancelled):
+            moved = sum(not step.open for step in plan.steps())
+            state, message = "Cancelled", f"stopped after {moved} of {len(plan.moves)} moves"
+        if (plan.state, state) == ("Approved", "Failed"):
+            plan.move("Running")
+        self._plans.end(session, plan, state, refused.reason, message)
+
+    def cancelled(self, session: Session, row: OperationRow, target: Any) -> None:
+        if isinstance(target, DefragmentationRow) and target.state == "Running":
+            target.cancelling = True
+
+    def abandoned(self, session: Session, row: OperationRow, target: Any, reason: MatrixError, now: float) -> None:
+        if isinstance(target, DefragmentationRow) and target.state in UNDER_WAY:
+            self._plans.end(session, target, "Cancelled", reason.reason, reason.message)

@@ -1,0 +1,130 @@
+"""Workflows are drained before an upgrade: none begins, those under way end or come to rest, and all of them continue
+afterwards. And the deadlines that attempts and whole workflows have."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from matrixcommon.workflows.contract import WorkflowDrainRequest, WorkflowDrainView
+from matrixcommon.workflows.operations import Operations
+from matrixcommon.workflows.verbs import unstick
+from matrixcommon.workflows.workflow import StepPending
+from matrixcompute.store.store import OperationRow, WorkflowDrains
+from tests.matrixcompute.workflow_world import DO, Process, World, a_process, waiting_at
+
+pytestmark = pytest.mark.looptime
+
+
+def operations(process: Process) -> Operations:
+    return Operations(process.runner, process.runner._host, process.clock, process.runner.resume)
+
+
+def counts(process: Process) -> WorkflowDrainView:
+    process.runner.resume()
+    with process.store.reading() as session:
+        return session.get_one(WorkflowDrains, "upgrade").view()
+
+
+async def test_what_is_under_way_ends_and_what_is_asked_for_meanwhile_begins_afterwards(tmp_path):
+    world = World(3)
+    async with a_process(tmp_path, world.workflow) as process:
+        first = await waiting_at(process, world, (DO, 1))
+        operations(process).drain("upgrade", WorkflowDrainRequest(reason="release 8"))
+        second = process.open(instance="two")
+        view = counts(process)
+        assert (view.state, view.running, view.resting, view.waiting) == ("Draining", 1, 0, 1)
+        assert (await process.ended(first)).state == "Done"
+        await asyncio.sleep(100)
+        view = counts(process)
+        assert (view.state, view.running, view.resting, view.waiting) == ("Drained", 0, 0, 1)
+        assert len(world.calls) == 2, "of the second none"
+    async with a_process(tmp_path, world.workflow) as process:
+        assert counts(process).waiting == 1, "the next release is drained as well, until somebody ends that"
+        operations(process).undrain("upgrade")
+        row = await process.ended(second)
+        assert (row.state, row.timed_from) == ("Done", pytest.approx(process.clock.now(), abs=10))
+
+
+async def test_what_outlives_the_grace_rests_where_it_is_and_continues_there(tmp_path):
+    world = World(3)
+    world.raises[DO, 1] = [StepPending("nodes are being deployed")] * 100
+    async with a_process(tmp_path, world.workflow) as process:
+        name = process.open()
+        process.runner.resume()
+        await asyncio.sleep(50)
+        operations(process).drain("upgrade", WorkflowDrainRequest(grace_s=60))
+        await asyncio.sleep(50)
+        assert counts(process).running == 1
+        await asyncio.sleep(50)
+        view = counts(process)
+        assert (view.state, view.resting, view.waiting) == ("Drained", 1, 0)
+        asked = len(world.calls)
+        await asyncio.sleep(1000)
+        process.runner.resume()
+        assert len(world.calls) == asked
+    async with a_process(tmp_path, world.workflow) as process:
+        process.runner.resume()
+        await asyncio.sleep(100)
+        assert len(world.calls) == asked, "it rests in the next life of the process too"
+        operations(process).undrain("upgrade")
+        world.raises.clear()
+        assert (await process.ended(name)).state == "Done"
+        assert (DO, 0) not in world.calls[asked:], "it continued where it had been"
+
+
+async def test_a_call_under_way_when_the_grace_ends_comes_to_its_end(tmp_path):
+    world = World(2)
+    async with a_process(tmp_path, world.workflow) as process:
+        name = process.open()
+        process.runner.resume()
+        await asyncio.sleep(0.5)
+        assert world.calls == [(DO, 0)]
+        operations(process).drain("upgrade", WorkflowDrainRequest(grace_s=0))
+        assert counts(process).running == 1
+        await asyncio.sleep(1)
+        assert (world.effects, process.workflow(name).step, counts(process).state) == ({0}, 1, "Drained")
+
+
+async def test_an_attempt_that_takes_too_long_has_failed_and_is_made_again(tmp_path):
+    world = World(1)
+    first = world.workflow.steps[0]
+    hangs = [1000.0]
+
+    async def do_0(work):
+        if hangs:
+            await asyncio.sleep(hangs.pop())
+        await first.do(work)
+
+    async with a_process(tmp_path, replace(world.workflow, steps=(replace(first, do=do_0, attempt_s=30),))) as process:
+        begun = process.clock.now()
+        name = process.open()
+        process.runner.resume()
+        await asyncio.sleep(30.5)
+        step = process.workflow(name).view().steps[0]
+        assert (step.attempts, step.message) == (1, "Unavailable: no end within 30 s")
+        row = await process.ended(name)
+        assert (row.state, process.clock.now() - begun < 40) == ("Done", True)
+
+
+async def test_a_workflow_that_outlives_its_deadline_is_stuck_though_none_of_its_steps_is_late(tmp_path):
+    world = World(3)
+    for step in range(3):
+        world.raises[DO, step] = [StepPending("nodes are being deployed")] * 20
+    async with a_process(tmp_path, replace(world.workflow, deadline_s=500)) as process:
+        name = process.open()
+        process.runner.resume()
+        await asyncio.sleep(480)
+        assert process.workflow(name).stuck is None
+        await asyncio.sleep(40)
+        reported = process.workflow(name).stuck
+        assert reported is not None
+        assert reported["reason"] == "WorkflowDeadline"
+        assert "under way for longer than 500 s: nodes are being deployed" in reported["message"]
+        with process.store.transaction() as session:
+            unstick(session.get_one(OperationRow, name), process.clock.now())
+        await asyncio.sleep(100)
+        assert process.workflow(name).stuck is None, "its time counts from when it was resumed"
+        assert (await process.ended(name)).state == "Done"

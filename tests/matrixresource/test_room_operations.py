@@ -1,0 +1,132 @@
+"""Defragmentations, and the moves that MatrixResource makes itself, as operations: seen, cancelled, refused, late."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from matrixcommon.model.errors import Conflict
+from matrixcommon.model.hardware_names import NodeName
+from matrixcommon.workflows import verbs
+from matrixcommon.workflows.contract import OperationRecord, WorkflowDrainRequest
+from matrixcommon.workflows.operations import Operations
+from matrixresource.defragmentation.workflows import RoomHost
+from tests.clocks import StandingClock
+from tests.matrixresource.test_defragmentations import Scattered
+
+
+class Watched(Scattered):
+    """The same, with the verbs over operations."""
+
+    def begin(self, names: list[str]) -> None:
+        super().begin(names)
+        clock = StandingClock(self.clock)
+        self.operations = Operations(self.runner, RoomHost(self.store, self.allocator, clock), clock, lambda: None)
+
+    def listed(self, verb: str) -> list[OperationRecord]:
+        with self.store.reading() as session:
+            rows = [row for row in session.query(RoomHost.row).order_by(RoomHost.row.version) if row.verb == verb]
+            return [row.view() for row in sorted(rows, key=lambda row: row.created_at)]
+
+
+def test_a_defragmentation_and_its_moves_show_their_steps(tmp_path: Path) -> None:
+    machine = Watched(tmp_path)
+    plan = machine.approve()
+    machine.carry_on()
+    (whole,) = machine.listed("defragment")
+    assert (whole.target, whole.state, whole.step) == ("p", "Running", "make_room")
+    assert "is coming up on" in whole.message or "next, by MatrixResource" in whole.message
+    (move,) = machine.listed("move-member")
+    assert (move.target, move.step) == (plan.moves[0].allocation, "await_successor")
+    assert [(step.name, step.state) for step in move.steps] == [
+        ("take_successor", "Done"), ("await_successor", "Running"), ("cut_over", "Waiting"),
+    ]  # fmt: skip
+    assert move.steps[1].message == f"{plan.moves[0].to} is being deployed"
+    assert machine.carried_on().state == "Done"
+    assert [each.state for each in (*machine.listed("defragment"), *machine.listed("move-member"))] == ["Done"] * 3
+
+
+def test_an_operation_that_is_cancelled_stops_after_the_move_under_way(tmp_path: Path) -> None:
+    machine = Watched(tmp_path)
+    machine.approve()
+    machine.carry_on()
+    machine.operations.cancel(machine.listed("defragment")[0].name)
+    assert machine.plan().cancelling
+    done = machine.carried_on()
+    assert (done.state, done.moves_done, done.message) == ("Cancelled", 1, "stopped after 1 of 2 moves")
+    assert machine.listed("defragment")[0].state == "Cancelled"
+    with machine.store.reading() as session:
+        assert not any(node.reserved_for_plan for node in machine.store.nodes(session))
+
+
+def test_a_move_that_is_cancelled_leaves_the_member_where_it_is_and_ends_the_plan(tmp_path: Path) -> None:
+    machine = Watched(tmp_path)
+    plan = machine.approve()
+    machine.carry_on()
+    move = plan.moves[0]
+    machine.operations.cancel(machine.listed("move-member")[0].name)
+    done = machine.carried_on()
+    assert (done.state, done.moves_done) == ("Cancelled", 0)
+    assert machine.where(move.allocation) == {move.allocation: [move.source]}
+    assert [each.state for each in machine.listed("move-member")] == ["Cancelled"]
+
+
+def test_a_plan_may_have_the_name_of_what_it_moves(tmp_path: Path) -> None:
+    machine = Watched(tmp_path)
+    found = machine.propose(nodes=4, name="probe")
+    name = found.moves[0].allocation
+    machine.propose(nodes=4, name=name)
+    machine.plans.approve(name)
+    for _ in range(6):
+        machine.carry_on()
+        machine.obey()
+    assert {each.state for each in (*machine.listed("defragment"), *machine.listed("move-member"))} == {"Done"}
+
+
+def test_a_successor_that_breaks_is_given_up_and_the_move_is_tried_elsewhere(tmp_path: Path) -> None:
+    machine = Watched(tmp_path)
+    plan = machine.approve()
+    machine.carry_on()
+    machine.allocator.cordon(NodeName(plan.moves[0].to), True)
+    machine.carry_on()
+    first = machine.listed("move-member")[0]
+    assert (first.state, [step.state for step in first.steps]) == ("Failed", ["Undone", "Failed", "Waiting"])
+    assert "Cordoned" in first.message
+    assert machine.carried_on().state == "Done"
+
+
+def test_a_move_that_takes_too_long_is_stuck_and_says_what_it_waits_for(tmp_path: Path) -> None:
+    machine = Watched(tmp_path)
+    plan = machine.approve()
+    machine.carry_on()
+    assert machine.operations.stuck() == []
+    machine.clock.at += 1900
+    machine.carry_on()
+    (stuck,) = machine.operations.stuck()
+    assert (stuck.name, stuck.reason) == (plan.moves[0].allocation, "StepDeadline")
+    assert stuck.message.endswith(f"{plan.moves[0].to} is being deployed")
+
+
+def test_what_was_given_up_keeps_nothing(tmp_path: Path) -> None:
+    machine = Watched(tmp_path)
+    machine.approve()
+    machine.carry_on()
+    name = machine.listed("defragment")[0].name
+    assert machine.operations.abandon(name, "another day").state == "Failed"
+    assert machine.plan().state == "Cancelled"
+    machine.carried_on()
+    with machine.store.transaction() as session, pytest.raises(Conflict, match="has ended"):
+        verbs.abandon(session.get_one(RoomHost.row, name), "again", 0.0)
+    with machine.store.reading() as session:
+        assert not any(node.reserved_for_plan for node in machine.store.nodes(session))
+
+
+def test_a_plan_that_is_approved_while_workflows_are_drained_begins_afterwards(tmp_path: Path) -> None:
+    machine = Watched(tmp_path)
+    machine.operations.drain("upgrade", WorkflowDrainRequest())
+    machine.approve()
+    waits = machine.carried_on()
+    assert (waits.state, waits.moves_done) == ("Approved", 0)
+    machine.operations.undrain("upgrade")
+    assert machine.carried_on().state == "Done"

@@ -1,0 +1,62 @@
+"""Operations of several services on the command line: one table, and each verb where the operation is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from services.link.main import LinkSettings
+from services.link.main import build as build_link
+from services.resource.main import ResourceSettings
+from services.resource.main import build as build_resource
+from tests.clocks import StandingClock
+from tests.matrixlink.fleet import Stack
+from tests.matrixresource.test_defragmentations import Scattered
+from tests.services.matrixctl.inprocess import reached, say
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Scattered:
+    """A MatrixLink and a MatrixResource, with an operation each that nobody carries on."""
+    for folder in ("link", "resource"):
+        (tmp_path / folder).mkdir()
+    links = Stack(tmp_path / "link")
+    machine = Scattered(tmp_path / "resource")
+    link = build_link(LinkSettings(state=tmp_path), links.standing, links.database)
+    resource = build_resource(ResourceSettings(state=tmp_path), StandingClock(machine.clock), machine.database)
+    clients = {"link": TestClient(link), "resource": TestClient(resource)}
+    reached(monkeypatch, clients)
+    assert clients["link"].put("/v1/drains/d1", json={"elements": ["sn0-l2p3-k11"]}).status_code == 200
+    machine.approve()
+    return machine
+
+
+def test_operations_of_all_services_are_one_table(here: Scattered, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = say(capsys, "get operations")
+    assert code == 0
+    assert "link d1 drain-elements Running reroute_slices" in out
+    assert "resource p defragment Running keep_room" in out
+    code, out, _ = say(capsys, "get operations -o json")
+    names = {view["service"]: view["name"] for view in json.loads(out)["items"]}
+    for service, name in names.items():
+        code, out, _ = say(capsys, f"describe operation {name}")
+        assert (code, f"service: {service}" in out) == (0, True)
+        code, out, _ = say(capsys, f"operation cancel {name}")
+        assert (code, f"{name} is Undoing: Cancelled: " in out) == (0, True)
+    code, _, text = say(capsys, "operation cancel nobody")
+    assert (code, "NotFound" in text) == (1, True)
+
+
+def test_operations_are_drained_everywhere_or_of_one_service(
+    here: Scattered, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = say(capsys, "operation drain upgrade --grace 60 --reason release-8")
+    assert (code, out) == (0, "link: upgrade is Draining resource: upgrade is Draining")
+    code, out, _ = say(capsys, "get workflow-drains")
+    assert "upgrade link Draining 0 0 0 release-8" in out
+    assert say(capsys, "operation undrain upgrade --service link")[:2] == (0, "link: upgrade is gone")
+    code, out, _ = say(capsys, "get workflow-drains")
+    assert ("link" in out, "upgrade resource Draining" in out) == (False, True)
