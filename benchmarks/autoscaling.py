@@ -7,7 +7,7 @@
 Ours is the product's own `recommend` with what a user gets who names a target, a least and a most. Everybody begins
 with the static peak. One row for each trace, start time, block and policy goes to standard error; a policy under 99 %
 of the static peak's goodput gets no score. A member is two nodes, so that is the smallest block. The figures that have
-goals follow; no setting of ours was chosen on the traces that are held out.
+goals follow; no setting of ours was chosen on the traces that are unseen.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks import Figure
 from benchmarks.autoscaler.baselines import BASELINES, ours
 from benchmarks.autoscaler.clairvoyant import clairvoyant, constant, static_peak
 from benchmarks.autoscaler.pools import MEMBER_NODES, Outcome, replay
-from benchmarks.autoscaler.traces import HELD_OUT, TRACES, Trace
+from benchmarks.autoscaler.traces import TRACES, UNSEEN, Trace
 
 FULL = bool(os.environ.get("AUTOSCALING_FULL"))
 STARTS_S = [
@@ -47,8 +47,8 @@ def measure() -> Iterator[Figure]:
             sizes = static_peak(trace, step)
             peak = constant(trace, *sizes)
             for start_s in STARTS_S:
-                held_out = ", held out" if name in HELD_OUT else ""
-                where = f"{name}, start {start_s:.0f} s, block {block}{held_out}"
+                unseen = ", unseen" if name in UNSEEN else ""
+                where = f"{name}, start {start_s:.0f} s, block {block}{unseen}"
                 best = clairvoyant(trace, peak, start_s, step)
                 _row(where, "clairvoyant", best, best, peak)
                 _row(where, "static peak", peak, best, peak)

@@ -170,5 +170,5 @@ def _made() -> dict[str, Callable[[], Trace]]:
 
 TRACES = _made()
 """By name, made when asked for."""
-HELD_OUT = ("constant 7", "sine 15 min", "conversation", "m-large day 5 /24")
+UNSEEN = ("constant 7", "sine 15 min", "conversation", "m-large day 5 /24")
 """Those that no setting of the policy was chosen on."""
