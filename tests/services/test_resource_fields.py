@@ -21,6 +21,7 @@ WORKED_OUT = {
     ("compute", "recovery-rules"): "the table as it is read",
     ("compute", "reliability"): "sums over what happened to an instance",
     ("resource", "stuck"): "what waits for too long",
+    ("link", "stuck"): "what waits for too long",
     ("infer", "usage"): "a meter's reading",
     ("infer", "models"): "OpenAI's shape",
     ("agents", "nodes"): "a look at emulated hardware",
