@@ -186,3 +186,15 @@ async def test_nodes_come_back_from_a_pause_of_their_process_as_they_were(tmp_pa
 
 async def are(stack: Stack, names: list[NodeName], state: str) -> bool:
     return {node.state for node in await stack.resource.nodes() if node.name in names} == {state}
+
+
+@pytest.mark.parametrize("kind", ["node-down", "agent-hang"])
+async def test_the_fastest_heartbeat_finds_a_silent_node_within_a_second(tmp_path, kind):
+    fastest = {"agents": {"heartbeat": 0.1, "lease": 0.3}, "resource": {"lease_watch": 0.1}}
+    async with Stack(tmp_path, from_nothing=True, settings=fastest) as stack:
+        stack.impair("one", kind, NODE)
+
+        async def found() -> bool:
+            return any(node.agent == "Lost" for node in await stack.resource.nodes(f"name={NODE}"))
+
+        assert await stack.until(found, "lost", within_s=5, every_s=0.05) < 1

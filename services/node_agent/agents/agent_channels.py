@@ -20,12 +20,12 @@ from services.node_agent.network.probe_network import EmulatedWires
 
 LEASE_S, LEASE_FLOOR_WALL_S = 30.0, 2.0
 """A lease of 30 s (the incumbent's HCCL heartbeat is lost at 30 s: Ascend/mind-cluster documentation); in wall time
-never below the floor."""
+never below the floor, unless less is asked for."""
 
 
 def resource_agents(fleet: Fleet, client: ResourceClient, stages: Stages, lease_s: float = LEASE_S) -> None:
     """Put a resource agent on every node and join them to MatrixResource."""
-    lease_s = fleet.clock.at_least_wall(lease_s, LEASE_FLOOR_WALL_S)
+    lease_s = fleet.clock.at_least_wall(lease_s, min(lease_s, LEASE_FLOOR_WALL_S))
     fleet.add_agents(
         "resource", lambda node, random, changed: ResourceAgent(node, stages, fleet.clock, random, changed, lease_s)
     )
@@ -37,7 +37,7 @@ def link_agents(
 ) -> None:
     """Put a link agent on every node, wire the nodes together, and join the agents to MatrixLink. `built_gbps`: a
     port's full rate, by its name."""
-    lease_s = fleet.clock.at_least_wall(lease_s, LEASE_FLOOR_WALL_S)
+    lease_s = fleet.clock.at_least_wall(lease_s, min(lease_s, LEASE_FLOOR_WALL_S))
     round_s = fleet.clock.at_least_wall(ROUND_S, ROUND_FLOOR_WALL_S)
     wires = EmulatedWires(fleet.nodes, fleet.spec)
 

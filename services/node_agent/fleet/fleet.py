@@ -107,7 +107,9 @@ class Fleet:
 
     def connect(self, line: Line) -> None:
         """Join one kind of agent to its service."""
-        period_s, kind = self.clock.at_least_wall(self._heartbeat_s, HEARTBEAT_FLOOR_WALL_S), line.name
+        # Who asks for a faster heartbeat than the floor has it, however fast emulated time runs.
+        floor_wall_s = min(self._heartbeat_s, HEARTBEAT_FLOOR_WALL_S)
+        period_s, kind = self.clock.at_least_wall(self._heartbeat_s, floor_wall_s), line.name
 
         def answering(node: str) -> Any:
             there = self.nodes.get(NodeName(node))
