@@ -12,12 +12,18 @@ from matrixcommon.api.authorization import ADMINS, EDITORS, ENSURED, READ, VIEWE
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.workflows.contract import AbandonRequest, OperationRecord, WorkflowDrainView
 from matrixcommon.workflows.operations import Operations
-from matrixcommon.workflows.rows import OPEN, WorkflowDrainRow
+from matrixcommon.workflows.rows import OPEN, WorkflowDrainRow, WorkflowRow
 
 OPERATION_VERBS = {
     **READ, "POST :wait": VIEWERS, "POST :cancel": EDITORS, "POST :resume": EDITORS, "POST :abandon": EDITORS,
 }  # fmt: skip
 """Who may do what with the operations of their projects."""
+
+
+def operations_of(row: type[WorkflowRow], scope: Scope, roles: frozenset[str]) -> ResourceKind:
+    """How a service declares operations that are for those roles alone, whatever is asked of them."""
+    verbs = dict.fromkeys(OPERATION_VERBS, roles)
+    return ResourceKind("operations", scope, verbs, view=OperationRecord, row=row, queries=("POST :wait",))
 
 
 def drains_of(row: type[WorkflowDrainRow]) -> ResourceKind:

@@ -30,6 +30,12 @@ class Clock(Protocol):
         """The longer of an emulated duration and a wall-clock floor, in emulated seconds."""
 
 
+def as_set(clock: Clock, seconds: float, floor_wall_s: float) -> float:
+    """A duration that somebody may set, in emulated seconds: what is below the floor in wall time when emulated time
+    runs fast is that floor; who sets less than the floor itself has that."""
+    return clock.at_least_wall(seconds, min(seconds, floor_wall_s))
+
+
 async def pause(clock: Clock, seconds: float, woken: asyncio.Event) -> None:
     """That many emulated seconds, or until the event."""
     either = [asyncio.ensure_future(clock.sleep(seconds)), asyncio.ensure_future(woken.wait())]

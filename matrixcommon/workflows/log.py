@@ -82,11 +82,11 @@ class WorkflowLog(Generic[C, R]):
             else:
                 row.trace = noted(row.trace, row.reached, startedAt=now)
 
-    def begun_again(self, name: str, workflow: Workflow[C], again: StepAgain) -> None:
-        """Continue from a step that was done before; what was done since then is asked for again."""
+    def begun_again(self, name: str, reached: str, workflow: Workflow[C], again: StepAgain) -> None:
+        """It continues from a step that was done before; what was done since then is asked for again."""
         step = workflow.step(again.step)
         with self._open(name) as (_, row):
-            if row is not None and step is not None and row.state == "Running":
+            if row is not None and step is not None and (row.state, row.reached) == ("Running", reached):
                 row.step = row.steps.index(step.name)
                 row.trace = begun_again(row.trace, row.steps[row.step :], self._clock.now())
                 row.message = str(again)

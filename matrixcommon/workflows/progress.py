@@ -17,6 +17,9 @@ Trace = Mapping[str, dict[str, Any]]
 `refused` where it was for good; `firstFinishedAt` of one that was begun again."""
 
 
+OF_THE_ENGINE = ("startedAt", "finishedAt", "undoneAt", "attempts", "message", "refused")
+
+
 @dataclass(frozen=True)
 class RetryPolicy:
     """How soon a step that failed is tried again (s, emulated), and how many failures of a kind that nobody foresaw are
@@ -42,11 +45,12 @@ def noted(trace: Trace | None, step: str, **changes: Any) -> dict[str, dict[str,
 
 
 def begun_again(trace: Trace | None, steps: Sequence[str], now: float) -> dict[str, dict[str, Any]]:
-    """The trace of a workflow that continues from the first of these steps, some of which were done before."""
+    """The trace of a workflow that continues from the first of these steps, some of which were done before. What a
+    step noted for itself is kept."""
     found = dict(trace or {})
     for step in steps:
         if (entry := found.get(step)) is not None:
-            kept = {name: entry[name] for name in ("informed", "firstFinishedAt") if name in entry}
+            kept = {name: value for name, value in entry.items() if name not in OF_THE_ENGINE}
             first = {} if entry.get("finishedAt") is None else {"firstFinishedAt": entry["finishedAt"]}
             found[step] = first | kept
     return noted(found, steps[0], startedAt=now)

@@ -1,11 +1,11 @@
 """WorkflowRunner: carries workflows to their end, across a crash at any point.
 
 A step that raises StepPending is asked again at the next nudge, one that raises StepAgain has the workflow continue
-from an earlier step. The names of a workflow's steps and how many of them
-are done are durable; after a crash the runner takes up every open workflow at the step it had reached, by name, so a
-release with other steps resumes what an earlier one began. What this release does not know is stuck: left as it is
-until one does. A step that is refused for good rolls the workflow back: what was done is undone, last first, and the
-refusal is kept as the operation's error. A cancelled workflow is rolled back likewise.
+from an earlier step. The names of a workflow's steps and how many of them are done are durable; after a crash the
+runner takes up every open workflow at the step it had reached, by name, so a release with other steps resumes what an
+earlier one began. What this release does not know is stuck: left as it is until one does. A step that is refused for
+good rolls the workflow back: what was done is undone, last first, and the refusal is kept as the operation's error. A
+cancelled workflow is rolled back likewise.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ class WorkflowRunner(Generic[C, R]):
         retry: RetryPolicy = RetryPolicy(),
     ) -> None:
         self.workflows = workflows
+        self._definitions = {verb: each.definition(host.payload) for verb, each in workflows.items()}
         self._host = host
         self._retry = retry
         self._store = host.store
@@ -113,7 +114,7 @@ class WorkflowRunner(Generic[C, R]):
             row.message = f"begins once workflows are no longer drained by {', '.join(each.name for each in drains)}"
         else:
             row.trace = noted(None, row.steps[0], startedAt=now)
-        row.definition = self.workflows[verb].definition(self._host.payload)
+        row.definition = self._definitions[verb]
         self._host.opened(row, target)
         session.add(row)
         return row
@@ -220,7 +221,7 @@ class WorkflowRunner(Generic[C, R]):
             except Unreadable as wrong:
                 self._give_up(name, "UnreadableSpec", f"this release cannot read its spec: {wrong}")
                 return
-            steps, stuck, definition = workflow.resumed(row), row.stuck, workflow.definition(self._host.payload)
+            steps, stuck, definition = workflow.resumed(row), row.stuck, self._definitions[row.verb]
         if not row.trace:
             self._log.begun(name)
         if stuck is not None:
@@ -257,7 +258,7 @@ class WorkflowRunner(Generic[C, R]):
                 run.on = waiting.on
                 await self._pause(run, waiting.again_s)
             except StepAgain as again:
-                self._log.begun_again(name, workflow, again)
+                self._log.begun_again(name, reached, workflow, again)
             except StaleLeader:
                 raise
             except MatrixError as refused:

@@ -10,7 +10,6 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.workflows.runner import WorkflowRunner
-from matrixcompute.contract import InstanceRequest
 from matrixcompute.model.composition import placement_changed
 from matrixcompute.operations.context import MOVE, REPAIR, START, STOP
 from matrixcompute.recovery.ladder import RungTried
@@ -25,7 +24,7 @@ def change_verb(instance: InstanceRow) -> str:
     How far that one got, only MatrixResource knows; a move finds out, and where nothing is to be moved it scales.
     """
     moving = instance.generation != instance.observed_generation and name_of(instance.operation or "").startswith(MOVE)
-    current = InstanceRequest.model_validate(instance.applied) if instance.applied else instance.shape
+    current = instance.last_active or instance.shape
     if moving or placement_changed(instance.shape, current):
         return MOVE
     if instance.shape.power != current.power:

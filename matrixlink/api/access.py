@@ -15,9 +15,8 @@ from matrixcommon.api.authorization import (
     Scope,
     kinds_in,
 )
-from matrixcommon.api.operations import OPERATION_VERBS, drains_of
+from matrixcommon.api.operations import drains_of, operations_of
 from matrixcommon.model.resource_model import StuckView
-from matrixcommon.workflows.contract import OperationRecord
 from matrixlink.contract.communicators import CommunicatorRequest, CommunicatorView
 from matrixlink.contract.drains import DrainView
 from matrixlink.contract.peerings import PeeringRequest, PeeringView
@@ -99,14 +98,7 @@ DRAINS = ResourceKind(
     view=DrainView,
     row=DrainRow,
 )
-OPERATIONS = ResourceKind(
-    "operations",
-    Scope.SERVICE,
-    dict.fromkeys(OPERATION_VERBS, ADMINS),
-    view=OperationRecord,
-    row=OperationRow,
-    queries=("POST :wait",),
-)
+OPERATIONS = operations_of(OperationRow, Scope.SERVICE, ADMINS)
 """Theirs who may drain."""
 WORKFLOW_DRAINS = drains_of(WorkflowDrains)
 STUCK = ResourceKind("stuck", Scope.SERVICE, {"LIST": ADMINS}, view=StuckView)

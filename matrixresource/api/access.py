@@ -16,10 +16,9 @@ from matrixcommon.api.authorization import (
     Scope,
     kinds_in,
 )
-from matrixcommon.api.operations import OPERATION_VERBS, drains_of
+from matrixcommon.api.operations import drains_of, operations_of
 from matrixcommon.model.hardware_names import NodeName, NpuName
 from matrixcommon.model.resource_model import StuckView
-from matrixcommon.workflows.contract import OperationRecord
 from matrixresource.allocations.quotas import QuotaRow
 from matrixresource.contract.agents import AssignmentView
 from matrixresource.contract.allocations import AllocationRequest, AllocationView, QuotaView
@@ -53,14 +52,7 @@ NPUS = ResourceKind(
     "npus", Scope.PHYSICAL, {"LIST": VIEWERS, "POST :release": ADMINS}, view=NpuView, holders=HOLDERS, named=NpuName
 )
 EVENTS = ResourceKind("events", Scope.PHYSICAL, {"LIST": VIEWERS}, view=NodeEventView, row=NodeEventRow)
-OPERATIONS = ResourceKind(
-    "operations",
-    Scope.PROJECT,
-    dict.fromkeys(OPERATION_VERBS, ADMINS),
-    view=OperationRecord,
-    row=OperationRow,
-    queries=("POST :wait",),
-)
+OPERATIONS = operations_of(OperationRow, Scope.PROJECT, ADMINS)
 """Theirs who may defragment."""
 WORKFLOW_DRAINS = drains_of(WorkflowDrains)
 STUCK = ResourceKind("stuck", Scope.PHYSICAL, {"LIST": VIEWERS}, view=StuckView)

@@ -184,8 +184,8 @@ def build(
         registry=registry,
         tasks=[
             runner.run,
-            lambda: asyncio.to_thread(kernel),
-        ],  # compiled once per machine, before the first flows need it
+            lambda: asyncio.to_thread(kernel),  # compiled once per machine, before the first flows need it
+        ],
         on_stop=database.close,
     )
 

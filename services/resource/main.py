@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, Gauge
 from pydantic import Field
 
-from matrixcommon.model.clock import Clock
+from matrixcommon.model.clock import Clock, as_set
 from matrixcommon.persistence.database_session import Database
 from matrixcommon.persistence.fences import Fences
 from matrixcommon.workflows.operations import Operations
@@ -105,8 +105,6 @@ def build(
     async def expire() -> str:
         return f"{allocator.reservations.reconcile()}; {allocator.expire()} leases ended"
 
-    # Who asks for looks this near to one another has them, however fast emulated time runs.
-    watch_floor_wall_s = min(LEASE_WATCH_FLOOR_WALL_S, settings.lease_watch)
     reports = NodeReportProcessor(
         store,
         allocator,
@@ -114,7 +112,7 @@ def build(
         clock,
         grace_s=clock.at_least_wall(settings.lease_grace, 6.0),
         nudge=refill.nudge,
-        watch_period_s=clock.at_least_wall(settings.lease_watch, watch_floor_wall_s),
+        watch_period_s=as_set(clock, settings.lease_watch, LEASE_WATCH_FLOOR_WALL_S),
     )
 
     host = RoomHost(store, allocator, clock)
@@ -160,7 +158,7 @@ def build(
                 reports.watch_leases,
                 clock,
                 period_s=settings.lease_watch,
-                floor_wall_s=watch_floor_wall_s,
+                floor_wall_s=min(LEASE_WATCH_FLOOR_WALL_S, settings.lease_watch),
             ),
             refill,
             resumption,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from matrixcommon.emulation.stages import Stages
+from matrixcommon.model.clock import as_set
 from matrixlink.agent import AgentProbing, LinkAgent
 from matrixlink.client import LinkClient
 from matrixlink.contract.slices import LinkReport, LinkReportAnswer, ProgramView
@@ -25,7 +26,7 @@ never below the floor, unless less is asked for."""
 
 def resource_agents(fleet: Fleet, client: ResourceClient, stages: Stages, lease_s: float = LEASE_S) -> None:
     """Put a resource agent on every node and join them to MatrixResource."""
-    lease_s = fleet.clock.at_least_wall(lease_s, min(lease_s, LEASE_FLOOR_WALL_S))
+    lease_s = as_set(fleet.clock, lease_s, LEASE_FLOOR_WALL_S)
     fleet.add_agents(
         "resource", lambda node, random, changed: ResourceAgent(node, stages, fleet.clock, random, changed, lease_s)
     )
@@ -37,7 +38,7 @@ def link_agents(
 ) -> None:
     """Put a link agent on every node, wire the nodes together, and join the agents to MatrixLink. `built_gbps`: a
     port's full rate, by its name."""
-    lease_s = fleet.clock.at_least_wall(lease_s, min(lease_s, LEASE_FLOOR_WALL_S))
+    lease_s = as_set(fleet.clock, lease_s, LEASE_FLOOR_WALL_S)
     round_s = fleet.clock.at_least_wall(ROUND_S, ROUND_FLOOR_WALL_S)
     wires = EmulatedWires(fleet.nodes, fleet.spec)
 

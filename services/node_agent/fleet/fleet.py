@@ -13,7 +13,7 @@ from functools import partial
 from random import Random
 from typing import Any, Protocol
 
-from matrixcommon.model.clock import Clock
+from matrixcommon.model.clock import Clock, as_set
 from matrixcommon.model.errors import Conflict, NotFound
 from matrixcommon.model.hardware_names import NodeName
 from matrixresource.agent.fault_catalogue import CABINET_KINDS, SWITCH_KINDS
@@ -107,9 +107,7 @@ class Fleet:
 
     def connect(self, line: Line) -> None:
         """Join one kind of agent to its service."""
-        # Who asks for a faster heartbeat than the floor has it, however fast emulated time runs.
-        floor_wall_s = min(self._heartbeat_s, HEARTBEAT_FLOOR_WALL_S)
-        period_s, kind = self.clock.at_least_wall(self._heartbeat_s, floor_wall_s), line.name
+        period_s, kind = as_set(self.clock, self._heartbeat_s, HEARTBEAT_FLOOR_WALL_S), line.name
 
         def answering(node: str) -> Any:
             there = self.nodes.get(NodeName(node))
