@@ -23,9 +23,7 @@ class DisruptionBudgets:
             if row is None:
                 row = DisruptionBudgetRow(name=name, state="Active", generation=1)
                 session.add(row)
-            elif row.spec != body.wire():
-                row.generation += row.budget.model_copy(update={"labels": body.labels}) != body
-            row.spec, row.labels = body.wire(), body.labels
+            row.declare(body)
             session.flush()
             return row.view()
 

@@ -33,9 +33,8 @@ class RecoveryPolicies:
             if row is None:
                 row = RecoveryPolicyRow(name=name, project=body.project, state="Active", generation=1)
                 session.add(row)
-            elif row.spec != body.wire():
-                row.generation += row.policy.model_copy(update={"labels": body.labels}) != body
-            row.spec, row.labels, row.target = body.wire(), body.labels, target
+            row.declare(body)
+            row.target = target
             session.flush()
             return row.view()
 

@@ -39,9 +39,8 @@ class ScalingPolicies:
                 session.add(row)
             elif row.target != target:
                 raise Conflict("a policy keeps its target; delete it and make another", field="scaleTargetRef.name")
-            elif row.spec != body.wire():
-                row.generation += row.policy.model_copy(update={"labels": body.labels}) != body
-            row.spec, row.labels, row.target = body.wire(), body.labels, target
+            row.declare(body)
+            row.target = target
             if (instance := session.get(InstanceRow, target)) is not None:
                 instance.scaling_policy = name
             session.flush()

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 
-from sqlalchemy import JSON, select
-from sqlalchemy.orm import Mapped, Session, mapped_column
-
-from matrixcommon.persistence.database_session import ResourceRow
 from matrixcompute.maintenance.budgets import DisruptionBudgetRequest, DisruptionBudgetSpec, DisruptionBudgetView
+from matrixcompute.store.declared import DeclaredRow
 from matrixcompute.store.store import Base
 
 
-class DisruptionBudgetRow(ResourceRow, Base):
+class DisruptionBudgetRow(DeclaredRow, Base):
     """One budget. It is Active whether it holds at present or not: time alone changes that."""
 
     __tablename__ = "disruption_budgets"
     kind = "disruption budget"
-
-    spec: Mapped[dict[str, Any]] = mapped_column(JSON)
 
     @property
     def budget(self) -> DisruptionBudgetRequest:

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from sqlalchemy import JSON, String, select
+from sqlalchemy import String, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, key_of, project_of
-from matrixcommon.persistence.database_session import ResourceRow
 from matrixcompute.recovery.ladder import recovery_rules
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.recovery.spec import RecoveryPolicyRequest, RecoveryPolicySpec, RecoveryPolicyView
+from matrixcompute.store.declared import DeclaredRow
 from matrixcompute.store.store import Base
 
 
-class RecoveryPolicyRow(ResourceRow, Base):
+class RecoveryPolicyRow(DeclaredRow, Base):
     """One recovery policy. `target`: an instance's key, or the project's key of `*`; one policy has it."""
 
     __tablename__ = "recovery_policies"
     kind = "recovery policy"
 
-    spec: Mapped[dict[str, Any]] = mapped_column(JSON)
     target: Mapped[str] = mapped_column(String(127), unique=True)
 
     @property

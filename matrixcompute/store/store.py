@@ -33,6 +33,7 @@ from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.recovery.policy import Recovery
 from matrixcompute.recovery.times import DownTime, parts_so_far
+from matrixcompute.store.declared import DeclaredRow
 from matrixresource.contract.allocations import AllocationView
 
 
@@ -232,13 +233,12 @@ class FaultRow(ResourceRow, Base):
         return self.view_as(DetectedFault)
 
 
-class ScalingPolicyRow(ResourceRow, Base):
+class ScalingPolicyRow(DeclaredRow, Base):
     """A scaling policy, and what it decided last. `target` is an instance's key; one policy has it."""
 
     __tablename__ = "scaling_policies"
     kind = "scaling policy"
 
-    spec: Mapped[dict[str, Any]] = mapped_column(JSON)
     target: Mapped[str] = mapped_column(String(127), unique=True)
     current_replicas: Mapped[int] = mapped_column(Integer, default=0)
     desired_replicas: Mapped[int] = mapped_column(Integer, default=0)
