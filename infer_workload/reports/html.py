@@ -5,6 +5,7 @@ The same findings give the same file, byte for byte: no clock is read, and plots
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -17,6 +18,7 @@ from infer_workload.engine.request import InferenceRequest
 from infer_workload.reports.timeline import timeline
 
 CDF_POINTS = 100
+SCRIPT = re.compile(r"<script.*?</script>", re.DOTALL)
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <style>
@@ -57,7 +59,7 @@ class Plot:
         chart.uuid = "plot-" + "".join(letter if letter.isalnum() else "-" for letter in self.title.lower())
         for name, points in self.lines.items():
             chart.add(name, list(points), show_dots=len(points) < 24)
-        return str(chart.render(is_unicode=True))
+        return SCRIPT.sub("", str(chart.render(is_unicode=True)))  # its tooltips want pygal's own script
 
 
 def page(title: str, made_by: Mapping[str, Any], rows: Sequence[tuple[str, str]], plots: Sequence[Plot]) -> str:
