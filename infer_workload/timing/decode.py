@@ -16,7 +16,7 @@ from math import log, sqrt
 
 from infer_workload.timing.calibration import Calibration
 from infer_workload.timing.collectives import Exchange
-from infer_workload.timing.decode_operators import attention_path, dense_path, expert_path, step_operators
+from infer_workload.timing.decode_operators import attention_path, dense_path, expert_path, sent_copies, step_operators
 from infer_workload.timing.experts import ExpertLayout
 from infer_workload.timing.model import ServedModel
 from infer_workload.timing.operators import Die, Operator
@@ -127,8 +127,7 @@ class DecodeTiming:
         """What each die sends to the others over UB in one step: dispatch and combine of every layer."""
         layers = self.model.moe_layers + (self.model.draft_layers if self.options.mtp else 0)
         tokens = requests * (2 if self.options.mtp else 1)
-        current, shared = self.calibration, self.model.shared_experts if self.layout.shared_dies else 0
-        copies = self.model.experts_per_token + shared
+        current, copies = self.calibration, sent_copies(self.model, self.layout)
         return layers * tokens * copies * (current.dispatch_token_bytes + current.combine_token_bytes)
 
     def microbatched(self, requests: float) -> bool:

@@ -17,6 +17,8 @@ from infer_workload.timing.operators import ATTENTION, EXPERTS, STEP, Die, Opera
 
 WIDE = 2
 """Bytes of a BF16 activation."""
+PAYLOAD_WIDTH = 7168
+"""Hidden width of the published payloads of dispatch and combine; other models' are in proportion."""
 ROUTER = 4
 """Bytes of a router weight and score: gating stays FP32 (P keeps norm and gating wide)."""
 
@@ -54,7 +56,7 @@ def expert_path(
     """From the output of attention through the experts back to it; the busiest die's share of them."""
     routed = layout.routed_rows(tokens, model.experts_per_token, imbalance)
     touched = min(float(layout.routed_per_die), tokens * model.experts_per_token * layout.dies)
-    copies = model.experts_per_token + (model.shared_experts if layout.shared_dies else 0)
+    copies = sent_copies(model, layout)
     experts = [die.gemm("routed experts", EXPERTS, *_experts(model, routed, touched))]
     rows = routed
     if model.shared_experts:
@@ -74,6 +76,12 @@ def expert_path(
         die.vector("activation", EXPERTS, rows * model.expert_width * (2 * WIDE + 1)),
         exchange.combine(tokens, copies),
     ]
+
+
+def sent_copies(model: ServedModel, layout: ExpertLayout) -> float:
+    """Copies of a token sent to experts, in payloads of PAYLOAD_WIDTH: a shared expert on the same die needs none."""
+    copies = model.experts_per_token + (model.shared_experts if layout.shared_dies else 0)
+    return copies * model.hidden / PAYLOAD_WIDTH
 
 
 def _experts(model: ServedModel, rows: float, experts: float) -> tuple[float, float, float]:

@@ -23,10 +23,11 @@ class ExpertLayout:
     routed_per_die: int
     routed_slots: int
     shared_dies: int
+    shared_per_die: int = 1
 
     @property
     def experts_per_die(self) -> int:
-        return self.routed_per_die if self.shared_dies else self.routed_per_die + 1
+        return self.routed_per_die if self.shared_dies else self.routed_per_die + self.shared_per_die
 
     @property
     def routed_dies(self) -> int:
@@ -56,4 +57,4 @@ def lay_experts(dies: int, model: ServedModel, redundant_per_die: int = 0) -> Ex
         shared = max(SHARED_COPIES_MIN, dies // 10)
         return ExpertLayout(dies, 1, dies - shared, shared)
     per_die = -(-model.routed_experts // dies) + redundant_per_die
-    return ExpertLayout(dies, per_die, per_die * dies, 0)
+    return ExpertLayout(dies, per_die, per_die * dies, 0, model.shared_experts)

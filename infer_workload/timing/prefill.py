@@ -112,17 +112,27 @@ class PrefillTiming:
         dies = self.layout.dies
         return (tokens / dies, pairs / dies, earlier, streams) if tokens else None
 
+    def paired(self, parts: Sequence[tuple[int, int]]) -> bool:
+        """Whether the chunk runs as two microbatches."""
+        work = self._work(parts)
+        if self.microbatch is None:
+            return work is not None and self._paired_s(*work) < self._serial_s(*work)
+        return self.microbatch
+
     def _chunk_s(self, *work: float) -> float:
-        model, launch = self.model, self.calibration.launch_ms * 1e-3
-        times = []
-        if self.microbatch is not True:
-            sparse, dense = self._layers(1.0, *work)
-            times.append(model.moe_layers * serial_s(sparse) + model.dense_layers * serial_s(dense))
-        if self.microbatch is not False:
-            sparse, dense = self._layers(0.5, *work)
-            pair, alone = pipelined_s(sparse), serial_s(sparse)
-            times.append(model.moe_layers * pair + model.dense_layers * serial_s(dense) * pair / alone)
-        return min(times) + launch
+        launch = self.calibration.launch_ms * 1e-3
+        if self.microbatch is None:
+            return min(self._serial_s(*work), self._paired_s(*work)) + launch
+        return (self._paired_s(*work) if self.microbatch else self._serial_s(*work)) + launch
+
+    def _serial_s(self, *work: float) -> float:
+        sparse, dense = self._layers(1.0, *work)
+        return self.model.moe_layers * serial_s(sparse) + self.model.dense_layers * serial_s(dense)
+
+    def _paired_s(self, *work: float) -> float:
+        sparse, dense = self._layers(0.5, *work)
+        pair, alone = pipelined_s(sparse), serial_s(sparse)
+        return self.model.moe_layers * pair + self.model.dense_layers * serial_s(dense) * pair / alone
 
     def _layers(
         self, share: float, tokens: float, pairs: float, earlier: float, streams: float

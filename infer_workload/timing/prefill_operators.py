@@ -9,7 +9,7 @@ are put in order for it and back by the vector cores.
 from __future__ import annotations
 
 from infer_workload.timing.collectives import Exchange
-from infer_workload.timing.decode_operators import ROUTER, WIDE, dense_path
+from infer_workload.timing.decode_operators import PAYLOAD_WIDTH, ROUTER, WIDE, dense_path
 from infer_workload.timing.experts import ExpertLayout
 from infer_workload.timing.model import ServedModel
 from infer_workload.timing.operators import ATTENTION, EXPERTS, Die, Operator
@@ -57,6 +57,7 @@ def expert_operators(
 ) -> list[Operator]:
     """The busiest die's share: it computes and receives `imbalance` times the mean."""
     sent = tokens * model.experts_per_token * imbalance
+    copies = model.experts_per_token * model.hidden / PAYLOAD_WIDTH
     routed = layout.routed_rows(tokens, model.experts_per_token, imbalance)
     touched = min(float(layout.routed_per_die), max(1.0, tokens * model.experts_per_token * layout.dies))
     experts = [
@@ -72,10 +73,10 @@ def expert_operators(
         die.gemm("gate", EXPERTS, model.hidden * model.routed_experts, tokens, ROUTER, wide=True),
         die.vector("top-k", EXPERTS, tokens * model.routed_experts * 2 * ROUTER),
         die.vector("token order", EXPERTS, sent * model.hidden * (WIDE + 1)),
-        exchange.bulk_dispatch(tokens * imbalance, model.experts_per_token),
+        exchange.bulk_dispatch(tokens * imbalance, copies),
         *experts,
         die.vector("activation", EXPERTS, rows * model.expert_width * (2 * WIDE + 1)),
-        exchange.bulk_combine(tokens * imbalance, model.experts_per_token),
+        exchange.bulk_combine(tokens * imbalance, copies),
         die.vector("weighted sum", EXPERTS, tokens * (model.experts_per_token + 2) * model.hidden * WIDE),
     ]
 

@@ -1,7 +1,7 @@
 """The whole comparison as one value: each published figure beside the prediction, and what it is worth.
 
 `validate` predicts with the constants as they are in the files, takes intervals from the fit solved anew, leaves each
-fitted row out in turn, and predicts once more with published efficiencies alone.
+fitted row out in turn, and predicts with published efficiencies alone.
 """
 
 from __future__ import annotations
