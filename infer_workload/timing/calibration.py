@@ -53,6 +53,7 @@ class Calibration:
     passage_tokens: int
     straggle_share: float
     straggle_ranks: int
+    shared_copies_min: int
     sampling_passes: int
     exchange_start_us: float
     dispatch_issue_us: float

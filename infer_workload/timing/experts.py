@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.model import ServedModel
-
-SHARED_COPIES_MIN = 32
-"""Copies of the shared expert with a die each: 32 of 288 (xDeepServe) and 32 of 320 (the paper)."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +51,9 @@ def lay_experts(dies: int, model: ServedModel, redundant_per_die: int = 0) -> Ex
     """
     if dies < 1:
         raise ValueError("a pool needs at least one die")
-    if model.shared_experts and dies >= model.routed_experts + SHARED_COPIES_MIN:
-        shared = max(SHARED_COPIES_MIN, dies // 10)
+    copies = load_calibration().shared_copies_min
+    if model.shared_experts and dies >= model.routed_experts + copies:
+        shared = max(copies, dies // 10)
         return ExpertLayout(dies, 1, dies - shared, shared)
     per_die = -(-model.routed_experts // dies) + redundant_per_die
     return ExpertLayout(dies, per_die, per_die * dies, 0, model.shared_experts)

@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from infer_workload.timing.calibration import load_calibration
+from matrixcommon.model.hardware_names import NPUS_PER_NODE
 
-DIES_PER_NODE = 16
+DIES_PER_NODE = 2 * NPUS_PER_NODE
+"""Two dies a package."""
 UB, RDMA, VPC = "ub", "rdma", "vpc"
 
 

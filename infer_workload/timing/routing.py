@@ -31,31 +31,41 @@ def imbalance(layout: ExpertLayout, experts: int, streams: float, calibration: C
         return 1.0
     one = sqrt(exp(calibration.sequence_skew**2) - 1.0)
     deviation = min(DEVIATIONS[-1], one / sqrt(streams) if streams > 1 else one)
-    drawn = hottest(layout.routed_dies, layout.routed_per_die, experts, calibration.routing_spread)
     at = min(len(DEVIATIONS) - 2, bisect_right(DEVIATIONS, deviation) - 1)
     low, high = DEVIATIONS[at], DEVIATIONS[at + 1]
-    return drawn[at] + (drawn[at + 1] - drawn[at]) * (deviation - low) / (high - low)
+    of = layout.routed_dies, layout.routed_per_die, experts, calibration.routing_spread
+    below, above = hottest(*of, low), hottest(*of, high)
+    return below + (above - below) * (deviation - low) / (high - low)
 
 
-@lru_cache(maxsize=256)
-def hottest(dies: int, slots_per_die: int, experts: int, spread: float) -> tuple[float, ...]:
-    """For each of DEVIATIONS the load of the hottest die over the mean, averaged over layers."""
+@lru_cache(maxsize=1024)
+def hottest(dies: int, slots_per_die: int, experts: int, spread: float, deviation: float) -> float:
+    """The load of the hottest die over the mean, averaged over layers, with that much passing load."""
+    now = sqrt(log1p(deviation * deviation))
+    total = 0.0
+    for shares, passing, placed in _layers(dies, slots_per_die, experts, spread):
+        load = [share * exp(now * drawn) for share, drawn in zip(shares, passing, strict=True)]
+        each = [sum([load[expert] for expert in die]) for die in placed]
+        total += max(each) * dies / sum(each)
+    return total / LAYERS_DRAWN
+
+
+Layer = tuple[list[float], list[float], list[list[int]]]
+"""Standing load of each copy of an expert, the draw of its passing load, and the experts of each die."""
+
+
+@lru_cache(maxsize=16)
+def _layers(dies: int, slots_per_die: int, experts: int, spread: float) -> list[Layer]:
+    """Layers as EPLB places their experts."""
     rng = Random(SEED)
-    sums = [0.0] * len(DEVIATIONS)
+    found = []
     for _ in range(LAYERS_DRAWN):
         standing = [exp(spread * rng.gauss(0.0, 1.0)) for _ in range(experts)]
         passing = [rng.gauss(0.0, 1.0) for _ in range(experts)]
         copies = replicas(standing, dies * slots_per_die)
         placed = packed(standing, copies, dies, slots_per_die)
-        for at, deviation in enumerate(DEVIATIONS):
-            spread_now = sqrt(log1p(deviation * deviation))
-            load = [
-                popular * exp(spread_now * now) / times
-                for popular, now, times in zip(standing, passing, copies, strict=True)
-            ]
-            each = [sum([load[expert] for expert in die]) for die in placed]
-            sums[at] += max(each) * dies / sum(each)
-    return tuple(total / LAYERS_DRAWN for total in sums)
+        found.append(([popular / times for popular, times in zip(standing, copies, strict=True)], passing, placed))
+    return found
 
 
 def replicas(popularity: list[float], slots: int) -> list[int]:
