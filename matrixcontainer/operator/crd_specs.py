@@ -10,6 +10,7 @@ from matrixcommon.model.hardware_names import NODE_PATTERN
 from matrixcommon.model.resource_model import ApiModel
 from matrixcompute.autoscaling.policy import ScalingPolicySpec
 from matrixcompute.contract import InstanceShape
+from matrixcompute.maintenance.budgets import NODES, DisruptionBudgetSpec
 from matrixcompute.scenarios.schema import Scenario
 from matrixcontainer.operator.structural_schema import structural_schema
 from matrixresource.agent.fault_catalogue import FaultKind
@@ -123,6 +124,15 @@ def policy_spec() -> dict[str, Any]:
     spec["x-kubernetes-validations"] = [
         rule("self.maxReplicas >= self.minReplicas", "maxReplicas must not be below minReplicas", ".maxReplicas"),
         rule("self.scaleTargetRef == oldSelf.scaleTargetRef", "a policy keeps its target", ".scaleTargetRef"),
+    ]
+    return spec
+
+
+def budget_spec() -> dict[str, Any]:
+    spec = structural_schema(DisruptionBudgetSpec)
+    spec["properties"]["nodes"]["pattern"] = f"^({NODES})$"
+    spec["x-kubernetes-validations"] = [
+        rule("has(self.schedule) == has(self.durationS)", "schedule and durationS go together", ".schedule")
     ]
     return spec
 

@@ -1,8 +1,8 @@
 """The custom resources of group cloudmatrix.io/v1alpha1, printed from the classes that the services use.
 
-CloudMatrixInstance (cmi), CloudMatrixInfer (cminf) and ScalingPolicy (sp) are desired states, MatrixFault (mf) breaks
-emulated hardware, MatrixFaultScenario (mfs) does so in time and has a verdict, Supernode (sn) and NetworkSlice (nsl)
-are read-only mirrors of what MatrixResource and MatrixLink hold.
+CloudMatrixInstance (cmi), CloudMatrixInfer (cminf), ScalingPolicy (sp) and DisruptionBudget (db) are desired states,
+MatrixFault (mf) breaks emulated hardware, MatrixFaultScenario (mfs) does so in time and has a verdict, Supernode (sn)
+and NetworkSlice (nsl) are read-only mirrors of what MatrixResource and MatrixLink hold.
 
     python -m matrixcontainer.operator.crds          prints the CRDs as YAML
 """
@@ -17,6 +17,7 @@ from matrixcompute.autoscaling.policy import ScalingPolicyView
 from matrixcompute.contract import RecoveryTimes, SliceSummary
 from matrixcompute.scenarios.runs import ScenarioRunView
 from matrixcontainer.operator.crd_specs import (
+    budget_spec,
     fault_spec,
     infer_spec,
     instance_spec,
@@ -271,6 +272,17 @@ def _definitions() -> list[dict[str, Any]]:
             "Nodes:integer=.status.currentReplicas Desired:integer=.status.desiredReplicas Reason=.status.reason "
             "~Active=ScalingActive ~Limited=ScalingLimited ~Last_scale=.status.lastScaleTime",
             description="Keeps a CloudMatrixInstance as large as its work asks for. Only one may own its scale.",
+        ),
+        _crd(
+            "DisruptionBudget",
+            "disruptionbudgets",
+            ["db"],
+            budget_spec(),
+            _status(),
+            "Nodes=.spec.nodes Supernode=.spec.supernode Reasons=.spec.reasons Schedule=.spec.schedule "
+            "Duration:number=.spec.durationS State=.status.state",
+            scope="Cluster",
+            description="How many nodes of a supernode maintenances may take out at once, for which reasons and when.",
         ),
         _crd(
             "MatrixFault",
