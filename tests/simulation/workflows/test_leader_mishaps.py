@@ -65,6 +65,8 @@ class LeaderMishaps:
     """What came of the step that a paused leader took when it woke up."""
     written: list[int] = field(default_factory=list)
     """The generations in which something was committed, in that order."""
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One at a time: two pauses of one replica would be one."""
     restarts: set[asyncio.Task[None]] = field(default_factory=set)
 
     def wrapped(self, workflows: Mapping[str, Workflow[Any]]) -> dict[str, Workflow[Any]]:
@@ -86,24 +88,25 @@ class LeaderMishaps:
 
     def _exposed(self, verb: str, step: Step[Any]) -> Step[Any]:
         async def do(work: Any) -> None:
-            kind = None if self.stack is None else self.coming.pop((verb, step.name), None)
-            if kind is None:
+            at = verb, step.name
+            if self.stack is None or at not in self.coming:
                 await step.do(work)
                 return
-            assert self.stack is not None
-            await one_leads(self.stack, self.service)
-            what, when = kind.split("_")
-            if when == "after":
-                with contextlib.suppress(StepPending):
-                    await step.do(work)
+            async with self.turn:
+                await one_leads(self.stack, self.service)
+                what, when = self.coming.pop(at).split("_")
+                if when == "after":
+                    with contextlib.suppress(StepPending):
+                        await step.do(work)
+                if what == "paused":
+                    await self._paused(at)
             if what == "killed":
-                await self._killed((verb, step.name))
-            await self._paused((verb, step.name))
-            self.woken[verb, step.name] = "nothing to do"
+                await self._killed(at)
+            self.woken[at] = "nothing to do"
             try:
                 await step.do(work)
             except StaleLeader:
-                self.woken[verb, step.name] = "refused"
+                self.woken[at] = "refused"
                 raise
 
         do.__name__ = step.name
@@ -124,9 +127,10 @@ class LeaderMishaps:
         self.stack.replicas(self.service)[seat]._hand_back = lambda generation: None  # type: ignore[method-assign]
 
         async def end(stack: ReplicatedStack) -> None:
-            await stack.kill(seat)
-            await self._other_leads(stack, seat, at)
-            await stack.start(seat)
+            async with self.turn:
+                await stack.kill(seat)
+                await self._other_leads(stack, seat, at)
+                await stack.start(seat)
 
         self.restarts.add(asyncio.get_running_loop().create_task(end(self.stack)))
         await asyncio.Event().wait()
