@@ -99,10 +99,10 @@ class LeaderMishaps:
                     with contextlib.suppress(StepPending):
                         await step.do(work)
                 if what == "paused":
+                    self.woken[at] = "nothing to do"
                     await self._paused(at)
             if what == "killed":
                 await self._killed(at)
-            self.woken[at] = "nothing to do"
             try:
                 await step.do(work)
             except StaleLeader:
@@ -143,10 +143,12 @@ class LeaderMishaps:
         renew, leadership._renew = leadership._renew, lambda generation, lost: None  # type: ignore[method-assign]
         resumption = self.stack.seats[seat].transport.app.state.watchers["workflow-resumption"]
         resumption.step = asyncio.Event().wait
-        await self._other_leads(self.stack, seat, at)
-        await asyncio.sleep(2 * LEASE_S)
-        leadership._renew = renew  # type: ignore[method-assign]
-        del resumption.step
+        try:
+            await self._other_leads(self.stack, seat, at)
+            await asyncio.sleep(2 * LEASE_S)
+        finally:  # another of its workflows may have been refused before, and this one is cancelled
+            leadership._renew = renew  # type: ignore[method-assign]
+            del resumption.step
 
     async def _other_leads(self, stack: ReplicatedStack, seat: str, at: tuple[str, str]) -> None:
         async def leads() -> bool:
@@ -195,7 +197,12 @@ async def drains_lead(folder: Path, monkeypatch: pytest.MonkeyPatch, expected: d
         assert_all_followed(mishaps, expected)
         await stack.check()
         assert {each["state"] for each in await list_all(stack.http["link"], "/v1/drains")} == {"Drained"}
-        await as_the_drains_say(stack)
+
+        async def shown_by_both() -> bool:
+            await as_the_drains_say(stack)  # asked by turns, and each shows what it read last
+            return True
+
+        await stack.until(shown_by_both, "both show what the drains say", within_s=60)
         await all_put_back(stack)
 
 
