@@ -22,6 +22,7 @@ from matrixcompute.access import ACCESS
 from matrixcompute.api.instances import routes
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.clients.inference import Inference
+from matrixcompute.clients.process_executor import ProcessExecutor
 from matrixcompute.instances.disruption_budgets import DisruptionBudgets
 from matrixcompute.instances.maintenances import Maintenances
 from matrixcompute.instances.recovery_policies import RecoveryPolicies
@@ -141,7 +142,8 @@ def build(
     )
     maintenances.wake = maintainer.wake = maintaining.nudge
     asked_by_scenarios = dict(services or {})
-    world = World(asked_by_scenarios)
+    executor = ProcessExecutor(asked_by_scenarios["agents"]) if "agents" in asked_by_scenarios else None
+    world = World(asked_by_scenarios, executor)
     scenarios, scenario_runs = Scenarios(store), ScenarioRuns(store, world, clock)
     player = ScenarioRunReconciler(store, world, clock, version())
     playing = Periodic("scenario-runs", player.reconcile, clock, period_s=SCENARIO_PERIOD_S, floor_wall_s=0.5)

@@ -27,11 +27,13 @@ from services.chassis.settings import Settings
 from services.node_agent.access import ACCESS
 from services.node_agent.agents.agent_channels import LEASE_S, link_agents, resource_agents
 from services.node_agent.api.faults import routes
+from services.node_agent.api.process_faults import process_fault_routes
 from services.node_agent.api.traffic import traffic_routes
 from services.node_agent.channels.report_pace import LEASE_PERIODS
 from services.node_agent.fleet.fleet import HEARTBEAT_S, Fleet
 from services.node_agent.fleet.store import FleetStore
 from services.node_agent.fleet.wiring import RackWiring
+from services.process_faults.executor import ProcessExecutor
 
 WIRING_PERIOD_S = 10.0
 
@@ -77,7 +79,7 @@ def build(fleet: Fleet, settings: AgentSettings) -> FastAPI:
     return create_app(
         "agents",
         "Emulated nodes",
-        [routes(fleet), traffic_routes(fleet)],
+        [routes(fleet), traffic_routes(fleet), process_fault_routes(ProcessExecutor(settings.state, "agents"))],
         ACCESS,
         tokens=Tokens(settings.tokens),
         tasks=fleet.tasks(),

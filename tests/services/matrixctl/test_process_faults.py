@@ -11,8 +11,8 @@ import pytest
 
 from matrixcommon.model.errors import InvalidField
 from matrixcompute.scenarios.strikes import number
-from services.matrixctl.scenarios.process_faults import ProcessFaults
 from services.matrixctl.supervisor.state_folder import Folder
+from services.process_faults.process_faults import ProcessFaults
 from tests.services.matrixctl.conftest import Bench, eventually
 
 STACK: Any = SimpleNamespace(contained=False, database="")
@@ -31,17 +31,17 @@ async def test_a_database_refuses_writes_until_another_runner_undoes_it(tmp_path
         rows.execute("INSERT INTO instances VALUES ('one')")
     assert rows.execute("SELECT count(*) FROM instances").fetchone() == (0,)
     after = ProcessFaults(Folder(tmp_path), STACK)
-    assert after.injected() == ["a-0"], "it is written down for whoever comes after a kill"
+    assert await after.injected() == ["a-0"], "it is written down for whoever comes after a kill"
     assert not (await after.seen("compute"))["writable"]
     await after.clear("a-0")
     rows.execute("INSERT INTO instances VALUES ('one')")
-    assert after.injected() == []
+    assert await after.injected() == []
 
 
 async def test_a_service_of_the_stack_is_killed_or_stands_still(bench: Bench) -> None:
     bench.up()
     faults = ProcessFaults(bench.folder, bench.stack())
-    assert set(faults.services()) == {"alpha", "beta"}
+    assert set(await faults.services()) == {"alpha", "beta"}
     await faults.inject("a-0", "service-paused", "beta", {})
     assert not (await faults.seen("beta"))["running"]
     await faults.clear("a-0")
@@ -52,14 +52,14 @@ async def test_a_service_of_the_stack_is_killed_or_stands_still(bench: Bench) ->
     assert (await faults.seen("alpha"))["restarted"]
 
 
-def test_what_keeps_no_file_or_waits_too_long_is_refused_by_its_field(tmp_path: Path) -> None:
+async def test_what_keeps_no_file_or_waits_too_long_is_refused_by_its_field(tmp_path: Path) -> None:
     faults = ProcessFaults(Folder(tmp_path), STACK)
     with pytest.raises(InvalidField) as refused:
-        faults.check("database-readonly", "agents", {})
+        await faults.check("database-readonly", "agents", {})
     assert refused.value.field == "fault"
     database(tmp_path)
     with pytest.raises(InvalidField) as refused:
-        faults.check("database-stalled", "compute", {"stallS": "60"})
+        await faults.check("database-stalled", "compute", {"stallS": "60"})
     assert refused.value.field == "parameters.stallS"
 
 
