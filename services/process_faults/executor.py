@@ -60,7 +60,11 @@ class ProcessExecutor:
             )
         if body.target not in await faults.services():
             raise InvalidField(f"no {body.target!r} runs here; {', '.join(await faults.services())} do", field="target")
-        await faults.check(body.kind, body.target, body.parameters)
+        try:
+            await faults.check(body.kind, body.target, body.parameters)
+        except InvalidField as refused:
+            refused.field = "kind" if refused.field == "fault" else refused.field
+            raise
         current = faults.written().get(name)
         if current not in (None, (body.kind, body.target)):
             raise Conflict(f"fault {name!r} is another one: {' on '.join(current or ())}", field="name")
