@@ -24,6 +24,7 @@ from matrixcontainer.client.client import (
     INSTANCE,
     NODE,
     POD,
+    RECOVERY_POLICY,
     SCALING_POLICY,
     SCENARIO,
     Kind,
@@ -111,7 +112,7 @@ class Cluster(Stack):
         )
 
     async def _served(self) -> bool:
-        for kind in (INSTANCE, INFER, SCALING_POLICY, DISRUPTION_BUDGET, FAULT, SCENARIO):
+        for kind in (INSTANCE, INFER, SCALING_POLICY, RECOVERY_POLICY, DISRUPTION_BUDGET, FAULT, SCENARIO):
             await self.kube.list(kind)
         return True
 

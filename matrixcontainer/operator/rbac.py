@@ -22,6 +22,7 @@ SPEC_KINDS = [
     "cloudmatrixinstances",
     "cloudmatrixinfers",
     "scalingpolicies",
+    "recoverypolicies",
     "disruptionbudgets",
     "matrixfaults",
     "matrixfaultscenarios",

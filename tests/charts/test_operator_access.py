@@ -81,6 +81,8 @@ def test_every_kind_lives_and_ends_with_the_rights_the_chart_gives(
     cluster.kubectl("apply", "-f", "-", stdin=a("MatrixFaultScenario", "later", {**scenario, "suspend": True}))
     eventually(lambda: state(cluster, "matrixfaultscenario", "later") == "Suspended", "the scenario waits")
     cluster.kubectl("apply", "-f", "-", stdin=a("DisruptionBudget", "quiet", {"nodes": "10%"}))
+    cluster.kubectl("apply", "-f", "-", stdin=a("RecoveryPolicy", "gentle", {"instance": "first", "drainSeconds": 30}))
+    eventually(lambda: state(cluster, "recoverypolicy", "gentle") == "Active", "so is the policy")
     eventually(lambda: state(cluster, "disruptionbudget", "quiet") == "Active", "the budget is MatrixCompute's")
     eventually(lambda: "first" in cluster.kubectl("get", "events", "-n", "default"), "events are reported")
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(A_SCHEDULED_POD))
@@ -92,6 +94,7 @@ def test_every_kind_lives_and_ends_with_the_rights_the_chart_gives(
         ("matrixfault", "cut"),
         ("matrixfaultscenario", "later"),
         ("disruptionbudget", "quiet"),
+        ("recoverypolicy", "gentle"),
         ("cloudmatrixinstance", "first"),
     ):
         cluster.kubectl("delete", kind, name, "-n", "default", "--wait=false")
