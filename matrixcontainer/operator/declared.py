@@ -49,7 +49,7 @@ class DeclaredReconciler(Reconciler):
         may go."""
         if refused.field and not refused.field.startswith("spec."):
             at = "metadata" if refused.field == "name" else "spec"
-            refused.message = f"{at}.{refused.field}: {refused.message}"
+            refused.message = f"{at}.{refused.field}: {refused.message.removeprefix(f'{refused.field}: ')}"
         await super().report_refusal(key, body, refused, passes and refused.reason != "Conflict")
 
 

@@ -61,7 +61,7 @@ async def test_what_is_asked_of_it_wrongly_is_refused_with_its_field(tmp_path: P
             DISRUPTION_BUDGET, "wrong", lambda b: ready(b).get("status") == "False", "MatrixCompute cannot read it"
         )
         assert refused["status"]["state"] == "Refused"
-        assert ready(refused)["message"].startswith("spec.schedule: ")
+        assert ready(refused)["message"].startswith("spec.schedule: Bad minute")
         assert (await cluster.get("compute", "/v1/disruption-budgets")).json()["items"] == []
 
 
