@@ -51,17 +51,17 @@ async def test_recovery_goes_as_far_as_the_resource_says_until_it_is_deleted(tmp
         assert (await cluster.get("compute", "/v1/recovery-policies/gentle")).status_code == 404
 
 
-async def test_each_instance_has_one_and_a_second_is_told_so_until_the_first_goes(tmp_path: Path) -> None:
+async def test_each_instance_has_one_and_a_second_is_refused_until_the_first_goes(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         example = yaml.safe_load(EXAMPLE.read_text())
         await cluster.kube.apply(RECOVERY_POLICY, {**example, "metadata": {"name": "a", "namespace": "default"}})
         await cluster.settles(RECOVERY_POLICY, "a", is_ready, "the first has it")
         await cluster.apply_resource(RECOVERY_POLICY, "b", {"instance": "deepseek-r1"})
-        told = await cluster.settles(
-            RECOVERY_POLICY, "b", lambda b: ready(b).get("status") == "False", "the second is told"
+        refused = await cluster.settles(
+            RECOVERY_POLICY, "b", lambda b: ready(b).get("status") == "False", "the second is refused"
         )
-        assert told["status"]["state"] == "Refused"
-        assert ready(told)["message"].startswith("spec.instance: recovery policy 'a' is for instance 'deepseek-r1'")
+        assert refused["status"]["state"] == "Refused"
+        assert ready(refused)["message"].startswith("spec.instance: recovery policy 'a' is for instance 'deepseek-r1'")
         await cluster.kube.apply(NAMESPACE, {"metadata": {"name": "other"}})
         await cluster.apply_resource(RECOVERY_POLICY, "c", {"instance": "deepseek-r1"}, namespace="other")
         await cluster.settles(RECOVERY_POLICY, "c", is_ready, "another namespace has its own", namespace="other")
