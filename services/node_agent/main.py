@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from pydantic import Field, ValidationInfo, field_validator
 
 from matrixcommon.model.clock import Clock
@@ -74,12 +74,17 @@ def node_names(settings: AgentSettings) -> list[NodeName]:
     return [NodeName(name) for supernode in supernodes for name in supernode.nodes()]
 
 
+def all_routes(fleet: Fleet, state: Path) -> list[APIRouter]:
+    """`state`: the folder in which there may be a stack, whose services can be struck."""
+    return [routes(fleet), traffic_routes(fleet), process_fault_routes(ProcessExecutor(state, "agents"))]
+
+
 def build(fleet: Fleet, settings: AgentSettings) -> FastAPI:
     """The application around a fleet whose agents are in place."""
     return create_app(
         "agents",
         "Emulated nodes",
-        [routes(fleet), traffic_routes(fleet), process_fault_routes(ProcessExecutor(settings.state, "agents"))],
+        all_routes(fleet, settings.state),
         ACCESS,
         tokens=Tokens(settings.tokens),
         tasks=fleet.tasks(),
