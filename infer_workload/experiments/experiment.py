@@ -17,6 +17,7 @@ from infer_workload.experiments.trial import SHARES, Trial
 from infer_workload.layout.deployment import Deployment, lay_out
 from infer_workload.layout.recovery import plan_change
 from infer_workload.reports.report import Objectives, Report, report_of
+from infer_workload.reports.served import Served
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.fabric import Fabric, PortRates
 from infer_workload.timing.model import load_model
@@ -30,10 +31,10 @@ Progress = Callable[[int, int, float], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an experiment found, and every request that it finished, in order of arrival."""
+    """What an experiment found, and every request that it finished."""
 
     report: Report
-    requests: tuple[InferenceRequest, ...]
+    requests: Served
 
 
 def run(trial: Trial, progress: Progress | None = None) -> Outcome:
@@ -43,13 +44,16 @@ def run(trial: Trial, progress: Progress | None = None) -> Outcome:
     """
     fabric = shared(healthy_fabric(trial.nodes), {plane: getattr(trial, share) for plane, share in SHARES.items()})
     deployment = lay_out(fabric, load_model(), load_calibration(), trial.shape())
-    if trial.trace is not None:
-        arrivals, workload = read_trace(trial.trace), f"trace {trial.trace.name}"
-    else:
-        arrivals = generated(trial.generate or 0, trial.seed, trial.rate)
-        workload = f"{trial.generate:,} generated requests"
     lost = () if trial.lose_node_at is None else (trial.lose_node_at,)
-    return replay(deployment, arrivals, workload, trial.seed, lost, Objectives(trial.ttft, trial.tpot), progress)
+    objectives = Objectives(trial.ttft, trial.tpot)
+    if trial.trace is not None:
+        recorded = read_trace(trial.trace)
+        workload = f"trace {trial.trace.name}"
+        return replay(deployment, recorded, workload, trial.seed, lost, objectives, progress, len(recorded))
+    count = trial.generate or 0
+    arrivals = islice(generate(trial.seed, trial.rate), count)  # one at a time: a million prompts are a gigabyte
+    workload = f"{count:,} generated requests"
+    return replay(deployment, arrivals, workload, trial.seed, lost, objectives, progress, count)
 
 
 def generated(count: int, seed: int, requests_per_second: float | None = None) -> list[Arrival]:
@@ -61,17 +65,18 @@ def generated(count: int, seed: int, requests_per_second: float | None = None) -
 
 def replay(
     deployment: Deployment,
-    arrivals: list[Arrival],
+    arrivals: Iterable[Arrival],
     workload: str,
     seed: int = 0,
     node_losses_s: Iterable[float] = (),
     objectives: Objectives | None = None,
     progress: Progress | None = None,
+    count: int = 0,
 ) -> Outcome:
     """Put the arrivals through a deployment, each at its time, and wait until the last has finished. At each of
-    `node_losses_s` the last decode node is lost."""
-    finished: list[InferenceRequest] = []
-    engine = Engine(deployment, seed, finished=finished.append)
+    `node_losses_s` the last decode node is lost. `count`, how many there are, is for `progress` alone."""
+    finished = Served()
+    engine = Engine(deployment, seed, finished=finished.add)
     refused, losses, notes = 0, sorted(node_losses_s), list[str]()
     for number, arrival in enumerate(arrivals):
         while losses and losses[0] <= arrival.at_s:
@@ -79,7 +84,7 @@ def replay(
             notes.append(lose_decode_node(engine))
         engine.advance(arrival.at_s)
         if progress and number % PROGRESS_EVERY == 0:
-            progress(number, len(arrivals), engine.now)
+            progress(number, count, engine.now)
         tokens = arrival.input_tokens, arrival.output_tokens
         try:
             engine.submit(InferenceRequest(number, arrival.at_s, *tokens, arrival.blocks))
@@ -87,11 +92,9 @@ def replay(
             refused += 1
     engine.advance(inf)
     if progress:
-        progress(len(arrivals), len(arrivals), engine.now)
-    finished.sort(key=lambda request: request.number)
-    return Outcome(
-        report_of(engine, finished, workload, seed, refused, notes, objectives or Objectives()), tuple(finished)
-    )
+        progress(count, count, engine.now)
+    report = report_of(engine, finished, workload, seed, refused, notes, objectives)
+    return Outcome(report, finished)
 
 
 def lose_decode_node(engine: Engine) -> str:

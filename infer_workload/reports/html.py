@@ -14,7 +14,7 @@ from typing import Any
 import pygal
 from pygal.style import CleanStyle
 
-from infer_workload.engine.request import InferenceRequest
+from infer_workload.reports.served import Requests
 from infer_workload.reports.timeline import timeline
 
 CDF_POINTS = 100
@@ -99,7 +99,7 @@ def _figure(plot: Plot) -> str:
 # ---- the plots of one experiment ------------------------------------------------------------------------------------
 
 
-def plots_of(requests: Sequence[InferenceRequest]) -> list[Plot]:
+def plots_of(requests: Requests) -> list[Plot]:
     """Distributions of the latencies, and the load over time."""
     if not requests:
         return []

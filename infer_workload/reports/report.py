@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from infer_workload.engine.engine import Engine
-from infer_workload.engine.request import InferenceRequest
+from infer_workload.reports.served import Served, ServedRequest
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
 
 TTFT_OBJECTIVE_S = 2.0
@@ -26,7 +26,7 @@ class Objectives:
     ttft_s: float = TTFT_OBJECTIVE_S
     tpot_s: float = TPOT_OBJECTIVE_S
 
-    def kept(self, request: InferenceRequest) -> bool:
+    def kept(self, request: ServedRequest) -> bool:
         return request.ttft_s <= self.ttft_s and request.tpot_s <= self.tpot_s
 
 
@@ -125,14 +125,14 @@ def _spread_text(spread: Spread, factor: float, unit: str, digits: int) -> str:
 
 def report_of(
     engine: Engine,
-    finished: Sequence[InferenceRequest],
+    finished: Served,
     workload: str,
     seed: int,
     refused: int,
     notes: Sequence[str] = (),
     objectives: Objectives | None = None,
 ) -> Report:
-    """The report on what an engine did; `finished` in any order."""
+    """The report on what an engine did; `finished` is what it served."""
     pools, counts, within = engine.deployment.pools, engine.cache.counts, objectives or Objectives()
     start = min((request.arrived_at for request in finished), default=0.0)
     duration = max((request.finished_at for request in finished), default=0.0) - start
@@ -160,7 +160,7 @@ def report_of(
         output_tokens=output,
         ttft=Spread.of(request.ttft_s for request in finished),
         tpot=Spread.of(request.tpot_s for request in finished if request.output_tokens > 1),
-        latency=Spread.of(request.finished_at - request.arrived_at for request in finished),
+        latency=Spread.of(request.latency_s for request in finished),
         output_tokens_per_s=round(output * per_s, 3),
         output_tokens_per_s_per_decode_npu=round(output * per_s / max(1, decode_npus), 4),
         input_tokens_per_s_per_prefill_npu=round(inputs * per_s / max(1, prefill_npus), 4),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from infer_workload.engine.request import InferenceRequest
+from infer_workload.reports.served import Requests, ServedRequest
 
 STEPS = 60
 COLUMNS = (
@@ -27,19 +27,19 @@ class Step:
     in_flight: float
 
 
-def requests_csv(requests: Iterable[InferenceRequest]) -> str:
+def requests_csv(requests: Iterable[ServedRequest]) -> str:
     """A line for each request, in order of arrival; seconds and tokens."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for each in requests:
-        times = each.ttft_s, each.tpot_s, each.finished_at - each.arrived_at
-        tokens = each.input_tokens, each.output_tokens, each.cached_first
+        times = each.ttft_s, each.tpot_s, each.latency_s
+        tokens = each.input_tokens, each.output_tokens, each.cached_tokens
         writer.writerow([each.number, round(each.arrived_at, 6), *tokens, each.attempts, *(round(s, 6) for s in times)])
     return text.getvalue()
 
 
-def timeline(requests: Sequence[InferenceRequest], steps: int = STEPS) -> list[Step]:
+def timeline(requests: Requests, steps: int = STEPS) -> list[Step]:
     """The experiment in so many steps of equal length, from the first arrival to the last token. An answer's tokens
     count evenly over the time in which it was written."""
     if not requests:
@@ -50,7 +50,7 @@ def timeline(requests: Sequence[InferenceRequest], steps: int = STEPS) -> list[S
     for each in requests:
         arrivals[min(steps - 1, int((each.arrived_at - start) / width))] += 1
         finished[min(steps - 1, int((each.finished_at - start) / width))] += 1
-        _spread(busy, each.arrived_at - start, each.finished_at - start, width, each.finished_at - each.arrived_at)
+        _spread(busy, each.arrived_at - start, each.finished_at - start, width, each.latency_s)
         _spread(tokens, each.first_token_at - start, each.finished_at - start, width, each.output_tokens)
     return [
         Step(start + at * width, arrivals[at] / width, finished[at] / width, tokens[at] / width, busy[at] / width)

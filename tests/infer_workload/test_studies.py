@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infer_workload.engine.request import InferenceRequest
 from infer_workload.experiments.capacity import fewest_nodes
 from infer_workload.experiments.comparison import compare
 from infer_workload.experiments.experiment import run
 from infer_workload.experiments.sweep import Axis, as_csv, axis, here, measured, on_ray, points_of, sweep
 from infer_workload.experiments.trial import PARAMETERS, Trial, trial_of
 from infer_workload.experiments.what_ifs import WHAT_IFS, what_if
+from infer_workload.reports.served import ServedRequest
 from infer_workload.reports.timeline import COLUMNS, requests_csv, timeline
 from matrixcommon.model.errors import InvalidField, NotFound
 from tests.services.matrixctl.inprocess import ran
@@ -220,11 +220,10 @@ def test_a_request_is_a_line_and_the_timeline_adds_up():
     assert sum(step.arrivals_per_s for step in steps) * width == pytest.approx(80)
     assert sum(step.finished_per_s for step in steps) * width == pytest.approx(80)
     assert sum(step.output_tokens_per_s for step in steps) * width == pytest.approx(outcome.report.output_tokens)
-    lived = sum(each.finished_at - each.arrived_at for each in outcome.requests)
+    lived = sum(each.latency_s for each in outcome.requests)
     assert sum(step.in_flight for step in steps) * width == pytest.approx(lived)
     assert timeline([]) == []
-    one = InferenceRequest(0, 1.0, 5, 1)
-    one.first_token_at = one.finished_at = 1.0
+    one = ServedRequest(0, 1.0, 5, 1, 0, 1, 1.0, 1.0)
     assert sum(step.arrivals_per_s for step in timeline([one], 3)) > 0
 
 
