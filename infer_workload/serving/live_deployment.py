@@ -290,7 +290,8 @@ class LiveDeployment:
     def submit(
         self, now: float, prompt: int, answer: int, blocks: tuple[int, ...], tenant: str, waited_s: float = 0.0
     ) -> InferenceRequest:
-        """Take a request of so many tokens, which had to wait so long before. Raises ContextTooLong; call only while it `serves`."""
+        """Take a request of so many tokens, which had to wait so long before. Raises ContextTooLong; call only while
+        it `serves`."""
         assert self.engine is not None
         self.play(now)
         request = InferenceRequest(next(self._numbers), now, prompt, answer, blocks, tenant)

@@ -1,5 +1,5 @@
 """Frees what no instance owns: allocations and slices that bear an instance's name and outlived it. Withdraws drains
-that were asked for by an operation that has ended.
+that were asked for by an operation that has ended, and sizes of pools by a policy that is gone.
 
 A thing is let go only when it was ownerless on two looks in a row, so that one that is just being made is left alone.
 """
@@ -12,6 +12,7 @@ from matrixcommon.model.resource_key import name_of
 from matrixcommon.workflows.rows import OPEN
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.clients.inference import Inference
+from matrixcompute.instances.scaling_policies import owner_of
 from matrixcompute.model.composition import OWNER_LABEL
 from matrixcompute.store.store import ComputeStore, OperationRow
 
@@ -46,11 +47,11 @@ class OrphanCollector:
                 self._store.record_event(session, owner, "OrphanReleased", text, self._clock.now(), "Warning")
         released = len(found & self._suspects)
         self._suspects = found
-        return f"{released} orphans released, {withdrawn} drains withdrawn"
+        return f"{released} orphans released, {withdrawn} drains or sizes withdrawn"
 
     async def _withdraw_drains(self) -> int:
-        """Those of operations that were overtaken; one that has ended well has none left. A process that is away keeps
-        them until the next look."""
+        """Those of operations that were overtaken; one that has ended well has none left. And how large pools are to be
+        by policies that are no more. A process that is away keeps them until the next look."""
         if self._inference is None:
             return 0
         try:
@@ -60,6 +61,12 @@ class OrphanCollector:
                 over = [key for row, key in ended if row is None or row.state not in OPEN]
             for key in over:
                 await self._inference.undrain(key)
+            scales = await self._inference.scales()
+            with self._store.reading() as session:
+                owners = {owner_of(row.name) for row in self._store.scaling_policies(session)}
+            left = [key for key, by in scales.items() if by.startswith(owner_of("")) and by not in owners]
+            for key in left:
+                await self._inference.unscale(key)
         except (Unavailable, NotFound):
             return 0
-        return len(over)
+        return len(over) + len(left)
