@@ -178,10 +178,10 @@ def _reason(
 ) -> Reason:
     before, size = seen.sizes, seen.whole.members
     changed = [role for role in ROLES if getattr(pools, role) != getattr(before, role)]
-    if limit is not None and (changed or pools.nodes == size):
-        return limit
     if changed and pools.nodes == size:
         return Reason.ROLES_REBALANCED
+    if limit is not None:
+        return limit
     if pools.nodes != size:
         up = pools.nodes > size
         moved = [role for role in changed if (getattr(pools, role) > getattr(before, role)) == up]
