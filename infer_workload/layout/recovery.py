@@ -83,6 +83,11 @@ def first_start_s(deployment: Deployment, weights: ModelCache) -> float:
     return current.executor_start_s + current.graph_load_s + _load_s(deployment, weights)
 
 
+def weights_load_s(deployment: Deployment) -> float:
+    """What the dies of all roles take to read their weights from the memory of the pool."""
+    return _load_s(deployment, ModelCache(deployment.calibration, {deployment.model.name}))
+
+
 def _load_s(deployment: Deployment, weights: ModelCache) -> float:
     pools = deployment.pools
     readers = [*pools.decode, *(node for instance in pools.prefill for node in instance)]

@@ -40,9 +40,13 @@ class PoolsObservation:
     """Nodes whose memory is asked for; None where nothing says so."""
     prefill_block: int = 1
     """Prefill comes in instances of so many nodes."""
+    decode_block: int = 1
 
     def of(self, role: str) -> Observation:
         return self.prefill if role == "prefill" else self.decode
+
+    def block(self, role: str) -> int:
+        return self.prefill_block if role == "prefill" else self.decode_block
 
     @property
     def sizes(self) -> PoolSizes:
@@ -96,7 +100,7 @@ def pools_scaled(
 def bounds_of(role: str, seen: PoolsObservation, policy: ScalingPolicySpec) -> tuple[int, int]:
     """The least and the most of a role, in whole instances: never under what the model needs."""
     assert policy.pools is not None
-    block = seen.prefill_block if role == "prefill" else 1
+    block = seen.block(role)
     own: PoolBounds = getattr(policy.pools, role)
     other: PoolBounds = getattr(policy.pools, ROLES[1 - ROLES.index(role)])
     least = whole(max(own.min_replicas, seen.of(role).least), block)
@@ -112,8 +116,7 @@ def _role_policy(role: str, seen: PoolsObservation, policy: ScalingPolicySpec) -
         # A prompt that comes last waits for what was there before, and is then read itself.
         allowed = max(1.0, objective.ttft_seconds - seen.prefill.stays_s)
         objective = objective.model_copy(update={"backlog_seconds": allowed})
-    block = seen.prefill_block if role == "prefill" else 1
-    alone = {"min_replicas": least, "max_replicas": most, "block": block, "objective": objective}
+    alone = {"min_replicas": least, "max_replicas": most, "block": seen.block(role), "objective": objective}
     return policy.model_copy(update={**alone, "pools": None, "schedules": []})
 
 
@@ -132,10 +135,10 @@ def _together(
     elif total < floor:
         limit = Reason.SCHEDULE_FLOOR if floor == scheduled > policy.min_replicas else Reason.TOO_FEW_REPLICAS
     while (over := sum(sizes.values()) - size) > 0 and (role := _emptier(sizes, over, seen, policy)):
-        sizes[role] -= seen.prefill_block if role == "prefill" else 1
+        sizes[role] -= seen.block(role)
     while (missing := size - sum(sizes.values())) > 0:
         role = _fuller(sizes, missing, seen, policy)
-        sizes[role] += seen.prefill_block if role == "prefill" else 1
+        sizes[role] += seen.block(role)
     return sizes, limit
 
 
@@ -147,9 +150,9 @@ def _emptier(sizes: Mapping[str, int], over: int, seen: PoolsObservation, policy
 
 def _fuller(sizes: Mapping[str, int], missing: int, seen: PoolsObservation, policy: ScalingPolicySpec) -> str:
     """Who has a member more: who has it now, else who has more to do. Decode takes what is no whole instance."""
-    if missing < seen.prefill_block:
-        return "decode"
-    able = [role for role in ROLES if sizes[role] < bounds_of(role, seen, policy)[1]] or ["decode"]
+    able = [
+        role for role in ROLES if missing >= seen.block(role) and sizes[role] < bounds_of(role, seen, policy)[1]
+    ] or ["decode"]
     return max(able, key=lambda role: (sizes[role] < seen.of(role).members, _use(role, sizes, seen)))
 
 

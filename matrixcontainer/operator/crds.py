@@ -34,7 +34,8 @@ VERSION = "v1alpha1"
 
 
 POLICY_STATUS = (
-    "currentReplicas", "desiredReplicas", "desiredPools", "forecastReplicas", "reason", "message", "lastScaleTime", "decisions",
+    "currentReplicas", "desiredReplicas", "desiredPools", "forecastReplicas", "reason", "message", "lastScaleTime",
+    "decisions",
 )  # fmt: skip
 SCENARIO_STATUS = (
     "verdict", "message", "phase", "phases", "targets", "expectations", "seconds", "historyHash", "startedAt",

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from matrixcontainer.client.client import AUTOSCALER, EVENT, INSTANCE, SCALING_POLICY
+from matrixcontainer.client.client import AUTOSCALER, EVENT, INFER, INSTANCE, SCALING_POLICY
 from tests.cluster import Cluster
 
 pytestmark = pytest.mark.looptime
@@ -30,6 +30,38 @@ async def test_a_policy_owns_the_scale_and_the_resource_follows_it(tmp_path):
         )
         assert shown["status"]["reason"] in ("TooFewReplicas", "MetricUnavailable")
         assert {each["type"] for each in shown["status"]["conditions"]} >= {"ScalingActive", "AbleToScale", "Ready"}
+
+
+async def test_at_zero_the_resource_is_suspended_and_a_request_brings_both_back(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        await cluster.apply_resource(INSTANCE, "one", {"nodes": 4})
+        await cluster.apply_resource(INFER, "one", {"instance": "one", "cachingNodes": 3})
+        served = await cluster.settles(INFER, "one", lambda b: state_of(b) == "Serving", "the model is served")
+        assert served["status"]["cachingNodes"] == 3
+        spec = {
+            "scaleTargetRef": {"name": "one"},
+            "minReplicas": 0,
+            "maxReplicas": 8,
+            "cooldownPeriod": 60,
+            "pools": {},
+        }
+        await cluster.apply_resource(SCALING_POLICY, "one", spec)
+        idle = await cluster.settles(INSTANCE, "one", lambda b: state_of(b) == "Suspended", "it is suspended")
+        assert (idle["spec"]["suspend"], idle["spec"]["nodes"]) == (True, 4)
+        await cluster.settles(INFER, "one", lambda b: (state_of(b), b["status"]["pods"]) == ("Idle", 0), "no pods")
+        shown = await cluster.settles(
+            SCALING_POLICY, "one", lambda b: b["status"]["currentReplicas"] == 0, "the policy says so"
+        )
+        assert shown["status"]["desiredPools"] == {"prefill": 0, "decode": 0}
+
+        body = {"model": "one", "prompt": "is anybody there", "max_tokens": 4}
+        waiting = asyncio.ensure_future(cluster.http["infer"].post("/v1/completions", json=body, timeout=None))
+        await cluster.settles(INSTANCE, "one", lambda b: not b["spec"]["suspend"], "it is asked for again")
+        assert (await waiting).status_code == 200
+        await cluster.settles(INFER, "one", lambda b: (state_of(b), b["status"]["pods"]) == ("Serving", 4), "it serves")
+        events, _ = await cluster.kube.list(EVENT, "default")
+        reasons = {each["reason"] for each in events if each["involvedObject"]["kind"] == "ScalingPolicy"}
+        assert {"ScaleTargetDeactivated", "ScaleTargetActivated"} <= reasons
 
 
 async def create_hpa(cluster: Cluster, least: int, most: int) -> None:
