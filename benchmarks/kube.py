@@ -168,7 +168,7 @@ def _loaded(server: Server, client: httpx.Client, ca: Path, pids: list[int], sta
     create = load("create", many, count=OBJECTS, body=body)
     time.sleep(SETTLE_WALL_S)
     full_mb = sum(map(resident_mb, pids))
-    get = load("get", many, count=8000, names=OBJECTS)
+    get = load("get", many, count=30_000, names=OBJECTS)
     patch = load("patch", few, count=3000, names=FEW)
     listed = load("list", few, count=200, at_once=4)
     listed_all = load("list", many, count=8, at_once=1)

@@ -3,6 +3,7 @@ for."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Sequence
 
 from sqlalchemy.orm import Session
@@ -66,9 +67,10 @@ class InstanceReconciler:
             versions = {each.name: each.version for each in self._store.instances(session)}
         if not versions:
             return "no instances"
-        allocations = {each.key: each for each in await self._neighbours.allocations()}
-        slices = await self._neighbours.slices()
-        draining = await self._neighbours.draining()
+        found, slices, draining = await asyncio.gather(
+            self._neighbours.allocations(), self._neighbours.slices(), self._neighbours.draining()
+        )
+        allocations = {each.key: each for each in found}
         broken = any(broken_members(each.members) for each in allocations.values())
         silent = {node for each in allocations.values() for node in silent_members(each.members)}
         out = sorted({*(await self._neighbours.out_of_service() if broken else []), *silent})

@@ -184,9 +184,7 @@ async def fence_nodes(work: StepContext) -> None:
     raise_on_hold(plan)
     domains = suspect_domains(plan.nodes, await work.neighbours.out_of_service()) if plan.nodes else []
     group = [node.name for each in domains for node in await work.neighbours.nodes(f"cabinet={each}")]
-    for node in dict.fromkeys([*plan.nodes, *group]):
-        with contextlib.suppress(NotFound):  # its supernode was taken away
-            await work.neighbours.cordon(node, RECOVERY)
+    await work.neighbours.cordon_all(dict.fromkeys([*plan.nodes, *group]), RECOVERY)
     if domains:
         message = f"several nodes of {', '.join(domains)} are out: all of it is isolated until it is checked"
         work.record_event("DomainLost", message, warning=True)

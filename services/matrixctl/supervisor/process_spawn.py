@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from services.matrixctl.supervisor.process_lock import ProcessLock, SeatTaken
@@ -48,8 +48,26 @@ SHARED_MODULES = (
     "matrixcommon.persistence.database_session",
     "matrixcommon.api.listing",
     "matrixcommon.model.state_machine",
+    "networkx",
+    "numpy",
+    "matrixcommon.api.operations",
+    "matrixcommon.model.process_pauses",
+    "matrixresource.client",
+    "matrixresource.nodes.expected_inventory",
+    "matrixresource.nodes.fault_levels",
+    "matrixlink.client",
+    "matrixlink.fabric.condition.fabric",
+    "matrixlink.fabric.condition.planes",
+    "matrixlink.fabric.sharing.max_min_arrays",
+    "matrixlink.model.program_digest",
+    "matrixlink.ports",
+    "matrixlink.probing.tomography",
+    "matrixcompute.autoscaling.policy",
+    "matrixcompute.clients.inference",
+    "matrixcompute.scenarios.runs",
+    "matrixcompute.scenarios.strikes",
 )
-"""What most processes import anyway. What only one of them needs stays out."""
+"""What at least two processes import anyway. What only one of them needs stays out."""
 
 SEAT_PATIENCE_WALL_S = 2.0
 EXIT_SEAT_TAKEN = 75
@@ -61,10 +79,13 @@ def can_fork() -> bool:
     return hasattr(os, "fork") and sys.platform != "darwin" and threading.active_count() == 1
 
 
-def preload(modules: Iterable[str]) -> None:
-    """Import what children share, and keep the garbage collector's hands off it, so that the pages stay shared."""
+def preload(modules: Iterable[str], made: Callable[[], object] = lambda: None) -> None:
+    """Import what children share and make what they would all make (`made` keeps it where they find it); keep the
+    garbage collector's hands off it, so that the pages stay shared."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # or numpy starts threads, before the forks
     for module in modules:
         importlib.import_module(module)
+    made()
     gc.collect()
     gc.freeze()
 

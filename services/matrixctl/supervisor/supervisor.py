@@ -27,6 +27,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from matrixresource.topology import Supernode
 from services.catalogue import PROCESSES, Process
 from services.chassis.logging import configure
 from services.matrixctl.supervisor.log_rotation import rotate_all
@@ -369,7 +370,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = os.environ.pop("CLOUDMATRIX_STACK_REQUEST", "")
     request = Request.from_json(asked) if asked else Request()
     if can_fork():
-        preload(request.shared)
+        preload(request.shared, lambda: Supernode())
     Supervisor(folder, request).run()
     seat.leave()
     return 0
