@@ -120,7 +120,10 @@ class InstanceService:
         self._store.record_event(
             session, name, "Requested", f"{request.nodes} nodes, {request.spares} spares", self._clock.now()
         )
-        self._workflows.open(session, "create-instance", instance, "Provisioning", "Creating")
+        if request.suspend:
+            self._workflows.open_change(session, instance)
+        else:
+            self._workflows.open(session, "create-instance", instance, "Provisioning", "Creating")
         return instance
 
     def _changed(self, session: Session, instance: InstanceRow, request: InstanceRequest, leaving: list[str]) -> None:
