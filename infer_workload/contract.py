@@ -229,7 +229,7 @@ class StatisticsView(ApiModel):
     lost: int = Field(0, description="cut off: what they ran on could not go on serving")
     in_flight: int = 0
     requeued: int = Field(0, description="times that a request went back to the queue")
-    held: int = Field(0, description="waiting for a deployment that is scaled to zero or comes back")
+    activation_queue: int = Field(0, description="waiting for a deployment that is scaled to zero or comes back")
     idle_s: float = Field(0.0, description="since when nothing has come in or run")
     prefill_busy: float = 0.0
     decode_step_ms: float = 0.0

@@ -1,7 +1,7 @@
 """Requests at the door of a deployment that is scaled to zero, or comes back from there (Knative's activator).
 
 They wait for it to serve, at most so many of them and each for so long; others get 503 and Retry-After. That they wait
-is what brings it back: whoever scaled it to zero looks at `held`. They are in no table: the connections that they came
+is what brings it back: whoever scaled it to zero looks at `waiting`. They are in no table: the connections that they came
 by end with the process.
 """
 
@@ -24,7 +24,7 @@ class Activation:
 
     def __init__(self, now: float = 0.0) -> None:
         self.returning = False
-        self.held = 0
+        self.waiting = 0
         self.active_at = now
         """When something came in or ended last."""
 
@@ -34,7 +34,7 @@ class Activation:
 
     def idle_s(self, live: LiveDeployment, now: float) -> float:
         """How long nothing has come in or run; 0 while it loads, or built-in load is played."""
-        if self.held or live.load is not None or not (live.serves or live.handover.idle):
+        if self.waiting or live.load is not None or not (live.serves or live.handover.idle):
             return 0.0
         return 0.0 if live.engine is not None and live.engine.in_flight else max(0.0, now - self.active_at)
 
@@ -42,11 +42,11 @@ class Activation:
         """Return once it serves. Raises Unavailable where too many wait already, at the deadline, and where nobody
         brings it back any more."""
         most, until = live.spec.activation_queue_max, clock.now() + live.spec.activation_timeout_s
-        if self.held >= most:
+        if self.waiting >= most:
             raise Unavailable(
                 f"{live.name} is scaled to zero, and {most} requests wait for it", retry_after_s=FULL_RETRY_AFTER_S
             )
-        self.held += 1
+        self.waiting += 1
         try:
             while not live.serves:
                 if clock.now() >= until:
@@ -58,5 +58,5 @@ class Activation:
                     raise Unavailable(f"{live.name} is {live.state}: {live.why}", retry_after_s=RETRY_AFTER_S)
                 await live.news()
         finally:
-            self.held -= 1
+            self.waiting -= 1
             self.active_at = max(self.active_at, clock.now())

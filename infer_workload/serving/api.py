@@ -147,7 +147,7 @@ def statistics_of(
         cancelled=live.cancelled,
         lost=live.cut_off,
         requeued=live.requeued,
-        held=live.activation.held,
+        activation_queue=live.activation.waiting,
         idle_s=live.activation.idle_s(live, now),
         samples=[
             Sample(at=round(now - second, 3), second=second, tokens_per_second=tokens)

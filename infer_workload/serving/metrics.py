@@ -60,7 +60,7 @@ def _values(live: LiveDeployment) -> dict[str, float]:
     waiting = len(engine.waiting) if engine else 0
     return {
         "num_requests_running": len(engine.in_flight) - waiting if engine else 0,
-        "num_requests_waiting": waiting + live.activation.held,
+        "num_requests_waiting": waiting + live.activation.waiting,
         "kv_cache_usage_perc": kv_usage(live),
         "prompt_tokens": done.prompt_tokens,
         "generation_tokens": done.generated_tokens,

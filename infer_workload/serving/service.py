@@ -329,7 +329,7 @@ class Serving:
         lives = self.live.values()
         if any(live.stream_count for live in lives):
             return FOLLOWED_TURN_WALL_S
-        if any((live.load is not None and live.serves) or live.activation.held for live in lives):
+        if any((live.load is not None and live.serves) or live.activation.waiting for live in lives):
             return LOADED_TURN_WALL_S
         due = min((live.next_at() for live in lives), default=float("inf"))
         return min(IDLE_TURN_WALL_S, max(0.005, (due - self.clock.now()) / self.clock.scale))
@@ -391,5 +391,5 @@ class Serving:
 def _busy(live: LiveDeployment) -> str:
     """What it has to do, in words."""
     running = 0 if live.engine is None else len(live.engine.in_flight)
-    waiting = running + live.activation.held
+    waiting = running + live.activation.waiting
     return f"{waiting} requests run or wait" if waiting else "built-in load is played" if live.load is not None else ""

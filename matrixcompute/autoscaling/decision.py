@@ -50,7 +50,7 @@ class Observation:
     """With fewer it cannot serve, or is below its own floor."""
     idle_s: float | None = None
     """Since when nothing has come in or run."""
-    held: int = 0
+    waiting: int = 0
     """Requests that wait for what is scaled to zero."""
     returns_to: int = 1
     """Members that it had before it was scaled to zero."""
@@ -134,12 +134,12 @@ def to_or_from_zero(
     """
     floor = schedule_floor(policy.schedules, now)
     if seen.members == 0:
-        waits = seen.held > 0 or floor > 0 or policy.min_replicas > 0
+        waits = seen.waiting > 0 or floor > 0 or policy.min_replicas > 0
         size = whole(min(max(seen.returns_to, floor, policy.min_replicas), policy.max_replicas), policy.block)
         reason = Reason.SCALE_TARGET_ACTIVATED if waits else Reason.DESIRED_WITHIN_RANGE
         size = size if waits else 0
-        return Recommendation(size, state, reason, f"0 nodes, {seen.held} requests wait: {SENTENCES[reason]}")
-    settled = seen.ready == seen.members and not seen.held
+        return Recommendation(size, state, reason, f"0 nodes, {seen.waiting} requests wait: {SENTENCES[reason]}")
+    settled = seen.ready == seen.members and not seen.waiting
     if policy.min_replicas or floor or seen.idle_s is None or seen.idle_s < policy.cooldown_period or not settled:
         return None
     reason = Reason.SCALE_TARGET_DEACTIVATED

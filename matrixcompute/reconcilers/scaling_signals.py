@@ -41,7 +41,7 @@ def observed(observation: Observation, statistics: Statistics, policy: ScalingPo
         observation,
         metrics=metrics,
         idle_s=min((each.get("idleS", 0.0) for each in statistics.values()), default=None),
-        held=sum(_held(each) for each in statistics.values()),
+        waiting=sum(_waiting(each) for each in statistics.values()),
     )
     work = [shown.get("work") for shown in statistics.values()]
     if not work or any(each is None for each in work):
@@ -102,6 +102,8 @@ def numbers(statistics: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in flat.items() if isinstance(value, int | float) and value is not True}
 
 
-def _held(statistics: Mapping[str, Any]) -> int:
+def _waiting(statistics: Mapping[str, Any]) -> int:
     """Requests that wait for what is scaled to zero; built-in load counts as one."""
-    return int(statistics.get("held", 0)) + (statistics.get("state") == "Idle" and statistics.get("load") is not None)
+    return int(statistics.get("activationQueue", 0)) + (
+        statistics.get("state") == "Idle" and statistics.get("load") is not None
+    )

@@ -138,7 +138,7 @@ async def test_scaled_to_zero_it_gives_its_nodes_back_and_a_request_brings_it_ba
         await stack.active("one")
         assert {"ScaleTargetDeactivated", "ScaleTargetActivated", "Suspended"} <= await reasons(stack)
         seen = await statistics(stack)
-        assert (seen["finished"], seen["lost"], seen["held"]) == (3, 0, 0)
+        assert (seen["finished"], seen["lost"], seen["activationQueue"]) == (3, 0, 0)
         await stack.check()
 
 
@@ -158,10 +158,10 @@ async def test_at_zero_the_queue_is_bounded_and_has_a_deadline(tmp_path):
         assert (late.status_code, int(late.headers["Retry-After"]) > 0) == (503, True)
         assert "5 s" in late.json()["error"]["message"]
 
-        held = asyncio.ensure_future(complete(stack))
+        last = asyncio.ensure_future(complete(stack))
         await asyncio.sleep(1)
         await stack.http["infer"].delete("/v1/deployments/one")
-        assert (await held).status_code == 503
+        assert (await last).status_code == 503
 
 
 async def test_who_has_requests_is_not_scaled_to_zero_and_bad_sizes_are_refused_with_the_field(tmp_path):
