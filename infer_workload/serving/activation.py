@@ -1,8 +1,8 @@
 """Requests at the door of a deployment that is scaled to zero, or comes back from there (Knative's activator).
 
 They wait for it to serve, at most so many of them and each for so long; others get 503 and Retry-After. That they wait
-is what brings it back: whoever scaled it to zero looks at `waiting`. They are in no table: the connections that they came
-by end with the process.
+is what brings it back: whoever scaled it to zero looks at `waiting`. They are in no table: the connections that they
+came by end with the process.
 """
 
 from __future__ import annotations
