@@ -31,7 +31,7 @@ class OrphanCollector:
 
     async def reconcile(self) -> str:
         """Release what was ownerless last time too. Returns a sentence about what it did."""
-        withdrawn = await self._withdraw_drains()
+        withdrawn, unscaled = await self._withdraw_drains(), await self._withdraw_scales()
         slices, allocations = await self._neighbours.slice_owners(), await self._neighbours.allocations()
         marked = [("slice", key, owner) for key, owner in slices.items()]
         marked += [
@@ -47,11 +47,11 @@ class OrphanCollector:
                 self._store.record_event(session, owner, "OrphanReleased", text, self._clock.now(), "Warning")
         released = len(found & self._suspects)
         self._suspects = found
-        return f"{released} orphans released, {withdrawn} drains or sizes withdrawn"
+        return f"{released} orphans released, {withdrawn} drains withdrawn, {unscaled} sizes of pools withdrawn"
 
     async def _withdraw_drains(self) -> int:
-        """Those of operations that were overtaken; one that has ended well has none left. And how large pools are to be
-        by policies that are no more. A process that is away keeps them until the next look."""
+        """Those of operations that were overtaken; one that has ended well has none left. A process that is away keeps
+        them until the next look."""
         if self._inference is None:
             return 0
         try:
@@ -61,6 +61,15 @@ class OrphanCollector:
                 over = [key for row, key in ended if row is None or row.state not in OPEN]
             for key in over:
                 await self._inference.undrain(key)
+        except (Unavailable, NotFound):
+            return 0
+        return len(over)
+
+    async def _withdraw_scales(self) -> int:
+        """How large pools are to be by policies that are no more: they are as their deployments say again."""
+        if self._inference is None:
+            return 0
+        try:
             scales = await self._inference.scales()
             with self._store.reading() as session:
                 owners = {owner_of(row.name) for row in self._store.scaling_policies(session)}
@@ -69,4 +78,4 @@ class OrphanCollector:
                 await self._inference.unscale(key)
         except (Unavailable, NotFound):
             return 0
-        return len(over) + len(left)
+        return len(left)

@@ -227,7 +227,7 @@ async def test_a_crash_while_somebody_is_preempted_converges(tmp_path, killer, s
 
 
 @pytest.mark.looptime
-@pytest.mark.parametrize(("service", "commits", "share"), [("compute", 40, 0.2), ("infer", 12, 0.5)])
+@pytest.mark.parametrize(("service", "commits", "share"), [("compute", 81, 0.25), ("infer", 15, 0.5)])
 async def test_a_crash_on_the_way_to_zero_and_back_converges(tmp_path, killer, service, commits, share):
     one = killer(service, max(1, int(commits * share)))
     await to_zero(tmp_path, one)
