@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from matrixcommon.model.errors import InvalidField
 from matrixcontainer.client.client import AUTOSCALER, EVENT, INFER, INSTANCE, SCALING_POLICY
 from tests.cluster import Cluster
 
@@ -62,6 +63,23 @@ async def test_at_zero_the_resource_is_suspended_and_a_request_brings_both_back(
         events, _ = await cluster.kube.list(EVENT, "default")
         reasons = {each["reason"] for each in events if each["involvedObject"]["kind"] == "ScalingPolicy"}
         assert {"ScaleTargetDeactivated", "ScaleTargetActivated"} <= reasons
+
+
+async def test_sizes_of_pools_that_cannot_be_are_refused_with_the_field(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        policy = {"scaleTargetRef": {"name": "one"}, "maxReplicas": 8}
+        metric = {"object": {"metric": {"name": "queued"}, "target": {"type": "Value", "value": 3}}}
+        for kind, spec, field in (
+            (INFER, {"instance": "one", "prefillNpus": 12}, "spec.prefillNpus"),
+            (INFER, {"instance": "one", "decodeNpus": 4}, "spec.decodeNpus"),
+            (INFER, {"instance": "one", "cachingNodes": 0}, "spec.cachingNodes"),
+            (SCALING_POLICY, policy | {"minReplicas": -1}, "spec.minReplicas"),
+            (SCALING_POLICY, policy | {"pools": {"decode": {"minReplicas": 4, "maxReplicas": 2}}}, "spec.pools.decode"),
+            (SCALING_POLICY, policy | {"pools": {}, "metrics": [metric]}, "spec.pools"),
+        ):
+            with pytest.raises(InvalidField, match=field):
+                await cluster.apply_resource(kind, "one", spec)
+            assert await cluster.kube.find(kind, "one", "default") is None
 
 
 async def create_hpa(cluster: Cluster, least: int, most: int) -> None:
