@@ -34,7 +34,7 @@ def measure() -> Iterator[Figure]:
 def replayed(name: str, arrivals: list[Arrival], goal_s: float | None = None) -> Iterator[Figure]:
     deployment = lay_out(healthy_fabric(32), load_model(), load_calibration())
     began = time.process_time()
-    report = replay(deployment, arrivals, name)
+    report = replay(deployment, arrivals, name).report
     spent = time.process_time() - began
     method = f"{report.finished:,} requests, {report.duration_s:,.0f} s emulated"
     yield Figure(f"{name}: replay", spent, "s", method, goal_s)

@@ -1,59 +1,59 @@
 """Experiments: a trace or generated traffic through a whole deployment in virtual time.
 
-`run` replays forty minutes of requests in seconds, since nothing waits for a clock. The fabric is a healthy one of
-`nodes` nodes. The same arguments give the same report.
+`run` replays forty minutes of requests in seconds, since nothing waits for a clock. The fabric is a healthy one of the
+trial's nodes, of which others may have a share. The same trial gives the same outcome.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from math import inf
-from pathlib import Path
 
-from infer_workload.contract import DeploymentShape
 from infer_workload.engine.engine import ContextTooLong, Engine
 from infer_workload.engine.request import InferenceRequest
+from infer_workload.experiments.trial import SHARES, Trial
 from infer_workload.layout.deployment import Deployment, lay_out
 from infer_workload.layout.recovery import plan_change
-from infer_workload.reports.report import Report, report_of
+from infer_workload.reports.report import Objectives, Report, report_of
+from infer_workload.reports.served import Served
 from infer_workload.timing.calibration import load_calibration
-from infer_workload.timing.fabric import Fabric
+from infer_workload.timing.fabric import Fabric, PortRates
 from infer_workload.timing.model import load_model
 from infer_workload.traffic.generator import Arrival, generate, read_trace
 
-PAPER_NODES = 32
 PROGRESS_EVERY = 200
 
 Progress = Callable[[int, int, float], None]
 """Called with requests submitted, requests in all, and the emulated second."""
 
 
-def run(
-    trace: Path | None = None,
-    generate: int | None = None,
-    *,
-    nodes: int = PAPER_NODES,
-    seed: int = 0,
-    requests_per_second: float | None = None,
-    lose_node_at_s: float | None = None,
-    spec: DeploymentShape | None = None,
-    progress: Progress | None = None,
-) -> Report:
-    """Replay `trace`, or `generate` requests of seeded traffic, and report.
+@dataclass(frozen=True)
+class Outcome:
+    """What an experiment found, and every request that it finished."""
 
-    `lose_node_at_s` takes the last decode node away at that second. Raises DoesNotFit for a deployment that cannot be
-    laid out, BadTrace or OSError for a trace that cannot be read, ValueError when neither or both workloads are given.
+    report: Report
+    requests: Served
+
+
+def run(trial: Trial, progress: Progress | None = None) -> Outcome:
+    """Replay the trial's trace, or its generated requests.
+
+    Raises DoesNotFit for a deployment that cannot be laid out, BadTrace or OSError for a trace that cannot be read.
     """
-    if (trace is None) == (generate is None):
-        raise ValueError("give a trace or a number of requests to generate, one of the two")
-    deployment = lay_out(healthy_fabric(nodes), load_model(), load_calibration(), spec)
-    if trace is not None:
-        arrivals, workload = read_trace(trace), f"trace {trace.name}"
-    else:
-        arrivals = generated(generate or 0, seed, requests_per_second)
-        workload = f"{generate:,} generated requests"
-    return replay(deployment, arrivals, workload, seed, lose_node_at_s, progress)
+    fabric = shared(healthy_fabric(trial.nodes), {plane: getattr(trial, share) for plane, share in SHARES.items()})
+    deployment = lay_out(fabric, load_model(), load_calibration(), trial.shape())
+    lost = () if trial.lose_node_at is None else (trial.lose_node_at,)
+    objectives = Objectives(trial.ttft, trial.tpot)
+    if trial.trace is not None:
+        recorded = read_trace(trial.trace)
+        workload = f"trace {trial.trace.name}"
+        return replay(deployment, recorded, workload, trial.seed, lost, objectives, progress, len(recorded))
+    count = trial.generate or 0
+    arrivals = islice(generate(trial.seed, trial.rate), count)  # one at a time: a million prompts are a gigabyte
+    workload = f"{count:,} generated requests"
+    return replay(deployment, arrivals, workload, trial.seed, lost, objectives, progress, count)
 
 
 def generated(count: int, seed: int, requests_per_second: float | None = None) -> list[Arrival]:
@@ -65,23 +65,26 @@ def generated(count: int, seed: int, requests_per_second: float | None = None) -
 
 def replay(
     deployment: Deployment,
-    arrivals: list[Arrival],
+    arrivals: Iterable[Arrival],
     workload: str,
     seed: int = 0,
-    lose_node_at_s: float | None = None,
+    node_losses_s: Iterable[float] = (),
+    objectives: Objectives | None = None,
     progress: Progress | None = None,
-) -> Report:
-    """Put the arrivals through a deployment, each at its time, and wait until the last has finished."""
-    finished: list[InferenceRequest] = []
-    engine = Engine(deployment, seed, finished=finished.append)
-    refused, losses, notes = 0, [] if lose_node_at_s is None else [lose_node_at_s], list[str]()
+    count: int = 0,
+) -> Outcome:
+    """Put the arrivals through a deployment, each at its time, and wait until the last has finished. At each of
+    `node_losses_s` the last decode node is lost. `count`, how many there are, is for `progress` alone."""
+    finished = Served()
+    engine = Engine(deployment, seed, finished=finished.add)
+    refused, losses, notes = 0, sorted(node_losses_s), list[str]()
     for number, arrival in enumerate(arrivals):
         while losses and losses[0] <= arrival.at_s:
             engine.advance(losses.pop(0))
             notes.append(lose_decode_node(engine))
         engine.advance(arrival.at_s)
         if progress and number % PROGRESS_EVERY == 0:
-            progress(number, len(arrivals), engine.now)
+            progress(number, count, engine.now)
         tokens = arrival.input_tokens, arrival.output_tokens
         try:
             engine.submit(InferenceRequest(number, arrival.at_s, *tokens, arrival.blocks))
@@ -89,8 +92,9 @@ def replay(
             refused += 1
     engine.advance(inf)
     if progress:
-        progress(len(arrivals), len(arrivals), engine.now)
-    return report_of(engine, finished, workload, seed, refused, notes)
+        progress(count, count, engine.now)
+    report = report_of(engine, finished, workload, seed, refused, notes, objectives)
+    return Outcome(report, finished)
 
 
 def lose_decode_node(engine: Engine) -> str:
@@ -109,3 +113,20 @@ def lose_decode_node(engine: Engine) -> str:
 def healthy_fabric(nodes: int) -> Fabric:
     """A whole fabric of that many nodes in the order of the machine."""
     return Fabric.healthy(f"sn0-c{at // 4:02d}-n{at % 4}" for at in range(nodes))
+
+
+def shared(fabric: Fabric, shares: Mapping[str, float]) -> Fabric:
+    """The fabric with that share of every port, by plane; the rest is others'."""
+    if all(share == 1 for share in shares.values()):
+        return fabric
+    ports = {
+        plane: {
+            node: PortRates(
+                [rate * shares.get(plane, 1.0) for rate in current.uplink_gbps],
+                [rate * shares.get(plane, 1.0) for rate in current.endpoint_gbps],
+            )
+            for node, current in by_node.items()
+        }
+        for plane, by_node in fabric.ports.items()
+    }
+    return Fabric(fabric.generation, ports, fabric.latency_us)

@@ -11,12 +11,23 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from infer_workload.engine.engine import Engine
-from infer_workload.engine.request import InferenceRequest
+from infer_workload.reports.served import Served, ServedRequest
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
 
 TTFT_OBJECTIVE_S = 2.0
 TPOT_OBJECTIVE_S = 0.050
 """Objectives of goodput: time to first token as xDeepServe's service objective, time per token as the paper's."""
+
+
+@dataclass(frozen=True)
+class Objectives:
+    """What a request has to be served within to count as goodput; seconds."""
+
+    ttft_s: float = TTFT_OBJECTIVE_S
+    tpot_s: float = TPOT_OBJECTIVE_S
+
+    def kept(self, request: ServedRequest) -> bool:
+        return request.ttft_s <= self.ttft_s and request.tpot_s <= self.tpot_s
 
 
 @dataclass(frozen=True)
@@ -71,11 +82,16 @@ class Report:
     cache_blocks_lost: int
     goodput_share: float
     goodput_requests_per_s: float
+    objectives: Objectives = Objectives()
     notes: list[str] = field(default_factory=list)
 
     def text(self) -> str:
         """A table for people."""
-        rows = [
+        return "\n".join(f"{name:14} {value}" for name, value in self.rows()) + "\n"
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What was found, in words, each with its name."""
+        return [
             ("workload", self.workload),
             ("pools", f"{self.npus} NPUs: prefill {self.prefill_pool}, decode {self.decode_pool}, "
                       f"caching on {self.caching_nodes} nodes"),
@@ -96,11 +112,10 @@ class Report:
                               f"{self.cache_hit_rate_tokens:.4f} of input tokens "
                               f"({self.cache_blocks_hit:,} of {self.cache_blocks_asked:,} blocks, "
                               f"{self.cache_blocks_evicted:,} evicted, {self.cache_blocks_lost:,} lost)"),
-            ("goodput", f"{self.goodput_share:.1%} within TTFT {TTFT_OBJECTIVE_S:g} s and TPOT "
-                        f"{TPOT_OBJECTIVE_S * 1e3:g} ms, {self.goodput_requests_per_s:.3f} requests/s"),
+            ("goodput", f"{self.goodput_share:.1%} within TTFT {self.objectives.ttft_s:g} s and TPOT "
+                        f"{self.objectives.tpot_s * 1e3:g} ms, {self.goodput_requests_per_s:.3f} requests/s"),
             *(("note", note) for note in self.notes),
         ]  # fmt: skip
-        return "\n".join(f"{name:14} {value}" for name, value in rows) + "\n"
 
 
 def _spread_text(spread: Spread, factor: float, unit: str, digits: int) -> str:
@@ -110,14 +125,15 @@ def _spread_text(spread: Spread, factor: float, unit: str, digits: int) -> str:
 
 def report_of(
     engine: Engine,
-    finished: Sequence[InferenceRequest],
+    finished: Served,
     workload: str,
     seed: int,
     refused: int,
     notes: Sequence[str] = (),
+    objectives: Objectives | None = None,
 ) -> Report:
-    """The report on what an engine did; `finished` in any order."""
-    pools, counts = engine.deployment.pools, engine.cache.counts
+    """The report on what an engine did; `finished` is what it served."""
+    pools, counts, within = engine.deployment.pools, engine.cache.counts, objectives or Objectives()
     start = min((request.arrived_at for request in finished), default=0.0)
     duration = max((request.finished_at for request in finished), default=0.0) - start
     per_s = 1.0 / duration if duration > 0 else 0.0
@@ -125,7 +141,7 @@ def report_of(
     inputs = sum(request.input_tokens for request in finished)
     prefill_npus, decode_npus = pools.prefill_nodes * NPUS_PER_NODE, len(pools.decode) * NPUS_PER_NODE
     busy = sum(instance.busy_s for instance in engine.instances) * per_s / max(1, len(engine.instances))
-    good = sum(request.ttft_s <= TTFT_OBJECTIVE_S and request.tpot_s <= TPOT_OBJECTIVE_S for request in finished)
+    good = sum(within.kept(request) for request in finished)
     decoding = sum(request.finished_at - request.first_token_at for request in finished)
     sizes = [len(instance) * NPUS_PER_NODE for instance in pools.prefill]
     return Report(
@@ -144,7 +160,7 @@ def report_of(
         output_tokens=output,
         ttft=Spread.of(request.ttft_s for request in finished),
         tpot=Spread.of(request.tpot_s for request in finished if request.output_tokens > 1),
-        latency=Spread.of(request.finished_at - request.arrived_at for request in finished),
+        latency=Spread.of(request.latency_s for request in finished),
         output_tokens_per_s=round(output * per_s, 3),
         output_tokens_per_s_per_decode_npu=round(output * per_s / max(1, decode_npus), 4),
         input_tokens_per_s_per_prefill_npu=round(inputs * per_s / max(1, prefill_npus), 4),
@@ -159,5 +175,6 @@ def report_of(
         cache_blocks_lost=counts.lost,
         goodput_share=round(good / len(finished), 6) if finished else 0.0,
         goodput_requests_per_s=round(good * per_s, 6),
+        objectives=within,
         notes=list(notes),
     )

@@ -16,7 +16,6 @@ from services.matrixctl.commands import (
     defrag,
     demo,
     drains,
-    experiment,
     get,
     hardware,
     instances,
@@ -31,6 +30,7 @@ from services.matrixctl.commands import (
     unsupported,
 )
 from services.matrixctl.commands.command import declared_in
+from services.matrixctl.commands.experiments import runs, studies
 from services.matrixctl.output.screen import EXIT_USAGE, NotAccessible, refuse
 
 EPILOG = """Exit codes: 0 done; 1 refused or failed; 2 wrong use, or a command of a later version; 3 the stack is not
@@ -52,7 +52,8 @@ app = declared_in(
         top,
         traffic,
         scenario,
-        experiment,
+        runs,
+        studies,
         demo,
         unsupported,
     ),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from infer_workload.ems.context_cache import STORED, ContextCache
 from infer_workload.experiments.experiment import generated, run
+from infer_workload.experiments.trial import Trial
 from infer_workload.traffic.generator import read_trace
 
 NODES = ("sn0-c00-n0", "sn0-c00-n1", "sn0-c00-n2")
@@ -93,7 +94,7 @@ def test_an_engine_with_a_large_cache_reaches_the_bound_of_its_traffic(seed):
                 break
             hits += 1
         seen.update(arrival.blocks)
-    report = run(generate=250, seed=seed, requests_per_second=2.0, nodes=8)
+    report = run(Trial(generate=250, seed=seed, rate=2.0, nodes=8)).report
     assert report.cache_blocks_hit == hits
 
 
@@ -102,7 +103,7 @@ TRACE = Path(os.environ.get("CLOUDMATRIX_TRACE", "mooncake_conversation_00-40min
 
 @pytest.mark.skipif(not TRACE.exists(), reason="set CLOUDMATRIX_TRACE to the Mooncake conversation trace, 40 minutes")
 def test_the_real_trace_reaches_its_published_bound():
-    report = run(TRACE)
+    report = run(Trial(trace=TRACE)).report
     assert len(read_trace(TRACE)) == report.finished == 7851
     assert report.cache_hit_rate_blocks == pytest.approx(0.351, abs=0.0005)
     assert report.cache_hit_rate_tokens == pytest.approx(0.358, abs=0.0005)

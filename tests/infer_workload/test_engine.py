@@ -13,6 +13,7 @@ from infer_workload.engine.decode_pool import DecodeDie, DecodePool
 from infer_workload.engine.engine import ContextTooLong, Engine
 from infer_workload.engine.request import CANCELLED, FINISHED, MOVES, SENTENCES, InferenceRequest
 from infer_workload.experiments.experiment import generated, healthy_fabric, replay, run
+from infer_workload.experiments.trial import Trial
 from infer_workload.layout.deployment import lay_out
 from infer_workload.layout.recovery import plan_change, plan_gain
 from infer_workload.timing.calibration import load_calibration
@@ -209,14 +210,13 @@ def test_requests_wait_while_every_die_is_full():
 
 
 def test_the_same_seed_gives_the_same_report():
-    first, second = (run(generate=400, nodes=8, seed=5, lose_node_at_s=30.0) for _ in range(2))
-    assert first == second
-    assert first != run(generate=400, nodes=8, seed=6, lose_node_at_s=30.0)
+    trial = Trial(generate=400, nodes=8, seed=5, lose_node_at=30.0)
+    assert run(trial).report == run(trial).report != run(trial.varied({"seed": 6})).report
 
 
 def test_more_nodes_serve_faster():
     arrivals = generated(300, 1, 20.0)
-    small, large = (replay(deployment(nodes), arrivals, "both", 1) for nodes in (6, 24))
+    small, large = (replay(deployment(nodes), arrivals, "both", 1).report for nodes in (6, 24))
     assert large.ttft.p50 < small.ttft.p50
     assert large.goodput_share > small.goodput_share
 
@@ -237,7 +237,7 @@ def test_generated_traffic_has_the_shape_of_the_trace():
     assert outputs[2000] == pytest.approx(356, rel=0.1)
     assert 4000 / arrivals[-1].at_s == pytest.approx(3.27, rel=0.05)
     assert all(len(arrival.blocks) == ceil(arrival.input_tokens / 512) for arrival in arrivals)
-    report = run(generate=4000, seed=11)
+    report = run(Trial(generate=4000, seed=11)).report
     assert report.cache_hit_rate_blocks == pytest.approx(0.35, abs=0.05)
 
 
@@ -260,7 +260,7 @@ def test_a_trace_is_read_and_its_batches_are_spread(tmp_path):
         '{"timestamp": 3000, "input_length": 10, "output_length": 1, "hash_ids": [0]}\n'
     )
     assert [arrival.at_s for arrival in read_trace(path)] == [0.0, 1.5, 3.0]
-    assert run(path, nodes=4).finished == 3
+    assert run(Trial(trace=path, nodes=4)).report.finished == 3
 
 
 @pytest.mark.parametrize(

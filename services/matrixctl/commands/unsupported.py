@@ -10,7 +10,6 @@ from services.matrixctl.commands.command import command
 from services.matrixctl.output.screen import EXIT_USAGE
 
 NOT_YET = {
-    "sweep": "run an experiment over a range of a parameter",
     "snapshot": "keep a copy of a whole stack's state",
     "restore": "go back to a snapshot",
 }

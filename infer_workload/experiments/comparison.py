@@ -1,0 +1,72 @@
+"""Two reports beside one another: what changed, by how much, and whether that is for the better."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from infer_workload.reports.report import Report
+from matrixcommon.model.errors import InvalidField
+
+LESS_IS_BETTER = ("ttft", "tpot", "latency", "refused", "requeued", "npus", "cache_blocks_evicted", "cache_blocks_lost")
+MORE_IS_BETTER = (
+    "finished", "output_tokens_per_s", "output_tokens_per_s_per_decode_npu", "input_tokens_per_s_per_prefill_npu",
+    "tokens_per_s_per_npu", "cache_hit_rate_blocks", "cache_hit_rate_tokens", "goodput_share",
+    "goodput_requests_per_s",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Change:
+    """One number of both reports; `better` None where it says nothing of how good it is, or where it stayed."""
+
+    name: str
+    before: float
+    after: float
+    better: bool | None
+
+    @property
+    def part(self) -> float | None:
+        """The change as a part of what was; None of nothing."""
+        return (self.after - self.before) / self.before if self.before else None
+
+
+def numbers(report: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of a report as a document, those of a spread as `ttft.p90`."""
+    found: dict[str, float] = {}
+    for name, value in report.items():
+        each = (
+            {f"{name}.{part}": number for part, number in value.items()} if isinstance(value, dict) else {name: value}
+        )
+        found |= {key: number for key, number in each.items() if isinstance(number, int | float)}
+    return found
+
+
+def read(text: str, field: str) -> dict[str, Any]:
+    """A report that `matrixctl experiment run -o json` printed. Raises InvalidField."""
+    try:
+        document = json.loads(text)
+    except ValueError as wrong:
+        raise InvalidField(f"it is no JSON: {wrong}", field=field) from wrong
+    if not isinstance(document, dict) or not {"ttft.p50", "finished"} <= numbers(document).keys():
+        raise InvalidField("it is no report of `matrixctl experiment run -o json`", field=field)
+    return document
+
+
+def compare(before: Mapping[str, Any] | Report, after: Mapping[str, Any] | Report) -> list[Change]:
+    """Every number that both have, in the order of a report; objectives and the seed are no findings."""
+    first, second = (numbers(asdict(each) if isinstance(each, Report) else each) for each in (before, after))
+    return [
+        Change(name, value, second[name], _better(name, value, second[name]))
+        for name, value in first.items()
+        if name in second and name != "seed" and not name.startswith("objectives")
+    ]
+
+
+def _better(name: str, before: float, after: float) -> bool | None:
+    kind = name.partition(".")[0]
+    if before == after or kind not in (*LESS_IS_BETTER, *MORE_IS_BETTER):
+        return None
+    return (after < before) == (kind in LESS_IS_BETTER)

@@ -1,0 +1,215 @@
+"""Sweeps: one trial over ranges of its parameters, on as many processes as are given, here or on a Ray cluster.
+
+The points are independent and each is a pure function of its trial, so where they run and in which order they end does
+not matter: the outcome is the same to the byte. A point that cannot be laid out is an answer too, and says why.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from decimal import Decimal, InvalidOperation
+from itertools import product
+from typing import Any
+
+from infer_workload.experiments import experiment
+from infer_workload.experiments.trial import PARAMETERS, Trial, trial_of
+from infer_workload.layout.deployment import DoesNotFit
+from infer_workload.reports.report import Report
+from matrixcommon.model.errors import InvalidField, NotFound
+
+POINTS_MAX = 10_000
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A parameter of a trial, and the values it takes, as text."""
+
+    parameter: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One trial of a sweep: what was varied, and what was found or why there is nothing to find."""
+
+    varied: dict[str, Any]
+    report: Report | None
+    why_not: str = ""
+
+    def row(self) -> dict[str, Any]:
+        """Flat, with a column for each number: what a table, CSV or a DataFrame wants."""
+        found: dict[str, Any] = dict(self.varied)
+        for name, value in (asdict(self.report) if self.report else {}).items():
+            if name not in ("notes", "objectives"):
+                parts = (
+                    {f"{name}_{part}": each for part, each in value.items()}
+                    if isinstance(value, dict)
+                    else {name: value}
+                )
+                found |= parts
+        return found | {"why_not": self.why_not}
+
+
+def axis(text: str) -> Axis:
+    """From `nodes=8,16,32` or `rate=2:10:2`, where the last number is the step and both ends count. Raises
+    InvalidField."""
+    name, equals, values = text.partition("=")
+    parameter = name.strip().replace("-", "_")
+    if not equals or not values:
+        raise InvalidField(f"{text!r} is not of the form nodes=8,16,32 or rate=2:10:2", field="--over")
+    if parameter not in PARAMETERS:
+        raise InvalidField(f"{name!r} is no parameter; there are {', '.join(PARAMETERS)}", field="--over")
+    return Axis(parameter, tuple(_range(text, values) if ":" in values else _listed(text, values)))
+
+
+def _listed(text: str, values: str) -> list[str]:
+    found = [value.strip() for value in values.split(",")]
+    if not all(found):
+        raise InvalidField(f"{text!r} has a value that is empty", field="--over")
+    return found
+
+
+def _range(text: str, values: str) -> Iterator[str]:
+    try:
+        first, last, *rest = (Decimal(number) for number in values.split(":"))
+        step = rest[0] if rest else Decimal(1)
+        count = int((last - first) / step) + 1 if step > 0 and len(rest) < 2 else 0
+    except (ValueError, InvalidOperation) as wrong:
+        raise InvalidField(f"{text!r} is not of the form FIRST:LAST:STEP", field="--over") from wrong
+    if not 0 < count <= POINTS_MAX:
+        raise InvalidField(f"{text!r} has no value, or more than {POINTS_MAX:,}", field="--over")
+    return (format((first + step * number).normalize(), "f") for number in range(count))
+
+
+def points_of(base: dict[str, Any], axes: Sequence[Axis]) -> list[tuple[dict[str, Any], Trial]]:
+    """Every combination, the last axis running fastest, with its trial. Raises InvalidField."""
+    count = 1
+    for each in axes:
+        count *= len(each.values)
+    names = [each.parameter for each in axes]
+    if not names:
+        raise InvalidField("nothing is varied; say for example nodes=8,16,32", field="--over")
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise InvalidField(f"{twice} is varied twice", field="--over")
+    if count > POINTS_MAX:
+        raise InvalidField(f"{count:,} points are more than {POINTS_MAX:,}", field="--over")
+    start = trial_of(base)
+    found = []
+    for values in product(*(each.values for each in axes)):
+        trial = start.varied(dict(zip(names, values, strict=True)))
+        found.append(({name: getattr(trial, name) for name in names}, trial))
+    return found
+
+
+def measured(trial: Trial) -> tuple[Report | None, str]:
+    """What a trial finds, or why it cannot be."""
+    try:
+        return experiment.run(trial).report, ""
+    except DoesNotFit as wrong:
+        return None, str(wrong)
+
+
+Done = Callable[[int, int], None]
+"""Called with points done and points in all."""
+
+Runner = Callable[[Sequence[Trial]], Iterator[tuple[int, tuple[Report | None, str]]]]
+"""Measures trials; yields the number and the outcome of each, in whatever order."""
+
+
+def sweep(
+    points: Sequence[tuple[dict[str, Any], Trial]], runner: Runner, done: Done = lambda count, total: None
+) -> list[Point]:
+    """Measure all of them; the answer is in the order of the points."""
+    found: dict[int, tuple[Report | None, str]] = {}
+    done(0, len(points))
+    for number, outcome in runner([trial for _, trial in points]):
+        found[number] = outcome
+        done(len(found), len(points))
+    return [Point(varied, *found[number]) for number, (varied, _) in enumerate(points)]
+
+
+def here(workers: int) -> Runner:
+    """So many processes of this machine; one: this process."""
+
+    def run(trials: Sequence[Trial]) -> Iterator[tuple[int, tuple[Report | None, str]]]:
+        if workers <= 1 or len(trials) <= 1:
+            yield from enumerate(map(measured, trials))
+            return
+        fresh = multiprocessing.get_context("spawn")  # a process with threads is not forked
+        with ProcessPoolExecutor(min(workers, len(trials)), mp_context=fresh) as pool:
+            asked = {pool.submit(measured, trial): number for number, trial in enumerate(trials)}
+            for one in as_completed(asked):
+                yield asked[one], one.result()
+
+    return run
+
+
+def on_ray(address: str) -> Runner:
+    """The workers of a Ray cluster, at `ray://HOST:PORT`, `auto` or `local`. Traces are read where the workers are.
+    Raises NotFound without Ray."""
+    try:
+        import ray
+    except ImportError as absent:
+        raise NotFound("Ray is not installed here: pip install 'cloudmatrix[ray]'", field="--ray") from absent
+
+    def run(trials: Sequence[Trial]) -> Iterator[tuple[int, tuple[Report | None, str]]]:
+        where = {} if address == "local" else {"address": address}
+        ray.init(**where, include_dashboard=False, log_to_driver=False, logging_level="error")
+        try:
+            task = ray.remote(measured)
+            asked = {task.remote(trial): number for number, trial in enumerate(trials)}
+            waiting = list(asked)
+            while waiting:
+                ended, waiting = ray.wait(waiting)
+                for one in ended:
+                    yield asked[one], ray.get(one)
+        finally:
+            ray.shutdown()
+
+    return run
+
+
+# ---- what is shown ---------------------------------------------------------------------------------------------------
+
+SHOWN = ("TTFT P90 s", "TPOT P90 ms", "goodput", "req/s in time", "tok/s/NPU", "prefill busy", "cache hits")
+
+
+def shown(point: Point) -> list[str]:
+    """The columns of `SHOWN` for a person."""
+    report = point.report
+    if report is None:
+        return [point.why_not, *[""] * (len(SHOWN) - 1)]
+    return [
+        f"{report.ttft.p90:.3f}",
+        f"{report.tpot.p90 * 1e3:.1f}",
+        f"{report.goodput_share:.1%}",
+        f"{report.goodput_requests_per_s:.3f}",
+        f"{report.tokens_per_s_per_npu:,.1f}",
+        f"{report.prefill_busy:.1%}",
+        f"{report.cache_hit_rate_tokens:.1%}",
+    ]
+
+
+def as_csv(points: Iterable[Point]) -> str:
+    """A line for each point, and the columns' names before them."""
+    rows = [point.row() for point in points]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def as_frame(points: Iterable[Point]) -> Any:
+    """A pandas DataFrame of the same. Raises NotFound without pandas."""
+    try:
+        import pandas
+    except ImportError as absent:
+        raise NotFound("pandas is not installed here: pip install pandas") from absent
+    return pandas.DataFrame([point.row() for point in points])

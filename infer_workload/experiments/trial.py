@@ -1,0 +1,105 @@
+"""A trial: everything that decides what an experiment finds, as one value that can be written down and run again."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from infer_workload.contract import DeploymentShape, Npus
+from infer_workload.reports.report import TPOT_OBJECTIVE_S, TTFT_OBJECTIVE_S
+from matrixcommon.model.errors import InvalidField
+
+PAPER_NODES = 32
+SHARES = {"ub": "ub_share", "rdma": "rdma_share", "vpc": "vpc_share"}
+
+
+class Trial(BaseModel):
+    """Requests, the deployment that serves them, its fabric and what befalls it. Frozen; equal trials find the same.
+
+    Lengths are tokens, rates requests a second, times emulated seconds, shares parts of one.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    trace: Path | None = Field(None, description="requests to replay: JSON lines in the Mooncake format, plain or .gz")
+    generate: int | None = Field(None, ge=1, le=10_000_000, description="or so many requests of seeded traffic")
+    rate: float | None = Field(None, gt=0, le=100_000, description="generated requests a second")
+    seed: int = Field(0, description="seed of everything left to chance")
+    nodes: int = Field(PAPER_NODES, ge=1, le=48, description="nodes of the instance, 8 NPUs each")
+    prefill: Npus | None = Field(None, description="NPUs for prefill")
+    decode: Npus | None = Field(None, description="NPUs for decode")
+    caching: int | None = Field(None, ge=1, le=48, description="nodes that lend memory to the context cache")
+    block_tokens: int = Field(512, ge=128, le=512, description="tokens of a block of the context cache")
+    batch: int | None = Field(None, ge=2, le=1024, description="requests an NPU decodes at once, at most")
+    cache: bool = Field(True, description="with context caching")
+    cache_plane: Literal["ub", "vpc"] = Field("ub", description="the plane that caches are read over")
+    cache_gb: float | None = Field(None, ge=0, le=4096, description="context cache on each node, GB")
+    mtp: bool = Field(True, description="with multi-token prediction")
+    microbatch: Literal["auto", "on", "off"] = Field("auto", description="two microbatches side by side")
+    ub_share: float = Field(1.0, gt=0, le=1, description="share of every UB port that is granted; others have the rest")
+    rdma_share: float = Field(1.0, gt=0, le=1, description="the same of RDMA ports")
+    vpc_share: float = Field(1.0, gt=0, le=1, description="the same of VPC ports")
+    lose_node_at: float | None = Field(None, ge=0, description="when the last decode node is lost")
+    ttft: float = Field(TTFT_OBJECTIVE_S, gt=0, description="objective for the first token, s")
+    tpot: float = Field(TPOT_OBJECTIVE_S, gt=0, description="objective for each token after it, s")
+
+    @model_validator(mode="after")
+    def _one_workload(self) -> Trial:
+        if (self.trace is None) == (self.generate is None):
+            raise ValueError("give a trace or a number of requests to generate, one of the two")
+        return self
+
+    def shape(self) -> DeploymentShape:
+        """How the model is served."""
+        return DeploymentShape(
+            prefill_npus=self.prefill,
+            decode_npus=self.decode,
+            caching_nodes=self.caching,
+            block_tokens=self.block_tokens,
+            batch_per_npu=self.batch,
+            context_cache=self.cache,
+            cache_plane=self.cache_plane,
+            cache_gb_per_node=self.cache_gb,
+            mtp=self.mtp,
+            microbatching=self.microbatch,
+        )
+
+    def varied(self, changes: dict[str, Any]) -> Trial:
+        """The same with some parameters changed. Raises InvalidField."""
+        return trial_of({**self.model_dump(exclude_defaults=True), **changes})
+
+    def options(self) -> list[str]:
+        """What is not as by default, as `matrixctl experiment run` takes it."""
+        words: list[str] = []
+        for name, value in self.model_dump(mode="json", exclude_defaults=True).items():
+            option = name.replace("_", "-")
+            if isinstance(value, bool):
+                words.append(f"--{option}" if value else f"--no-{option}")
+            else:
+                words.append(f"--{option}={value}")
+        return words
+
+    @property
+    def workload_digest(self) -> str | None:
+        """Of a trace, twelve hex digits of its SHA-256, so that another file of its name is found out."""
+        return None if self.trace is None else hashlib.sha256(self.trace.read_bytes()).hexdigest()[:12]
+
+
+PARAMETERS: tuple[str, ...] = tuple(name for name in Trial.model_fields if name != "trace")
+"""What a sweep may vary."""
+
+
+def trial_of(parameters: dict[str, Any]) -> Trial:
+    """A trial of these parameters; values may be text, as an option has them. Raises InvalidField naming the first that
+    is wrong and what would be accepted."""
+    try:
+        return Trial.model_validate(parameters)
+    except ValidationError as wrong:
+        first = wrong.errors()[0]
+        name = str(first["loc"][0]) if first["loc"] else "trace"
+        if first["type"] == "extra_forbidden":
+            raise InvalidField(f"{name!r} is no parameter; there are {', '.join(PARAMETERS)}", field=name) from wrong
+        raise InvalidField(first["msg"].removeprefix("Value error, "), field=f"--{name.replace('_', '-')}") from wrong

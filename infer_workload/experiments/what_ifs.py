@@ -1,0 +1,70 @@
+"""What-ifs: a trial beside the same with one thing changed, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from infer_workload.experiments.experiment import healthy_fabric
+from infer_workload.experiments.trial import Trial
+from infer_workload.layout.deployment import lay_out
+from infer_workload.timing.calibration import load_calibration
+from infer_workload.timing.model import load_model
+from matrixcommon.model.errors import InvalidField, NotFound
+from matrixcommon.model.hardware_names import NPUS_PER_NODE
+
+LOSS_AT_S = 60.0
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """A change to a trial, and the sentence that says what it is."""
+
+    text: str
+    changes: Callable[[Trial], Mapping[str, Any]]
+
+
+def _other_ratio(step: int) -> Callable[[Trial], Mapping[str, Any]]:
+    """One prefill instance more or fewer, its nodes from or to the decode pool."""
+
+    def changes(trial: Trial) -> Mapping[str, Any]:
+        calibration = load_calibration()
+        pools = lay_out(healthy_fabric(trial.nodes), load_model(), calibration, trial.shape()).pools
+        moved = step * calibration.nodes_per_prefill_instance
+        prefill, decode = pools.prefill_nodes + moved, len(pools.decode) - moved
+        if min(prefill, decode) < 1:
+            raise InvalidField(f"{trial.nodes} nodes have no room for it", field="--nodes")
+        return {"prefill": prefill * NPUS_PER_NODE, "decode": decode * NPUS_PER_NODE}
+
+    return changes
+
+
+def _doubled_cache(trial: Trial) -> Mapping[str, Any]:
+    calibration = load_calibration()
+    now = calibration.node_dram_gb * calibration.cache_dram_share if trial.cache_gb is None else trial.cache_gb
+    return {"cache_gb": 2 * now}
+
+
+WHAT_IFS: Mapping[str, WhatIf] = {
+    "lose-a-node": WhatIf(f"a decode node is lost at {LOSS_AT_S:g} s", lambda trial: {"lose_node_at": LOSS_AT_S}),
+    "half-the-ub-floor": WhatIf("half of every UB port is others'", lambda trial: {"ub_share": trial.ub_share / 2}),
+    "half-the-rdma-floor": WhatIf(
+        "half of every RDMA port is others'", lambda trial: {"rdma_share": trial.rdma_share / 2}
+    ),
+    "double-the-cache": WhatIf("twice the memory for the context cache", _doubled_cache),
+    "no-cache": WhatIf("no context cache", lambda trial: {"cache": False}),
+    "cache-over-vpc": WhatIf("the cache is read over the VPC plane", lambda trial: {"cache_plane": "vpc"}),
+    "no-mtp": WhatIf("no multi-token prediction", lambda trial: {"mtp": False}),
+    "no-microbatches": WhatIf("no microbatches", lambda trial: {"microbatch": "off"}),
+    "more-prefill": WhatIf("one prefill instance more, fewer nodes decode", _other_ratio(1)),
+    "more-decode": WhatIf("one prefill instance fewer, more nodes decode", _other_ratio(-1)),
+    "half-the-nodes": WhatIf("half of the nodes", lambda trial: {"nodes": max(1, trial.nodes // 2)}),
+}
+
+
+def what_if(name: str, trial: Trial) -> Trial:
+    """The trial with that change. Raises NotFound for no name of one, InvalidField where it does not apply."""
+    if name not in WHAT_IFS:
+        raise NotFound(f"there is no what-if {name!r}; there are {', '.join(WHAT_IFS)}", field="NAME")
+    return trial.varied(dict(WHAT_IFS[name].changes(trial)))

@@ -1,0 +1,105 @@
+"""The parameters of a trial as options, and what every command over trials prints."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from matrixcommon.model.errors import InvalidField, MatrixError
+from services.matrixctl.output.screen import NotAccessible
+
+if TYPE_CHECKING:
+    from infer_workload.experiments.trial import Trial
+
+
+class DoesNotFit(MatrixError):
+    """The deployment cannot be laid out on that many nodes."""
+
+    status = 409
+
+
+@dataclass
+class TrialOptions:
+    """What is served, how, on what."""
+
+    trace: Annotated[
+        Path | None, typer.Option(help="Requests to replay: JSON lines in the Mooncake format, plain or .gz.")
+    ] = None
+    generate: Annotated[int | None, typer.Option(help="Or this many requests of seeded traffic.")] = None
+    rate: Annotated[float | None, typer.Option(help="Generated requests a second.")] = None
+    seed: Annotated[int, typer.Option(help="Seed for everything left to chance.")] = 0
+    nodes: Annotated[int, typer.Option(help="Nodes of the instance, 8 NPUs each.")] = 32
+    prefill: Annotated[int | None, typer.Option(help="NPUs for prefill (default: the paper's proportion).")] = None
+    decode: Annotated[int | None, typer.Option(help="NPUs for decode.")] = None
+    caching: Annotated[int | None, typer.Option(help="Nodes that lend memory to the context cache (default: all).")] = (
+        None
+    )
+    block_tokens: Annotated[int, typer.Option(help="Tokens of a context cache block.")] = 512
+    batch: Annotated[int | None, typer.Option(help="Requests an NPU decodes at once, at most.")] = None
+    cache: Annotated[bool, typer.Option(help="With context caching, or without.")] = True
+    cache_plane: Annotated[Literal["ub", "vpc"], typer.Option(help="The plane that caches are read over.")] = "ub"
+    cache_gb: Annotated[float | None, typer.Option(help="Context cache on each node, GB.")] = None
+    mtp: Annotated[bool, typer.Option(help="With multi-token prediction, or without.")] = True
+    microbatch: Annotated[Literal["auto", "on", "off"], typer.Option(help="Two microbatches side by side.")] = "auto"
+    ub_share: Annotated[float, typer.Option(help="Share of every UB port that is granted; others have the rest.")] = 1.0
+    rdma_share: Annotated[float, typer.Option(help="The same of RDMA ports.")] = 1.0
+    vpc_share: Annotated[float, typer.Option(help="The same of VPC ports.")] = 1.0
+    lose_node_at: Annotated[float | None, typer.Option(help="Lose a decode node at that emulated second.")] = None
+    ttft: Annotated[float, typer.Option(help="Objective for the first token, s.")] = 2.0
+    tpot: Annotated[float, typer.Option(help="Objective for each token after it, s.")] = 0.05
+
+    def given(self) -> dict[str, Any]:
+        """What differs from the default."""
+        found = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
+        return {name: value for name, (value, default) in found.items() if value != default}
+
+    def trial(self) -> Trial:
+        """Raises InvalidField for what no trial may have."""
+        from infer_workload.experiments.trial import trial_of
+
+        if (self.trace is None) == (self.generate is None):
+            raise InvalidField("give either --trace FILE or --generate N", field="--trace")
+        return trial_of(self.given())
+
+
+def made_by(command: str, trial: Trial, *more: str) -> dict[str, Any]:
+    """What makes the same again: the command, and what it read."""
+    from services.chassis.version import version
+
+    words = ["matrixctl", "experiment", command, *more, *trial.options()]
+    return {
+        "command": shlex.join(words),
+        "seed": trial.seed,
+        "version": version(),
+        "trace_sha256": trial.workload_digest,
+    }
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """What a trial refuses, as refusals of the command line."""
+    from infer_workload.layout import deployment
+    from infer_workload.traffic.generator import BadTrace
+
+    try:
+        yield
+    except deployment.DoesNotFit as wrong:
+        raise DoesNotFit(str(wrong), field="--nodes") from wrong
+    except (BadTrace, OSError) as wrong:
+        raise InvalidField(str(wrong), field="--trace") from wrong
+
+
+def written(path: Path | None, text: str, option: str) -> None:
+    """Write a file, where one is asked for. Raises NotAccessible."""
+    if path is None:
+        return
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as wrong:
+        raise NotAccessible(f"{path} cannot be written: {wrong.strerror}", field=option) from wrong

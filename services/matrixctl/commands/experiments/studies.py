@@ -1,0 +1,160 @@
+"""experiment sweep and capacity: many trials."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from matrixcommon.model.errors import InvalidField
+from services.matrixctl.commands.command import command
+from services.matrixctl.commands.experiments.parameters import TrialOptions, made_by, refusals, written
+from services.matrixctl.commands.experiments.runs import Html
+from services.matrixctl.commands.options import Output, printed
+from services.matrixctl.output.screen import Form, progress, say, table
+
+if TYPE_CHECKING:
+    from infer_workload.experiments.sweep import Axis, Point
+
+PLOTTED = (
+    ("Time to first token, P90", "s", lambda report: report.ttft.p90),
+    ("Time per token, P90", "ms", lambda report: report.tpot.p90 * 1e3),
+    ("Requests within the objectives", "share", lambda report: report.goodput_share),
+    ("Tokens a second and NPU", "tokens/s", lambda report: report.tokens_per_s_per_npu),
+)
+
+
+@command("experiment sweep")
+def sweep(
+    options: TrialOptions,
+    over: Annotated[
+        list[str] | None,
+        typer.Option(help="A parameter and its values: nodes=8,16,32 or rate=2:10:2. May be repeated."),
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, max=256, help="Processes at once (default: one a core).")] = (
+        os.cpu_count() or 1
+    ),
+    ray: Annotated[
+        str | None, typer.Option(help="Run on a Ray cluster instead: ray://HOST:PORT, auto, or local.")
+    ] = None,
+    html: Html = None,
+    csv: Annotated[Path | None, typer.Option(help="Write a line for each point to that file.")] = None,
+    output: Output = Form.TABLE,
+) -> None:
+    """Run an experiment over ranges of its parameters, every combination of them.
+
+    Parameters are the options of `experiment run`. The outcome does not depend on how many workers there are.
+
+    For example: matrixctl experiment sweep --generate 1000 --over nodes=8,16,32 --over rate=2:10:2 --html sweep.html
+    """
+    from infer_workload.experiments import sweep as sweeps
+
+    axes = [sweeps.axis(text) for text in over or ()]
+    base = options.given()
+    points = sweeps.points_of(base, axes)
+    runner = sweeps.here(workers) if ray is None else sweeps.on_ray(ray)
+    with refusals(), progress() as show:
+        found = sweeps.sweep(points, runner, (lambda done, total: show(done, total, "points")) if show else _quiet)
+    made = made_by("sweep", points[0][1].varied(base_values(base, axes)), *[f"--over={text}" for text in over or ()])
+    columns = [*(axis.parameter for axis in axes), *sweeps.SHOWN]
+    rows = [[*(f"{value}" for value in point.varied.values()), *sweeps.shown(point)] for point in found]
+    if html is not None:
+        from infer_workload.reports.html import table_page
+
+        title = f"Sweep over {', '.join(axis.parameter for axis in axes)}"
+        written(html, table_page(title, made, columns, rows, plots(found, axes)), "--html")
+    written(csv, sweeps.as_csv(found), "--csv")
+    if not printed({"made_by": made, "points": [point.row() for point in found]}, output):
+        table(columns, rows)
+
+
+def base_values(base: dict[str, Any], axes: list[Axis]) -> dict[str, Any]:
+    """What the command line said of the parameters that vary, or their default: the axes say the rest."""
+    from infer_workload.experiments.trial import Trial
+
+    return {axis.parameter: base.get(axis.parameter, Trial.model_fields[axis.parameter].default) for axis in axes}
+
+
+def _quiet(done: int, total: int) -> None:
+    """Not on a terminal."""
+
+
+def plots(found: list[Point], axes: list[Axis]) -> list[Any]:
+    """Each figure over the first axis that has numbers, a line for every combination of the others."""
+    from infer_workload.reports.html import Plot
+
+    along = next((axis.parameter for axis in axes if _numbers(found, axis.parameter)), None)
+    if along is None:
+        return []
+    drawn = []
+    for title, unit, figure in PLOTTED:
+        lines: dict[str, list[tuple[float, float]]] = {}
+        for point in found:
+            if point.report is not None:
+                others = [f"{name} {value}" for name, value in point.varied.items() if name != along]
+                lines.setdefault(", ".join(others) or title, []).append(
+                    (float(point.varied[along]), figure(point.report))
+                )
+        drawn.append(Plot(title, along, unit, lines))
+    return drawn
+
+
+def _numbers(found: list[Point], parameter: str) -> bool:
+    return all(
+        isinstance(point.varied[parameter], int | float) and not isinstance(point.varied[parameter], bool)
+        for point in found
+    )
+
+
+@command("experiment capacity")
+def capacity(
+    options: TrialOptions,
+    attained: Annotated[
+        float, typer.Option(min=0.01, max=1.0, help="Share of requests that have to be within --ttft and --tpot.")
+    ] = 0.95,
+    least: Annotated[int, typer.Option(min=1, max=48, help="Nodes to begin with.")] = 2,
+    most: Annotated[int, typer.Option(min=1, max=48, help="Nodes to end with.")] = 48,
+    output: Output = Form.TABLE,
+) -> None:
+    """Find the fewest nodes on which requests keep their objectives.
+
+    For example: matrixctl experiment capacity --generate 2000 --rate 6 --ttft 2 --tpot 0.05 --attained 0.95
+    """
+    from infer_workload.experiments import sweep as sweeps
+    from infer_workload.experiments.capacity import fewest_nodes
+
+    if least > most:
+        raise InvalidField(f"{least} is more than --most {most}", field="--least")
+    trial = options.trial()
+    with refusals(), progress() as show:
+        sizes = (most - least + 1).bit_length() + 1
+        count = 0
+
+        def tried(point: Point) -> None:
+            nonlocal count
+            count += 1
+            if show:
+                show(min(count, sizes), sizes, f"{point.varied['nodes']} nodes")
+
+        found = fewest_nodes(trial, attained, least, most, tried)
+    more = [f"--attained={attained:g}", f"--least={least}", f"--most={most}"]
+    document = {
+        "made_by": made_by("capacity", trial, *more),
+        "nodes": found.nodes,
+        "npus": None if found.nodes is None else found.nodes * 8,
+        "objectives": {"ttft_s": trial.ttft, "tpot_s": trial.tpot, "attained": attained},
+        "tried": [{"nodes": each.varied["nodes"], "report": asdict(each.report) if each.report else None,
+                   "why_not": each.why_not} for each in found.tried],
+    }  # fmt: skip
+    if not printed(document, output):
+        table(("nodes", *sweeps.SHOWN), [(each.varied["nodes"], *sweeps.shown(each)) for each in found.tried])
+        within = f"TTFT {trial.ttft:g} s and TPOT {trial.tpot * 1e3:g} ms for {attained:.1%} of requests"
+        if found.nodes is None:
+            say(f"{most} nodes are not enough for {within}")
+        else:
+            say(f"{found.nodes} nodes ({found.nodes * 8} NPUs) keep {within}")
+    if found.nodes is None:
+        raise typer.Exit(1)
