@@ -191,7 +191,8 @@ class AutoscalingReconciler:
             self._instance_service.resize(session, instance, found.replicas)
             row.last_scale_at = now
         if pools is None or found.pools is None:
-            row.desired_pools = None
+            if policy.pools is None:
+                row.desired_pools = None
             return scaled(state, policy, found.replicas - nodes, now) if found.replicas > nodes else state
         row.desired_pools = found.pools.wire()
         return pools_scaled(state, policy, pools.sizes, found.pools, now)
