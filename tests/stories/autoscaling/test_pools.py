@@ -81,6 +81,32 @@ async def test_nodes_change_their_role_when_the_mix_shifts_and_nothing_is_alloca
         await stack.until(by_its_spec, "the pools are as the deployment says again")
 
 
+async def test_the_pool_that_has_more_to_do_gets_the_nodes_and_gives_them_back_drained(tmp_path):
+    async with Stack(tmp_path, infer=True) as stack:
+        await serving(stack, 4)
+        await offer(stack, 27.0, 8192)
+        assert (await put_policy(stack, minReplicas=4, maxReplicas=12, pools={"caching": {}})).status_code == 200
+
+        async def more_read() -> bool:
+            prefill, decode = await roles(stack)
+            return prefill >= 4 and decode == 2 and prefill + decode == await nodes_of(stack)
+
+        await stack.until(more_read, "more instances read, and as many nodes answer as before")
+        nothing_lost(await statistics(stack))
+        await offer(stack, 3.0, 2048)
+
+        async def smaller() -> bool:
+            return await nodes_of(stack) == 4
+
+        await stack.until(smaller, "it is given back")
+        await stack.active("one", 4)
+        await stack.until(lambda: plays(stack, 2, 2), "the pools are as they were")
+        nothing_lost(await statistics(stack))
+        assert (await policy(stack))["desiredPools"]["caching"] <= 4
+        assert {"Changed"} <= await reasons(stack)
+        await stack.check()
+
+
 async def complete(stack: Stack, **more: Any) -> Any:
     body = {"model": "one", "prompt": "what waits is served", "max_tokens": 16} | more
     return await stack.http["infer"].post("/v1/completions", json=body, timeout=None)
