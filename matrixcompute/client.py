@@ -9,6 +9,8 @@ from matrixcommon.api.client import ServiceClient, at, call
 from matrixcommon.model.errors import NotFound
 from matrixcompute.autoscaling.policy import ScalingPolicyView
 from matrixcompute.contract import InstanceRequest, InstanceView
+from matrixcompute.maintenance.budgets import DisruptionBudgetView
+from matrixcompute.recovery.spec import RecoveryPolicyView
 from matrixcompute.scenarios.runs import ScenarioRunView
 
 
@@ -35,6 +37,20 @@ class ComputeClient(ServiceClient):
     async def delete_policy(self, name: str) -> bool:
         """True once there is no such scaling policy."""
         return await self._delete(at("scaling-policies", name))
+
+    async def ensure_recovery_policy(self, name: str, request: dict[str, Any]) -> RecoveryPolicyView:
+        return await self._ask(RecoveryPolicyView, "PUT", at("recovery-policies", name), request)
+
+    async def delete_recovery_policy(self, name: str) -> bool:
+        """True once there is no such recovery policy."""
+        return await self._delete(at("recovery-policies", name))
+
+    async def ensure_budget(self, name: str, request: dict[str, Any]) -> DisruptionBudgetView:
+        return await self._ask(DisruptionBudgetView, "PUT", at("disruption-budgets", name), request)
+
+    async def delete_budget(self, name: str) -> bool:
+        """True once there is no such disruption budget."""
+        return await self._delete(at("disruption-budgets", name))
 
     async def find_run(self, name: str) -> ScenarioRunView | None:
         return await self._find(ScenarioRunView, at("scenario-runs", name))

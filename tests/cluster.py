@@ -18,11 +18,13 @@ from matrixcommon.model.errors import MatrixError
 from matrixcompute.clients.inference import Inference
 from matrixcontainer.client.client import (
     CRD,
+    DISRUPTION_BUDGET,
     FAULT,
     INFER,
     INSTANCE,
     NODE,
     POD,
+    RECOVERY_POLICY,
     SCALING_POLICY,
     SCENARIO,
     Kind,
@@ -110,7 +112,7 @@ class Cluster(Stack):
         )
 
     async def _served(self) -> bool:
-        for kind in (INSTANCE, INFER, SCALING_POLICY, FAULT, SCENARIO):
+        for kind in (INSTANCE, INFER, SCALING_POLICY, RECOVERY_POLICY, DISRUPTION_BUDGET, FAULT, SCENARIO):
             await self.kube.list(kind)
         return True
 

@@ -28,7 +28,7 @@ class Preflight:
 
 async def preflight(name: str, scenario: Scenario, world: World) -> Preflight:
     """Raises InvalidField with the field's path for what cannot be done, Unavailable where a service is away."""
-    if world.processes is None:
+    if of_processes(scenario) and not await world.services():
         _refuse_processes(scenario)
     planned: dict[str, list[dict[str, Any]]] = {}
     for key, shape in scenario.given.items():
@@ -55,6 +55,12 @@ async def preflight(name: str, scenario: Scenario, world: World) -> Preflight:
 def given_spec(shape: InstanceShape) -> dict[str, Any]:
     """What is asked for; whose it is, its key says."""
     return {field: value for field, value in shape.wire().items() if field != "project"}
+
+
+def of_processes(scenario: Scenario) -> bool:
+    """Whether it has to do with services themselves."""
+    strikes = any(CATALOGUE[action.fault].of_processes for action in scenario.method)
+    return strikes or any(target.type == "service" for target in scenario.targets.values())
 
 
 def _refuse_processes(scenario: Scenario) -> None:

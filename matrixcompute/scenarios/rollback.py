@@ -26,7 +26,7 @@ async def roll_back(world: World, names: str, clock: Clock) -> list[str]:
     while True:
         try:
             # What strikes services comes first: the others may not answer before it is undone.
-            for name in [each for each in _injected(world) if each.startswith(names)]:
+            for name in [each for each in await _injected(world) if each.startswith(names)]:
                 assert world.processes is not None
                 await world.processes.clear(name)
                 cleared.append(name)
@@ -41,8 +41,8 @@ async def roll_back(world: World, names: str, clock: Clock) -> list[str]:
         await clock.sleep(clock.at_least_wall(PAUSE_S, PAUSE_FLOOR_WALL_S))
 
 
-def _injected(world: World) -> Sequence[str]:
-    return list(world.processes.injected()) if world.processes is not None else []
+async def _injected(world: World) -> Sequence[str]:
+    return list(await world.processes.injected()) if world.processes is not None else []
 
 
 async def delete_given(world: World, keys: Sequence[str], clock: Clock) -> list[str]:

@@ -13,7 +13,9 @@ from matrixcompute.scenarios.schema import Scenario
 from matrixcompute.scenarios.world import World
 from matrixresource.agent.fault_catalogue import CATALOGUE
 
-OF_PROCESSES = "only `matrixctl scenario run` strikes services and their databases, on the machine of the stack"
+OF_PROCESSES = (
+    "nobody strikes services and their databases here: that takes a stack which `matrixctl up` keeps on its own machine"
+)
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Strike:
         if world.processes is None:
             raise InvalidField(OF_PROCESSES, field="fault")
         if validate_only:
-            world.processes.check(self.kind, self.target, self.parameters)
+            await world.processes.check(self.kind, self.target, self.parameters)
         else:
             await world.processes.inject(names + self.name, self.kind, self.target, self.parameters)
 

@@ -46,9 +46,7 @@ async def resolve_targets(
 async def _candidates(target: Target, look: Look, planned: dict[str, list[dict[str, Any]]]) -> list[str]:
     select = target.select
     if target.type == "service":
-        processes = look.world.processes
-        there = list(processes.services()) if processes is not None else []
-        return sorted(each for each in there if not select.names or each in select.names)
+        return sorted(each for each in await look.world.services() if not select.names or each in select.names)
     if target.type == "switch":
         switches = await look.all("link", "switches")
         return sorted(each["name"] for each in switches if _is_switch(target, each))

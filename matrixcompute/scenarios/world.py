@@ -16,13 +16,13 @@ from matrixcommon.model.errors import NotFound, Unavailable
 
 
 class Processes(Protocol):
-    """The supervisor's side: faults on the control plane's own processes, where the stack is ours. A fault has a name,
-    and what was done under a name is undone under it."""
+    """Who strikes the control plane's own processes, where the stack is ours: matrixctl itself, or an executor that is
+    asked over REST. A fault has a name, and what was done under a name is undone under it."""
 
-    def services(self) -> Sequence[str]:
-        """Those that may be struck."""
+    async def services(self) -> Sequence[str]:
+        """Those that may be struck; none where nobody strikes any."""
 
-    def check(self, kind: str, service: str, parameters: Mapping[str, str]) -> None:
+    async def check(self, kind: str, service: str, parameters: Mapping[str, str]) -> None:
         """Raises InvalidField where this cannot be done; the field is that of the parameters, or `fault`."""
 
     async def inject(self, name: str, kind: str, service: str, parameters: Mapping[str, str]) -> None: ...
@@ -30,7 +30,7 @@ class Processes(Protocol):
     async def clear(self, name: str) -> None:
         """Undo it; again is no news."""
 
-    def injected(self) -> Sequence[str]:
+    async def injected(self) -> Sequence[str]:
         """The names of what is not undone, those that an earlier process left among them."""
 
     async def seen(self, service: str) -> dict[str, Any]:
@@ -43,6 +43,10 @@ class World:
     def __init__(self, http: Mapping[str, httpx.AsyncClient], processes: Processes | None = None) -> None:
         self._http = http
         self.processes = processes
+
+    async def services(self) -> Sequence[str]:
+        """Those that may be struck; none where nobody strikes any."""
+        return [] if self.processes is None else await self.processes.services()
 
     def _client(self, service: str) -> httpx.AsyncClient:
         if service not in self._http:

@@ -45,6 +45,8 @@ CRD = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourc
 INSTANCE = Kind("cloudmatrix.io/v1alpha1", "CloudMatrixInstance", "cloudmatrixinstances")
 INFER = Kind("cloudmatrix.io/v1alpha1", "CloudMatrixInfer", "cloudmatrixinfers")
 SCALING_POLICY = Kind("cloudmatrix.io/v1alpha1", "ScalingPolicy", "scalingpolicies")
+RECOVERY_POLICY = Kind("cloudmatrix.io/v1alpha1", "RecoveryPolicy", "recoverypolicies")
+DISRUPTION_BUDGET = Kind("cloudmatrix.io/v1alpha1", "DisruptionBudget", "disruptionbudgets", namespaced=False)
 AUTOSCALER = Kind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 SCENARIO = Kind("cloudmatrix.io/v1alpha1", "MatrixFaultScenario", "matrixfaultscenarios", namespaced=False)
 FAULT = Kind("cloudmatrix.io/v1alpha1", "MatrixFault", "matrixfaults", namespaced=False)

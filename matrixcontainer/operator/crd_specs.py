@@ -10,6 +10,9 @@ from matrixcommon.model.hardware_names import NODE_PATTERN
 from matrixcommon.model.resource_model import ApiModel
 from matrixcompute.autoscaling.policy import ScalingPolicySpec
 from matrixcompute.contract import InstanceShape
+from matrixcompute.maintenance.budgets import NODES, DisruptionBudgetSpec
+from matrixcompute.recovery.ladder import recovery_rules
+from matrixcompute.recovery.spec import RecoveryPolicySpec
 from matrixcompute.scenarios.schema import Scenario
 from matrixcontainer.operator.structural_schema import structural_schema
 from matrixresource.agent.fault_catalogue import FaultKind
@@ -153,6 +156,22 @@ def policy_spec() -> dict[str, Any]:
             for pool in ("prefill", "decode", "caching")
         ),
         rule("self.scaleTargetRef == oldSelf.scaleTargetRef", "a policy keeps its target", ".scaleTargetRef"),
+    ]
+    return spec
+
+
+def recovery_spec() -> dict[str, Any]:
+    spec = structural_schema(RecoveryPolicySpec)
+    del spec["properties"]["project"]  # it is the namespace
+    spec["properties"]["rungs"]["items"]["enum"] = [*recovery_rules().rungs]
+    return spec
+
+
+def budget_spec() -> dict[str, Any]:
+    spec = structural_schema(DisruptionBudgetSpec)
+    spec["properties"]["nodes"]["pattern"] = f"^({NODES})$"
+    spec["x-kubernetes-validations"] = [
+        rule("has(self.schedule) == has(self.durationS)", "schedule and durationS go together", ".schedule")
     ]
     return spec
 

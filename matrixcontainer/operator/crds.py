@@ -1,8 +1,8 @@
 """The custom resources of group cloudmatrix.io/v1alpha1, printed from the classes that the services use.
 
-CloudMatrixInstance (cmi), CloudMatrixInfer (cminf) and ScalingPolicy (sp) are desired states, MatrixFault (mf) breaks
-emulated hardware, MatrixFaultScenario (mfs) does so in time and has a verdict, Supernode (sn) and NetworkSlice (nsl)
-are read-only mirrors of what MatrixResource and MatrixLink hold.
+CloudMatrixInstance (cmi), CloudMatrixInfer (cminf), ScalingPolicy (sp), RecoveryPolicy (rp) and DisruptionBudget (db)
+are desired states, MatrixFault (mf) breaks emulated hardware, MatrixFaultScenario (mfs) does so in time and has a
+verdict, Supernode (sn) and NetworkSlice (nsl) are read-only mirrors of what MatrixResource and MatrixLink hold.
 
     python -m matrixcontainer.operator.crds          prints the CRDs as YAML
 """
@@ -15,12 +15,15 @@ from typing import Any
 from matrixcommon.model.resource_model import ApiModel, Condition
 from matrixcompute.autoscaling.policy import ScalingPolicyView
 from matrixcompute.contract import RecoveryTimes, SliceSummary
+from matrixcompute.recovery.spec import RecoveryPolicyView
 from matrixcompute.scenarios.runs import ScenarioRunView
 from matrixcontainer.operator.crd_specs import (
+    budget_spec,
     fault_spec,
     infer_spec,
     instance_spec,
     policy_spec,
+    recovery_spec,
     rule,
     scenario_spec,
 )
@@ -37,6 +40,7 @@ POLICY_STATUS = (
     "currentReplicas", "desiredReplicas", "desiredPools", "forecastReplicas", "reason", "message", "lastScaleTime",
     "decisions",
 )  # fmt: skip
+RECOVERY_STATUS = ("ladders",)
 SCENARIO_STATUS = (
     "verdict", "message", "phase", "phases", "targets", "expectations", "seconds", "historyHash", "startedAt",
     "finishedAt",
@@ -274,6 +278,27 @@ def _definitions() -> list[dict[str, Any]]:
             "~Prefill:integer=.status.desiredPools.prefill ~Decode:integer=.status.desiredPools.decode "
             "~Active=ScalingActive ~Limited=ScalingLimited ~Last_scale=.status.lastScaleTime",
             description="Keeps a CloudMatrixInstance as large as its work asks for. Only one may own its scale.",
+        ),
+        _crd(
+            "RecoveryPolicy",
+            "recoverypolicies",
+            ["rp"],
+            recovery_spec(),
+            _status(**shown_schema(RecoveryPolicyView, *RECOVERY_STATUS)),
+            "Instance=.spec.instance Drain:number=.spec.drainSeconds Rungs=.spec.rungs "
+            "On_exhausted=.spec.onExhausted State=.status.state",
+            description="How far the recovery of an instance may go, or of all of the namespace that have none.",
+        ),
+        _crd(
+            "DisruptionBudget",
+            "disruptionbudgets",
+            ["db"],
+            budget_spec(),
+            _status(),
+            "Nodes=.spec.nodes Supernode=.spec.supernode Reasons=.spec.reasons Schedule=.spec.schedule "
+            "Duration:number=.spec.durationS State=.status.state",
+            scope="Cluster",
+            description="How many nodes of a supernode maintenances may take out at once, for which reasons and when.",
         ),
         _crd(
             "MatrixFault",

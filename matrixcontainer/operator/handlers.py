@@ -16,6 +16,7 @@ from matrixcompute.client import ComputeClient
 from matrixcontainer.client.client import INFER, INSTANCE, Kind, KubeClient
 from matrixcontainer.client.login import login
 from matrixcontainer.operator.decision import key_of_resource
+from matrixcontainer.operator.declared import DisruptionBudgetReconciler, RecoveryPolicyReconciler
 from matrixcontainer.operator.faults import FaultReconciler
 from matrixcontainer.operator.infers import InferReconciler
 from matrixcontainer.operator.instances import InstanceReconciler
@@ -39,13 +40,23 @@ class Reconcilers:
     instances: InstanceReconciler
     infers: InferReconciler
     policies: ScalingPolicyReconciler
+    recovery: RecoveryPolicyReconciler
+    budgets: DisruptionBudgetReconciler
     faults: FaultReconciler
     scenarios: ScenarioReconciler
     indexes: Mapping[str, Mapping[str, Iterable[str]]] = field(default_factory=dict)
 
     @property
     def all(self) -> tuple[Reconciler, ...]:
-        return self.instances, self.infers, self.policies, self.faults, self.scenarios
+        return (
+            self.instances,
+            self.infers,
+            self.policies,
+            self.recovery,
+            self.budgets,
+            self.faults,
+            self.scenarios,
+        )
 
     def keys(self, index: str, of: str | None = None) -> set[str]:
         """The keys in an index, all of them or those under `of`."""
@@ -68,6 +79,8 @@ def reconcilers_for(
         InstanceReconciler(kube, compute, scale_in, wall),
         InferReconciler(kube, compute, inference, scale_in, wall, endpoint),
         ScalingPolicyReconciler(kube, compute, wall),
+        RecoveryPolicyReconciler(kube, compute, wall),
+        DisruptionBudgetReconciler(kube, compute, wall),
         FaultReconciler(kube, faults, wall),
         ScenarioReconciler(kube, compute, wall),
     )

@@ -18,7 +18,15 @@ def rule(group: str, resources: list[str], verbs: list[str], names: list[str] | 
     return {"apiGroups": [group], "resources": resources, "verbs": verbs} | ({"resourceNames": names} if names else {})
 
 
-SPEC_KINDS = ["cloudmatrixinstances", "cloudmatrixinfers", "scalingpolicies", "matrixfaults", "matrixfaultscenarios"]
+SPEC_KINDS = [
+    "cloudmatrixinstances",
+    "cloudmatrixinfers",
+    "scalingpolicies",
+    "recoverypolicies",
+    "disruptionbudgets",
+    "matrixfaults",
+    "matrixfaultscenarios",
+]
 MIRRORS = ["supernodes", "networkslices"]
 
 CLUSTER_RULES = [

@@ -232,7 +232,7 @@ CATALOGUE: dict[str, Fault] = {
 FAULT_KINDS: dict[str, str] = {kind: CATALOGUE[kind].means for kind in get_args(FaultKind)}
 """What can be put on the emulated nodes, and what happens then."""
 PROCESS_KINDS: tuple[str, ...] = tuple(kind for kind, each in CATALOGUE.items() if each.of_processes)
-"""What matrixctl does to a stack of its own machine."""
+"""What is done to the processes of a stack, where `matrixctl up` keeps it."""
 
 PORT_KINDS = ("link-down", "link-degraded", "link-flapping", "cable-moved", "link-silent", "link-slow")
 SWITCH_KINDS = ("switch-down", "switch-silent")

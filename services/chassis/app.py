@@ -48,16 +48,18 @@ def create_app(
     tokens: Tokens | None = None,
     watchers: Sequence[Periodic] = (),
     tasks: Sequence[Callable[[], Awaitable[Any]]] = (),
+    leadership: Leadership | None = None,
+    led: Sequence[Periodic] = (),
+    led_tasks: Sequence[Callable[[], Awaitable[Any]]] = (),
     ready: Callable[[], str | None] = lambda: None,
     registry: CollectorRegistry | None = None,
     on_stop: Callable[[], None] = lambda: None,
     fences: Fences | None = None,
-    leadership: Leadership | None = None,
 ) -> FastAPI:
     """A FastAPI application around `routers`, each of whose routes `access` has to declare.
 
     `ready` returns None when the service can work, else a sentence that says what it waits for. `tasks` run beside the
-    watchers from start to stop, begun again where they fail; with `leadership` all of them only while this replica
+    watchers from start to stop, begun again where they fail; `led` and `led_tasks` likewise, only while this replica
     leads. `registry` collects the service's own metrics beside those of its requests. `fences` refuse what is asked in
     the name of a leader that another has followed.
     """
@@ -66,22 +68,15 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        beside = asyncio.create_task(work() if leadership is None else supervised(partial(leadership.lead, work)))
+        beside = [asyncio.create_task(beside_requests(watchers, tasks))]
+        if leadership is not None:
+            work = partial(beside_requests, led, led_tasks)
+            beside.append(asyncio.create_task(supervised(partial(leadership.lead, work))))
         yield
-        beside.cancel()
-        await asyncio.gather(beside, return_exceptions=True)
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
         on_stop()
-
-    async def work() -> None:
-        """What runs beside the requests, for ever."""
-        running = [asyncio.create_task(watcher.run(), name=watcher.name) for watcher in watchers]
-        running += [asyncio.create_task(supervised(task)) for task in tasks]
-        try:
-            await asyncio.Event().wait()
-        finally:
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
 
     app = FastAPI(
         title=title,
@@ -92,12 +87,13 @@ def create_app(
         separate_input_output_schemas=False,
     )
     app.state.access = access
-    app.state.watchers = {watcher.name: watcher for watcher in watchers}
+    app.state.leadership = leadership
+    app.state.watchers = {watcher.name: watcher for watcher in (*watchers, *led)}
     install(app, routers)
     for router in routers:
         app.router.routes.extend(router.routes)  # include_router builds each of them a second time
     describe_refusals(app)
-    watcher_metrics(registry, watchers)
+    watcher_metrics(registry, (*watchers, *led))
     if leadership is not None:
         leads = Gauge("leads", "1 while this replica does what runs beside requests.", registry=registry)
         leads.set_function(lambda: leadership.generation is not None)
@@ -136,6 +132,18 @@ def create_app(
         seconds=seconds,
     )
     return app
+
+
+async def beside_requests(watchers: Sequence[Periodic], tasks: Sequence[Callable[[], Awaitable[Any]]]) -> None:
+    """For ever: what a process does besides answering."""
+    running = [asyncio.create_task(watcher.run(), name=watcher.name) for watcher in watchers]
+    running += [asyncio.create_task(supervised(task)) for task in tasks]
+    try:
+        await asyncio.Event().wait()
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
 
 def watcher_metrics(registry: CollectorRegistry, watchers: Sequence[Periodic]) -> None:

@@ -18,6 +18,7 @@ from matrixcommon.persistence.database_session import Database
 log = logging.getLogger(__name__)
 
 RETRY_WALL_S = 0.5
+REST_WALL_S = 0.25
 COMPACTION_PERIOD_S = 600.0
 KEPT_WALL_S = 600.0
 HISTORY_S, HISTORY_WALL_S = 86_400.0, 3600.0
@@ -112,6 +113,17 @@ async def follow(stream: Callable[[int | None], AsyncIterator[WatchEvent]], hear
             log.info("watch ended", extra={"why": refused.message})
         await heard(None)
         await asyncio.sleep(RETRY_WALL_S)
+
+
+async def follow_replicas(records: Database, heard: Callable[[], None]) -> None:
+    """For ever: `heard` after whatever was committed, by whichever replica, at most once in `REST_WALL_S`. Ends where
+    nobody else may write."""
+    since = records.latest()
+    while records.shared:
+        await records.changed(30.0, since)
+        since = records.latest()
+        heard()
+        await asyncio.sleep(REST_WALL_S)
 
 
 def nudging(nudge: Callable[[], None]) -> Heard:

@@ -81,3 +81,11 @@ class ServiceSettings(Settings):
             self.state.mkdir(parents=True, exist_ok=True)
             return f"sqlite:///{(self.state / f'{service}.db').resolve()}"
         return self.database.replace("postgresql://", "postgresql+psycopg://", 1)
+
+
+class LedSettings(ServiceSettings):
+    """Settings of a service of which one replica carries the workflows."""
+
+    leader_lease: float = Field(
+        3.0, ge=0.5, le=60, description="wall seconds of silence after which another replica takes over the work"
+    )

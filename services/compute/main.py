@@ -22,6 +22,7 @@ from matrixcompute.access import ACCESS
 from matrixcompute.api.instances import routes
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.clients.inference import Inference
+from matrixcompute.clients.process_executor import ProcessExecutor
 from matrixcompute.instances.disruption_budgets import DisruptionBudgets
 from matrixcompute.instances.maintenances import Maintenances
 from matrixcompute.instances.recovery_policies import RecoveryPolicies
@@ -46,9 +47,9 @@ from services.chassis.app import create_app
 from services.chassis.database import DatabaseEngine, Migrations
 from services.chassis.http import InProcess, http_client
 from services.chassis.leadership import Leadership
-from services.chassis.periodic import Periodic, compaction, follow, history_s
+from services.chassis.periodic import Periodic, compaction, follow, follow_replicas, history_s
 from services.chassis.run import main_of
-from services.chassis.settings import ServiceSettings
+from services.chassis.settings import LedSettings
 from services.chassis.version import version
 from services.compute.metrics import InstanceMetrics
 
@@ -65,7 +66,7 @@ FAULTS_PERIOD_S = 600.0
 """How often all nodes are looked at; they are followed in between."""
 
 
-class ComputeSettings(ServiceSettings):
+class ComputeSettings(LedSettings):
     """MatrixCompute: the life of instances, and their recovery."""
 
     resource_url: str = Field("http://127.0.0.1:8401", description="where MatrixResource is")
@@ -88,9 +89,6 @@ class ComputeSettings(ServiceSettings):
         ge=0,
         le=86_400,
         description="how long a member that serves may drain (emulated) before it is moved or repaired; 0: not at all",
-    )
-    leader_lease: float = Field(
-        3.0, ge=0.5, le=60, description="wall seconds of silence after which another replica takes over the work"
     )
 
 
@@ -144,7 +142,8 @@ def build(
     )
     maintenances.wake = maintainer.wake = maintaining.nudge
     asked_by_scenarios = dict(services or {})
-    world = World(asked_by_scenarios)
+    executor = ProcessExecutor(asked_by_scenarios["agents"]) if "agents" in asked_by_scenarios else None
+    world = World(asked_by_scenarios, executor)
     scenarios, scenario_runs = Scenarios(store), ScenarioRuns(store, world, clock)
     player = ScenarioRunReconciler(store, world, clock, version())
     playing = Periodic("scenario-runs", player.reconcile, clock, period_s=SCENARIO_PERIOD_S, floor_wall_s=0.5)
@@ -187,18 +186,17 @@ def build(
 
         return partial(follow, partial(neighbours.watch, collection), heard)
 
-    async def take_up_verbs() -> None:
-        """For ever: take up what another replica was asked for."""
-        since, policies = records.latest(), scaling_policies.generations()
-        while records.shared:
-            await records.changed(30.0, since)
-            since = records.latest()
-            resumption.nudge()
-            maintaining.nudge()
-            scenario_asked()
-            if (asked := scaling_policies.generations()) != policies:  # not at each write of its own decisions
-                policies = asked
-                scaling.nudge()
+    policies = scaling_policies.generations()
+
+    def take_up_verbs() -> None:
+        """Another replica may have been asked for something."""
+        nonlocal policies
+        resumption.nudge()
+        maintaining.nudge()
+        scenario_asked()
+        if (asked := scaling_policies.generations()) != policies:  # not at each write of its own decisions
+            policies = asked
+            scaling.nudge()
 
     leadership = Leadership(
         "compute", records, fences, clock, lease_wall_s=settings.leader_lease, announce=neighbours.announce
@@ -227,7 +225,7 @@ def build(
         fences=fences,
         leadership=leadership,
         tokens=Tokens(settings.tokens),
-        watchers=[
+        led=[
             resumption,
             reconciling,
             moving,
@@ -239,9 +237,9 @@ def build(
             compaction(records, clock, kept_s=kept_s, also=forget_old),
             Periodic("count", metrics.count, clock, period_s=30.0, floor_wall_s=5.0),
         ],
-        tasks=[
+        led_tasks=[
             runner.run,
-            take_up_verbs,
+            partial(follow_replicas, records, take_up_verbs),
             following("allocations", reconciling, lambda view: key_of(view["project"], view["name"])),
             following("slices", reconciling, lambda view: resolve(view["instance"], view["project"])),
             following("defragmentations", moving),

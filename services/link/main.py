@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -52,9 +53,10 @@ from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.database import DatabaseEngine, Migrations
 from services.chassis.http import http_client
-from services.chassis.periodic import Periodic, compaction, history_s
+from services.chassis.leadership import Leadership
+from services.chassis.periodic import Periodic, compaction, follow_replicas, history_s
 from services.chassis.run import main_of
-from services.chassis.settings import ServiceSettings
+from services.chassis.settings import LedSettings
 from services.link.allocations import ReservedNodes
 
 MIGRATIONS = Migrations("link", Base.metadata)
@@ -64,7 +66,7 @@ DEPARTED_PERIOD_S = 60.0
 TOPOLOGY_PERIOD_S = 5.0
 
 
-class LinkSettings(ServiceSettings):
+class LinkSettings(LedSettings):
     """MatrixLink: the three planes, slices and their bandwidth, routes, link health."""
 
     supernodes: int = Field(1, ge=1, le=8, description="supernodes known from the start; others by their agents")
@@ -177,15 +179,14 @@ def build(
             *watchers,
             health,
             following,
-            resumption,
             Periodic("departed", departed.watch, clock, period_s=DEPARTED_PERIOD_S, floor_wall_s=1.0),
             compaction(records, clock, also=forget_events),
         ],
         registry=registry,
-        tasks=[
-            runner.run,
-            lambda: asyncio.to_thread(kernel),  # compiled once per machine, before the first flows need it
-        ],
+        tasks=[lambda: asyncio.to_thread(kernel)],  # compiled once per machine, before the first flows need it
+        leadership=Leadership("link", records, fences, clock, lease_wall_s=settings.leader_lease),
+        led=[resumption],
+        led_tasks=[runner.run, partial(follow_replicas, records, resumption.nudge)],
         on_stop=database.close,
     )
 

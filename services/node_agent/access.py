@@ -13,16 +13,18 @@ from matrixcommon.api.authorization import (
     Rule,
     Scope,
 )
-from services.node_agent.contract import InjectedFaultView
+from services.node_agent.contract import InjectedFaultView, ProcessFaultView, ProcessView
 from services.node_agent.network.traffic_patterns import Load, LoadView
 
 SUPERNODES = ResourceKind("supernodes", Scope.PHYSICAL, {"LIST": VIEWERS, "PUT": ADMINS, "DELETE": ADMINS})
 NODES = ResourceKind("nodes", Scope.PHYSICAL, READ, holders=("holds", "tables"))
 FAULTS = ResourceKind("faults", Scope.PHYSICAL, MANAGED, view=InjectedFaultView)
+PROCESSES = ResourceKind("processes", Scope.PHYSICAL, READ, view=ProcessView)
+PROCESS_FAULTS = ResourceKind("process-faults", Scope.PHYSICAL, MANAGED, view=ProcessFaultView)
 TRAFFIC = ResourceKind("traffic", Scope.PROJECT, ENSURED, request=Load, view=LoadView)
 
 ACCESS = AccessRules(
     "Emulated nodes",
-    (SUPERNODES, NODES, FAULTS, TRAFFIC),
+    (SUPERNODES, NODES, FAULTS, PROCESSES, PROCESS_FAULTS, TRAFFIC),
     (Rule("GET", "/v1/fault-kinds", "fault-kinds", VIEWERS, Scope.PHYSICAL, mutates=False),),
 )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, Protocol
 
 from pydantic import Field
 
 from matrixcommon.model.hardware_names import CabinetName, NodeName, SwitchName
-from matrixcommon.model.resource_model import ResourceView
+from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixresource.agent.fault_catalogue import FaultKind
 
 
@@ -26,3 +26,40 @@ class InjectedFaultView(ResourceView):
     kind: FaultKind
     target: NodeName | SwitchName | CabinetName
     parameters: dict[str, Any] = Field(default_factory=dict)
+
+
+ProcessFaultKind = Literal["service-killed", "service-paused", "database-readonly", "database-stalled"]
+
+
+class ProcessView(ResourceView):
+    """A process of the control plane as it truly is."""
+
+    running: bool = Field(description="whether it runs, and does not stand still")
+    restarted: bool = Field(description="whether it is another process than the one that was struck last")
+    writable: bool = Field(description="whether its database takes writes")
+    stalled: bool = Field(description="whether a database was kept busy")
+
+
+class ProcessFaultRequest(ApiModel):
+    """What to do to a process of the control plane, or to its database."""
+
+    kind: ProcessFaultKind
+    target: str = Field(max_length=40, description="the service, as `/v1/processes` names it")
+    parameters: dict[str, str] = Field(default_factory=dict, max_length=16, description="what the kind needs to know")
+
+
+class ProcessFaultView(ResourceView, ProcessFaultRequest):
+    """A fault on a process, until it is undone."""
+
+    state: str = "Injected"
+
+
+class ProcessStriker(Protocol):
+    """Who carries out faults on processes."""
+
+    async def processes(self) -> list[ProcessView]: ...
+    async def process(self, name: str) -> ProcessView: ...
+    async def faults(self) -> list[ProcessFaultView]: ...
+    async def fault(self, name: str) -> ProcessFaultView: ...
+    async def inject(self, name: str, body: ProcessFaultRequest, validate_only: bool = False) -> ProcessFaultView: ...
+    async def clear(self, name: str) -> None: ...

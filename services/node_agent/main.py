@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from pydantic import Field, ValidationInfo, field_validator
 
 from matrixcommon.model.clock import Clock
@@ -27,11 +27,13 @@ from services.chassis.settings import Settings
 from services.node_agent.access import ACCESS
 from services.node_agent.agents.agent_channels import LEASE_S, link_agents, resource_agents
 from services.node_agent.api.faults import routes
+from services.node_agent.api.process_faults import process_fault_routes
 from services.node_agent.api.traffic import traffic_routes
 from services.node_agent.channels.report_pace import LEASE_PERIODS
 from services.node_agent.fleet.fleet import HEARTBEAT_S, Fleet
 from services.node_agent.fleet.store import FleetStore
 from services.node_agent.fleet.wiring import RackWiring
+from services.process_faults.executor import ProcessExecutor
 
 WIRING_PERIOD_S = 10.0
 
@@ -72,12 +74,17 @@ def node_names(settings: AgentSettings) -> list[NodeName]:
     return [NodeName(name) for supernode in supernodes for name in supernode.nodes()]
 
 
+def all_routes(fleet: Fleet, state: Path) -> list[APIRouter]:
+    """`state`: the folder in which there may be a stack, whose services can be struck."""
+    return [routes(fleet), traffic_routes(fleet), process_fault_routes(ProcessExecutor(state, "agents"))]
+
+
 def build(fleet: Fleet, settings: AgentSettings) -> FastAPI:
     """The application around a fleet whose agents are in place."""
     return create_app(
         "agents",
         "Emulated nodes",
-        [routes(fleet), traffic_routes(fleet)],
+        all_routes(fleet, settings.state),
         ACCESS,
         tokens=Tokens(settings.tokens),
         tasks=fleet.tasks(),

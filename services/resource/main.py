@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -39,9 +40,10 @@ from matrixresource.topology.loading import load_spec
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.database import DatabaseEngine, Migrations
-from services.chassis.periodic import Periodic, compaction, history_s
+from services.chassis.leadership import Leadership
+from services.chassis.periodic import Periodic, compaction, follow_replicas, history_s
 from services.chassis.run import main_of
-from services.chassis.settings import ServiceSettings
+from services.chassis.settings import LedSettings
 from services.resource.metrics import ResourceMetrics
 
 log = logging.getLogger(__name__)
@@ -57,7 +59,7 @@ EXPIRY_PERIOD_S = 10.0
 PROPOSED_PERIOD_S = 5.0
 
 
-class ResourceSettings(ServiceSettings):
+class ResourceSettings(LedSettings):
     """MatrixResource: inventory, topology and allocations of the supernodes."""
 
     supernodes: int = Field(1, ge=1, le=8, description="supernodes in the inventory, where the database has none")
@@ -161,15 +163,18 @@ def build(
                 floor_wall_s=min(LEASE_WATCH_FLOOR_WALL_S, settings.lease_watch),
             ),
             refill,
-            resumption,
-            Periodic("proposed-plans", proposed.reconcile, clock, period_s=PROPOSED_PERIOD_S, floor_wall_s=0.5),
             Periodic("expire", expire, clock, period_s=EXPIRY_PERIOD_S, floor_wall_s=0.5),
             Periodic("flapping", flapping.reconcile, clock, period_s=FLAPPING_PERIOD_S, floor_wall_s=1.0),
             Periodic("topology", survey, clock, period_s=SETTLE_WATCH_PERIOD_S, floor_wall_s=0.5),
             compaction(records, clock, also=forget_old),
             Periodic("count", metrics.count, clock, period_s=COUNT_PERIOD_S, floor_wall_s=5.0),
         ],
-        tasks=[runner.run],
+        leadership=Leadership("resource", records, fences, clock, lease_wall_s=settings.leader_lease),
+        led=[
+            resumption,
+            Periodic("proposed-plans", proposed.reconcile, clock, period_s=PROPOSED_PERIOD_S, floor_wall_s=0.5),
+        ],
+        led_tasks=[runner.run, partial(follow_replicas, records, resumption.nudge)],
         registry=registry,
         on_stop=database.close,
     )

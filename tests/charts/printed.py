@@ -112,6 +112,7 @@ _RESOURCES = _closed({kind: {"$ref": "#/definitions/quantities"} for kind in ("r
 _ONLY: dict[str, dict[str, Any]] = {
     "agents": {"stages": _TEXT, "linkStages": _TEXT},
     "kube": {"existingSecret": _NAME},
+    "resource": {"replicas": {"type": "integer", "minimum": 1, "maximum": 5}},
     "compute": {"replicas": {"type": "integer", "minimum": 1, "maximum": 5}},
     "operator": {"replicas": {"type": "integer", "minimum": 1, "maximum": 5}, "leaseNamespace": _NAME},
 }

@@ -49,8 +49,11 @@ def operator(cluster: ChartCluster, tmp_path_factory: pytest.TempPathFactory) ->
         yield running
 
 
+CLUSTER_SCOPED = ("MatrixFault", "MatrixFaultScenario", "DisruptionBudget")
+
+
 def a(kind: str, name: str, spec: dict[str, object]) -> str:
-    namespaced = {} if kind in ("MatrixFault", "MatrixFaultScenario") else {"namespace": "default"}
+    namespaced = {} if kind in CLUSTER_SCOPED else {"namespace": "default"}
     return json.dumps({"apiVersion": GROUP, "kind": kind, "metadata": {"name": name, **namespaced}, "spec": spec})
 
 
@@ -77,6 +80,10 @@ def test_every_kind_lives_and_ends_with_the_rights_the_chart_gives(
     scenario = library()["free-node-lacks-an-npu"].wire()
     cluster.kubectl("apply", "-f", "-", stdin=a("MatrixFaultScenario", "later", {**scenario, "suspend": True}))
     eventually(lambda: state(cluster, "matrixfaultscenario", "later") == "Suspended", "the scenario waits")
+    cluster.kubectl("apply", "-f", "-", stdin=a("DisruptionBudget", "quiet", {"nodes": "10%"}))
+    cluster.kubectl("apply", "-f", "-", stdin=a("RecoveryPolicy", "gentle", {"instance": "first", "drainSeconds": 30}))
+    eventually(lambda: state(cluster, "recoverypolicy", "gentle") == "Active", "so is the policy")
+    eventually(lambda: state(cluster, "disruptionbudget", "quiet") == "Active", "the budget is MatrixCompute's")
     eventually(lambda: "first" in cluster.kubectl("get", "events", "-n", "default"), "events are reported")
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(A_SCHEDULED_POD))
     eventually(lambda: cluster.get("pod", "asks", "default")["spec"].get("nodeName"), "the pod that asks is bound")
@@ -86,6 +93,8 @@ def test_every_kind_lives_and_ends_with_the_rights_the_chart_gives(
         ("cloudmatrixinfer", "first"),
         ("matrixfault", "cut"),
         ("matrixfaultscenario", "later"),
+        ("disruptionbudget", "quiet"),
+        ("recoverypolicy", "gentle"),
         ("cloudmatrixinstance", "first"),
     ):
         cluster.kubectl("delete", kind, name, "-n", "default", "--wait=false")

@@ -40,7 +40,7 @@ NAMES = {
     "domains": "sn0-c00", "planes": "ub", "switches": "sn0-l2p0-k00", "links": f"{NODE}.ub-p0-k00", "models": "chat",
     "qos-classes": "Guaranteed", "forwarding-tables": "sn0-l2p0-k00", "drains": "care", "faults": "hurt",
     "defragmentations": "room", "members": NODE, "scaling-policies": "follow",
-    "recovery-policies": "gentle", "disruption-budgets": "office-hours", "workflow-drains": "upgrade",
+    "recovery-policies": "gentle", "disruption-budgets": "office-hours", "processes": "none", "process-faults": "none", "workflow-drains": "upgrade",
     "maintenances": "century", "scenarios": "own", "scenario-runs": "rehearsal",
 }  # fmt: skip
 REPORT = {"node": NODE, "epoch": 1 << 40, "sequence": 1}
@@ -160,6 +160,8 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("agents", "DELETE", "/v1/supernodes/{}"): None,
     ("agents", "PUT", "/v1/faults/{}"): {"kind": "node-down", "target": "sn0-c09-n0"},
     ("agents", "DELETE", "/v1/faults/{}"): None,
+    ("agents", "PUT", "/v1/process-faults/{}"): {"kind": "service-paused", "target": "resource"},
+    ("agents", "DELETE", "/v1/process-faults/{}"): None,
     ("agents", "PUT", "/v1/traffic/{}"): {"slice": "a-ub", "gbpsPerNpu": 1},
     ("agents", "DELETE", "/v1/traffic/{}"): None,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +13,8 @@ from matrixresource.agent.fault_catalogue import FAULT_KINDS
 from services.chassis.app import create_app
 from services.matrixctl.commands.apply import fault_target
 from services.node_agent.access import ACCESS
-from services.node_agent.api.faults import routes
-from services.node_agent.api.traffic import traffic_routes
 from services.node_agent.fleet.fleet import Fleet
+from services.node_agent.main import all_routes
 from tests.clocks import FixedClock
 from tests.services.matrixctl.test_traffic import Cards
 
@@ -25,9 +25,7 @@ class Desk:
     def __init__(self) -> None:
         self.memory = Cards()
         self.fleet = Fleet([NodeName(NODE), NodeName(OTHER)], self.memory, FixedClock(), 1)
-        self.http = TestClient(
-            create_app("agents", "Emulated nodes", [routes(self.fleet), traffic_routes(self.fleet)], ACCESS)
-        )
+        self.http = TestClient(create_app("agents", "Emulated nodes", all_routes(self.fleet, Path("no-stack")), ACCESS))
 
     def put(self, kind: str, target: str, **parameters: Any) -> Any:
         body = {"kind": kind, "target": target, "parameters": parameters}

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.looptime
 NOT_WATCHED = {
     ("infer", "usage"),
     ("infer", "models"),
-    *(("agents", kind) for kind in ("supernodes", "nodes", "faults", "traffic")),
+    *(("agents", kind) for kind in ("supernodes", "nodes", "faults", "traffic", "processes", "process-faults")),
 }
 """Not journalled: metering, the endpoint of another's making, and the emulated hardware, which tells nobody anything."""
 

@@ -17,6 +17,7 @@ from sqlalchemy import create_engine, text
 
 from matrixresource.topology.loading import DEFAULT_FILE
 from services.chassis.database import DatabaseEngine
+from services.chassis.leadership import Leadership
 from tests.stack import Seat, Stack
 
 CABINETS, NODES_OF_CABINET = 3, 4
@@ -84,15 +85,17 @@ class ByTurns(httpx.AsyncBaseTransport):
 class ReplicatedStack(SmallStack):
     """The same with two replicas of MatrixResource and two of MatrixCompute, each over one database, asked by turns."""
 
+    replicated: tuple[str, ...] = REPLICATED
+
     def __init__(self, folder: Path, *args: Any, **more: Any) -> None:
         self._balanced: dict[str, ByTurns] = {}
         super().__init__(folder, *args, **more)
         at = self.services.index
-        for service in REPLICATED:
+        for service in self.replicated:
             self.services = (*self.services[: at(service) + 1], replica_of(service), *self.services[at(service) + 1 :])
 
     def way_to(self, name: str) -> httpx.AsyncBaseTransport:
-        if name not in REPLICATED:
+        if name not in self.replicated:
             return super().way_to(name)
         if name not in self._balanced:
             seat = self.seats[replica_of(name)] = Seat()
@@ -102,11 +105,16 @@ class ReplicatedStack(SmallStack):
     def database_of(self, name: str) -> DatabaseEngine:
         service = name.removesuffix("-replica")
         database = super().database_of(service)
-        database.shared = service in REPLICATED
+        database.shared = service in self.replicated
         return database
 
     def _build(self, name: str, seat: Seat) -> Any:
         return super()._build(name.removesuffix("-replica"), seat)
+
+    def replicas(self, service: str) -> dict[str, Leadership]:
+        """Those of a service that are up, by their seats."""
+        seats = {name: self.seats[name] for name in (service, replica_of(service))}
+        return {name: seat.transport.app.state.leadership for name, seat in seats.items() if seat.life is not None}
 
 
 class PostgresStack(ReplicatedStack):

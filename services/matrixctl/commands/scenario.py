@@ -86,7 +86,8 @@ def scenario_run(
 ) -> None:
     """Run it and roll it back, whatever happens. Interrupted, it rolls back and ends; killed, the next run rolls back.
 
-    With --remote MatrixCompute runs it, also when this command is interrupted; nothing strikes services then.
+    With --remote MatrixCompute runs it, also when this command is interrupted. It strikes
+    services where `matrixctl up` keeps the stack, but not MatrixCompute, which plays the run, nor the agents' process.
 
     Exit codes: 0 PASS; 1 FAIL, or refused before anything was changed; 4 STOPPED by a stop condition or a person;
     5 INVALID: a fault showed no effect, or the steady state did not hold at the start, so nothing was proved.

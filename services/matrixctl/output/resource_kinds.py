@@ -213,6 +213,22 @@ NOUNS: tuple[Noun, ...] = (
         means="what `fault inject` broke; `get faults` shows what the control plane has found",
     ),
     Noun(
+        "processes",
+        "agents",
+        "name, state, restarted, writable",
+        "stalled",
+        "process",
+        means="services that scenarios can strike, where `matrixctl up` keeps the stack; `status` shows all processes",
+    ),
+    Noun(
+        "process-faults",
+        "agents",
+        "name, kind, target, parameters",
+        "",
+        "process-fault",
+        means="what a scenario has done to services, until it is undone",
+    ),
+    Noun(
         "operations",
         "compute",
         "name, service, target, verb, state, step, progress",

@@ -23,8 +23,8 @@ from matrixcompute.scenarios.world import World
 from services.chassis.http import http_client
 from services.chassis.version import version
 from services.matrixctl.clients.api_client import ApiClient
-from services.matrixctl.scenarios.process_faults import ProcessFaults
 from services.matrixctl.supervisor.process_lock import ProcessLock, SeatTaken
+from services.process_faults.process_faults import ProcessFaults
 
 T = TypeVar("T")
 

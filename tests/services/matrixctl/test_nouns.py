@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
@@ -14,9 +15,8 @@ from matrixcompute.recovery.spec import rule_views
 from services.chassis.app import create_app
 from services.matrixctl.output.resource_kinds import NOUNS, Noun, cells, titles
 from services.node_agent.access import ACCESS
-from services.node_agent.api.faults import routes
-from services.node_agent.api.traffic import traffic_routes
 from services.node_agent.fleet.fleet import Fleet
+from services.node_agent.main import all_routes
 from tests.clocks import FixedClock
 from tests.services.every_route import RULES
 from tests.services.matrixctl.inprocess import reached, say
@@ -95,10 +95,10 @@ def test_times_of_the_services_are_called_emulated() -> None:
 
 
 def test_injected_faults_are_one_list_and_found_ones_another(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     fleet = Fleet([NodeName("sn0-c03-n2")], Cards(), FixedClock(), 1)
-    agents = TestClient(create_app("agents", "Emulated nodes", [routes(fleet), traffic_routes(fleet)], ACCESS))
+    agents = TestClient(create_app("agents", "Emulated nodes", all_routes(fleet, tmp_path), ACCESS))
     reached(monkeypatch, {"agents": agents})
     code, _, err = say(capsys, "get injected-faults")
     assert (code, "`get faults` shows what the control plane has found" in err) == (0, True)

@@ -1,4 +1,4 @@
-"""What a scenario does to processes and databases of a stack, and that it is undone, also after a kill."""
+"""What a scenario does to processes and databases of a stack, by whoever does it, and that it is undone, also after a kill."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.errors import Conflict, InvalidField, NotFound
 from matrixcompute.scenarios.strikes import number
-from services.matrixctl.scenarios.process_faults import ProcessFaults
 from services.matrixctl.supervisor.state_folder import Folder
+from services.node_agent.contract import ProcessFaultRequest
+from services.process_faults.executor import ProcessExecutor
+from services.process_faults.process_faults import ProcessFaults
 from tests.services.matrixctl.conftest import Bench, eventually
 
 STACK: Any = SimpleNamespace(contained=False, database="")
@@ -31,17 +33,17 @@ async def test_a_database_refuses_writes_until_another_runner_undoes_it(tmp_path
         rows.execute("INSERT INTO instances VALUES ('one')")
     assert rows.execute("SELECT count(*) FROM instances").fetchone() == (0,)
     after = ProcessFaults(Folder(tmp_path), STACK)
-    assert after.injected() == ["a-0"], "it is written down for whoever comes after a kill"
+    assert await after.injected() == ["a-0"], "it is written down for whoever comes after a kill"
     assert not (await after.seen("compute"))["writable"]
     await after.clear("a-0")
     rows.execute("INSERT INTO instances VALUES ('one')")
-    assert after.injected() == []
+    assert await after.injected() == []
 
 
 async def test_a_service_of_the_stack_is_killed_or_stands_still(bench: Bench) -> None:
     bench.up()
     faults = ProcessFaults(bench.folder, bench.stack())
-    assert set(faults.services()) == {"alpha", "beta"}
+    assert set(await faults.services()) == {"alpha", "beta"}
     await faults.inject("a-0", "service-paused", "beta", {})
     assert not (await faults.seen("beta"))["running"]
     await faults.clear("a-0")
@@ -52,14 +54,14 @@ async def test_a_service_of_the_stack_is_killed_or_stands_still(bench: Bench) ->
     assert (await faults.seen("alpha"))["restarted"]
 
 
-def test_what_keeps_no_file_or_waits_too_long_is_refused_by_its_field(tmp_path: Path) -> None:
+async def test_what_keeps_no_file_or_waits_too_long_is_refused_by_its_field(tmp_path: Path) -> None:
     faults = ProcessFaults(Folder(tmp_path), STACK)
     with pytest.raises(InvalidField) as refused:
-        faults.check("database-readonly", "agents", {})
+        await faults.check("database-readonly", "agents", {})
     assert refused.value.field == "fault"
     database(tmp_path)
     with pytest.raises(InvalidField) as refused:
-        faults.check("database-stalled", "compute", {"stallS": "60"})
+        await faults.check("database-stalled", "compute", {"stallS": "60"})
     assert refused.value.field == "parameters.stallS"
 
 
@@ -69,3 +71,68 @@ def test_what_keeps_no_file_or_waits_too_long_is_refused_by_its_field(tmp_path: 
 )
 def test_a_code_that_looks_like_a_number_stays_a_word(text: str, value: Any) -> None:
     assert number(text) == value
+
+
+# ---- who does it for others ---------------------------------------------------------------------------------------------
+
+
+def strike(kind: str, target: str) -> ProcessFaultRequest:
+    return ProcessFaultRequest.model_validate({"kind": kind, "target": target})
+
+
+async def test_what_is_asked_again_is_done_once_and_what_is_only_tried_is_not_done(bench: Bench) -> None:
+    bench.up()
+    executor = ProcessExecutor(bench.folder.path, "agents")
+    before = bench.pid("alpha")
+    await executor.inject("a-1", strike("service-killed", "alpha"), validate_only=True)
+    assert (bench.pid("alpha"), await executor.faults()) == (before, [])
+    await executor.inject("a-1", strike("service-killed", "alpha"))
+    eventually(lambda: bench.pid("alpha") not in (0, before), "the supervisor starts it again")
+    again = bench.pid("alpha")
+    await executor.inject("a-1", strike("service-killed", "alpha"))
+    assert bench.pid("alpha") == again
+    assert (await executor.process("alpha")).restarted
+    with pytest.raises(Conflict, match="service-killed on alpha"):
+        await executor.inject("a-1", strike("service-paused", "beta"))
+    await executor.clear("a-1")
+    with pytest.raises(NotFound):
+        await executor.fault("a-1")
+
+
+async def test_its_next_life_undoes_what_it_has_done(bench: Bench) -> None:
+    bench.up()
+    await ProcessExecutor(bench.folder.path, "agents").inject("a-0", strike("service-paused", "beta"))
+    after = ProcessExecutor(bench.folder.path, "agents")
+    assert [(each.name, each.kind, each.target) for each in await after.faults()] == [("a-0", "service-paused", "beta")]
+    assert {each.name: each.state for each in await after.processes()} == {"alpha": "Running", "beta": "Stopped"}
+    await after.clear("a-0")
+    assert (await after.process("beta")).running
+
+
+@pytest.mark.parametrize(
+    ("request_", "field", "why"),
+    [
+        (strike("service-paused", "beta"), "target", "carries these faults out"),
+        (strike("service-paused", "gamma"), "target", "alpha, beta do"),
+        (strike("database-readonly", "alpha"), "kind", "keeps no SQLite file"),
+    ],
+)
+async def test_what_cannot_be_done_is_refused_with_its_field(
+    request_: ProcessFaultRequest, field: str, why: str, bench: Bench
+) -> None:
+    bench.up()
+    executor = ProcessExecutor(bench.folder.path, "beta")
+    with pytest.raises(InvalidField, match=why) as refused:
+        await executor.inject("a-0", request_)
+    assert refused.value.field == field
+    assert await executor.faults() == []
+
+
+async def test_without_a_supervisor_nobody_is_struck(tmp_path: Path) -> None:
+    executor = ProcessExecutor(tmp_path, "agents")
+    assert (await executor.processes(), await executor.faults()) == ([], [])
+    with pytest.raises(InvalidField, match="matrixctl up"):
+        await executor.inject("a-0", strike("service-killed", "resource"))
+    with pytest.raises(NotFound):
+        await executor.process("resource")
+    await executor.clear("a-0")

@@ -45,7 +45,7 @@ class Desk:
 @pytest.fixture
 def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Desk:
     machine = Machine()
-    monkeypatch.setattr(main, "World", lambda services: machine)
+    monkeypatch.setattr(main, "World", lambda services, executor: machine)
     made = Desk(tmp_path, machine, capsys)
     reached(monkeypatch, {"compute": made.client})
     monkeypatch.setattr(waiting.time, "sleep", made.work)
@@ -81,7 +81,7 @@ def test_one_is_kept_run_by_its_name_and_stopped(desk: Desk) -> None:
 
 def test_what_strikes_services_is_refused_with_its_field(desk: Desk) -> None:
     code, _, err = desk.say("scenario run resource-stands-still --remote")
-    assert (code, "scenario.method[0].fault" in err, "on the machine of the stack" in err) == (1, True, True)
+    assert (code, "scenario.method[0].fault" in err, "matrixctl up" in err) == (1, True, True)
 
 
 async def test_matrixctl_runs_none_while_matrixcompute_does() -> None:

@@ -13,10 +13,9 @@ from starlette.testclient import TestClient
 from matrixcommon.model.hardware_names import NodeName
 from services.chassis.app import create_app
 from services.node_agent.access import ACCESS
-from services.node_agent.api.faults import routes
-from services.node_agent.api.traffic import traffic_routes
 from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.fleet.store import FleetStore
+from services.node_agent.main import all_routes
 from services.node_agent.network.traffic_patterns import Load
 from tests.matrixlink.fleet import NODES, Stack
 from tests.matrixlink.test_emulated_traffic import a_table
@@ -50,7 +49,7 @@ class Desk:
         self.fleet = Fleet([NodeName(name) for name in NODES], self.memory, self.stack.clock, 1)
         for name, node in self.fleet.nodes.items():
             node.tables["a-vpc"] = a_table(str(name), "vpc")
-        app = create_app("agents", "Emulated nodes", [routes(self.fleet), traffic_routes(self.fleet)], ACCESS)
+        app = create_app("agents", "Emulated nodes", all_routes(self.fleet, folder), ACCESS)
         self.clients = {"link": TestClient(self.stack.app), "agents": TestClient(app)}
 
     async def _ring(self) -> None:

@@ -25,10 +25,10 @@ QUICK = ["free-node-lacks-an-npu", "hbm-multi-bit-error", "repeat-offender", "rd
 class NoProcesses:
     """Services that can be named, and are never struck."""
 
-    def services(self) -> Sequence[str]:
+    async def services(self) -> Sequence[str]:
         return ["compute", "resource"]
 
-    def check(self, kind: str, service: str, parameters: Mapping[str, str]) -> None:
+    async def check(self, kind: str, service: str, parameters: Mapping[str, str]) -> None:
         return
 
     async def inject(self, name: str, kind: str, service: str, parameters: Mapping[str, str]) -> None:
@@ -37,7 +37,7 @@ class NoProcesses:
     async def clear(self, name: str) -> None:
         return
 
-    def injected(self) -> Sequence[str]:
+    async def injected(self) -> Sequence[str]:
         return []
 
     async def seen(self, service: str) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from typing import Any
 
 from matrixcommon.model.errors import InvalidField, Unavailable
 from services.catalogue import BY_NAME
-from services.matrixctl.scenarios.database_faults import Stall, allow_writes, refuse_writes, writable
 from services.matrixctl.supervisor.process_lock import Holder
 from services.matrixctl.supervisor.state_folder import Folder, Stack, write
+from services.process_faults.database_faults import Stall, allow_writes, refuse_writes, writable
 
 STALL_WALL_S, STALL_WALL_S_MAX = 2.0, 10.0
 """A writer waits fifteen seconds for SQLite's lock before it fails."""
@@ -33,10 +33,10 @@ class ProcessFaults:
         self._pids: dict[str, int] = {}
         """Of services that were struck, as they were before."""
 
-    def services(self) -> Sequence[str]:
+    async def services(self) -> Sequence[str]:
         return [] if self._stack.contained else sorted(self._folder.holders())
 
-    def check(self, kind: str, service: str, parameters: Mapping[str, str]) -> None:
+    async def check(self, kind: str, service: str, parameters: Mapping[str, str]) -> None:
         if not kind.startswith("database-"):
             return
         if self._stack.database or not self._file(service).exists():
@@ -70,8 +70,12 @@ class ProcessFaults:
             await stall.end()
         self._write(found)
 
-    def injected(self) -> Sequence[str]:
+    async def injected(self) -> Sequence[str]:
         return list(self._read())
+
+    def written(self) -> dict[str, tuple[str, str]]:
+        """Kind and service of what is not undone, by name."""
+        return self._read()
 
     async def seen(self, service: str) -> dict[str, Any]:
         """Whether it runs at all, whether it is another process than before, and what its database takes."""

@@ -1,0 +1,67 @@
+"""ProcessExecutor: the way to who strikes services for a scenario that MatrixCompute runs, over REST.
+
+Where nobody does, there are no services to strike, and such a scenario is refused before anything is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import httpx
+
+from matrixcommon.api.client import at, call, list_all
+from matrixcommon.model.errors import InvalidField, NotFound
+
+OWN = "compute"
+FIELDS = {"kind": "fault"}
+"""What a field of the executor's request is called in an action of a scenario."""
+
+
+class ProcessExecutor:
+    """`Processes` of scenarios, asked of the emulated nodes' service."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+
+    async def services(self) -> Sequence[str]:
+        try:
+            return [each["name"] for each in await list_all(self._http, "/v1/processes")]
+        except NotFound:
+            return []  # an earlier release
+
+    async def check(self, kind: str, service: str, parameters: Mapping[str, str]) -> None:
+        if service == OWN:
+            raise InvalidField(
+                f"{OWN} plays this run and could not look meanwhile; `matrixctl scenario run` strikes it from outside",
+                field="target",
+            )
+        try:
+            await self._put("preview", kind, service, parameters, {"validateOnly": "true"})
+        except InvalidField as refused:
+            refused.field = FIELDS.get(str(refused.field), refused.field)
+            raise
+
+    async def inject(self, name: str, kind: str, service: str, parameters: Mapping[str, str]) -> None:
+        await self._put(name, kind, service, parameters, None)
+
+    async def clear(self, name: str) -> None:
+        try:
+            await call(self._http, "DELETE", at("process-faults", name))
+        except NotFound:
+            return
+
+    async def injected(self) -> Sequence[str]:
+        try:
+            return [each["name"] for each in await list_all(self._http, "/v1/process-faults")]
+        except NotFound:
+            return []
+
+    async def seen(self, service: str) -> dict[str, Any]:
+        return await call(self._http, "GET", at("processes", service))
+
+    async def _put(
+        self, name: str, kind: str, service: str, parameters: Mapping[str, str], params: dict[str, str] | None
+    ) -> None:
+        body = {"kind": kind, "target": service, "parameters": dict(parameters)}
+        await call(self._http, "PUT", at("process-faults", name), body=body, params=params)

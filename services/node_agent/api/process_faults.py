@@ -1,0 +1,47 @@
+"""Faults on the processes of a stack and on their databases, over HTTP, where there is who carries them out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from matrixcommon.api.listing import Params, page
+from matrixcommon.api.resource_routes import ResourceRoutes
+from matrixcommon.model.hardware_names import checked_resource_name
+from services.node_agent.access import PROCESS_FAULTS, PROCESSES
+from services.node_agent.contract import ProcessFaultRequest, ProcessFaultView, ProcessStriker, ProcessView
+
+
+def process_fault_routes(executor: ProcessStriker) -> APIRouter:
+    api = ResourceRoutes()
+    processes, faults = api.of(PROCESSES), api.of(PROCESS_FAULTS)
+
+    @processes.ask("LIST", name="list_processes", summary="Services that can be struck, as they truly are")
+    async def listed(params: Params) -> dict[str, Any]:
+        return page([each.wire() for each in await executor.processes()], params)
+
+    @processes.ask("GET", name="get_process")
+    async def one(name: str) -> ProcessView:
+        return await executor.process(name)
+
+    @faults.ask("LIST", name="list_process_faults", summary="What strikes a process or its database")
+    async def all_faults(params: Params) -> dict[str, Any]:
+        return page([each.wire() for each in await executor.faults()], params)
+
+    @faults.ask("GET", name="get_process_fault")
+    async def one_fault(name: str) -> ProcessFaultView:
+        return await executor.fault(name)
+
+    @faults.change("PUT", name="strike_process", summary="Kill or pause a service, or make its database fail")
+    async def inject(name: str, body: ProcessFaultRequest, validate_only: bool = False) -> ProcessFaultView:
+        """Asked again for the same it finds it, and kills nobody twice."""
+        return await executor.inject(checked_resource_name(name), body, validate_only)
+
+    @faults.change("DELETE", name="clear_process_fault", summary="Undo it")
+    async def clear(name: str, validate_only: bool = False) -> None:
+        await executor.fault(name)
+        if not validate_only:
+            await executor.clear(name)
+
+    return api.router

@@ -1,0 +1,1 @@
+"""What a fault scenario does to processes and their databases, where `matrixctl up` keeps the stack."""
