@@ -2,12 +2,13 @@
 
     python -m benchmarks autoscaling
     AUTOSCALING_FULL=1 python -m benchmarks autoscaling    # every trace, start time and block: hours
-    AUTOSCALING_TRACES="sine 1-24,steps" AUTOSCALING_STARTS=0,300 AUTOSCALING_BLOCKS=4 python -m benchmarks autoscaling
+    AUTOSCALING_TRACES="steps,mix shifts" AUTOSCALING_STARTS=0,300 AUTOSCALING_BLOCKS=4 python -m benchmarks autoscaling
 
-Ours is the product's own `recommend` with what a user gets who names a target, a least and a most. Everybody begins
-with the static peak. One row for each trace, start time, block and policy goes to standard error; a policy under 99 %
-of the static peak's goodput gets no score. A member is two nodes, so that is the smallest block. The figures that have
-goals follow; no setting of ours was chosen on the traces that are unseen.
+Ours is the product's own `recommend_pools` with what a user gets who names a target, a most and that pools are to be
+sized; `single number` is its `recommend` over all nodes, split as a deployment without sizes splits them. Everybody
+begins with the static peak. One row for each trace, start time, block and policy goes to standard error; a policy
+under 99 % of the static peak's goodput gets no score. A member is two nodes, so that is the smallest block. The
+figures that have goals follow; no setting of ours was chosen on the traces that are unseen.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks import Figure
-from benchmarks.autoscaler.baselines import BASELINES, ours
+from benchmarks.autoscaler.baselines import BASELINES, ours, single_number
 from benchmarks.autoscaler.clairvoyant import clairvoyant, constant, static_peak
 from benchmarks.autoscaler.pools import MEMBER_NODES, Outcome, replay
 from benchmarks.autoscaler.traces import TRACES, UNSEEN, Trace
@@ -30,7 +31,7 @@ STARTS_S = [
     float(each) for each in os.environ.get("AUTOSCALING_STARTS", "0,10,30,60,120,300" if FULL else "60,120").split(",")
 ]
 BLOCKS = [int(each) for each in os.environ.get("AUTOSCALING_BLOCKS", "2,4" if FULL else "2").split(",")]
-QUICK = "sine 1-24,constant,conversation"
+QUICK = "sine 1-24,constant,conversation,mix shifts"
 CHOSEN = os.environ.get("AUTOSCALING_TRACES", ",".join(TRACES) if FULL else QUICK).split(",")
 SCORED = 0.99
 START_S_MAX = 60.0
@@ -58,11 +59,16 @@ def measure() -> Iterator[Figure]:
                     if _row(where, baseline, found, best, peak):
                         scored.append(found.node_hours)
                 began = time.process_time()
-                own = replay(trace, ours(block), sizes, start_s)
+                own = replay(trace, ours(block), sizes, start_s, changes_roles=True)
                 spent_s = max(spent_s, (time.process_time() - began) * 3600 / trace.seconds)
-                lost += own.lost
+                single = replay(trace, single_number(block), sizes, start_s)
+                _row(where, "single number", single, best, peak)
+                lost += own.lost + single.lost
                 against = 1 - own.node_hours / min(scored) if _row(where, "ours", own, best, peak) else float("nan")
                 yield from _figures(where, trace, start_s, own, best, against)
+                beside = 1 - own.node_hours / single.node_hours
+                yield Figure(f"pools under a single number, {where}", 100 * beside, "%", METHOD)
+                yield Figure(f"attainment of a single number, {where}", 100 * single.attainment, "%", METHOD)
     yield Figure("requests lost on shrinking", lost, "", METHOD, goal_most=0)
     yield Figure("one policy, an hour's trace, one core", spent_s, "s", METHOD, goal_most=10)
 

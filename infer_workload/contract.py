@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from matrixcommon.model.resource_key import reference
 from matrixcommon.model.resource_model import ApiModel, ResourceView
@@ -33,6 +33,15 @@ class DeploymentRequest(DeploymentShape):
     instance: str = Field(min_length=1, max_length=127, description="the instance whose nodes and planes are used")
     model: Literal["deepseek-r1"] = "deepseek-r1"
     warm_model_cache: bool = Field(True, description="whether the pool holds the weights before the first start")
+    activation_queue_max: int = Field(
+        1000,
+        ge=0,
+        le=100_000,
+        description="requests that wait while it is scaled to zero or returns; others get 503",
+    )
+    activation_timeout_s: float = Field(
+        600.0, gt=0, le=86_400, description="emulated seconds that a request waits so before it gets 503"
+    )
     labels: dict[str, str] = Field(default_factory=dict)
 
     REFERENCES: ClassVar = ("instance",)
@@ -87,6 +96,44 @@ class DrainRequest(ApiModel):
     keep_serving: bool = Field(False, description="refuse where what stays cannot serve alone")
 
 
+class ScaleRequest(ApiModel):
+    """How many nodes each pool is to have, in place of the sizes of the spec. Both zero: nothing is served, and
+    requests wait until somebody asks for more."""
+
+    prefill_nodes: int = Field(ge=0, le=4096, description="nodes that read prompts")
+    decode_nodes: int = Field(ge=0, le=4096, description="nodes that generate answers")
+    caching_nodes: int | None = Field(
+        None, ge=1, le=8192, description="of these, how many lend their memory to the context cache; by default all"
+    )
+    deadline_s: float = Field(
+        600.0, gt=0, le=86_400, description="emulated seconds that requests may take to leave a role that changes"
+    )
+    by: str = Field("", max_length=253, description="who asks, such as a scaling policy")
+
+    @field_validator("decode_nodes")
+    @classmethod
+    def _both_or_none(cls, decode: int, given: ValidationInfo) -> int:
+        prefill = given.data.get("prefill_nodes")
+        if prefill is not None and bool(decode) != bool(prefill):
+            raise ValueError("prefillNodes and decodeNodes are both at least one, or both zero")
+        return decode
+
+    @field_validator("caching_nodes")
+    @classmethod
+    def _within(cls, caching: int | None, given: ValidationInfo) -> int | None:
+        most = given.data.get("prefill_nodes", 8192) + given.data.get("decode_nodes", 8192)
+        if caching is not None and caching > most:
+            raise ValueError(f"it is to be at most prefillNodes and decodeNodes together, {most}")
+        return caching
+
+
+class ScaleView(ScaleRequest):
+    """What was asked for, and whether it is so."""
+
+    state: Literal["Changing", "Settled"] = "Settled"
+    requests: int = Field(0, description="requests that still run in roles that change")
+
+
 class DrainView(ApiModel):
     """A drain and how far it is. Once Drained, the nodes may be released."""
 
@@ -110,6 +157,7 @@ class DeploymentView(ResourceView):
     roles: dict[str, str] = Field(default_factory=dict, description="node to prefill or decode; all of them cache")
     load: LoadRequest | None = None
     drain: DrainView | None = Field(None, description="nodes that are to leave it")
+    scale: ScaleView | None = Field(None, description="how many nodes each pool is to have, where somebody asked")
     ready_nodes: list[str] = Field(
         default_factory=list, description="nodes that serve, or could: neither booting, loading nor drained"
     )
@@ -146,6 +194,13 @@ class WorkView(ApiModel):
     backlog_node_seconds: float = Field(description="prompts not yet read, in seconds of one node")
     start_s: float = Field(description="how long a node takes from being there to serving")
     stays_s: float = Field(description="how long a request stays")
+    prompt_s: float = Field(0.0, description="how long a prompt of the usual length is read, by itself")
+    prefill_backlog_node_seconds: float = Field(
+        0.0, description="prompts not yet read, in seconds of one node that reads prompts"
+    )
+    caching_nodes: float = Field(0.0, description="nodes whose memory holds what is new in the cache for so long")
+    prefill_instance_nodes: int = Field(1, description="nodes that read prompts come in so many")
+    decode_nodes_min: int = Field(1, description="with fewer the longest request it takes now would have no room")
 
 
 class StatisticsView(ApiModel):
@@ -174,6 +229,8 @@ class StatisticsView(ApiModel):
     lost: int = Field(0, description="cut off: what they ran on could not go on serving")
     in_flight: int = 0
     requeued: int = Field(0, description="times that a request went back to the queue")
+    activation_queue: int = Field(0, description="waiting for a deployment that is scaled to zero or comes back")
+    idle_s: float = Field(0.0, description="since when nothing has come in or run")
     prefill_busy: float = 0.0
     decode_step_ms: float = 0.0
     decode_batch_per_npu: float = 0.0

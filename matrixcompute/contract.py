@@ -94,6 +94,9 @@ class InstanceShape(ApiModel):
         "Never", description="whether it may preempt instances of lower priority when it comes and there is no room"
     )
     power: Power = Field("On", description="Off: its nodes are switched off and kept; `:stop` and `:start` set it")
+    suspend: bool = Field(
+        False, description="its nodes and slices are given back, and it is had again as it is specified once this ends"
+    )
     lease_s: float | None = Field(
         None, gt=0, le=1e9, description="deleted this many seconds after it got its nodes, unless renewed"
     )
@@ -197,6 +200,7 @@ class InstanceView(ResourceView):
     priority: int = 0
     preemption: Literal["Never", "LowerPriority"] = "Never"
     power: Power = "On"
+    suspend: bool = False
     lease_s: float | None = None
     network: Network
     allocation: str

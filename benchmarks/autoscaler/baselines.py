@@ -15,6 +15,7 @@ from math import ceil
 from benchmarks.autoscaler.pools import MEMBER_NODES, TTFT_S, Policy, Seen
 from matrixcompute.autoscaling.decision import Observation, recommend, scaled
 from matrixcompute.autoscaling.policy import Reason, ScalingPolicySpec, ScalingState
+from matrixcompute.autoscaling.pools import PoolsObservation, pools_scaled, recommend_pools
 
 MEMBERS_MAX = 64
 Rule = Callable[[Seen], int]
@@ -53,6 +54,60 @@ class Ours:
         self.states[seen.role] = scaled(found.state, self.policy, change, seen.now)
         self.reasons.append(found.reason)
         return found.replicas // MEMBER_NODES
+
+
+@dataclass
+class Pooled:
+    """The product's own decision over both pools, in nodes."""
+
+    policy: ScalingPolicySpec
+    state: ScalingState = field(default_factory=ScalingState)
+    reasons: list[Reason] = field(default_factory=list)
+
+    def __call__(self, seen: list[Seen]) -> list[int]:
+        prefill, decode = (_observation(each) for each in seen)
+        nodes, ready = prefill.members + decode.members, prefill.ready + decode.ready
+        looked = PoolsObservation(
+            Observation(nodes, ready), prefill, decode, prefill_block=MEMBER_NODES, decode_block=MEMBER_NODES
+        )
+        found = recommend_pools(looked, self.policy, self.state, seen[0].now)
+        assert found.pools is not None
+        self.state = pools_scaled(found.state, self.policy, looked.sizes, found.pools, seen[0].now)
+        self.reasons.append(found.reason)
+        return [found.pools.prefill // MEMBER_NODES, found.pools.decode // MEMBER_NODES]
+
+
+@dataclass
+class SingleNumber:
+    """The same with one number of nodes, of which each role has its share in the paper's deployment."""
+
+    policy: ScalingPolicySpec
+    state: ScalingState = field(default_factory=ScalingState)
+
+    def __call__(self, seen: list[Seen]) -> list[int]:
+        prefill, decode = seen
+        members, ready = prefill.members + decode.members, prefill.ready + decode.ready
+        load = members * max(prefill.load / max(1, prefill.members), decode.load / max(1, decode.members))
+        backlog_s = prefill.backlog_s * members / max(1, prefill.members)
+        sizes = [each * MEMBER_NODES for each in (members, ready)]
+        looked = Observation(
+            *sizes, load * MEMBER_NODES, backlog_s * MEMBER_NODES, start_s=prefill.start_s, stays_s=decode.stays_s
+        )
+        found = recommend(looked, self.policy, self.state, prefill.now)
+        self.state = scaled(found.state, self.policy, found.replicas - looked.members, prefill.now)
+        return shares(found.replicas // MEMBER_NODES)
+
+
+def shares(members: int) -> list[int]:
+    """Members of each role where a deployment names no sizes: 12 nodes of 32 read."""
+    prefill = max(1, round(members * 12 / 32))
+    return [prefill, max(1, members - prefill)]
+
+
+def _observation(seen: Seen) -> Observation:
+    sizes = (seen.members * MEMBER_NODES, seen.ready * MEMBER_NODES)
+    work = (seen.load * MEMBER_NODES, seen.backlog_s * MEMBER_NODES)
+    return Observation(*sizes, *work, start_s=seen.start_s, stays_s=seen.stays_s)
 
 
 def hpa(prefill: str, decode: str, block: int) -> Policy:
@@ -182,6 +237,14 @@ BASELINES: dict[str, tuple[float, Callable[[int], Policy]]] = {
 """Name: how often it looks, and a fresh one for a block size."""
 
 
-def ours(block: int = MEMBER_NODES) -> Ours:
+def ours(block: int = MEMBER_NODES) -> Pooled:
+    """What a user gets who names a target, a most, and that pools are to be sized. Decode comes in members here."""
+    pools = {role: {"minReplicas": MEMBER_NODES} for role in ("prefill", "decode")}
+    nodes = 2 * MEMBERS_MAX * MEMBER_NODES
+    return Pooled(policy_of(block, pools=pools, minReplicas=2 * MEMBER_NODES, maxReplicas=nodes // block * block))
+
+
+def single_number(block: int = MEMBER_NODES) -> SingleNumber:
     """What a user gets who names a target, a least and a most."""
-    return Ours(policy_of(block))
+    nodes = 2 * MEMBERS_MAX * MEMBER_NODES
+    return SingleNumber(policy_of(block, minReplicas=2 * MEMBER_NODES, maxReplicas=nodes // block * block))

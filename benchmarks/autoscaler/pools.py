@@ -20,6 +20,7 @@ from benchmarks.autoscaler.traces import Trace
 from infer_workload.contract import DeploymentShape
 from infer_workload.experiments.experiment import healthy_fabric
 from infer_workload.layout.deployment import lay_out
+from infer_workload.layout.recovery import weights_load_s
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.fabric import DIES_PER_NODE
 from infer_workload.timing.model import load_model
@@ -51,6 +52,8 @@ class Timing:
     """Tokens of KV that a member has room for."""
     batch: int
     """Requests that a die takes at most."""
+    switch_s: float
+    """How long a member takes from one role to the other, its weights included."""
 
     def work_s(self, new: np.ndarray, past: np.ndarray) -> np.ndarray:
         """Seconds of a member that each prompt costs in a full chunk."""
@@ -85,7 +88,8 @@ def timing() -> Timing:
     ]) / decode.tokens_per_step  # fmt: skip
     tpot = np.maximum.accumulate(tpot, axis=0)
     room = deployment.kv_tokens_per_die * DIES
-    return Timing(lengths, alone, (base - pair_s * pairs[0]) / 65536, pair_s, tpot, room, batch)
+    switch_s = deployment.calibration.role_switch_s + weights_load_s(deployment)
+    return Timing(lengths, alone, (base - pair_s * pairs[0]) / 65536, pair_s, tpot, room, batch, switch_s)
 
 
 @dataclass
@@ -97,12 +101,29 @@ class Role:
     starting: list[float] = field(default_factory=list)
     leaving: list[tuple[float, float]] = field(default_factory=list)
     """When (in tokens of progress, and in seconds at the latest) each has finished what it has."""
+    moving: list[tuple[float, float]] = field(default_factory=list)
+    """The same of those that have the other role afterwards."""
+    awaited: int = 0
+    """Members of the other role that will have this one."""
     member_s: float = 0.0
     changes: list[tuple[float, int]] = field(default_factory=list)
 
     @property
     def members(self) -> int:
-        return self.serving + len(self.starting)
+        return self.serving + len(self.starting) + self.awaited
+
+    @property
+    def present(self) -> int:
+        """Those that work on what they have, whether they stay or not."""
+        return self.serving + len(self.leaving) + len(self.moving)
+
+    def give(self, members: int, other: Role, now: float, until: float) -> None:
+        """So many, which serve, take the other role once they have finished what they have (tokens of progress)."""
+        self.serving -= members
+        self.moving += [(until, now + DRAIN_S)] * members
+        other.awaited += members
+        self.changes.append((now, -members))
+        other.changes.append((now, members))
 
     def resize(self, members: int, now: float, start_s: float, ends: Callable[[int], float]) -> None:
         """Members that are to be there. Those that start go first; `ends` says when that many have finished."""
@@ -124,7 +145,7 @@ class Role:
 
     def pass_on(self, now: float, progress: float, paid: bool) -> None:
         """A slot: what has started serves, what has finished is gone, and all of it is paid for."""
-        self.member_s += (self.members + len(self.leaving)) * SLOT_S * paid
+        self.member_s += (self.present + len(self.starting)) * SLOT_S * paid
         if self.starting:
             ready = sum(at <= now for at in self.starting)
             if ready:
@@ -132,6 +153,13 @@ class Role:
                 self.serving += ready
         if self.leaving:
             self.leaving = [each for each in self.leaving if each[0] > progress and each[1] > now]
+
+    def change(self, other: Role, now: float, progress: float) -> None:
+        """Who has finished what it had begins in the other role."""
+        stays = [each for each in self.moving if each[0] > progress and each[1] > now]
+        moved = len(self.moving) - len(stays)
+        self.moving, other.awaited = stays, other.awaited - moved
+        other.starting += [now + timing().switch_s] * moved
 
 
 @dataclass
@@ -230,8 +258,17 @@ class Decoding:
         return int(self.progress) + len(rest) - rank if self.running else -inf
 
 
-def replay(trace: Trace, policy: Policy, first: tuple[int, int], start_s: float, tick_s: float = TICK_S) -> Outcome:
-    """The whole trace under a policy that looks every `tick_s`; `first` members serve at its beginning."""
+def replay(
+    trace: Trace,
+    policy: Policy,
+    first: tuple[int, int],
+    start_s: float,
+    tick_s: float = TICK_S,
+    *,
+    changes_roles: bool = False,
+) -> Outcome:
+    """The whole trace under a policy that looks every `tick_s`; `first` members serve at its beginning. Where it
+    `changes_roles` a member that one pool has too many is the other's once it has finished what it has."""
     times = timing()
     count = len(trace.at)
     new = trace.prompt - trace.cached
@@ -260,6 +297,8 @@ def replay(trace: Trace, policy: Policy, first: tuple[int, int], start_s: float,
             seen[0].waiting, seen[0].running = arrived - begun, len(due)
             seen[0].busy = min(1.0, (arrived - begun) / max(1, prefill.serving))
             wanted = policy(seen)
+            if changes_roles:
+                _change_roles(prefill, decode, wanted, now, decoding)
             prefill.resize(max(1, wanted[0]), now, start_s, lambda _: -inf)
             decode.resize(max(1, wanted[1]), now, start_s, lambda k: decoding.last_end(k, decode.serving))
             last, tick_at = arrived, tick_at + tick_s
@@ -276,7 +315,7 @@ def replay(trace: Trace, policy: Policy, first: tuple[int, int], start_s: float,
             begun = upto
         served = reach
         # Decoding: at the pace of the fullest die.
-        members = max(1, decode.serving + len(decode.leaving))
+        members = max(1, decode.present)
         if len(due):
             fit = int(np.searchsorted(joins[due], end, side="right"))
             fit = min(fit, max(0, members * DIES * times.batch - decoding.running))
@@ -291,12 +330,23 @@ def replay(trace: Trace, policy: Policy, first: tuple[int, int], start_s: float,
         running.append(decoding.running)
         prefill.pass_on(end, decoding.progress, now < trace.seconds)
         decode.pass_on(end, decoding.progress, now < trace.seconds)
+        prefill.change(decode, end, decoding.progress)
+        decode.change(prefill, end, decoding.progress)
         slot += 1
     finished = np.interp(ends, progress, np.arange(len(progress)) * SLOT_S)
     tpot = np.maximum(0.0, finished - joins) / np.maximum(1.0, trace.answer - 1)
     tpot[trace.answer <= 1] = 0.0
     hours = (prefill.member_s + decode.member_s) * MEMBER_NODES / 3600
     return Outcome(trace, joins - trace.at, tpot, alone, hours, [prefill, decode], np.array(running))
+
+
+def _change_roles(prefill: Role, decode: Role, wanted: list[int], now: float, decoding: Decoding) -> None:
+    """What one pool has too many of and the other too few, as far as they serve."""
+    sizes = {"prefill": max(1, wanted[0]), "decode": max(1, wanted[1])}
+    for one, other in ((prefill, decode), (decode, prefill)):
+        moved = min(one.members - sizes[one.name], sizes[other.name] - other.members, one.serving - 1)
+        if moved > 0:
+            one.give(moved, other, now, -inf if one is prefill else decoding.last_end(moved, one.serving))
 
 
 def _prefill_seen(role: Role, now: float, start_s: float, load: float, backlog_s: float) -> Seen:

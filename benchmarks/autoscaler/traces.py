@@ -115,6 +115,18 @@ def by_rate(rate: Callable[[float], float], seconds: float, prompt: float, answe
         yield at, max(1, round(tokens[0])), 0, max(2, round(tokens[1]))
 
 
+def shifting_mix(seconds: float, half_s: float = 900.0) -> Rows:
+    """As many requests all the time; for a quarter of an hour they are read (documents), for another they are answered
+    at length (reasoning)."""
+    halves = int(seconds // half_s)
+    rows = [
+        (at + half * half_s, *rest)
+        for half in range(halves)
+        for at, *rest in by_rate(lambda _: 8.0, half_s, *MIXES[half % 2], f"mix {half}")
+    ]
+    return iter(rows)
+
+
 def _bursts(at: float) -> float:
     """The rate of a code assistant: bursts of half a minute, of another height each time."""
     place = Random(int(at // 30)).random()
@@ -132,6 +144,8 @@ def sine(at: float, period_s: float = 600.0) -> float:
 
 STEPS = (15.0, 2.0, 10.0, 15.0, 5.0, 2.0)
 """Requests/s, each for five minutes: llm-d-autoscaling PR 1118."""
+MIXES = ((12_000.0, 150.0), (1500.0, 1800.0))
+"""Mean prompts and answers of the two halves of a mix that shifts."""
 R1 = (6000.0, 1500.0)
 """Mean prompt and answer of a reasoning model."""
 
@@ -149,6 +163,7 @@ def _made() -> dict[str, Callable[[], Trace]]:
         "constant": lambda: _trace("constant", by_rate(lambda _: 12.0, HOUR_S, *R1, "constant"), 6),
         "constant 7": lambda: _trace("constant 7", by_rate(lambda _: 7.0, HOUR_S, 3000, 400, "constant 7"), 16),
         "sine 15 min": lambda: _trace("sine 15 min", by_rate(lambda at: sine(at, 900), HOUR_S, *R1, "sine 15"), 6),
+        "mix shifts": lambda: _trace("mix shifts", shifting_mix(HOUR_S), 8),
         "conversation": lambda: _trace("conversation", _with_cache(_seeded_conversation(3.25, 2400)), 16),
         "toolagent": lambda: _trace("toolagent", by_rate(lambda _: 6.67, 3540, 5000, 182, "toolagent"), 16),
     }
@@ -170,5 +185,5 @@ def _made() -> dict[str, Callable[[], Trace]]:
 
 TRACES = _made()
 """By name, made when asked for."""
-UNSEEN = ("constant 7", "sine 15 min", "conversation", "m-large day 5 /24")
+UNSEEN = ("constant 7", "sine 15 min", "mix shifts", "conversation", "m-large day 5 /24")
 """Those that no setting of the policy was chosen on."""

@@ -134,13 +134,15 @@ class Engine:
         """Tokens of the answer that exist at the present moment."""
         return self.pool.tokens_of(request, self.now)
 
-    def close(self, target: Pools | None) -> None:
-        """Begin nothing on decode nodes and prefill instances that are not in `target`; None opens all of them."""
+    def close(self, target: Pools | None) -> int:
+        """Begin nothing on decode nodes and prefill instances that are not in `target`; None opens all of them.
+        Returns how many requests still need what is closed."""
         pools = self.deployment.pools
         decode = frozenset(pools.decode) - frozenset(target.decode if target else pools.decode)
         prefill = frozenset(pools.prefill) - frozenset(target.prefill if target else pools.prefill)
         self._closing = (decode, prefill)
         self._assign()
+        return self.on_closing()
 
     def on_closing(self) -> int:
         """Requests that still need what is closed."""

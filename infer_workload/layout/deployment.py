@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from infer_workload.contract import DeploymentShape
+from infer_workload.layout.scale import PoolScale
 from infer_workload.timing.calibration import Calibration
 from infer_workload.timing.collectives import Exchange
 from infer_workload.timing.decode import DecodeTiming, StepOptions
@@ -69,6 +70,8 @@ class Deployment:
     prefill_layouts: tuple[ExpertLayout, ...]
     kv_tokens_per_die: int
     cache_blocks: int
+    scale: PoolScale | None = None
+    """What its sizes follow in place of the spec's."""
 
     @property
     def decode_dies(self) -> int:
@@ -101,12 +104,18 @@ def lay_out(
     calibration: Calibration,
     spec: DeploymentShape | None = None,
     previous: Pools | None = None,
+    scale: PoolScale | None = None,
 ) -> Deployment:
-    """The deployment on the nodes of `fabric`. Raises DoesNotFit with everything that stands in the way."""
+    """The deployment on the nodes of `fabric`, with pools as `scale` says where it is given. Raises DoesNotFit with
+    everything that stands in the way."""
     desired = spec or DeploymentShape()
     nodes = fabric.nodes
-    prefill_nodes, decode_nodes = _sizes(len(nodes), desired, calibration)
-    pools = _assign(nodes, prefill_nodes, decode_nodes, desired, calibration, previous)
+    if scale is None or scale.zero:
+        prefill_nodes, decode_nodes = _sizes(len(nodes), desired, calibration)
+    else:
+        prefill_nodes, decode_nodes = _scaled(scale, nodes, calibration, previous)
+    caching = desired.caching_nodes if scale is None else scale.caching
+    pools = _assign(nodes, prefill_nodes, decode_nodes, caching, calibration, previous)
     decode_layout = lay_experts(len(pools.decode) * DIES_PER_NODE, model)
     prefill_layouts = tuple(_prefill_layout(len(instance), model, calibration) for instance in pools.prefill)
     spare = _spare_hbm(decode_layout, model, calibration)
@@ -131,6 +140,7 @@ def lay_out(
         prefill_layouts=prefill_layouts,
         kv_tokens_per_die=int(spare // model.kv_bytes_per_token),
         cache_blocks=int(len(pools.caching) * per_node * 1e9 // block_bytes) if desired.context_cache else 0,
+        scale=scale,
     )
 
 
@@ -154,11 +164,37 @@ def _sizes(nodes: int, spec: DeploymentShape, calibration: Calibration) -> tuple
     return prefill, nodes - prefill if decode is None else decode
 
 
+def _scaled(
+    scale: PoolScale, nodes: Sequence[str], calibration: Calibration, previous: Pools | None
+) -> tuple[int, int]:
+    """The same as an autoscaler asks; those that play a role already keep it as far as that allows."""
+    if len(nodes) < 2:
+        raise DoesNotFit(
+            f"the instance offers {len(nodes)} usable nodes, the pools need 2",
+            [{"domain": "nodes", "needs": 2, "has": len(nodes)}],
+        )
+    usable = set(nodes)
+    instances = [each for each in (previous.prefill if previous else ()) if usable.issuperset(each)]
+    decode = [each for each in (previous.decode if previous else ()) if each in usable]
+    return scale.fitted(
+        len(nodes), sum(len(each) for each in instances), len(decode), calibration.nodes_per_prefill_instance
+    )
+
+
+def least_decode_nodes(model: ServedModel, calibration: Calibration, tokens: int, most: int) -> int:
+    """The fewest nodes, up to `most`, whose dies have room for a request of so many tokens."""
+    for nodes in range(1, most):
+        layout = lay_experts(nodes * DIES_PER_NODE, model)
+        if _spare_hbm(layout, model, calibration) // model.kv_bytes_per_token >= tokens:
+            return nodes
+    return most
+
+
 def _assign(
     nodes: Sequence[str],
     prefill_nodes: int,
     decode_nodes: int,
-    spec: DeploymentShape,
+    caching_nodes: int | None,
     calibration: Calibration,
     previous: Pools | None,
 ) -> Pools:
@@ -182,7 +218,7 @@ def _assign(
         rest, room = rest[take:], room - take
     playing = {*decode, *(node for instance in instances for node in instance)}
     caching = [node for node in nodes if node in playing]
-    return Pools(tuple(instances), tuple(decode), tuple(caching[: spec.caching_nodes]))
+    return Pools(tuple(instances), tuple(decode), tuple(caching[:caching_nodes]))
 
 
 def _prefill_layout(nodes: int, model: ServedModel, calibration: Calibration) -> ExpertLayout:

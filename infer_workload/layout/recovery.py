@@ -44,14 +44,16 @@ def plan_change(current: Deployment, fabric: Fabric, weights: ModelCache | None 
     start_s = allocated.executor_start_s + allocated.graph_load_s
     try:
         survivors = fabric.only(nodes & playing)
-        deployment = lay_out(survivors, current.model, allocated, current.spec, current.pools)
+        deployment = lay_out(survivors, current.model, allocated, current.spec, current.pools, current.scale)
     except DoesNotFit:
-        deployment = lay_out(fabric, current.model, allocated, current.spec, current.pools)
+        deployment = lay_out(fabric, current.model, allocated, current.spec, current.pools, current.scale)
         loading = _load_s(deployment, cache)
         return Change(deployment, start_s + loading, start_s + loading)
     pause = allocated.decode_recovery_s if deployment.pools.decode != current.pools.decode else 0.0
     roles_kept = set(deployment.pools.prefill) <= set(current.pools.prefill)
     load_s = _load_s(deployment, cache)
+    if playing <= nodes and set(deployment.pools.decode) - set(current.pools.decode):  # a planned change of roles
+        pause = allocated.role_switch_s + load_s
     start = 0.0 if roles_kept else allocated.role_switch_s + load_s
     return Change(deployment, pause, start, gained, start_s + load_s)
 
@@ -70,7 +72,7 @@ def plan_change_at_any_size(current: Deployment, fabric: Fabric, weights: ModelC
 def plan_gain(current: Deployment, fabric: Fabric) -> Change:
     """The layout that uses every node of the view; they have loaded by now."""
     allocated = current.calibration
-    deployment = lay_out(fabric, current.model, allocated, current.spec, current.pools)
+    deployment = lay_out(fabric, current.model, allocated, current.spec, current.pools, current.scale)
     pause = allocated.decode_recovery_s if deployment.pools.decode != current.pools.decode else 0.0
     return Change(deployment, pause, 0.0)
 
@@ -79,6 +81,11 @@ def first_start_s(deployment: Deployment, weights: ModelCache) -> float:
     """From nothing to serving: executors, weights, graphs."""
     current = deployment.calibration
     return current.executor_start_s + current.graph_load_s + _load_s(deployment, weights)
+
+
+def weights_load_s(deployment: Deployment) -> float:
+    """What the dies of all roles take to read their weights from the memory of the pool."""
+    return _load_s(deployment, ModelCache(deployment.calibration, {deployment.model.name}))
 
 
 def _load_s(deployment: Deployment, weights: ModelCache) -> float:

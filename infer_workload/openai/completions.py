@@ -141,7 +141,7 @@ async def _complete(serving: Serving, request: Request, shape: Shape, caller: Ca
     try:
         body = await _body(request)
         parameters = shape.parameters.read(body)
-        completion = _accepted(serving, caller, body, parameters, shape)
+        completion = await _accepted(serving, caller, body, parameters, shape)
         if parameters.stream:
             return StreamingResponse(
                 _stream(completion),
@@ -163,15 +163,19 @@ async def _body(request: Request) -> dict[str, Any]:
     return body
 
 
-def _accepted(
+async def _accepted(
     serving: Serving, caller: Caller, body: dict[str, Any], parameters: Parameters, shape: Shape
 ) -> Completion:
-    """Hand what was asked to the engine."""
+    """Hand what was asked to the engine; of a deployment that is scaled to zero, once it serves again."""
     model = parameters.model
     live = serving.serving_model(model, caller.project, caller.sees)
     prompt = shape.prompt(body) or [""]
     answer = Answer(" ".join(prompt))
     wanted, finish = _length(parameters, answer, shape)
+    came = serving.clock.now()
+    if not live.serves and live.activation.holds(live):
+        serving.nudge()
+        await live.activation.wait(live, serving.clock)
     if not live.serves:
         raise Unavailable(f"{live.name} is {live.state}: {live.why}", retry_after_s=RETRY_AFTER_S)
     tenant = f"{caller.principal.own_project}/{caller.principal.name}"
@@ -180,7 +184,8 @@ def _accepted(
     try:
         if len(prompt) + most > live.pools_view().context_length:
             raise ContextTooLong(len(prompt) + most, live.pools_view().context_length)
-        accepted = live.submit(serving.clock.now(), len(prompt), wanted, blocks, tenant)
+        now = serving.clock.now()
+        accepted = live.submit(now, len(prompt), wanted, blocks, tenant, now - came)
     except ContextTooLong as wrong:
         too_long = InvalidField(
             f"This model's maximum context length is {wrong.limit} tokens, you asked for {wrong.tokens} "

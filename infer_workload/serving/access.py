@@ -27,6 +27,8 @@ DEPLOYMENTS = ResourceKind(
         "DELETE /load": EDITORS,
         "PUT /drain": EDITORS,
         "DELETE /drain": EDITORS,
+        "PUT /scale": EDITORS,
+        "DELETE /scale": EDITORS,
     },
     request=DeploymentRequest,
     view=DeploymentView,

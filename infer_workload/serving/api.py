@@ -14,6 +14,7 @@ from infer_workload.contract import (
     LoadRequest,
     LoadView,
     Sample,
+    ScaleRequest,
     StatisticsView,
     UsageView,
 )
@@ -23,7 +24,7 @@ from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.service import Serving
 from infer_workload.serving.statistics import WINDOW_S, percentiles
 from infer_workload.serving.store import UsageRow
-from infer_workload.serving.work import work_of
+from infer_workload.serving.work import TPOT_OBJECTIVE_S, work_of
 from matrixcommon.api.authorization import Caller
 from matrixcommon.api.listing import Params, page
 from matrixcommon.api.resource_routes import ResourceRoutes
@@ -62,8 +63,11 @@ def routes(serving: Serving) -> APIRouter:
         window_s: Annotated[
             float, Query(alias="windowS", ge=1, le=WINDOW_S_MAX, description="emulated seconds")
         ] = WINDOW_S,
+        tpot_s: Annotated[
+            float, Query(alias="tpotS", gt=0, le=10, description="the objective for a token that `work` is for, s")
+        ] = TPOT_OBJECTIVE_S,
     ) -> StatisticsView:
-        return statistics_of(lives(name), serving.clock.now(), window_s)
+        return statistics_of(lives(name), serving.clock.now(), window_s, tpot_s)
 
     @deployments.ask("GET /load")
     async def get_load(name: str) -> LoadView:
@@ -90,6 +94,16 @@ def routes(serving: Serving) -> APIRouter:
         """Use the nodes again that were to leave."""
         serving.drain(name, None, validate_only=validate_only)
 
+    @deployments.change("PUT /scale", allowed=lives)
+    async def put_scale(name: str, body: ScaleRequest, validate_only: bool = False) -> DeploymentView:
+        """Have pools of so many nodes; roles change when nothing runs in them any more, or at the deadline."""
+        return serving.rescale(name, body, validate_only=validate_only)
+
+    @deployments.change("DELETE /scale", allowed=lives)
+    async def delete_scale(name: str, validate_only: bool = False) -> None:
+        """Have pools of the sizes of the spec again."""
+        serving.rescale(name, None, validate_only=validate_only)
+
     @api.of(USAGE).ask("LIST")
     async def usage(params: Params) -> Response:
         await serving.settle_accounts()
@@ -105,7 +119,9 @@ def _usage(row: UsageRow) -> UsageView:
     return UsageView.model_validate(shown | {"name": f"{row.key}.{deployment}", "deployment": deployment})
 
 
-def statistics_of(live: LiveDeployment, now: float, window_s: float = WINDOW_S) -> StatisticsView:
+def statistics_of(
+    live: LiveDeployment, now: float, window_s: float = WINDOW_S, tpot_s: float = TPOT_OBJECTIVE_S
+) -> StatisticsView:
     """The deployment at this moment, and its last `window_s` emulated seconds."""
     live.play(now)
     current, engine = live.statistics, live.engine
@@ -131,6 +147,8 @@ def statistics_of(live: LiveDeployment, now: float, window_s: float = WINDOW_S) 
         cancelled=live.cancelled,
         lost=live.cut_off,
         requeued=live.requeued,
+        activation_queue=live.activation.waiting,
+        idle_s=live.activation.idle_s(live, now),
         samples=[
             Sample(at=round(now - second, 3), second=second, tokens_per_second=tokens)
             for second, tokens in current.samples(now, window_s)
@@ -155,7 +173,7 @@ def statistics_of(live: LiveDeployment, now: float, window_s: float = WINDOW_S) 
     view.cache_hit_rate_tokens = counts.token_hit_rate
     view.cache_blocks = len(engine.cache)
     view.decode_paused = now < live.paused_until
-    view.work = work_of(live, now, window_s)
+    view.work = work_of(live, now, window_s, tpot_s)
     return view
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import count
 from math import inf
 
@@ -20,9 +19,12 @@ from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.deployment import Deployment, DoesNotFit, Pools, lay_out
 from infer_workload.layout.draining import Drain
 from infer_workload.layout.recovery import Change, first_start_s, plan_change_at_any_size, plan_gain
+from infer_workload.layout.scale import PoolScale
 from infer_workload.layout.views import layout_text, pools_view, roles_of
+from infer_workload.serving.activation import Activation
+from infer_workload.serving.handover import Handover
 from infer_workload.serving.load_generator import BuiltInLoad
-from infer_workload.serving.states import DEGRADED, DEPLOYMENT_STATES, LOADING, PENDING, SERVING, UNAVAILABLE
+from infer_workload.serving.states import DEGRADED, DEPLOYMENT_STATES, IDLE, LOADING, PENDING, SERVING, UNAVAILABLE
 from infer_workload.serving.statistics import Statistics
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.fabric import Fabric
@@ -66,7 +68,8 @@ class LiveDeployment:
         self._numbers = count(1)
         self._played = asyncio.Event()
         self.stream_count = 0
-        self.draining: Drain | None = None
+        self.handover = Handover()
+        self.activation = Activation()
         self.booting: frozenset[str] = frozenset()
         self.counting_since = 0.0
         self.submitted = self.cancelled = self.cut_off = self.requeued = 0
@@ -78,6 +81,9 @@ class LiveDeployment:
 
         Nodes that are not `up` yet are used once they are; None: all of them are.
         """
+        if self.handover.idle:
+            self.fabric, self.booting = fabric, frozenset()
+            return
         if fabric is None:
             self.fabric = None
             self._lose(self._lost_state(), f"instance {self.spec.instance} has no network slices")
@@ -88,8 +94,7 @@ class LiveDeployment:
             return
         self._catch_up(now)
         self.fabric, self.booting = fabric, booting
-        if self.draining is not None and self.draining.over(fabric):
-            self.draining = None
+        self.handover.follow(fabric)
         self._follow(now)
 
     def _follow(self, now: float) -> None:
@@ -106,15 +111,18 @@ class LiveDeployment:
     def _usable(self) -> Fabric:
         assert self.fabric is not None
         playing = frozenset() if self.engine is None else self.engine.deployment.pools.nodes
-        unused = self.booting - playing
-        if self.draining is not None:
-            unused |= self.draining.nodes if self.draining.drained else self.draining.nodes - playing
-        return self.fabric.leaving_out(unused)
+        return self.fabric.leaving_out((self.booting - playing) | self.handover.unused(playing))
+
+    # What leaves.
+
+    @property
+    def draining(self) -> Drain | None:
+        return self.handover.draining
 
     def drain(self, drain: Drain | None, now: float) -> None:
         """Begin nothing more on these nodes and leave them when nothing runs there; None: use them (again)."""
         self._catch_up(now)
-        self.draining = drain
+        self.handover.draining = drain
         if drain is not None and not self.serves:
             drain.drained = True
         if self.engine is not None:
@@ -122,50 +130,43 @@ class LiveDeployment:
             self._follow(now)
             if drain is not None and self.engine is not None:
                 drain.requests_at_start = self.engine.on_closing()
-            self._drain_on(now)
+            self._hand_over(now)
         self._changed(self)
 
-    def _drain_on(self, now: float) -> None:
-        """Leave the nodes once nothing runs there and what prefills in their place has loaded, or at the deadline."""
-        drain, engine = self.draining, self.engine
-        if drain is None or drain.drained or engine is None or self.fabric is None:
+    def rescale(self, scale: PoolScale | None, now: float, deadline_s: float = 600.0) -> None:
+        """Have pools of these sizes in place of the spec's; None: of the spec's again. Roles change when nothing runs
+        in them any more, or at the deadline. To zero only while nothing is in flight."""
+        self._catch_up(now)
+        was_idle, self.handover.scale = self.handover.idle, scale
+        if self.handover.idle:
+            self.activation.returning = False
+            self._lose(IDLE, "its pools are scaled to zero")
             return
-        if now < drain.deadline_at:
-            if engine.on_closing():
-                return
-            if (change := drain.successors(engine.deployment, self.fabric)) is not None:
-                self._apply_layout(change, now)
-                return
-            ready_at = self._close(now)
-            if engine.on_closing() or now < ready_at < inf:
-                return
-        drain.drained = True
-        self._follow(now)
+        if was_idle:
+            self.activation.returning = True
+            self._set_state(PENDING, f"scaled from zero: waiting for the nodes of instance {self.spec.instance}")
+        if self.engine is None or not self.serves:
+            if self.fabric is not None:
+                self._follow(now)
+            return
+        if self.handover.begin(self.engine, fabric := self._usable(), now + deadline_s):
+            self._hand_over(now)
+        else:
+            self._adapt(fabric, now)
+        self._changed(self)
 
-    def _close(self, now: float) -> float:
-        """Begin nothing more on what leaves, nor on prefill instances that still load in its place; when the first of
-        those that stay is ready, infinity where there is none."""
-        assert self.engine is not None
-        target, ready_at = self._after_drain()
-        if target.prefill and now < ready_at:
-            leaving = tuple(nodes for nodes in self.engine.deployment.pools.prefill if nodes not in target.prefill)
-            target = replace(target, prefill=leaving)
-        self.engine.close(target)
-        return ready_at
-
-    def _after_drain(self) -> tuple[Pools, float]:
-        """The pools once the drained nodes are gone, and when the first of their prefill instances is ready."""
-        drain, engine = self.draining, self.engine
-        assert drain is not None
-        assert engine is not None
-        assert self.fabric is not None
-        target = drain.target(engine.deployment, self.fabric)
-        ready = (each.ready_at for each in engine.instances if each.nodes in target.prefill)
-        return target, min(ready, default=inf)
+    def _hand_over(self, now: float) -> None:
+        """Use another layout once nothing runs on what leaves and what prefills in its place has loaded."""
+        if self.engine is None or self.fabric is None:
+            return
+        due = self.handover.proceed(self.engine, self.fabric, now)
+        if isinstance(due, Change):
+            self._apply_layout(due, now)
+        elif due:
+            self._follow(now)
 
     def drain_view(self) -> DrainView | None:
-        left = 0 if self.engine is None else self.engine.on_closing()
-        return None if self.draining is None else self.draining.view(left)
+        return self.handover.drain_view(self.engine)
 
     def hold_for_unpowered(self, dark: frozenset[str], now: float, until: float) -> bool:
         """Hold the decode pool until `until` if one of its nodes is dark: dispatch and combine wait for every rank."""
@@ -182,7 +183,8 @@ class LiveDeployment:
         return PENDING if self.engine is None and self.state == PENDING else UNAVAILABLE
 
     def _start(self, fabric: Fabric, now: float) -> None:
-        deployment = lay_out(fabric, self._model, self._calibration, self.spec, self._previous)
+        sizes = self.spec, self._previous, self.handover.scale
+        deployment = lay_out(fabric, self._model, self._calibration, *sizes)
         self._previous = None
         heard = self.statistics
         self.engine = Engine(deployment, self._seed, now, self._finished, heard.emitted, heard.arrived)
@@ -198,7 +200,7 @@ class LiveDeployment:
         if self.state == LOADING:
             self._load_more(fabric, now)
             return
-        change = plan_change_at_any_size(engine.deployment, fabric, self.weights)
+        change = plan_change_at_any_size(self.handover.base(engine), fabric, self.weights)
         self._apply_layout(change, now)
         self.loading = {node: self.loading.get(node, now + change.gain_after_s) for node in change.gained}
         self._gain_at = max(self.loading.values(), default=inf)
@@ -208,7 +210,8 @@ class LiveDeployment:
         engine = self.engine
         assert engine is not None
         before = set(engine.deployment.fabric.nodes)
-        deployment = lay_out(fabric, self._model, self._calibration, self.spec, engine.deployment.pools)
+        sizes = self.spec, engine.deployment.pools, self.handover.scale
+        deployment = lay_out(fabric, self._model, self._calibration, *sizes)
         engine.apply_layout(deployment, 0.0, 0.0)
         if set(fabric.nodes) - before:
             self.serves_from = now + first_start_s(deployment, self.weights)
@@ -218,9 +221,11 @@ class LiveDeployment:
         assert self.engine is not None
         assert self.fabric is not None
         self._gain_at = inf
+        if self.handover.role_change is not None:
+            return  # they are used with the roles that change
         self.loading.clear()
         try:
-            self._apply_layout(plan_gain(self.engine.deployment, self._usable()), now)
+            self._apply_layout(plan_gain(self.handover.base(self.engine), self._usable()), now)
         except DoesNotFit as refused:
             self._lose(UNAVAILABLE, refused.message)
 
@@ -229,8 +234,8 @@ class LiveDeployment:
         assert engine is not None
         requeued = engine.apply_layout(change.deployment, change.pause_s, change.start_s)
         self.requeued += requeued
-        if self.draining is not None and not self.draining.drained and self.fabric is not None:
-            self._close(now)
+        if self.handover.pending is not None and self.fabric is not None:
+            self.handover.close(engine, self.fabric, now)
         self.paused_until = max(self.paused_until, now + change.pause_s)
         back = f"; {requeued} requests went back to the queue" if requeued else ""
         if change.pause_s > 0:
@@ -242,7 +247,7 @@ class LiveDeployment:
 
     def _lose(self, state: str, why: str) -> None:
         self.cut_off += 0 if self.engine is None else len(self.engine.in_flight)
-        self.engine = None
+        self.engine = self.handover.role_change = None
         self.serves_from, self._gain_at, self.paused_until = inf, inf, 0.0
         self.loading.clear()
         forgotten, self._previous = self._previous, None
@@ -255,7 +260,7 @@ class LiveDeployment:
         if self.engine is None or self.fabric is None:
             return None
         pools = self.engine.deployment.pools
-        return lay_out(self._usable(), self._model, self._calibration, request, pools)
+        return lay_out(self._usable(), self._model, self._calibration, request, pools, self.handover.scale)
 
     def reshape(self, request: DeploymentRequest, now: float) -> None:
         """Lay out for another spec, keeping what can be kept. Raises DoesNotFit and then changes nothing."""
@@ -267,8 +272,7 @@ class LiveDeployment:
         if self.state == LOADING:
             engine.apply_layout(deployment, 0.0, 0.0)
             return
-        moved = deployment.pools != engine.deployment.pools
-        pause = self._calibration.role_switch_s if moved else 0.0
+        pause = self._calibration.role_switch_s if deployment.pools != engine.deployment.pools else 0.0
         self._gain_at = inf
         self._apply_layout(Change(deployment, pause, pause), now)
 
@@ -284,13 +288,14 @@ class LiveDeployment:
         return self.engine is not None and self.state in (SERVING, DEGRADED)
 
     def submit(
-        self, now: float, input_tokens: int, output_tokens: int, blocks: tuple[int, ...], tenant: str
+        self, now: float, prompt: int, answer: int, blocks: tuple[int, ...], tenant: str, waited_s: float = 0.0
     ) -> InferenceRequest:
-        """Take a request. Raises ContextTooLong; call only while it `serves`."""
+        """Take a request of so many tokens, which had to wait so long before. Raises ContextTooLong; call only while
+        it `serves`."""
         assert self.engine is not None
         self.play(now)
-        request = InferenceRequest(next(self._numbers), now, input_tokens, output_tokens, blocks, tenant)
-        request.arrived_at = self.engine.now
+        request = InferenceRequest(next(self._numbers), now, prompt, answer, blocks, tenant)
+        request.arrived_at = self.engine.now - waited_s
         self.engine.submit(request)
         self.submitted += 1
         return request
@@ -319,16 +324,7 @@ class LiveDeployment:
         engine = inf if self.engine is None else self.engine.next_at()
         loading = self.serves_from if self.state == LOADING else inf
         rebuilt = self.paused_until if self.state == DEGRADED and self._gain_at == inf else inf
-        return min(arrival, engine, loading, rebuilt, self._drain_at(), self._gain_at)
-
-    def _drain_at(self) -> float:
-        """When the drain can go on without a request that ends: successors have loaded, or the deadline."""
-        if self.draining is None or self.draining.drained:
-            return inf
-        if self.engine is None or self.fabric is None:
-            return self.draining.deadline_at
-        _, ready_at = self._after_drain()
-        return min(self.draining.deadline_at, ready_at if self.engine.now < ready_at else inf)
+        return min(arrival, engine, loading, rebuilt, self._gain_at, self.handover.due_at(self.engine, self.fabric))
 
     def play(self, now: float) -> bool:
         """Everything up to `now`; False when built-in load is left to play in a next turn."""
@@ -340,13 +336,14 @@ class LiveDeployment:
             engine.advance(self._gain_at)
             self._scale_out_ready(now)
         if self.state == LOADING and self.serves_from <= now:
+            self.activation.returning, self.activation.active_at = False, self.serves_from
             self._set_state(SERVING, layout_text(self.pools_view()))
             if self._load is not None:
                 self._load.begin(now)
         left = self._play_load(now) if self.serves else False
         if not left:
             engine.advance(now)
-            self._drain_on(now)
+            self._hand_over(now)
         engine = self.engine
         if engine is None:
             return True
@@ -392,6 +389,7 @@ class LiveDeployment:
         self._changed(self)
 
     def _finished(self, request: InferenceRequest) -> None:
+        self.activation.active_at = request.finished_at
         self.statistics.finished(request)
         self._done(request)
 

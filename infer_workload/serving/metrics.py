@@ -18,7 +18,7 @@ LABEL = ["model_name"]
 
 GAUGES = {
     "num_requests_running": "Requests in prefill, transfer or decode.",
-    "num_requests_waiting": "Requests waiting for KV memory.",
+    "num_requests_waiting": "Requests waiting for KV memory, or for a deployment that is scaled to zero.",
     "kv_cache_usage_perc": "Share of decode KV memory set aside (0 to 1).",
 }
 COUNTERS = {
@@ -60,7 +60,7 @@ def _values(live: LiveDeployment) -> dict[str, float]:
     waiting = len(engine.waiting) if engine else 0
     return {
         "num_requests_running": len(engine.in_flight) - waiting if engine else 0,
-        "num_requests_waiting": waiting,
+        "num_requests_waiting": waiting + live.activation.waiting,
         "kv_cache_usage_perc": kv_usage(live),
         "prompt_tokens": done.prompt_tokens,
         "generation_tokens": done.generated_tokens,

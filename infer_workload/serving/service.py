@@ -14,10 +14,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 
-from infer_workload.contract import DeploymentRequest, DeploymentView, DrainRequest, LoadRequest
+from infer_workload.contract import DeploymentRequest, DeploymentView, DrainRequest, LoadRequest, ScaleRequest
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.deployment import DoesNotFit, Pools
 from infer_workload.layout.draining import Drain
+from infer_workload.layout.scale import PoolScale
 from infer_workload.layout.views import pools_of
 from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.metering import LOAD_TENANT, Metering
@@ -77,10 +78,15 @@ class Serving:
     def restore(self) -> int:
         """Take up what the database knows; returns how many deployments."""
         with self.store.records.reading() as session:
-            rows = [(row.name, row.spec, row.load, row.drain, row.roles) for row in self.store.deployments(session)]
-        for name, request, load, drain, roles in rows:
+            rows = [
+                (row.name, row.spec, row.load, row.drain, row.roles, row.scale)
+                for row in self.store.deployments(session)
+            ]
+        for name, request, load, drain, roles, scale in rows:
             live = self._begin(name, request, pools_of(roles or {}, load_calibration().nodes_per_prefill_instance))
-            live.draining = Drain.of(drain) if drain else None
+            live.handover.draining = Drain.of(drain) if drain else None
+            if scale:
+                live.rescale(PoolScale.of(scale), self.clock.now())
             if load:
                 live.start_load_generator(LoadRequest.model_validate(load), self.clock.now())
             self._changed(live)
@@ -130,6 +136,7 @@ class Serving:
             row = self.store.deployment(session, name)
             session.delete(row)
         if not validate_only and (live := self.live.pop(name, None)) is not None:
+            live.handover.scale, live.activation.returning = None, False
             live.fail("the deployment was deleted")
 
     def start_load_generator(
@@ -169,14 +176,44 @@ class Serving:
             self.nudge()
         return self.view(name)
 
+    def rescale(self, name: str, request: ScaleRequest | None, *, validate_only: bool = False) -> DeploymentView:
+        """Have pools of these sizes in place of the spec's; asked again for the same it continues. None: the spec's.
+
+        Raises Conflict where it is to be scaled to zero and has requests, or built-in load.
+        """
+        live, now = self.live[name], self.clock.now()
+        with self.store.records.transaction(dry=validate_only) as session:
+            row = self.store.deployment(session, name)
+            asked = None if request is None else request.wire()
+            if asked == row.scale:
+                return self.view(name)
+            scale = PoolScale.of(asked)
+            if scale is not None and scale.zero and (busy := _busy(live)):
+                raise Conflict(f"it cannot be scaled to zero: {busy}", field="prefillNodes")
+            row.scale = asked
+            if validate_only:
+                return row.view()
+        live.rescale(scale, now, 600.0 if request is None else request.deadline_s)
+        self._changed(live)
+        self.nudge()
+        self.look_again()
+        return self.view(name)
+
     def view(self, name: str) -> DeploymentView:
         with self.store.records.reading() as session:
-            view = self.store.deployment(session, name).view()
+            row = self.store.deployment(session, name)
+            view, scale = row.view(), row.scale
         live = self.live.get(name)
         if live is None:
             return view
         generation = 0 if live.fabric is None else live.fabric.generation
-        shown = {"drain": live.drain_view(), "ready_nodes": ready_nodes(live), "fabric_generation": generation}
+        shown: dict[str, object] = {
+            "drain": live.drain_view(),
+            "ready_nodes": ready_nodes(live),
+            "fabric_generation": generation,
+        }
+        if scale:
+            shown["scale"] = live.handover.scale_view(ScaleRequest.model_validate(scale), live.engine)
         return view.model_copy(update=shown)
 
     def serving_model(self, model: str, project: str, sees: Callable[[str], bool]) -> LiveDeployment:
@@ -292,7 +329,7 @@ class Serving:
         lives = self.live.values()
         if any(live.stream_count for live in lives):
             return FOLLOWED_TURN_WALL_S
-        if any(live.load is not None and live.serves for live in lives):
+        if any((live.load is not None and live.serves) or live.activation.waiting for live in lives):
             return LOADED_TURN_WALL_S
         due = min((live.next_at() for live in lives), default=float("inf"))
         return min(IDLE_TURN_WALL_S, max(0.005, (due - self.clock.now()) / self.clock.scale))
@@ -306,7 +343,7 @@ class Serving:
             lambda request: self._done(name, request),
             previous=previous,
         )
-        live.counting_since = self.clock.now()
+        live.counting_since = live.activation.active_at = self.clock.now()
         self.live[name] = live
         return live
 
@@ -349,3 +386,10 @@ class Serving:
                         setattr(row, column, value)
         except MatrixError as refused:
             log.warning("state not written", extra={"deployment": live.name, "why": refused.message})
+
+
+def _busy(live: LiveDeployment) -> str:
+    """What it has to do, in words."""
+    running = 0 if live.engine is None else len(live.engine.in_flight)
+    waiting = running + live.activation.waiting
+    return f"{waiting} requests run or wait" if waiting else "built-in load is played" if live.load is not None else ""

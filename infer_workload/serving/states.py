@@ -5,7 +5,7 @@ from __future__ import annotations
 from matrixcommon.model.state_machine import State, StateMachine
 
 PENDING, LOADING, SERVING = "Pending", "Loading", "Serving"
-DEGRADED, UNAVAILABLE = "Degraded", "Unavailable"
+DEGRADED, UNAVAILABLE, IDLE = "Degraded", "Unavailable", "Idle"
 
 DEPLOYMENT_STATES = StateMachine(
     "deployment",
@@ -18,12 +18,14 @@ DEPLOYMENT_STATES = StateMachine(
             DEGRADED, "serving continues or resumes in seconds: ranks are rebuilt or new nodes load", deadline_s=900.0
         ),
         State(UNAVAILABLE, "what is left of its instance cannot serve; requests get 503 and Retry-After"),
+        State(IDLE, "its pools are scaled to zero; requests wait, and bring them back"),
     ],
     {
-        PENDING: [LOADING, UNAVAILABLE],
-        LOADING: [SERVING, UNAVAILABLE],
-        SERVING: [DEGRADED, UNAVAILABLE],
-        DEGRADED: [SERVING, UNAVAILABLE],
-        UNAVAILABLE: [LOADING],
+        PENDING: [LOADING, UNAVAILABLE, IDLE],
+        LOADING: [SERVING, UNAVAILABLE, IDLE],
+        SERVING: [DEGRADED, UNAVAILABLE, IDLE],
+        DEGRADED: [SERVING, UNAVAILABLE, IDLE],
+        UNAVAILABLE: [LOADING, IDLE],
+        IDLE: [PENDING, UNAVAILABLE],
     },
 )

@@ -36,6 +36,8 @@ class DeploymentRow(ResourceRow, Base):
     roles: Mapped[dict[str, str]] = mapped_column(JSON, default=dict)
     load: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     drain: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    scale: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    """The `ScaleRequest`, in its wire form."""
 
     @property
     def spec(self) -> DeploymentRequest:

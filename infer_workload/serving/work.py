@@ -11,6 +11,7 @@ from __future__ import annotations
 from infer_workload.contract import WorkView
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import PREFILLING, WAITING
+from infer_workload.layout.deployment import least_decode_nodes
 from infer_workload.layout.recovery import first_start_s
 from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.timing.decode import DecodeTiming
@@ -21,10 +22,12 @@ TPOT_OBJECTIVE_S = 0.05
 CHUNK_TOKENS = 32_768
 ANSWER_TOKENS, PROMPT_TOKENS = 512.0, 4096.0
 """Assumed of requests until some have come and gone."""
+CACHE_KEPT_S = 600.0
+"""So long a block is to lie in the context cache, by assumption: a turn of a conversation comes within minutes."""
 
 
-def work_of(live: LiveDeployment, now: float, window_s: float) -> WorkView | None:
-    """None while it does not serve, or has not for a whole window."""
+def work_of(live: LiveDeployment, now: float, window_s: float, tpot_s: float = TPOT_OBJECTIVE_S) -> WorkView | None:
+    """With that objective for a token of an answer. None while it does not serve, or has not for a whole window."""
     engine = live.engine
     if engine is None or not live.serves or now - live.serves_from < window_s:
         return None
@@ -40,8 +43,8 @@ def work_of(live: LiveDeployment, now: float, window_s: float) -> WorkView | Non
         for each in engine.in_flight.values()
         if each.state in (WAITING, PREFILLING)
     )
-    stays_s = answer * TPOT_OBJECTIVE_S
-    places = batch_within(engine.pool.timing, prompt + answer / 2, engine.deployment.kv_tokens_per_die)
+    stays_s = answer * tpot_s
+    places = batch_within(engine.pool.timing, prompt + answer / 2, engine.deployment.kv_tokens_per_die, tpot_s)
     places = min(places, engine.deployment.batch_per_die) * DIES_PER_NODE
     decoding = max(arrivals / window_s * stays_s, engine.pool.active) / places
     shares = (pools.prefill_nodes, prefill), (len(pools.decode), decoding)
@@ -55,7 +58,23 @@ def work_of(live: LiveDeployment, now: float, window_s: float) -> WorkView | Non
         backlog_node_seconds=waiting * token_s * nodes / max(1, pools.prefill_nodes),
         start_s=first_start_s(engine.deployment, live.weights),
         stays_s=stays_s,
+        prompt_s=engine.instances[0].timing.chunk_s([(max(1, round(prompt)), 0)]),
+        prefill_backlog_node_seconds=waiting * token_s,
+        caching_nodes=_caching_nodes(engine, tokens / window_s * uncached),
+        prefill_instance_nodes=engine.deployment.calibration.nodes_per_prefill_instance,
+        decode_nodes_min=least_decode_nodes(
+            engine.deployment.model, engine.deployment.calibration, engine.deployment.context_length, len(pools.decode)
+        ),
     )
+
+
+def _caching_nodes(engine: Engine, new_tokens_per_second: float) -> float:
+    """Nodes whose memory holds the blocks that come for `CACHE_KEPT_S`: Little's law on bytes."""
+    deployment = engine.deployment
+    if not deployment.cache_blocks:
+        return 0.0
+    per_node = deployment.cache_blocks / len(deployment.pools.caching)
+    return new_tokens_per_second / deployment.spec.block_tokens * CACHE_KEPT_S / per_node
 
 
 def _token_s(engine: Engine, prompt: float) -> float:

@@ -15,7 +15,7 @@ from math import ceil
 
 from matrixcompute.autoscaling.behavior import DOWN_WINDOW_S, limited, remember, stabilized, tolerances, whole
 from matrixcompute.autoscaling.forecast import BEYOND, KEPT_S, SMOOTHED_S, forecast, highest, smoothed
-from matrixcompute.autoscaling.policy import Metric, Reason, ScalingPolicySpec, ScalingState, Schedule
+from matrixcompute.autoscaling.policy import Metric, PoolSizes, Reason, ScalingPolicySpec, ScalingState, Schedule
 
 TICK_S = 15.0
 """How often it is looked, as HPA does; what is asked for now is asked for again a tick later at the earliest."""
@@ -46,6 +46,14 @@ class Observation:
     metrics: Mapping[str, float] = field(default_factory=dict)
     start_s: float = 60.0
     stays_s: float = SMOOTHED_S
+    least: int = 1
+    """With fewer it cannot serve, or is below its own floor."""
+    idle_s: float | None = None
+    """Since when nothing has come in or run."""
+    waiting: int = 0
+    """Requests that wait for what is scaled to zero."""
+    returns_to: int = 1
+    """Members that it had before it was scaled to zero."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +66,17 @@ class Recommendation:
     message: str
     forecast: int | None = None
     """The floor that the forecast makes, or would make."""
+    pools: PoolSizes | None = None
+    """Of each role, where these are sized."""
 
 
 def recommend(seen: Observation, policy: ScalingPolicySpec, state: ScalingState, now: float) -> Recommendation:
     """The size for this moment. `state` stays as it is; the recommendation has the next one."""
+    if (switched := to_or_from_zero(seen, policy, state, now)) is not None:
+        return switched
+    policy = policy.model_copy(
+        update={"min_replicas": min(max(policy.min_replicas, seen.least, 1), policy.max_replicas)}
+    )
     state = state.model_copy()
     if seen.load is not None:
         # Nothing is learnt from what waits for members that start.
@@ -108,6 +123,28 @@ def recommend(seen: Observation, policy: ScalingPolicySpec, state: ScalingState,
     if size == seen.members and seen.ready < min(asked, seen.members) and limit is None and not silent:
         reason = Reason.PENDING_MEMBERS
     return Recommendation(size, state, reason, _message(reason, seen, asked, size), predicted)
+
+
+def to_or_from_zero(
+    seen: Observation, policy: ScalingPolicySpec, state: ScalingState, now: float
+) -> Recommendation | None:
+    """KEDA's own switch beside the rule: to zero after the cooldown period without a request, back when one waits.
+
+    None where the rule decides. What was learnt of the load says nothing of the time after zero.
+    """
+    floor = schedule_floor(policy.schedules, now)
+    if seen.members == 0:
+        waits = seen.waiting > 0 or floor > 0 or policy.min_replicas > 0
+        size = whole(min(max(seen.returns_to, floor, policy.min_replicas), policy.max_replicas), policy.block)
+        reason = Reason.SCALE_TARGET_ACTIVATED if waits else Reason.DESIRED_WITHIN_RANGE
+        size = size if waits else 0
+        return Recommendation(size, state, reason, f"0 nodes, {seen.waiting} requests wait: {SENTENCES[reason]}")
+    settled = seen.ready == seen.members and not seen.waiting
+    if policy.min_replicas or floor or seen.idle_s is None or seen.idle_s < policy.cooldown_period or not settled:
+        return None
+    reason = Reason.SCALE_TARGET_DEACTIVATED
+    message = f"{seen.members} nodes, nothing has come in for {seen.idle_s:.0f} s; goes to 0: {SENTENCES[reason]}"
+    return Recommendation(0, ScalingState(), reason, message)
 
 
 def scaled(state: ScalingState, policy: ScalingPolicySpec, change: int, now: float) -> ScalingState:
@@ -210,4 +247,7 @@ SENTENCES: dict[Reason, str] = {
     Reason.CHANGE_UNDER_WAY: "the last change is still under way",
     Reason.DRAINING: "requests run on nodes that are to leave",
     Reason.REFUSED: "the change was refused",
+    Reason.ROLES_REBALANCED: "nodes change their role, and nothing has to be allocated",
+    Reason.SCALE_TARGET_DEACTIVATED: "the cooldown period is over",
+    Reason.SCALE_TARGET_ACTIVATED: "a request waits, or a schedule asks for it",
 }

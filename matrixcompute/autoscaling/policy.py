@@ -39,6 +39,9 @@ class Reason(StrEnum):
     TARGET_NOT_READY = "TargetNotReady"
     CHANGE_UNDER_WAY = "ChangeUnderWay"
     DRAINING = "Draining"
+    ROLES_REBALANCED = "RolesRebalanced"
+    SCALE_TARGET_DEACTIVATED = "ScaleTargetDeactivated"
+    SCALE_TARGET_ACTIVATED = "ScaleTargetActivated"
     REFUSED = "Refused"
 
 
@@ -152,6 +155,57 @@ class Objective(ApiModel):
         description="the share of a member's work that is aimed at; by default 0.8, with a forecast 0.95",
     )
     backlog_seconds: float = Field(10.0, gt=0, le=3600, description="in how long what waits is to be worked off")
+    ttft_seconds: float | None = Field(
+        None, gt=0, le=3600, description="the P90 of the time to the first token, in place of backlogSeconds; for pools"
+    )
+    tpot_seconds: float | None = Field(
+        None, gt=0, le=10, description="the time for each further token; by default the paper's 0.05"
+    )
+
+
+class PoolBounds(ApiModel):
+    """How large a pool may be, in nodes."""
+
+    min_replicas: int = Field(1, ge=1, le=REPLICAS_MAX, description="never fewer; the model may need more")
+    max_replicas: int | None = Field(
+        None, ge=1, le=REPLICAS_MAX, description="never more; by default what the policy leaves beside the others"
+    )
+
+    @field_validator("max_replicas")
+    @classmethod
+    def _ordered(cls, most: int | None, given: ValidationInfo) -> int | None:
+        if most is not None and most < given.data.get("min_replicas", 1):
+            raise ValueError("maxReplicas is below minReplicas")
+        return most
+
+
+class PoolsPolicy(ApiModel):
+    """Pools that are sized each by its own work; nodes may change their role where nothing has to be allocated."""
+
+    prefill: PoolBounds = Field(PoolBounds(), description="nodes that read prompts")
+    decode: PoolBounds = Field(PoolBounds(), description="nodes that generate answers")
+    caching: PoolBounds | None = Field(
+        None, description="of these, how many lend their memory to the context cache; by default all of them do"
+    )
+
+    @property
+    def least(self) -> int:
+        """Nodes that there are at least: caching is in the memory of the others."""
+        return max(
+            self.prefill.min_replicas + self.decode.min_replicas, self.caching.min_replicas if self.caching else 0
+        )
+
+
+class PoolSizes(ApiModel):
+    """Nodes of each pool; caching is in the memory of the other two."""
+
+    prefill: int = Field(0, description="nodes that read prompts")
+    decode: int = Field(0, description="nodes that generate answers")
+    caching: int | None = Field(None, description="nodes that lend their memory to the context cache")
+
+    @property
+    def nodes(self) -> int:
+        return self.prefill + self.decode
 
 
 class ScalingPolicySpec(ApiModel):
@@ -162,13 +216,21 @@ class ScalingPolicySpec(ApiModel):
 
     project: str = Field("default", min_length=1, max_length=63, description="whose policy it is; cannot be changed")
     scale_target_ref: ScaleTarget = Field(description="what is scaled; nothing else may own its scale")
-    min_replicas: int = Field(1, ge=1, le=REPLICAS_MAX, description="never fewer nodes")
+    min_replicas: int = Field(
+        1, ge=0, le=REPLICAS_MAX, description="never fewer nodes; 0: it may be scaled to zero when nothing comes in"
+    )
     max_replicas: int = Field(ge=1, le=REPLICAS_MAX, description="never more nodes")
+    cooldown_period: int = Field(
+        300, ge=0, le=86_400, description="with minReplicas 0: seconds without a request before it is scaled to zero"
+    )
     block: int = Field(1, ge=1, le=384, description="nodes come and go in whole blocks of so many")
     metrics: list[Metric] = Field(
         default_factory=list,
         max_length=16,
         description="the largest proposal counts; none: the work that waits and that comes in, in nodes",
+    )
+    pools: PoolsPolicy | None = Field(
+        None, description="size the pools of the one model that is served there, by their own work; without metrics"
     )
     objective: Objective = Field(Objective(), description="of the own signals")
     behavior: Behavior = Field(Behavior(), description="how fast it may change")
@@ -205,6 +267,22 @@ class ScalingPolicySpec(ApiModel):
             raise ValueError("no whole number of blocks is between minReplicas and maxReplicas")
         return block
 
+    @field_validator("pools")
+    @classmethod
+    def _possible(cls, pools: PoolsPolicy | None, given: ValidationInfo) -> PoolsPolicy | None:
+        most = given.data.get("max_replicas", REPLICAS_MAX)
+        if pools is None:
+            return None
+        if given.data.get("metrics"):
+            raise ValueError("pools are sized by the work of each: leave metrics out")
+        if pools.least > most:
+            raise ValueError(f"minReplicas of the pools need {pools.least} nodes, and maxReplicas is {most}")
+        bounds = pools.prefill.max_replicas, pools.decode.max_replicas
+        least = given.data.get("min_replicas", 1)
+        if None not in bounds and (together := sum(each or 0 for each in bounds)) < least:
+            raise ValueError(f"maxReplicas of prefill and decode are {together}, and minReplicas is {least}")
+        return pools
+
     @field_validator("schedules")
     @classmethod
     def _reachable(cls, schedules: Sequence[Schedule], given: ValidationInfo) -> Sequence[Schedule]:
@@ -230,6 +308,10 @@ class ScalingState(ApiModel):
     recommended: list[tuple[float, int]] = Field(default_factory=list)
     changes: list[tuple[float, int]] = Field(default_factory=list)
     loads: list[tuple[float, float]] = Field(default_factory=list)
+    pools: dict[str, ScalingState] = Field(default_factory=dict)
+    """The same of each pool, where a policy sizes pools."""
+    returns_to: PoolSizes | None = None
+    """The pools that there were before the target was scaled to zero."""
 
     @classmethod
     def of(cls, stored: dict[str, Any] | None) -> ScalingState:
@@ -242,6 +324,7 @@ class ScalingDecision(ApiModel):
     at: str = Field(description="when, emulated")
     current_replicas: int = Field(description="nodes that there were")
     desired_replicas: int = Field(description="nodes that there are to be")
+    desired_pools: PoolSizes | None = Field(None, description="and how many of each pool, where they are sized")
     reason: Reason = Field(description="why, of a closed list")
     message: str = Field(description="why, with the figures")
 
@@ -253,13 +336,16 @@ class ScalingPolicyView(ResourceView):
     min_replicas: int
     max_replicas: int
     block: int
+    cooldown_period: int = 300
     metrics: list[Metric] = Field(default_factory=list)
+    pools: PoolsPolicy | None = None
     objective: Objective
     behavior: Behavior
     schedules: list[Schedule] = Field(default_factory=list)
     predictive: Literal["Off", "Preview", "Auto"] | None = None
     current_replicas: int = Field(0, description="nodes of the target's spec")
     desired_replicas: int = Field(0, description="nodes that it is to have")
+    desired_pools: PoolSizes | None = Field(None, description="and how many of each pool, where they are sized")
     forecast_replicas: int | None = Field(None, description="the floor that the forecast makes, or would make")
     reason: Reason | None = Field(None, description="of the last decision")
     message: str = Field("", description="of the last decision, with its figures")

@@ -21,8 +21,10 @@ class Inference(Collection):
         found = [each for each in await self.all() if resolve(each["instance"], each["project"]) == instance]
         return sorted(key_of(each["project"], each["name"]) for each in found)
 
-    async def statistics(self, name: str, window_s: float | None = None) -> dict[str, Any]:
-        params = None if window_s is None else {"windowS": window_s}
+    async def statistics(self, name: str, window_s: float | None = None, tpot_s: float | None = None) -> dict[str, Any]:
+        """`tpot_s`: the objective for a token that its `work` is for."""
+        asked = {"windowS": window_s, "tpotS": tpot_s}
+        params = {field: value for field, value in asked.items() if value is not None} or None
         return await call(self._http, "GET", at("deployments", name, "/statistics"), params=params)
 
     async def deployments_on(self, instance: str) -> dict[str, dict[str, Any]]:
@@ -41,3 +43,17 @@ class Inference(Collection):
 
     async def undrain(self, name: str) -> None:
         await call(self._http, "DELETE", at("deployments", name, "/drain"))
+
+    async def scales(self) -> dict[str, str]:
+        """The deployments whose pools somebody sizes, and who."""
+        scales = {key_of(each["project"], each["name"]): each.get("scale") or {} for each in await self.all()}
+        return {key: scale["by"] for key, scale in scales.items() if scale.get("by")}
+
+    async def rescale(self, name: str, prefill: int, decode: int, caching: int | None, by: str) -> dict[str, Any]:
+        """Have pools of so many nodes; both zero: nothing is served. Raises Conflict where that has requests."""
+        sizes = {"prefillNodes": prefill, "decodeNodes": decode, "by": by}
+        return await self.ensure(name, sizes if caching is None else sizes | {"cachingNodes": caching}, "/scale")
+
+    async def unscale(self, name: str) -> None:
+        """Have pools of the sizes of the deployment's spec again."""
+        await call(self._http, "DELETE", at("deployments", name, "/scale"))

@@ -11,14 +11,21 @@ from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.persistence.database_session import find
 from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicyView
+from matrixcompute.instances.service import InstanceService
 from matrixcompute.store.store import ComputeStore, InstanceRow, ScalingMemoryRow, ScalingPolicyRow
+
+
+def owner_of(policy: str) -> str:
+    """As whom a policy scales the pools of deployments."""
+    return f"scaling-policies/{policy}"
 
 
 class ScalingPolicies:
     """The verbs over scaling policies. `wake` has them looked at at once."""
 
-    def __init__(self, store: ComputeStore) -> None:
+    def __init__(self, store: ComputeStore, instance_service: InstanceService) -> None:
         self._store = store
+        self._instance_service = instance_service
         self.wake: Callable[[], None] = lambda: None
 
     def ensure(self, name: str, body: ScalingPolicyRequest) -> ScalingPolicyView:
@@ -53,11 +60,14 @@ class ScalingPolicies:
             return {row.name: row.generation for row in rows}
 
     def delete(self, name: str) -> None:
-        """Let go of the target: it stays as large as it is. Who drains for it continues until it is resized."""
+        """Let go of the target: it stays as large as it is, and comes back where it was scaled to zero. Who drains for
+        it continues until it is resized; the pools of deployments are as their specs have them again."""
         with self._store.transaction() as session:
             row = find(session, ScalingPolicyRow, name)
             if (instance := session.get(InstanceRow, row.target)) is not None:
                 instance.scaling_policy = None
+                if row.parked:
+                    self._instance_service.unsuspend(session, instance)
             if (memory := session.get(ScalingMemoryRow, name)) is not None:
                 session.delete(memory)
             session.delete(row)

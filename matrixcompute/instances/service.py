@@ -120,7 +120,10 @@ class InstanceService:
         self._store.record_event(
             session, name, "Requested", f"{request.nodes} nodes, {request.spares} spares", self._clock.now()
         )
-        self._workflows.open(session, "create-instance", instance, "Provisioning", "Creating")
+        if request.suspend:
+            self._workflows.open_change(session, instance)
+        else:
+            self._workflows.open(session, "create-instance", instance, "Provisioning", "Creating")
         return instance
 
     def _changed(self, session: Session, instance: InstanceRow, request: InstanceRequest, leaving: list[str]) -> None:
@@ -153,14 +156,23 @@ class InstanceService:
             f"generation {instance.generation}: {request.nodes} nodes, {request.spares} spares",
             self._clock.now(),
         )
-        if instance.state in SETTLED or below_floor(instance):
+        if instance.state in SETTLED or below_floor(instance) or (request.suspend and instance.state == "Failed"):
             self._workflows.open_change(session, instance)
-        elif instance.state == "Failed":
+        elif (instance.state == "Suspended" and not request.suspend) or instance.state == "Failed":
             self._workflows.open(session, "create-instance", instance, "Provisioning", "Creating")
 
     def resize(self, session: Session, instance: InstanceRow, nodes: int, leaving: Sequence[str] = ()) -> None:
         """Another number of nodes, in the caller's transaction; whoever calls wakes the runner once it is committed."""
         self._changed(session, instance, instance.shape.model_copy(update={"nodes": nodes}), list(leaving))
+
+    def suspend(self, session: Session, instance: InstanceRow) -> None:
+        """Give its nodes and slices back and keep its spec, in the caller's transaction."""
+        self._changed(session, instance, instance.shape.model_copy(update={"suspend": True}), [])
+
+    def unsuspend(self, session: Session, instance: InstanceRow, nodes: int | None = None) -> None:
+        """Have it again, with so many nodes, in the caller's transaction."""
+        size = instance.shape.nodes if nodes is None else max(nodes, instance.shape.min_nodes or 1)
+        self._changed(session, instance, instance.shape.model_copy(update={"suspend": False, "nodes": size}), [])
 
     def delete(self, name: str) -> InstanceView:
         """Give everything back and forget the instance. Overtakes whatever was under way; asked again, it continues."""

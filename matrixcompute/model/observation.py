@@ -69,7 +69,7 @@ def conditions_of(
         say("Scheduled", True, "Reserved", f"{allocation.nodes} nodes and {allocation.spares} spares are committed")
     elif not any(each["type"] == "Scheduled" for each in before):
         say("Scheduled", False, "Pending", "nodes are being chosen")
-    elif state == "Deleting":
+    elif state in ("Deleting", "Suspending", "Suspended"):
         say("Scheduled", False, "Released", "nodes are given back")
     off = allocation is not None and allocation.power == "Off"
     missing_nodes = max(0, nodes - allocation.nodes) if allocation is not None else 0

@@ -19,6 +19,8 @@ INSTANCE_STATES = StateMachine(
         State("Stopping", "its nodes stop their work and are switched off", 1800),
         State("Stopped", "its nodes are switched off and kept, and so is what links promise it"),
         State("Starting", "its nodes are switched on, boot and join again", 3600),
+        State("Suspending", "its slices are withdrawn, and its nodes are cleaned and given back", 1800),
+        State("Suspended", "it has neither nodes nor slices, until `suspend` ends"),
         State(
             "Failed",
             "it cannot be had as it is specified: `:retry`, change or delete it; or has fewer members left than its "
@@ -27,15 +29,17 @@ INSTANCE_STATES = StateMachine(
         State("Deleting", "routes are cleared, nodes cleaned, everything is given back", 3600),
     ],
     moves={
-        "Pending": ["Provisioning", "Deleting"],
-        "Provisioning": ["Active", "Stopped", "Pending", "Failed", "Deleting"],
-        "Active": ["Pending", "Updating", "Repairing", "Stopping", "Deleting"],
-        "Updating": ["Active", "Stopped", "Pending", "Repairing", "Stopping", "Starting", "Deleting"],
+        "Pending": ["Provisioning", "Suspending", "Deleting"],
+        "Provisioning": ["Active", "Stopped", "Pending", "Failed", "Suspending", "Deleting"],
+        "Active": ["Pending", "Updating", "Repairing", "Stopping", "Suspending", "Deleting"],
+        "Updating": ["Active", "Stopped", "Pending", "Repairing", "Stopping", "Starting", "Suspending", "Deleting"],
         "Repairing": ["Active", "Stopped", "Pending", "Updating", "Stopping", "Failed", "Deleting"],
         "Stopping": ["Stopped", "Active", "Pending", "Updating", "Starting", "Deleting"],
-        "Stopped": ["Starting", "Updating", "Pending", "Deleting"],
+        "Stopped": ["Starting", "Updating", "Pending", "Suspending", "Deleting"],
         "Starting": ["Active", "Stopped", "Pending", "Updating", "Repairing", "Stopping", "Deleting"],
-        "Failed": ["Provisioning", "Pending", "Updating", "Repairing", "Stopping", "Deleting"],
+        "Suspending": ["Suspended", "Deleting"],
+        "Suspended": ["Provisioning", "Deleting"],
+        "Failed": ["Provisioning", "Pending", "Updating", "Repairing", "Stopping", "Suspending", "Deleting"],
         "Deleting": [],
     },
 )

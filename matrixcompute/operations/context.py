@@ -29,6 +29,7 @@ RESTORE = "restore-members"
 AS_LAST_ACTIVE = (REPAIR, RELOCATE, RESTORE)
 """Verbs that bring back what last was active, whatever has been requested since."""
 STOP, START, RESTART = "stop-instance", "start-instance", "restart-instance"
+SUSPEND = "suspend-instance"
 
 
 @dataclass
@@ -177,7 +178,7 @@ class InstanceHost(Host[StepContext, OperationRow]):
             target.leaving = None
 
     def check_abandon(self, row: OperationRow, target: InstanceRow) -> None:
-        if target.state == "Deleting":
+        if target.state in ("Deleting", "Suspending"):
             raise Conflict(f"{row.verb} cannot be abandoned: what an instance has is given back in any case")
 
     def abandoned(

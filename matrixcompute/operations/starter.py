@@ -11,7 +11,7 @@ from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.workflows.runner import WorkflowRunner
 from matrixcompute.model.composition import placement_changed
-from matrixcompute.operations.context import MOVE, REPAIR, START, STOP
+from matrixcompute.operations.context import MOVE, REPAIR, START, STOP, SUSPEND
 from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.policy import Recovery, failed_since
 from matrixcompute.store.store import ComputeStore, InstanceRow
@@ -23,6 +23,8 @@ def change_verb(instance: InstanceRow) -> str:
 
     How far that one got, only MatrixResource knows; a move finds out, and where nothing is to be moved it scales.
     """
+    if instance.shape.suspend:
+        return SUSPEND
     moving = instance.generation != instance.observed_generation and name_of(instance.operation or "").startswith(MOVE)
     current = instance.last_active or instance.shape
     if moving or placement_changed(instance.shape, current):
@@ -32,7 +34,12 @@ def change_verb(instance: InstanceRow) -> str:
     return "scale-instance"
 
 
-STATE_OF = {MOVE: ("Updating", "Moving"), STOP: ("Stopping", "Stopping"), START: ("Starting", "Starting")}
+STATE_OF = {
+    MOVE: ("Updating", "Moving"),
+    STOP: ("Stopping", "Stopping"),
+    START: ("Starting", "Starting"),
+    SUSPEND: ("Suspending", "Suspending"),
+}
 """The state that a change brings an instance into, and the reason its condition Progressing gives; else Scaling."""
 
 

@@ -1,37 +1,44 @@
 """Autoscaling: each policy looks at its target and what is served there, decides, and has the target resized.
 
 A decision, its memory and the change of the target's spec are one transaction: a crash finds all of them or none, and
-the next look continues there. Shrinking takes several looks: who would leave is written down and drained first, and
-the target is resized when nothing runs there any more. Without CloudMatrix-Infer nothing shrinks.
+the next look continues there. The pools that were decided are a column of the policy; each look has the deployment
+converge to it. Shrinking takes several looks: who would leave is written down and drained first, and the target is
+resized when nothing runs there any more. To zero the pools go before the nodes, so that a request that comes in between
+waits and brings both back. Without CloudMatrix-Infer nothing shrinks.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import lcm
 from typing import Any
 
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.errors import MatrixError, Unavailable
+from matrixcommon.model.errors import Conflict, MatrixError, Unavailable
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import name_of
 from matrixcompute.autoscaling.decision import SENTENCES, Observation, Recommendation, recommend, scaled
-from matrixcompute.autoscaling.policy import Reason, ScalingDecision, ScalingPolicyRequest, ScalingState
+from matrixcompute.autoscaling.policy import PoolSizes, Reason, ScalingDecision, ScalingPolicyRequest, ScalingState
+from matrixcompute.autoscaling.pools import PoolsObservation, pools_scaled, recommend_pools
 from matrixcompute.clients.inference import Inference
+from matrixcompute.instances.scaling_policies import owner_of
 from matrixcompute.instances.service import InstanceService
+from matrixcompute.reconcilers.scaling_signals import observed, pools_observed, sizes_now, statistics_of
 from matrixcompute.store.store import ComputeStore, InstanceRow, ScalingMemoryRow, ScalingPolicyRow
 
 log = logging.getLogger(__name__)
 
-WINDOW_S = 30.0
-"""Over which what comes in is measured."""
 DECISIONS_KEPT = 10
 SCALABLE = ("Active", "Updating", "Repairing")
 LIMITS = (Reason.TOO_MANY_REPLICAS, Reason.TOO_FEW_REPLICAS, Reason.SCALE_UP_LIMIT, Reason.SCALE_DOWN_LIMIT)
 UNMEASURED = (Reason.METRIC_UNAVAILABLE, Reason.SERVICE_UNAVAILABLE)
 UNABLE = (Reason.TARGET_NOT_FOUND, Reason.TARGET_NOT_READY, Reason.REFUSED)
+ZERO = PoolSizes(prefill=0, decode=0)
+
+Views = Mapping[str, dict[str, Any]]
+"""The deployments on a target as they are now, by key."""
 
 
 class AutoscalingReconciler:
@@ -70,107 +77,144 @@ class AutoscalingReconciler:
             row = session.get(ScalingPolicyRow, name)
             if row is None:
                 return False
-            target, policy, marked = row.target, row.policy, row.draining
+            target, policy, marked, sizes, parked = row.target, row.policy, row.draining, row.sizes, row.parked
             instance = session.get(InstanceRow, target)
-            if instance is None or instance.state not in SCALABLE or instance.shape.power == "Off":
-                missing = instance is None
-                reason = Reason.TARGET_NOT_FOUND if missing else Reason.TARGET_NOT_READY
-            else:
-                reason = None
-                observation = Observation(instance.shape.nodes, instance.ready_nodes)
-        if reason is not None:
-            self._note(name, reason, SENTENCES[reason])
-            return False
-        deployments: list[str] = []
+            reason = _unable(instance, parked)
+            if instance is not None:
+                nodes, ready = (0, 0) if parked else (instance.shape.nodes, instance.ready_nodes)
+                floor, size = instance.shape.min_nodes or 1, instance.shape.nodes
+        served: Views = {}
         away = ""
         try:
-            deployments = await self._deployments(target)
-            observation = await self._observed(observation, deployments, policy)
+            served = await self._served(target)
+            if reason is None:
+                whole = Observation(nodes, ready, least=floor, returns_to=size)
+                statistics = await statistics_of(self._reached, served, policy)
+                whole = observed(whole, statistics, policy)
         except Unavailable as gone:
             away = gone.message
-        found = self._decide(name, observation, away)
-        if found is None or found.replicas >= observation.members:
+        if reason is not None:
+            self._note(name, reason, SENTENCES[reason])
+            if not away:
+                await self._converge(name, served)
+            return False
+        seen: Observation | PoolsObservation = whole if not away else Observation(nodes, ready, least=floor)
+        if policy.pools is not None and not away and whole.members:
+            if len(served) != 1:
+                text = f"pools are sized of one deployment, and {len(served)} are served on {name_of(target)}"
+                self._note(name, Reason.REFUSED if served else Reason.METRIC_UNAVAILABLE, text)
+                return False
+            (deployment,) = served
+            now = sizes_now(sizes, whole.members, served[deployment])
+            if now is None:
+                self._note(name, Reason.METRIC_UNAVAILABLE, SENTENCES[Reason.METRIC_UNAVAILABLE])
+                return False
+            seen = pools_observed(whole, now, served[deployment], statistics[deployment])
+        found = self._decide(name, seen, away, _changing(served))
+        if found is None or found.replicas >= nodes:
             if marked is not None and not away:
-                await self._stay(name, deployments)
-            return found is not None and found.replicas > observation.members
-        return await self._shrink(name, target, found, deployments)
+                await self._stay(name, list(served))
+            if not away:
+                await self._converge(name, served)
+            return found is not None and found.replicas > nodes
+        if not found.replicas:
+            return await self._to_zero(name, target, found, seen, served)
+        return await self._shrink(name, target, found, served)
 
     # -- deciding ------------------------------------------------------------------------------------------------------
 
-    async def _deployments(self, target: str) -> list[str]:
+    @property
+    def _reached(self) -> Inference:
         if self._inference is None:
             raise Unavailable("no CloudMatrix-Infer is configured")
-        return await self._inference.served_on(target)
+        return self._inference
 
-    async def _observed(
-        self, observation: Observation, deployments: Sequence[str], policy: ScalingPolicyRequest
-    ) -> Observation:
-        """With what the deployments on the target say; what one of them does not say is not known of any."""
-        assert self._inference is not None
-        named = {each.object.described_object.name for each in policy.metrics} - {""}
-        statistics = {each: await self._inference.statistics(each, WINDOW_S) for each in deployments}
-        metrics: dict[str, float] = {}
-        for each, shown in statistics.items():
-            if shown.get("measuredS", 0) >= WINDOW_S and (not named or name_of(each) in named):
-                for metric, value in numbers(shown).items():
-                    metrics[metric] = metrics.get(metric, 0.0) + value
-        work = [shown.get("work") for shown in statistics.values()]
-        if not work or any(each is None for each in work):
-            return replace(observation, metrics=metrics)
-        known: list[dict[str, float]] = [each for each in work if each is not None]
-        return replace(
-            observation,
-            metrics=metrics,
-            load=sum(each["nodes"] for each in known),
-            backlog=sum(each["backlogNodeSeconds"] for each in known),
-            start_s=max(each["startS"] for each in known),
-            stays_s=max(each["staysS"] for each in known),
-        )
+    async def _served(self, target: str) -> Views:
+        return await self._reached.deployments_on(target)
 
-    def _decide(self, name: str, observation: Observation, away: str) -> Recommendation | None:
-        """Decide and write it down; a larger target is asked for in the same transaction. None where the policy or
-        what was observed has changed meanwhile."""
-        now = self._clock.now()
+    def _decide(
+        self, name: str, seen: Observation | PoolsObservation, away: str, changing: bool
+    ) -> Recommendation | None:
+        """Decide and write it down; a larger target, or other pools, are asked for in the same transaction. None where
+        the policy or what was observed has changed meanwhile."""
+        now, pools = self._clock.now(), seen if isinstance(seen, PoolsObservation) else None
+        whole = seen.whole if isinstance(seen, PoolsObservation) else seen
         with self._store.transaction() as session:
             row = session.get(ScalingPolicyRow, name)
             instance = None if row is None else session.get(InstanceRow, row.target)
-            if row is None or instance is None or instance.shape.nodes != observation.members:
+            if row is None or instance is None or (0 if row.parked else instance.shape.nodes) != whole.members:
                 return None
             blocks = [each.nodes for each in instance.shape.placement.blocks or []]
-            least = max(row.policy.min_replicas, instance.shape.min_nodes or 0)
-            policy = row.policy.model_copy(
-                update={"block": lcm(row.policy.block, *blocks), "min_replicas": min(least, row.policy.max_replicas)}
-            )
+            policy = row.policy.model_copy(update={"block": lcm(row.policy.block, *blocks)})
             memory = session.get(ScalingMemoryRow, name)
             state = ScalingState.of(memory.state if memory is not None else None)
-            found = recommend(observation, policy, state, now)
+            if pools is not None and policy.pools is not None:
+                found = recommend_pools(pools, policy, state, now)
+                if changing and found.replicas <= whole.members and found.replicas and found.pools != pools.sizes:
+                    found = replace(found, replicas=whole.members, pools=pools.sizes, reason=Reason.CHANGE_UNDER_WAY)
+            else:
+                found = recommend(whole, policy, state, now)
             if away:
                 found = replace(found, reason=Reason.SERVICE_UNAVAILABLE, message=away)
-            if found.replicas > observation.members:
-                self._instance_service.resize(session, instance, found.replicas)
-                change = found.replicas - observation.members
-                found = replace(found, state=scaled(found.state, policy, change, now))
-                row.last_scale_at = now
+            found = replace(found, state=self._applied(session, row, instance, policy, found, pools, now))
             if memory is None:
                 session.add(memory := ScalingMemoryRow(policy=name, state={}))
             memory.state = found.state.wire()
             row.forecast_replicas = found.forecast
-            self._write(session, row, observation.members, found.replicas, found.reason, found.message)
-        if found.replicas > observation.members:
+            self._write(session, row, whole.members, found)
+        if found.replicas > whole.members:
             self._wake()
         return found
 
-    def _write(
-        self, session: Any, row: ScalingPolicyRow, current: int, desired: int, reason: Reason, message: str
-    ) -> None:
+    def _applied(
+        self,
+        session: Any,
+        row: ScalingPolicyRow,
+        instance: InstanceRow,
+        policy: ScalingPolicyRequest,
+        found: Recommendation,
+        pools: PoolsObservation | None,
+        now: float,
+    ) -> ScalingState:
+        """Have what needs no drain before it: more nodes, or the same ones in other pools. Returns the memory."""
+        state, nodes = found.state, 0 if row.parked else instance.shape.nodes
+        if found.replicas < nodes:
+            return state
+        if not nodes:
+            if found.replicas:
+                self._instance_service.unsuspend(session, instance, found.replicas)
+                back = state.returns_to
+                row.desired_pools = back.wire() if back is not None and back.nodes == found.replicas else None
+                row.last_scale_at = now
+            return state
+        if found.replicas > nodes:
+            self._instance_service.resize(session, instance, found.replicas)
+            row.last_scale_at = now
+        if pools is None or found.pools is None:
+            if policy.pools is None:
+                row.desired_pools = None
+            return scaled(state, policy, found.replicas - nodes, now) if found.replicas > nodes else state
+        row.desired_pools = found.pools.wire()
+        return pools_scaled(state, policy, pools.sizes, found.pools, now)
+
+    def _write(self, session: Any, row: ScalingPolicyRow, current: int, found: Recommendation) -> None:
         """What was decided, if that is news: into the status, the conditions, and for a change into an event."""
-        now = self._clock.now()
-        if (row.current_replicas, row.desired_replicas, row.reason) == (current, desired, reason):
+        now, desired, reason, message = self._clock.now(), found.replicas, found.reason, found.message
+        last = ScalingDecision.model_validate(row.decisions[-1]) if row.decisions else None
+        pools = found.pools.wire() if found.pools is not None else None
+        before = None if last is None or last.desired_pools is None else last.desired_pools.wire()
+        if (row.current_replicas, row.desired_replicas, row.reason) == (current, desired, reason) and before == pools:
             return
-        changes = desired != row.desired_replicas and desired != current
+        moved = pools is not None and before is not None and pools != before and desired == current
+        changes = (desired != row.desired_replicas and desired != current) or moved
         row.current_replicas, row.desired_replicas, row.reason, row.message = current, desired, reason, message
         decision = ScalingDecision(
-            at=timestamp(now), current_replicas=current, desired_replicas=desired, reason=reason, message=message
+            at=timestamp(now),
+            current_replicas=current,
+            desired_replicas=desired,
+            desired_pools=found.pools,
+            reason=reason,
+            message=message,
         )
         row.decisions = [*(row.decisions or []), decision.wire()][-DECISIONS_KEPT:]
         active, able, limited = reason not in (*UNMEASURED, *UNABLE), reason not in UNABLE, reason in LIMITS
@@ -186,21 +230,76 @@ class AutoscalingReconciler:
         with self._store.transaction() as session:
             if (row := session.get(ScalingPolicyRow, name)) is not None:
                 instance = session.get(InstanceRow, row.target)
-                nodes = 0 if instance is None else instance.shape.nodes
+                nodes = 0 if instance is None or row.parked else instance.shape.nodes
                 desired = row.desired_replicas if reason == Reason.DRAINING else nodes
-                self._write(session, row, nodes, desired, reason, message)
+                last = ScalingDecision.model_validate(row.decisions[-1]) if row.decisions else None
+                pools = None if last is None else last.desired_pools
+                self._write(session, row, nodes, Recommendation(desired, ScalingState(), reason, message, pools=pools))
+
+    # -- the pools -----------------------------------------------------------------------------------------------------
+
+    async def _converge(self, name: str, served: Views) -> None:
+        """Have the deployments follow the pools that are written down; their own specs where none are."""
+        with self._store.reading() as session:
+            row = session.get(ScalingPolicyRow, name)
+            if row is None:
+                return
+            wanted = row.sizes
+        for each, view in served.items():
+            await self._rescale(name, each, view, wanted)
+
+    async def _rescale(self, name: str, deployment: str, view: Mapping[str, Any], wanted: PoolSizes | None) -> None:
+        scale, by = view.get("scale") or {}, owner_of(name)
+        if wanted is None:
+            if scale.get("by") == by:
+                await self._reached.unscale(deployment)
+            return
+        asked = PoolSizes(
+            prefill=scale.get("prefillNodes", -1),
+            decode=scale.get("decodeNodes", -1),
+            caching=scale.get("cachingNodes"),
+        )
+        if asked != wanted or scale.get("by") != by:
+            await self._reached.rescale(deployment, wanted.prefill, wanted.decode, wanted.caching, by)
+
+    async def _to_zero(
+        self, name: str, target: str, found: Recommendation, seen: Observation | PoolsObservation, served: Views
+    ) -> bool:
+        """The pools first, which a request refuses; then the nodes. What comes in between waits for both."""
+        try:
+            for each, view in served.items():
+                await self._rescale(name, each, view, ZERO)
+        except Conflict as busy:
+            self._note(name, Reason.CHANGE_UNDER_WAY, busy.message)
+            await self._converge(name, await self._served(target))
+            return False
+        now = self._clock.now()
+        with self._store.transaction() as session:
+            row = session.get(ScalingPolicyRow, name)
+            instance = session.get(InstanceRow, target)
+            memory = session.get(ScalingMemoryRow, name)
+            if row is None or instance is None or memory is None or row.parked or not served:
+                return False
+            self._instance_service.suspend(session, instance)
+            returns_to = seen.sizes if isinstance(seen, PoolsObservation) else None
+            memory.state = found.state.model_copy(update={"returns_to": returns_to}).wire()
+            row.desired_pools, row.draining, row.last_scale_at = ZERO.wire(), None, now
+        self._wake()
+        return True
 
     # -- shrinking -----------------------------------------------------------------------------------------------------
 
-    async def _shrink(self, name: str, target: str, found: Recommendation, deployments: Sequence[str]) -> bool:
+    async def _shrink(self, name: str, target: str, found: Recommendation, served: Views) -> bool:
         """Have those drained who leave; resize once nothing runs there. Whether it was resized."""
-        assert self._inference is not None
         leaving = await self._leaving(name, target, found.replicas)
         if leaving is None:
             self._note(name, Reason.CHANGE_UNDER_WAY, SENTENCES[Reason.CHANGE_UNDER_WAY])
             return False
-        asked = deployments if leaving else ()
-        drains = [(await self._inference.drain(each, leaving)).get("drain") or {} for each in asked]
+        if found.pools is not None:
+            for each, view in served.items():
+                await self._rescale(name, each, view, found.pools)
+        asked = list(served) if leaving else []
+        drains = [(await self._reached.drain(each, leaving)).get("drain") or {} for each in asked]
         running = [each for each in drains if each.get("state", "Drained") != "Drained"]
         if running:
             requests = sum(each.get("requests", 0) for each in running)
@@ -217,7 +316,13 @@ class AutoscalingReconciler:
                 return False
             change = found.replicas - instance.shape.nodes
             self._instance_service.resize(session, instance, found.replicas, leaving)
-            memory.state = scaled(ScalingState.of(memory.state), row.policy, change, now).wire()
+            state = ScalingState.of(memory.state)
+            before = row.sizes
+            if found.pools is not None and before is not None:
+                memory.state = pools_scaled(state, row.policy, before, found.pools, now).wire()
+            else:
+                memory.state = scaled(state, row.policy, change, now).wire()
+            row.desired_pools = None if found.pools is None else found.pools.wire()
             row.draining, row.last_scale_at = None, now
         self._wake()
         return True
@@ -253,15 +358,23 @@ class AutoscalingReconciler:
 
     async def _stay(self, name: str, deployments: Sequence[str]) -> None:
         """End a drain: the target keeps its nodes."""
-        assert self._inference is not None
         for each in deployments:
-            await self._inference.undrain(each)
+            await self._reached.undrain(each)
         with self._store.transaction() as session:
             if (row := session.get(ScalingPolicyRow, name)) is not None:
                 row.draining = None
 
 
-def numbers(statistics: dict[str, Any]) -> dict[str, float]:
-    """The figures of a deployment's statistics and of its work, by their names."""
-    flat = {**statistics, **(statistics.get("work") or {})}
-    return {name: float(value) for name, value in flat.items() if isinstance(value, int | float) and value is not True}
+def _unable(instance: InstanceRow | None, parked: bool) -> Reason | None:
+    """Why nothing can be decided about a target now."""
+    if instance is None:
+        return Reason.TARGET_NOT_FOUND
+    if parked and instance.shape.suspend:
+        return None  # what is scaled to zero can be brought back at any time
+    suspended = instance.shape.suspend or instance.shape.power == "Off"
+    return Reason.TARGET_NOT_READY if suspended or instance.state not in SCALABLE else None
+
+
+def _changing(served: Views) -> bool:
+    """Whether pools have yet to become what was asked for last."""
+    return any((view.get("scale") or {}).get("state") == "Changing" for view in served.values())

@@ -16,7 +16,7 @@ from matrixcommon.workflows.runner import WorkflowRunner
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.model.observation import Observed
 from matrixcompute.model.states import HOLDING, SETTLED
-from matrixcompute.operations.context import REPAIR
+from matrixcompute.operations.context import REPAIR, SUSPEND
 from matrixcompute.operations.starter import WorkflowStarter, below_floor, change_verb
 from matrixcompute.reconcilers.findings import Findings
 from matrixcompute.reconcilers.preemption import PreemptionReconciler
@@ -33,6 +33,9 @@ from matrixcompute.recovery.policy import (
 from matrixcompute.store.recovery_policies import policies_by_target, policy_of
 from matrixcompute.store.store import ComputeStore, InstanceRow, OperationRow
 from matrixresource.contract.allocations import AllocationView, MemberView
+
+UNSCHEDULED = ("Pending", "Provisioning")
+"""States in which an instance waits for its nodes."""
 
 
 class InstanceReconciler:
@@ -164,6 +167,8 @@ class InstanceReconciler:
         if instance.state == "Deleting":
             self._workflows.open_quietly(session, "delete-instance", instance)
             return True
+        if instance.state in ("Suspending", "Suspended") or (instance.shape.suspend and instance.state in UNSCHEDULED):
+            return self._suspended(session, instance)
         repair = recovery.action in ("replace", "repair")
         if instance.state == "Failed":
             if below_floor(instance) and recovery.action != "hold":
@@ -184,7 +189,7 @@ class InstanceReconciler:
         repair_refused = name_of(instance.operation or "").startswith(REPAIR)
         if now < instance.retry_at and (not repair or repair_refused):
             return False  # a refused change of shape does not keep a lost member from being replaced
-        if instance.state in ("Pending", "Provisioning"):
+        if instance.state in UNSCHEDULED:
             self._workflows.open(session, "create-instance", instance, "Provisioning", "Creating")
             return True
         if instance.state in HOLDING and instance.state not in SETTLED:  # its workflow ended without a word
@@ -209,6 +214,16 @@ class InstanceReconciler:
             return True
         instance.set_condition("Progressing", False, "Settled", "nothing is under way", now)
         return False
+
+    def _suspended(self, session: Session, instance: InstanceRow) -> bool:
+        """One that is to have nothing, or had nothing until now."""
+        if instance.state != "Suspended":
+            self._workflows.open(session, SUSPEND, instance, "Suspending", "Suspending")
+            return True
+        if instance.shape.suspend:
+            return False
+        self._workflows.open(session, "create-instance", instance, "Provisioning", "Creating")
+        return True
 
     def _whole(self, observed: Observed) -> bool:
         """Whether everything an instance takes is still there."""

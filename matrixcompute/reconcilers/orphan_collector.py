@@ -1,5 +1,5 @@
 """Frees what no instance owns: allocations and slices that bear an instance's name and outlived it. Withdraws drains
-that were asked for by an operation that has ended.
+that were asked for by an operation that has ended, and sizes of pools by a policy that is gone.
 
 A thing is let go only when it was ownerless on two looks in a row, so that one that is just being made is left alone.
 """
@@ -12,6 +12,7 @@ from matrixcommon.model.resource_key import name_of
 from matrixcommon.workflows.rows import OPEN
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.clients.inference import Inference
+from matrixcompute.instances.scaling_policies import owner_of
 from matrixcompute.model.composition import OWNER_LABEL
 from matrixcompute.store.store import ComputeStore, OperationRow
 
@@ -30,7 +31,7 @@ class OrphanCollector:
 
     async def reconcile(self) -> str:
         """Release what was ownerless last time too. Returns a sentence about what it did."""
-        withdrawn = await self._withdraw_drains()
+        withdrawn, unscaled = await self._withdraw_drains(), await self._withdraw_scales()
         slices, allocations = await self._neighbours.slice_owners(), await self._neighbours.allocations()
         marked = [("slice", key, owner) for key, owner in slices.items()]
         marked += [
@@ -46,7 +47,7 @@ class OrphanCollector:
                 self._store.record_event(session, owner, "OrphanReleased", text, self._clock.now(), "Warning")
         released = len(found & self._suspects)
         self._suspects = found
-        return f"{released} orphans released, {withdrawn} drains withdrawn"
+        return f"{released} orphans released, {withdrawn} drains withdrawn, {unscaled} sizes of pools withdrawn"
 
     async def _withdraw_drains(self) -> int:
         """Those of operations that were overtaken; one that has ended well has none left. A process that is away keeps
@@ -63,3 +64,18 @@ class OrphanCollector:
         except (Unavailable, NotFound):
             return 0
         return len(over)
+
+    async def _withdraw_scales(self) -> int:
+        """How large pools are to be by policies that are no more: they are as their deployments say again."""
+        if self._inference is None:
+            return 0
+        try:
+            scales = await self._inference.scales()
+            with self._store.reading() as session:
+                owners = {owner_of(row.name) for row in self._store.scaling_policies(session)}
+            left = [key for key, by in scales.items() if by.startswith(owner_of("")) and by not in owners]
+            for key in left:
+                await self._inference.unscale(key)
+        except (Unavailable, NotFound):
+            return 0
+        return len(left)

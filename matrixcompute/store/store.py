@@ -16,7 +16,7 @@ from matrixcommon.persistence.fences import leader_table
 from matrixcommon.persistence.resource_row import EventColumns
 from matrixcommon.workflows.contract import OperationRecord
 from matrixcommon.workflows.rows import WorkflowDrainRow, WorkflowRow, forget_workflows, open_workflows
-from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicySpec, ScalingPolicyView
+from matrixcompute.autoscaling.policy import PoolSizes, ScalingPolicyRequest, ScalingPolicySpec, ScalingPolicyView
 from matrixcompute.contract import (
     DetectedFault,
     EventView,
@@ -242,6 +242,9 @@ class ScalingPolicyRow(DeclaredRow, Base):
     target: Mapped[str] = mapped_column(String(127), unique=True)
     current_replicas: Mapped[int] = mapped_column(Integer, default=0)
     desired_replicas: Mapped[int] = mapped_column(Integer, default=0)
+    desired_pools: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    """The `PoolSizes` that were decided for the nodes that the target's spec has, in their wire form. All zero: the
+    target is suspended until a request waits."""
     forecast_replicas: Mapped[int | None] = mapped_column(Integer)
     reason: Mapped[str | None] = mapped_column(String(40))
     message: Mapped[str] = mapped_column(Text, default="")
@@ -253,6 +256,15 @@ class ScalingPolicyRow(DeclaredRow, Base):
     @property
     def policy(self) -> ScalingPolicyRequest:
         return ScalingPolicyRequest.model_validate(self.spec)
+
+    @property
+    def sizes(self) -> PoolSizes | None:
+        return None if self.desired_pools is None else PoolSizes.model_validate(self.desired_pools)
+
+    @property
+    def parked(self) -> bool:
+        """Whether it has scaled its target to zero."""
+        return self.sizes is not None and not self.sizes.nodes
 
     def view(self) -> ScalingPolicyView:
         policy = self.policy.shown_to(self.project or DEFAULT_PROJECT)

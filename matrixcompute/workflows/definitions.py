@@ -10,7 +10,17 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.errors import BelowFloor, Cancelled, MatrixError, StaleGeneration
 from matrixcommon.workflows.workflow import Step, Workflow
 from matrixcompute.model.states import settled_state
-from matrixcompute.operations.context import MOVE, RELOCATE, REPAIR, RESTART, RESTORE, START, STOP, YIELD_CAPACITY
+from matrixcompute.operations.context import (
+    MOVE,
+    RELOCATE,
+    REPAIR,
+    RESTART,
+    RESTORE,
+    START,
+    STOP,
+    SUSPEND,
+    YIELD_CAPACITY,
+)
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.recovery_policies import policies_by_target, policy_of
 from matrixcompute.store.store import InstanceRow
@@ -211,10 +221,17 @@ YIELD_TO_OTHERS = Workflow(
 """An instance whose nodes were revoked gives up what is left of it, and waits until there is room for it again. Slices
 first: until their floors are free, who took the nodes may not get its own."""
 
+SUSPEND_INSTANCE = Workflow(
+    SUSPEND,
+    (Step(steps.withdraw_slices), Step(steps.release_nodes), Step(steps.mark_suspended)),
+    refused=_taken_up_again,
+)
+"""Everything is given back, and the spec is kept. Who runs on it has been scaled to zero before."""
+
 WORKFLOWS = {
     workflow.verb: workflow
     for workflow in (
         CREATE_INSTANCE, SCALE_INSTANCE, STOP_INSTANCE, START_INSTANCE, RESTART_INSTANCE, MOVE_INSTANCE,
-        RELOCATE_MEMBER, REPLACE_NODE, RESTORE_MEMBERS, DELETE_INSTANCE, YIELD_TO_OTHERS,
+        RELOCATE_MEMBER, REPLACE_NODE, RESTORE_MEMBERS, DELETE_INSTANCE, YIELD_TO_OTHERS, SUSPEND_INSTANCE,
     )
 }  # fmt: skip

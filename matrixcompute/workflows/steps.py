@@ -331,6 +331,19 @@ async def mark_pending(work: StepContext) -> None:
         instance.retry_at = work.clock.now()
 
 
+async def mark_suspended(work: StepContext) -> None:
+    """Nothing is held any more, and nothing is to be until `suspend` ends."""
+    with work.store.transaction() as session:
+        instance, now = work.store.instance(session, work.instance), work.clock.now()
+        if instance.state == "Suspended":
+            return
+        instance.move("Suspended")
+        instance.observed_generation, instance.expires_at, instance.leaving = work.spec_generation, None, None
+        instance.down_time = instance.down.settled(now, on=False).wire()
+        instance.set_condition("Progressing", False, "Settled", "nothing is under way", now)
+        work.store.record_event(session, work.instance, "Suspended", "its nodes and slices were given back", now)
+
+
 async def mark_deleted(work: StepContext) -> None:
     """Nothing is left to give back: the instance is gone."""
     with work.store.transaction() as session:

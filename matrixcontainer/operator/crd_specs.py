@@ -33,15 +33,25 @@ class InstanceSpec(InstanceShape):
 
 
 class InferSpec(ApiModel):
-    """CloudMatrix-Infer on an instance: which model, and how many NPUs play which role (by default, as the paper)."""
+    """CloudMatrix-Infer on an instance: which model, and how many NPUs play which role (by default, as the paper). A
+    ScalingPolicy with pools goes before these sizes."""
 
     instance: str = Field(
         min_length=1, max_length=57, description="the CloudMatrixInstance to serve on, same namespace"
     )
     model: Literal["deepseek-r1"] = Field("deepseek-r1", description="the model that is served")
-    prefill_npus: int | None = Field(None, ge=1, le=32768, description="NPUs of the prefill pool")
-    decode_npus: int | None = Field(None, ge=1, le=32768, description="NPUs of the decode pool")
+    prefill_npus: int | None = Field(None, ge=8, le=32768, description="NPUs of the prefill pool, in whole nodes of 8")
+    decode_npus: int | None = Field(None, ge=8, le=32768, description="NPUs of the decode pool, in whole nodes of 8")
+    caching_nodes: int | None = Field(
+        None, ge=1, le=4096, description="nodes of both that lend their memory to the context cache; by default all"
+    )
     block_tokens: int = Field(512, ge=128, le=512, description="tokens of one block of the context cache")
+    activation_queue_max: int = Field(
+        1000, ge=0, le=100_000, description="requests that wait while it is scaled to zero or returns; others get 503"
+    )
+    activation_timeout_s: float = Field(
+        600.0, gt=0, le=86_400, description="emulated seconds that a request waits so before it gets 503"
+    )
 
 
 class FaultSpec(ApiModel):
@@ -114,6 +124,12 @@ def instance_spec() -> dict[str, Any]:
 def infer_spec() -> dict[str, Any]:
     spec = structural_schema(InferSpec)
     spec["x-kubernetes-validations"] = [
+        *(
+            rule(
+                f"!has(self.{pool}) || self.{pool} % 8 == 0", f"{pool} must be a whole number of nodes of 8", f".{pool}"
+            )
+            for pool in ("prefillNpus", "decodeNpus")
+        ),
         {"rule": "self.instance == oldSelf.instance", "message": "a deployment stays on its instance"},
         {"rule": "self.model == oldSelf.model", "message": "a deployment keeps its model"},
     ]
@@ -125,6 +141,20 @@ def policy_spec() -> dict[str, Any]:
     del spec["properties"]["project"]  # it is the namespace
     spec["x-kubernetes-validations"] = [
         rule("self.maxReplicas >= self.minReplicas", "maxReplicas must not be below minReplicas", ".maxReplicas"),
+        rule(
+            "!has(self.pools) || !has(self.metrics) || self.metrics.size() == 0",
+            "pools are sized by the work of each: leave metrics out",
+            ".pools",
+        ),
+        *(
+            rule(
+                f"!has(self.pools) || !has(self.pools.{pool}) || !has(self.pools.{pool}.maxReplicas) || "
+                f"self.pools.{pool}.maxReplicas >= self.pools.{pool}.minReplicas",
+                "maxReplicas must not be below minReplicas",
+                f".pools.{pool}.maxReplicas",
+            )
+            for pool in ("prefill", "decode", "caching")
+        ),
         rule("self.scaleTargetRef == oldSelf.scaleTargetRef", "a policy keeps its target", ".scaleTargetRef"),
     ]
     return spec

@@ -37,7 +37,8 @@ VERSION = "v1alpha1"
 
 
 POLICY_STATUS = (
-    "currentReplicas", "desiredReplicas", "forecastReplicas", "reason", "message", "lastScaleTime", "decisions",
+    "currentReplicas", "desiredReplicas", "desiredPools", "forecastReplicas", "reason", "message", "lastScaleTime",
+    "decisions",
 )  # fmt: skip
 RECOVERY_STATUS = ("ladders",)
 SCENARIO_STATUS = (
@@ -253,6 +254,7 @@ def _definitions() -> list[dict[str, Any]]:
                 **_counts(
                     prefillNpus="NPUs that read prompts",
                     decodeNpus="NPUs that generate tokens",
+                    cachingNodes="nodes that lend their memory to the context cache",
                     pods="pods of the workload, one on each node",
                 ),
                 metrics={
@@ -262,7 +264,7 @@ def _definitions() -> list[dict[str, Any]]:
                 },
             ),
             "State=.status.state Instance=.spec.instance Model=.spec.model Prefill:integer=.status.prefillNpus "
-            "Decode:integer=.status.decodeNpus ~Endpoint=.status.endpoint",
+            "Decode:integer=.status.decodeNpus ~Caching:integer=.status.cachingNodes ~Endpoint=.status.endpoint",
             description="CloudMatrix-Infer serving a model on a CloudMatrixInstance.",
         ),
         _crd(
@@ -273,6 +275,7 @@ def _definitions() -> list[dict[str, Any]]:
             _status(**shown_schema(ScalingPolicyView, *POLICY_STATUS)),
             "Target=.spec.scaleTargetRef.name Min:integer=.spec.minReplicas Max:integer=.spec.maxReplicas "
             "Nodes:integer=.status.currentReplicas Desired:integer=.status.desiredReplicas Reason=.status.reason "
+            "~Prefill:integer=.status.desiredPools.prefill ~Decode:integer=.status.desiredPools.decode "
             "~Active=ScalingActive ~Limited=ScalingLimited ~Last_scale=.status.lastScaleTime",
             description="Keeps a CloudMatrixInstance as large as its work asks for. Only one may own its scale.",
         ),

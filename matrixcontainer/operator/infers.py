@@ -118,6 +118,7 @@ class InferReconciler(Reconciler):
             "endpoint": self._endpoint,
             "prefillNpus": pools.get("prefillNpus", 0),
             "decodeNpus": pools.get("decodeNpus", 0),
+            "cachingNodes": pools.get("cachingNodes", 0),
             "pods": pods,
             "conditions": self.condition({**body, "status": {"conditions": ready}}, "Progressing", progressing, *why),
         }

@@ -52,11 +52,14 @@ class InstanceReconciler(Reconciler):
         """Where a scaling policy owns the instance's scale, the resource asks for as many nodes as that has decided,
         as with an autoscaler of Kubernetes."""
         metadata, spec = body["metadata"], body["spec"]
-        if observed is None or observed.scaling_policy is None or spec["nodes"] == observed.nodes:
+        if observed is None or observed.scaling_policy is None:
+            return
+        decided = {"nodes": observed.nodes, "suspend": observed.suspend}
+        if {"nodes": spec["nodes"], "suspend": bool(spec.get("suspend"))} == decided:
             return
         if metadata.get("deletionTimestamp") or spec.get("dryRun"):
             return
-        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "spec": {"nodes": observed.nodes}}
+        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "spec": decided}
         try:
             written = await self.kube.merge(INSTANCE, metadata["name"], patch, metadata["namespace"])
         except NotFound:

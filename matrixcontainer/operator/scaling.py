@@ -60,8 +60,9 @@ class ScalingPolicyReconciler(Reconciler):
 
     async def _tell(self, body: dict[str, Any], view: ScalingPolicyView) -> None:
         """An event for the newest decision, where it changes something; recorded once."""
-        last = view.decisions[-1] if view.decisions else None
-        if last is not None and last.desired_replicas != last.current_replicas:
+        before, last = ([None, None, *view.decisions])[-2:]
+        moved = before is not None and last is not None and before.desired_pools != last.desired_pools is not None
+        if last is not None and (last.desired_replicas != last.current_replicas or moved):
             why = "Normal", last.reason, last.message
             await record(self.kube, reported_of(self.kind, body, *why, self.wall(), last.at))
 

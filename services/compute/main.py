@@ -128,7 +128,7 @@ def build(
     )
     moves = DefragmentationExecutor(store, neighbours, instance_service)
     moving = Periodic("member-moves", moves.reconcile, clock, period_s=MEMBER_MOVES_PERIOD_S, floor_wall_s=1.0)
-    scaling_policies = ScalingPolicies(store)
+    scaling_policies = ScalingPolicies(store, instance_service)
     autoscaler = AutoscalingReconciler(store, instance_service, inference, clock, resumption.nudge)
     scaling = Periodic(
         "autoscaling", autoscaler.reconcile, clock, period_s=AUTOSCALING_PERIOD_S, floor_wall_s=0.25, rest_s=1.0

@@ -17,7 +17,7 @@ from matrixcompute.contract import InstanceRequest
 from matrixcompute.reconcilers.orphan_collector import OrphanCollector
 from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.policy import RecoveryPolicy
-from matrixcompute.store.store import OperationRow
+from matrixcompute.store.store import OperationRow, ScalingPolicyRow
 from matrixcompute.workflows.workload_steps import (
     ANSWERS,
     GRACE_S,
@@ -66,6 +66,15 @@ class Inference:
             raise self.refuses
         self.asked.append({"nodes": nodes, **more})
         return {"drain": self.answer}
+
+    async def scales(self) -> dict[str, str]:
+        await self.served_on("one")
+        by = (self.view.get("scale") or {}).get("by")
+        return {"one": by} if by else {}
+
+    async def unscale(self, name: str) -> None:
+        self.withdrawn = True
+        del self.view["scale"]
 
     async def undrain(self, name: str) -> None:
         self.withdrawn = True
@@ -347,3 +356,26 @@ async def test_a_drain_whose_operation_has_ended_is_withdrawn(tmp_path, sentence
         assert inference.withdrawn == withdrawn, sentence
         inference.away = True
         assert "0 drains withdrawn" in await collector.reconcile()
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("sentence", "by", "withdrawn"),
+    [
+        ("its policy is there", "scaling-policies/one", False),
+        ("its policy is gone", "scaling-policies/gone", True),
+        ("somebody else asked for it", "me", False),
+    ],
+)
+async def test_sizes_of_pools_by_a_policy_that_is_gone_are_withdrawn(tmp_path, sentence, by, withdrawn):
+    world = World(1)
+    async with a_process(tmp_path, world.workflow) as process:
+        with process.store.transaction() as session:
+            spec = {"scaleTargetRef": {"name": "one"}, "maxReplicas": 4}
+            session.add(ScalingPolicyRow(name="one", target="one", state="Active", generation=1, spec=spec))
+        inference = Inference(scale={"prefillNodes": 2, "decodeNodes": 2, "by": by})
+        collector = OrphanCollector(process.store, Nobody(), process.clock, inference)
+        await collector.reconcile()
+        assert inference.withdrawn == withdrawn, sentence
+        inference.away = True
+        assert "0 sizes of pools withdrawn" in await collector.reconcile()

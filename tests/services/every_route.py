@@ -152,6 +152,8 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("infer", "DELETE", "/v1/deployments/{}/load"): None,
     ("infer", "PUT", "/v1/deployments/{}/drain"): {"nodes": ["sn0-c00-n0"]},
     ("infer", "DELETE", "/v1/deployments/{}/drain"): None,
+    ("infer", "PUT", "/v1/deployments/{}/scale"): {"prefillNodes": 2, "decodeNodes": 2},
+    ("infer", "DELETE", "/v1/deployments/{}/scale"): None,
     ("infer", "POST", "/v1/chat/completions"): {"model": "chat", "messages": [{"role": "user", "content": "hi"}]},
     ("infer", "POST", "/v1/completions"): {"model": "chat", "prompt": "hi"},
     ("agents", "PUT", "/v1/supernodes/{}"): None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 
 import pytest
@@ -34,16 +35,18 @@ def test_a_new_database_and_an_old_one_have_the_tables_as_declared(tmp_path, ser
 
 def test_a_revision_that_follows_is_taken_by_an_old_database_and_not_by_a_new_one(tmp_path, monkeypatch):
     migrations = revision.migrations_of("infer")
+    present, head = migrations.revisions()
+    later = f"v1_{len(present) + 1:04d}"
     folders = [migrations.folders[0], tmp_path / "migrations"]
-    folders[1].mkdir()
+    shutil.copytree(migrations.folders[1], folders[1])
     old = revision.upgraded("infer", tmp_path / "old.db")
     with monkeypatch.context() as changed:
         changed.setattr(type(migrations), "folders", property(lambda self: folders))
-        (folders[1] / "v1_0002.py").write_text(
-            "from alembic import op\nimport sqlalchemy as sa\nrevision = 'v1_0002'\ndown_revision = 'v1_0001'\n"
+        (folders[1] / f"{later}.py").write_text(
+            f"from alembic import op\nimport sqlalchemy as sa\nrevision = '{later}'\ndown_revision = '{head}'\n"
             "def upgrade():\n    op.create_table('later', sa.Column('name', sa.String(9), primary_key=True))\n"
         )
-        assert migrations.revisions() == ({"v1_0001", "v1_0002"}, "v1_0002")
+        assert migrations.revisions() == (present | {later}, later)
         old.migrate(migrations)
         new = DatabaseEngine(f"sqlite:///{tmp_path / 'new.db'}")
         new.migrate(migrations)

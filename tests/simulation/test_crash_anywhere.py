@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 
+import httpx
 import pytest
 
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.persistence.database_session import Database
 from tests.stack import Stack
 
-TABLES = {"resource": "allocations", "link": "slices", "compute": "instances"}
+TABLES = {"resource": "allocations", "link": "slices", "compute": "instances", "infer": "deployments"}
 """A table that only this service has, to know whose records these are."""
 
 
@@ -134,6 +135,60 @@ async def preempt(tmp_path, killer: Killer) -> None:
             await killer.restart
 
 
+async def request(stack: Stack, method: str, service: str, path: str, body: dict | None = None) -> None:
+    """Ask until it is done, as any client of a cloud does."""
+    while True:
+        try:
+            answer = await stack.http[service].request(method, path, json=body, timeout=None)
+        except httpx.HTTPError:
+            answer = None
+        if answer is not None and answer.status_code in (200, 201, 202, 204, 404):
+            return
+        await asyncio.sleep(2)
+
+
+async def to_zero(tmp_path, killer: Killer) -> None:
+    """A policy gives back the nodes of a model that nobody asks for; a request brings it back, with its pools."""
+    async with Stack(tmp_path, infer=True) as stack:
+        await insist(lambda: stack.apply("one", 4))
+        await stack.active("one", 4)
+        await request(stack, "PUT", "infer", "/v1/deployments/one", {"instance": "one"})
+        killer.stack = stack
+        policy = {
+            "scaleTargetRef": {"name": "one"},
+            "minReplicas": 0,
+            "maxReplicas": 6,
+            "cooldownPeriod": 60,
+            "pools": {},
+        }
+        await request(stack, "PUT", "compute", "/v1/scaling-policies/one", policy)
+
+        async def suspended() -> bool:
+            view = await stack.compute.find_instance("one")
+            return view is not None and view.state == "Suspended"
+
+        await stack.until(suspended, "its nodes are given back")
+        await stack.check()
+        body = {"model": "one", "prompt": "is anybody there", "max_tokens": 4}
+        await request(stack, "POST", "infer", "/v1/completions", body)
+        await stack.active("one", 4)
+
+        async def as_before() -> bool:
+            view = (await stack.get("infer", "/v1/deployments/one")).json()
+            roles = sorted(view["roles"].values())
+            return (view["state"], roles) == ("Serving", ["decode"] * 2 + ["prefill"] * 2)
+
+        await stack.until(as_before, "it serves with the pools that it had")
+        await stack.check()
+        await request(stack, "DELETE", "compute", "/v1/scaling-policies/one")
+        await request(stack, "DELETE", "infer", "/v1/deployments/one")
+        await insist(lambda: stack.compute.delete_instance("one"))
+        await stack.gone("one")
+        await stack.nothing_left()
+        if killer.restart is not None:
+            await killer.restart
+
+
 def nothing(stack: Stack):
     async def left() -> bool:
         await stack.nothing_left()
@@ -142,7 +197,7 @@ def nothing(stack: Stack):
     return left
 
 
-STORIES = {"heal": story, "preempted": preempt}
+STORIES = {"heal": story, "preempted": preempt, "to zero": to_zero}
 
 
 async def count_commits(tmp_path, killer, service: str, text: str) -> int:
@@ -168,6 +223,14 @@ async def test_a_crash_after_any_commit_converges(tmp_path, killer, service, com
 async def test_a_crash_while_somebody_is_preempted_converges(tmp_path, killer, service, commits, share):
     one = killer(service, max(1, int(commits * share)))
     await preempt(tmp_path, one)
+    assert one.restart is not None, f"the story has only {one.commits} commits of {service}"
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(("service", "commits", "share"), [("compute", 81, 0.25), ("infer", 15, 0.5)])
+async def test_a_crash_on_the_way_to_zero_and_back_converges(tmp_path, killer, service, commits, share):
+    one = killer(service, max(1, int(commits * share)))
+    await to_zero(tmp_path, one)
     assert one.restart is not None, f"the story has only {one.commits} commits of {service}"
 
 

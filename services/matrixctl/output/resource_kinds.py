@@ -261,6 +261,7 @@ NOUNS: tuple[Noun, ...] = (
         "compute",
         "name, target:scaleTargetRef.name, min:minReplicas, max:maxReplicas, nodes:currentReplicas, "
         "desired:desiredReplicas, reason",
+        "prefill:desiredPools.prefill, decode:desiredPools.decode, caching:desiredPools.caching, "
         "forecast:forecastReplicas, predictive, block, last scale:lastScaleTime, message",
         "sp, scaling-policy",
     ),

@@ -192,7 +192,7 @@ def test_what_waits_is_answered_with_what_starts_in_mind():
     ("change", "field"),
     [
         ({"minReplicas": 9, "maxReplicas": 8}, "maxReplicas"),
-        ({"minReplicas": 0}, "minReplicas"),
+        ({"minReplicas": -1}, "minReplicas"),
         ({"block": 4, "minReplicas": 5, "maxReplicas": 7}, "block"),
         ({"schedules": [{"name": "s", "start": "8", "end": "18:00", "minReplicas": 1}]}, "start"),
         ({"schedules": [{"name": "s", "start": "08:00", "end": "18:00", "minReplicas": 21}]}, "schedules"),

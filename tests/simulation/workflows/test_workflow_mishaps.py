@@ -12,7 +12,17 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 
-from matrixcompute.operations.context import MOVE, RELOCATE, REPAIR, RESTART, RESTORE, START, STOP, YIELD_CAPACITY
+from matrixcompute.operations.context import (
+    MOVE,
+    RELOCATE,
+    REPAIR,
+    RESTART,
+    RESTORE,
+    START,
+    STOP,
+    SUSPEND,
+    YIELD_CAPACITY,
+)
 from matrixcompute.workflows.definitions import WORKFLOWS
 from services.compute import main as compute_main
 from tests.simulation.workflows.workflow_mishaps import MISHAPS, Mishaps
@@ -23,7 +33,7 @@ pytestmark = [pytest.mark.looptime, pytest.mark.timeout(900)]
 MANY_LOST = {"compute": {"lost_per_supernode": 16}}
 """An instance for each step of a repair loses its node, all at the same time."""
 
-SETTLED = {"Active", "Stopped", "Pending", "Failed"}
+SETTLED = {"Active", "Stopped", "Suspended", "Pending", "Failed"}
 ELSEWHERE = {RELOCATE: "its steps are those of a move but for the first; tests/stories/test_defragmentation.py"}
 
 
@@ -109,6 +119,10 @@ async def urgent(stack: Stack, name: str) -> None:
     await stack.apply(f"urgent-{name}", 1, priority=5, preemption="LowerPriority")
 
 
+async def suspend(stack: Stack, name: str) -> None:
+    await stack.apply(name, 1, suspend=True)
+
+
 async def delete(stack: Stack, name: str) -> None:
     await stack.compute.delete_instance(name)
 
@@ -125,6 +139,7 @@ BEGINNINGS: dict[str, tuple[Action, Action]] = {
     RESTORE: (smaller, room),
     "delete-instance": (active, delete),
     YIELD_CAPACITY: (humble, urgent),
+    SUSPEND: (active, suspend),
 }
 """Where each workflow begins, and what sets it off."""
 

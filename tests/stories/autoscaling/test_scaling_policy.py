@@ -100,7 +100,11 @@ async def test_nodes_follow_the_load_and_leave_drained_whoever_dies_meanwhile(tm
         assert view.nodes <= calm
         await asyncio.sleep(60)
         nothing_lost(await statistics(stack))
-        assert (await stack.get("infer", "/v1/deployments/one")).json().get("drain") is None
+
+        async def nobody_drains() -> bool:
+            return (await stack.get("infer", "/v1/deployments/one")).json().get("drain") is None
+
+        await stack.until(nobody_drains, "who drained has left")
         events = (await stack.get("compute", "/v1/events?filter=instance%3Done&pageSize=500")).json()["items"]
         reasons = {each["reason"] for each in events}
         assert "Changed" in reasons

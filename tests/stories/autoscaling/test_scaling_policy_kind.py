@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from matrixcontainer.client.client import AUTOSCALER, EVENT, INSTANCE, SCALING_POLICY
+from matrixcommon.model.errors import InvalidField
+from matrixcontainer.client.client import AUTOSCALER, EVENT, INFER, INSTANCE, SCALING_POLICY
 from tests.cluster import Cluster
 
 pytestmark = pytest.mark.looptime
@@ -30,6 +31,55 @@ async def test_a_policy_owns_the_scale_and_the_resource_follows_it(tmp_path):
         )
         assert shown["status"]["reason"] in ("TooFewReplicas", "MetricUnavailable")
         assert {each["type"] for each in shown["status"]["conditions"]} >= {"ScalingActive", "AbleToScale", "Ready"}
+
+
+async def test_at_zero_the_resource_is_suspended_and_a_request_brings_both_back(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        await cluster.apply_resource(INSTANCE, "one", {"nodes": 4})
+        await cluster.apply_resource(INFER, "one", {"instance": "one", "cachingNodes": 3})
+        served = await cluster.settles(INFER, "one", lambda b: state_of(b) == "Serving", "the model is served")
+        assert served["status"]["cachingNodes"] == 3
+        spec = {
+            "scaleTargetRef": {"name": "one"},
+            "minReplicas": 0,
+            "maxReplicas": 8,
+            "cooldownPeriod": 60,
+            "pools": {},
+        }
+        await cluster.apply_resource(SCALING_POLICY, "one", spec)
+        idle = await cluster.settles(INSTANCE, "one", lambda b: state_of(b) == "Suspended", "it is suspended")
+        assert (idle["spec"]["suspend"], idle["spec"]["nodes"]) == (True, 4)
+        await cluster.settles(INFER, "one", lambda b: (state_of(b), b["status"]["pods"]) == ("Idle", 0), "no pods")
+        shown = await cluster.settles(
+            SCALING_POLICY, "one", lambda b: b["status"]["currentReplicas"] == 0, "the policy says so"
+        )
+        assert shown["status"]["desiredPools"] == {"prefill": 0, "decode": 0}
+
+        body = {"model": "one", "prompt": "is anybody there", "max_tokens": 4}
+        waiting = asyncio.ensure_future(cluster.http["infer"].post("/v1/completions", json=body, timeout=None))
+        await cluster.settles(INSTANCE, "one", lambda b: not b["spec"]["suspend"], "it is asked for again")
+        assert (await waiting).status_code == 200
+        await cluster.settles(INFER, "one", lambda b: (state_of(b), b["status"]["pods"]) == ("Serving", 4), "it serves")
+        events, _ = await cluster.kube.list(EVENT, "default")
+        reasons = {each["reason"] for each in events if each["involvedObject"]["kind"] == "ScalingPolicy"}
+        assert {"ScaleTargetDeactivated", "ScaleTargetActivated"} <= reasons
+
+
+async def test_sizes_of_pools_that_cannot_be_are_refused_with_the_field(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        policy = {"scaleTargetRef": {"name": "one"}, "maxReplicas": 8}
+        metric = {"object": {"metric": {"name": "queued"}, "target": {"type": "Value", "value": 3}}}
+        for kind, spec, field in (
+            (INFER, {"instance": "one", "prefillNpus": 12}, "spec.prefillNpus"),
+            (INFER, {"instance": "one", "decodeNpus": 4}, "spec.decodeNpus"),
+            (INFER, {"instance": "one", "cachingNodes": 0}, "spec.cachingNodes"),
+            (SCALING_POLICY, policy | {"minReplicas": -1}, "spec.minReplicas"),
+            (SCALING_POLICY, policy | {"pools": {"decode": {"minReplicas": 4, "maxReplicas": 2}}}, "spec.pools.decode"),
+            (SCALING_POLICY, policy | {"pools": {}, "metrics": [metric]}, "spec.pools"),
+        ):
+            with pytest.raises(InvalidField, match=field):
+                await cluster.apply_resource(kind, "one", spec)
+            assert await cluster.kube.find(kind, "one", "default") is None
 
 
 async def create_hpa(cluster: Cluster, least: int, most: int) -> None:

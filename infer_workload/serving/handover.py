@@ -1,0 +1,142 @@
+"""What is to leave the layout of a live deployment, and how what runs there comes to its end first.
+
+Two things leave: nodes that drain, and roles that nodes give up because the pools were scaled. Both close what the
+layout after them does not use, and are over when nothing runs there any more or at a deadline. Whoever plays the
+deployment asks `proceed` what is due; the sizes asked for count from then on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+from infer_workload.contract import DrainView, ScaleRequest, ScaleView
+from infer_workload.engine.engine import Engine
+from infer_workload.layout.deployment import Deployment, DoesNotFit, Pools
+from infer_workload.layout.draining import Drain
+from infer_workload.layout.recovery import Change, plan_change
+from infer_workload.layout.scale import PoolScale
+from infer_workload.timing.fabric import Fabric
+
+
+class Handover:
+    """Of one deployment. `scale` is what is asked for; the engine's layout has what it follows so far."""
+
+    def __init__(self) -> None:
+        self.draining: Drain | None = None
+        self.scale: PoolScale | None = None
+        self.role_change: Drain | None = None
+        """A drain of no node: roles that leave, until the pools are as `scale` says."""
+
+    @property
+    def pending(self) -> Drain | None:
+        """What is to be over before another layout is used."""
+        if self.draining is not None and not self.draining.drained:
+            return self.draining
+        return self.role_change
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is to be served."""
+        return self.scale is not None and self.scale.zero
+
+    def unused(self, playing: frozenset[str]) -> frozenset[str]:
+        """Nodes that drain and are left, or were not used before."""
+        if self.draining is None:
+            return frozenset()
+        return self.draining.nodes if self.draining.drained else self.draining.nodes - playing
+
+    def follow(self, fabric: Fabric) -> None:
+        """A drain ends when the fabric no longer shows its nodes."""
+        if self.draining is not None and self.draining.over(fabric):
+            self.draining = None
+
+    def base(self, engine: Engine) -> Deployment:
+        """The deployment to plan the next layout from: with the sizes that are asked for, unless something has to end
+        before they count."""
+        return engine.deployment if self.pending is not None else self._wanted(engine)
+
+    def begin(self, engine: Engine, fabric: Fabric, deadline_at: float) -> bool:
+        """Go over to other sizes; whether roles have to change for that. Otherwise they count at once."""
+        self.role_change = None
+        if self.draining is not None and not self.draining.drained:
+            return True  # they count when the drain is over
+        target = _after(self._wanted(engine), fabric)
+        if target is None or _alike(target, engine.deployment.pools):
+            engine.deployment = self._wanted(engine)
+            return False
+        self.role_change = Drain(frozenset(), deadline_at)
+        self.role_change.requests_at_start = engine.close(target)
+        return True
+
+    def close(self, engine: Engine, fabric: Fabric, now: float) -> float:
+        """Begin nothing more on what leaves, nor on prefill instances that still load in its place; when the first of
+        those that stay is ready, infinity where there is none."""
+        target, ready_at = self._target(engine, fabric)
+        if target.prefill and now < ready_at:
+            leaving = tuple(nodes for nodes in engine.deployment.pools.prefill if nodes not in target.prefill)
+            target = replace(target, prefill=leaving)
+        engine.close(target)
+        return ready_at
+
+    def proceed(self, engine: Engine, fabric: Fabric, now: float) -> Change | bool:
+        """What is due now: a layout in which successors load beside what leaves, True once that is over, False while
+        there is something to wait for or nothing leaves."""
+        leaving = self.pending
+        if leaving is None:
+            return False
+        if now < leaving.deadline_at:
+            if engine.on_closing():
+                return False
+            if (change := leaving.successors(self._wanted(engine), fabric)) is not None:
+                return change
+            ready_at = self.close(engine, fabric, now)
+            if engine.on_closing() or now < ready_at < inf:
+                return False
+        leaving.drained, self.role_change = True, None
+        return True
+
+    def due_at(self, engine: Engine | None, fabric: Fabric | None) -> float:
+        """When it can go on without a request that ends: successors have loaded, or the deadline."""
+        leaving = self.pending
+        if leaving is None:
+            return inf
+        if engine is None or fabric is None:
+            return leaving.deadline_at
+        _, ready_at = self._target(engine, fabric)
+        return min(leaving.deadline_at, ready_at if engine.now < ready_at else inf)
+
+    def drain_view(self, engine: Engine | None) -> DrainView | None:
+        return None if self.draining is None else self.draining.view(0 if engine is None else engine.on_closing())
+
+    def scale_view(self, asked: ScaleRequest, engine: Engine | None) -> ScaleView:
+        """Whether the layout follows what was asked for."""
+        settled = self.idle if engine is None else self.role_change is None and engine.deployment.scale == self.scale
+        requests = 0 if engine is None or self.role_change is None else engine.on_closing()
+        state = {"state": "Settled" if settled else "Changing", "requests": requests}
+        return ScaleView.model_validate(asked.model_dump() | state)
+
+    def _wanted(self, engine: Engine) -> Deployment:
+        return replace(engine.deployment, scale=self.scale)
+
+    def _target(self, engine: Engine, fabric: Fabric) -> tuple[Pools, float]:
+        """The pools once what leaves is gone, and when the first of their prefill instances is ready."""
+        leaving = self.pending
+        assert leaving is not None
+        target = leaving.target(self._wanted(engine), fabric)
+        ready = (each.ready_at for each in engine.instances if each.nodes in target.prefill)
+        return target, min(ready, default=inf)
+
+
+def _after(current: Deployment, fabric: Fabric) -> Pools | None:
+    try:
+        return plan_change(current, fabric).deployment.pools
+    except DoesNotFit:
+        return None
+
+
+def _alike(one: Pools, other: Pools) -> bool:
+    """Whether every node plays the same role, and as many lend their memory."""
+    return (set(one.prefill), set(one.decode), set(one.caching)) == (
+        set(other.prefill), set(other.decode), set(other.caching),
+    )  # fmt: skip

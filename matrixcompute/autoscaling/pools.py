@@ -1,0 +1,213 @@
+"""recommend_pools: how many nodes each role is to have, and with that the whole. Pure, as `recommend`.
+
+Prefill and decode are sized each by its own work, as if alone, with the policy's windows and rates: prefill by prompts
+that come in and wait (so that the first token keeps its objective), decode by the places and the KV memory that answers
+take within theirs. Their sum is the size, in whole blocks and within the bounds. What is over stays where it is, else
+goes to the fuller pool; where there is too much the emptier one gives it. A sum that stays while its parts change means
+nodes that change their role. Caching is in the memory of both: so many nodes as hold what is new for long enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+
+from matrixcompute.autoscaling.behavior import remember, stabilized, whole
+from matrixcompute.autoscaling.decision import (
+    SENTENCES,
+    Observation,
+    Recommendation,
+    recommend,
+    schedule_floor,
+    to_or_from_zero,
+)
+from matrixcompute.autoscaling.policy import PoolBounds, PoolSizes, Reason, ScalingPolicySpec, ScalingState
+
+ROLES = ("prefill", "decode")
+
+
+@dataclass(frozen=True)
+class PoolsObservation:
+    """What is known of the roles at one moment. `whole` is the instance; members of the roles are all of its."""
+
+    whole: Observation
+    prefill: Observation
+    decode: Observation
+    caching: int | None = None
+    """Nodes that lend their memory now; None: all."""
+    caching_needs: float | None = None
+    """Nodes whose memory is asked for; None where nothing says so."""
+    prefill_block: int = 1
+    """Prefill comes in instances of so many nodes."""
+    decode_block: int = 1
+
+    def of(self, role: str) -> Observation:
+        return self.prefill if role == "prefill" else self.decode
+
+    def block(self, role: str) -> int:
+        return self.prefill_block if role == "prefill" else self.decode_block
+
+    @property
+    def sizes(self) -> PoolSizes:
+        return PoolSizes(prefill=self.prefill.members, decode=self.decode.members, caching=self.caching)
+
+
+def recommend_pools(
+    seen: PoolsObservation, policy: ScalingPolicySpec, state: ScalingState, now: float
+) -> Recommendation:
+    """The sizes for this moment. `state` stays as it is; the recommendation has the next one."""
+    assert policy.pools is not None
+    if (switched := to_or_from_zero(seen.whole, policy, state, now)) is not None:
+        return switched
+    least = sum(bounds_of(role, seen, policy)[0] for role in ROLES)
+    if least > whole(policy.max_replicas, policy.block, up=False):
+        message = f"the model needs {least} nodes; {SENTENCES[Reason.TOO_MANY_REPLICAS]} is {policy.max_replicas}"
+        return Recommendation(seen.sizes.nodes, state, Reason.TOO_MANY_REPLICAS, message, pools=seen.sizes)
+    found = {
+        role: recommend(seen.of(role), _role_policy(role, seen, policy), state.pools.get(role, ScalingState()), now)
+        for role in ROLES
+    }
+    wanted = {role: each.replicas for role, each in found.items()}
+    sizes, limit = _together(wanted, seen, policy, schedule_floor(policy.schedules, now))
+    memory = {role: each.state for role, each in found.items()}
+    caching, memory["caching"] = _caching(seen, policy, sum(sizes.values()), state, now)
+    pools = PoolSizes(prefill=sizes["prefill"], decode=sizes["decode"], caching=caching)
+    reason = _reason(found, pools, seen, limit)
+    forecasts = [each.forecast for each in found.values() if each.forecast is not None]
+    return Recommendation(
+        pools.nodes,
+        state.model_copy(update={"pools": memory}),
+        reason,
+        _message(reason, found, pools, seen),
+        sum(forecasts) if len(forecasts) == len(ROLES) else None,
+        pools,
+    )
+
+
+def pools_scaled(
+    state: ScalingState, policy: ScalingPolicySpec, before: PoolSizes, after: PoolSizes, now: float
+) -> ScalingState:
+    """The memory once the pools have other sizes: each counts against its own rates."""
+    pools = {role: each.model_copy() for role, each in state.pools.items()}
+    for role in ROLES:
+        remember(
+            pools.setdefault(role, ScalingState()), policy.behavior, getattr(after, role) - getattr(before, role), now
+        )
+    return state.model_copy(update={"pools": pools})
+
+
+def bounds_of(role: str, seen: PoolsObservation, policy: ScalingPolicySpec) -> tuple[int, int]:
+    """The least and the most of a role, in whole instances: never under what the model needs."""
+    assert policy.pools is not None
+    block = seen.block(role)
+    own: PoolBounds = getattr(policy.pools, role)
+    other: PoolBounds = getattr(policy.pools, ROLES[1 - ROLES.index(role)])
+    least = whole(max(own.min_replicas, seen.of(role).least), block)
+    most = policy.max_replicas - other.min_replicas if own.max_replicas is None else own.max_replicas
+    return least, max(least, whole(most, block, up=False))
+
+
+def _role_policy(role: str, seen: PoolsObservation, policy: ScalingPolicySpec) -> ScalingPolicySpec:
+    """The policy as it is for one role alone."""
+    least, most = bounds_of(role, seen, policy)
+    objective = policy.objective
+    if objective.ttft_seconds is not None:
+        # A prompt that comes last waits for what was there before, and is then read itself.
+        allowed = max(1.0, objective.ttft_seconds - seen.prefill.stays_s)
+        objective = objective.model_copy(update={"backlog_seconds": allowed})
+    alone = {"min_replicas": least, "max_replicas": most, "block": seen.block(role), "objective": objective}
+    return policy.model_copy(update={**alone, "pools": None, "schedules": []})
+
+
+def _together(
+    wanted: Mapping[str, int], seen: PoolsObservation, policy: ScalingPolicySpec, scheduled: int
+) -> tuple[dict[str, int], Reason | None]:
+    """The sizes of both, in whole blocks and within the bounds; and which bound changed them."""
+    assert policy.pools is not None
+    floor = max(policy.min_replicas, policy.pools.least, seen.whole.least, scheduled)
+    most = whole(policy.max_replicas, policy.block, up=False)
+    total = sum(wanted.values())
+    size = min(whole(max(total, floor), policy.block), most)
+    sizes, limit = dict(wanted), None
+    if total > most:
+        limit = Reason.TOO_MANY_REPLICAS
+    elif total < floor:
+        limit = Reason.SCHEDULE_FLOOR if floor == scheduled > policy.min_replicas else Reason.TOO_FEW_REPLICAS
+    while (over := sum(sizes.values()) - size) > 0 and (role := _emptier(sizes, over, seen, policy)):
+        sizes[role] -= seen.block(role)
+    while (missing := size - sum(sizes.values())) > 0:
+        role = _fuller(sizes, missing, seen, policy)
+        sizes[role] += seen.block(role)
+    return sizes, limit
+
+
+def _emptier(sizes: Mapping[str, int], over: int, seen: PoolsObservation, policy: ScalingPolicySpec) -> str | None:
+    """Who can give a member up most easily."""
+    able = [role for role in ROLES if sizes[role] > bounds_of(role, seen, policy)[0]]
+    return min(able, key=lambda role: _use(role, sizes, seen), default=None)
+
+
+def _fuller(sizes: Mapping[str, int], missing: int, seen: PoolsObservation, policy: ScalingPolicySpec) -> str:
+    """Who has a member more: who has it now, else who has more to do. Decode takes what is no whole instance."""
+    able = [
+        role for role in ROLES if missing >= seen.block(role) and sizes[role] < bounds_of(role, seen, policy)[1]
+    ] or ["decode"]
+    return max(able, key=lambda role: (sizes[role] < seen.of(role).members, _use(role, sizes, seen)))
+
+
+def _use(role: str, sizes: Mapping[str, int], seen: PoolsObservation) -> float:
+    return (seen.of(role).load or 0.0) / max(1, sizes[role])
+
+
+def _caching(
+    seen: PoolsObservation, policy: ScalingPolicySpec, nodes: int, state: ScalingState, now: float
+) -> tuple[int | None, ScalingState]:
+    """Nodes that lend their memory, and what is to be remembered of that. More do at once: nothing has to start."""
+    assert policy.pools is not None
+    memory = state.pools.get("caching", ScalingState()).model_copy()
+    bounds = policy.pools.caching
+    if bounds is None:
+        return None, memory
+    current = nodes if seen.caching is None else min(seen.caching, nodes)
+    wanted = current if seen.caching_needs is None else ceil(seen.caching_needs - 1e-9)
+    most = min(nodes, bounds.max_replicas or nodes)
+    wanted = max(1, min(max(wanted, bounds.min_replicas), most))
+    return max(1, min(stabilized(memory, policy.behavior, wanted, current, now), most)), memory
+
+
+def _reason(
+    found: Mapping[str, Recommendation], pools: PoolSizes, seen: PoolsObservation, limit: Reason | None
+) -> Reason:
+    before, size = seen.sizes, seen.whole.members
+    changed = [role for role in ROLES if getattr(pools, role) != getattr(before, role)]
+    if changed and pools.nodes == size:
+        return Reason.ROLES_REBALANCED
+    if limit is not None:
+        return limit
+    if pools.nodes != size:
+        up = pools.nodes > size
+        moved = [role for role in changed if (getattr(pools, role) > getattr(before, role)) == up]
+        return next(
+            (found[role].reason for role in moved if found[role].replicas != seen.of(role).members),
+            Reason.ABOVE_TARGET if up else Reason.BELOW_TARGET,
+        )
+    if pools.caching != before.caching and pools.caching is not None:
+        more = pools.caching > (size if before.caching is None else before.caching)
+        return Reason.ABOVE_TARGET if more else Reason.BELOW_TARGET
+    if any(each.replicas != seen.of(role).members for role, each in found.items()):
+        return Reason.WHOLE_BLOCKS
+    telling = [each.reason for each in found.values() if each.reason != Reason.DESIRED_WITHIN_RANGE]
+    return telling[0] if telling else Reason.DESIRED_WITHIN_RANGE
+
+
+def _message(reason: Reason, found: Mapping[str, Recommendation], pools: PoolSizes, seen: PoolsObservation) -> str:
+    parts = []
+    for role in ROLES:
+        here = seen.of(role)
+        work = "" if here.load is None else f", the work of {here.load:.1f} comes in"
+        waits = f", {here.backlog:.0f} s wait" if here.backlog >= 1 else ""
+        parts.append(f"{role} {here.members} nodes{work}{waits}, goes to {getattr(pools, role)}")
+    if pools.caching is not None:
+        parts.append(f"caching {pools.caching}")
+    return f"{'; '.join(parts)}: {SENTENCES[reason]}"

@@ -1,0 +1,109 @@
+"""What CloudMatrix-Infer says of a scaling policy's target, as its decision wants to know it.
+
+What one deployment does not say is not known of any: a sum with a part missing would shrink what loads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from matrixcommon.model.resource_key import name_of
+from matrixcompute.autoscaling.decision import Observation
+from matrixcompute.autoscaling.policy import PoolSizes, ScalingPolicyRequest
+from matrixcompute.autoscaling.pools import PoolsObservation
+from matrixcompute.clients.inference import Inference
+
+WINDOW_S = 30.0
+"""Over which what comes in is measured."""
+
+Statistics = Mapping[str, dict[str, Any]]
+"""Of each deployment on the target, by key."""
+
+
+async def statistics_of(
+    inference: Inference, deployments: Mapping[str, Any], policy: ScalingPolicyRequest
+) -> Statistics:
+    return {each: await inference.statistics(each, WINDOW_S, policy.objective.tpot_seconds) for each in deployments}
+
+
+def observed(observation: Observation, statistics: Statistics, policy: ScalingPolicyRequest) -> Observation:
+    """With what the deployments do: metrics, work, and since when they have had nothing to do."""
+    named = {each.object.described_object.name for each in policy.metrics} - {""}
+    metrics: dict[str, float] = {}
+    for each, shown in statistics.items():
+        if shown.get("measuredS", 0) >= WINDOW_S and (not named or name_of(each) in named):
+            for metric, value in numbers(shown).items():
+                metrics[metric] = metrics.get(metric, 0.0) + value
+    seen = replace(
+        observation,
+        metrics=metrics,
+        idle_s=min((each.get("idleS", 0.0) for each in statistics.values()), default=None),
+        waiting=sum(_waiting(each) for each in statistics.values()),
+    )
+    work = [shown.get("work") for shown in statistics.values()]
+    if not work or any(each is None for each in work):
+        return seen
+    known: list[dict[str, float]] = [each for each in work if each is not None]
+    return replace(
+        seen,
+        load=sum(each["nodes"] for each in known),
+        backlog=sum(each["backlogNodeSeconds"] for each in known),
+        start_s=max(each["startS"] for each in known),
+        stays_s=max(each["staysS"] for each in known),
+        least=max(seen.least, *(int(each.get("decodeNodesMin", 0)) + 1 for each in known)),
+    )
+
+
+def pools_observed(
+    whole: Observation, sizes: PoolSizes, view: Mapping[str, Any], shown: Mapping[str, Any]
+) -> PoolsObservation:
+    """The roles of the one deployment that is served there; `sizes` are those that were decided last."""
+    work = shown.get("work")
+    plays = Counter(view.get("roles", {}).values())
+    prefill, decode = (
+        Observation(members, min(members, plays[role]), start_s=whole.start_s)
+        for role, members in (("prefill", sizes.prefill), ("decode", sizes.decode))
+    )
+    if work is None:
+        return PoolsObservation(whole, prefill, decode, sizes.caching)
+    block = int(work["prefillInstanceNodes"])
+    return PoolsObservation(
+        whole,
+        replace(
+            prefill,
+            load=work["prefillNodes"],
+            backlog=work["prefillBacklogNodeSeconds"],
+            stays_s=work["promptS"],
+            least=min(block, sizes.prefill),
+        ),
+        replace(decode, load=work["decodeNodes"], stays_s=work["staysS"], least=int(work["decodeNodesMin"])),
+        sizes.caching,
+        work["cachingNodes"],
+        block,
+    )
+
+
+def sizes_now(decided: PoolSizes | None, nodes: int, view: Mapping[str, Any]) -> PoolSizes | None:
+    """The pools of a target of so many nodes: as decided, else as they are laid out; None where neither says."""
+    if decided is not None and decided.nodes == nodes:
+        return decided
+    plays = Counter(view.get("roles", {}).values())
+    if plays["prefill"] and plays["decode"] and plays["prefill"] < nodes:
+        return PoolSizes(prefill=plays["prefill"], decode=nodes - plays["prefill"])
+    return None
+
+
+def numbers(statistics: Mapping[str, Any]) -> dict[str, float]:
+    """The figures of a deployment's statistics and of its work, by their names."""
+    flat = {**statistics, **(statistics.get("work") or {})}
+    return {name: float(value) for name, value in flat.items() if isinstance(value, int | float) and value is not True}
+
+
+def _waiting(statistics: Mapping[str, Any]) -> int:
+    """Requests that wait for what is scaled to zero; built-in load counts as one."""
+    return int(statistics.get("activationQueue", 0)) + (
+        statistics.get("state") == "Idle" and statistics.get("load") is not None
+    )

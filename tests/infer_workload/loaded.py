@@ -1,0 +1,51 @@
+"""A deployment under built-in load, without a service around it."""
+
+from __future__ import annotations
+
+from infer_workload.contract import DeploymentRequest, LoadRequest
+from infer_workload.experiments.experiment import healthy_fabric
+from infer_workload.layout.draining import Drain
+from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.states import SERVING
+from infer_workload.timing.fabric import Fabric
+
+NODES = healthy_fabric(12).nodes
+LEAVING = frozenset(NODES[6:])
+
+
+def in_flight(live):
+    return 0 if live.engine is None else len(live.engine.in_flight)
+
+
+def everything_is_accounted_for(live):
+    return live.submitted == live.statistics.requests + live.cancelled + live.cut_off + in_flight(live)
+
+
+class Stage:
+    """A deployment that serves under load, and its time."""
+
+    def __init__(self, nodes=NODES, requests_per_second=20.0):
+        self.now, self.generation = 1000.0, 0
+        self.live = LiveDeployment("d", DeploymentRequest(instance="i"), 1, lambda live: None, lambda request: None)
+        self.show(nodes)
+        self.plays(120)
+        assert self.live.state == SERVING
+        load = LoadRequest(requests_per_second=requests_per_second, seed=3, input_tokens_max=8192)
+        self.live.start_load_generator(load, self.now)
+        self.plays(60)
+        assert in_flight(self.live) > 20
+
+    def show(self, nodes):
+        self.generation += 1
+        self.live.take_view(Fabric.healthy(nodes, self.generation), self.now)
+
+    def plays(self, seconds, step=1.0):
+        end = self.now + seconds
+        while self.now < end:
+            self.now += step
+            while not self.live.play(self.now):
+                pass
+            assert everything_is_accounted_for(self.live)
+
+    def drain(self, nodes=LEAVING, deadline_s=600.0):
+        self.live.drain(Drain(frozenset(nodes), self.now + deadline_s), self.now)

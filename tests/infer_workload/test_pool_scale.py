@@ -1,0 +1,234 @@
+"""Pools of the sizes that an autoscaler asks for: roles change in place, drained first, and no request is lost."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from infer_workload.contract import ScaleRequest
+from infer_workload.layout.scale import PoolScale
+from infer_workload.serving.states import IDLE, LOADING, PENDING, SERVING
+from tests.infer_workload.loaded import NODES, Stage
+
+
+@pytest.mark.parametrize(
+    ("sentence", "scale", "nodes", "now", "split"),
+    [
+        ("as asked for", (4, 6), 10, (2, 8), (4, 6)),
+        ("it has yet to grow: who is there keeps its role", (4, 8), 8, (2, 6), (2, 6)),
+        ("and what is over in one role changes", (6, 4), 8, (2, 6), (4, 4)),
+        ("it has yet to shrink: what is over stays where it is", (2, 4), 10, (4, 6), (4, 6)),
+        ("but for the role that is to be larger", (6, 2), 10, (4, 6), (6, 4)),
+        ("new ones that nobody asked for decode", (4, 6), 12, (4, 6), (4, 8)),
+        ("half a prefill instance is lost: its other half decodes", (4, 4), 7, (2, 4), (2, 5)),
+        ("prefill has lost everybody", (2, 4), 5, (0, 4), (2, 3)),
+        ("nobody plays a role yet", (4, 6), 5, (0, 0), (2, 3)),
+    ],
+)
+def test_how_the_nodes_that_there_are_are_split(sentence, scale, nodes, now, split):
+    assert PoolScale(*scale).fitted(nodes, *now, 2) == split, sentence
+
+
+SIZES = st.integers(1, 40)
+
+
+@settings(max_examples=400)
+@given(st.integers(1, 20), SIZES, SIZES, SIZES, st.integers(0, 6))
+def test_every_node_plays_one_role_and_splitting_again_changes_nothing(instances, decode, was_read, was_decode, lost):
+    scale = PoolScale(2 * instances, decode)
+    nodes = max(2, was_read + was_decode - lost)
+    split = scale.fitted(nodes, max(0, was_read - lost), was_decode, 2)
+    assert sum(split) == nodes
+    assert min(split) >= 1
+    again = scale.fitted(nodes, *split, 2)
+    assert again == scale.fitted(nodes, *again, 2)
+    if nodes == scale.prefill + scale.decode:
+        assert split == (scale.prefill, scale.decode)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"prefillNodes": 2, "decodeNodes": 0}, "decodeNodes"),
+        ({"prefillNodes": 0, "decodeNodes": 4}, "decodeNodes"),
+        ({"prefillNodes": -1, "decodeNodes": 4}, "prefillNodes"),
+        ({"prefillNodes": 2, "decodeNodes": 4, "cachingNodes": 7}, "cachingNodes"),
+        ({"prefillNodes": 2}, "decodeNodes"),
+    ],
+)
+def test_sizes_that_cannot_be_are_refused_with_the_field(body, field):
+    with pytest.raises(ValidationError) as refused:
+        ScaleRequest.model_validate(body)
+    assert refused.value.errors()[0]["loc"] == (field,)
+
+
+def sizes(live) -> tuple[int, int]:
+    pools = live.engine.deployment.pools
+    return pools.prefill_nodes, len(pools.decode)
+
+
+def in_flight_by_role(live, nodes) -> int:
+    return sum(each.die is not None and each.die.node in nodes for each in live.engine.in_flight.values())
+
+
+@pytest.mark.parametrize("scale", [(6, 6), (2, 10), (8, 4)])
+def test_roles_change_in_place_and_what_runs_in_them_finishes_first(scale):
+    stage = Stage()
+    live = stage.live
+    assert sizes(live) == (4, 8)
+    before = live.engine.deployment.pools
+    live.rescale(PoolScale(*scale), stage.now)
+    assert sizes(live) == (4, 8), "requests run in the roles that are to change"
+    for _ in range(600):
+        if sizes(live) != (4, 8):
+            break
+        stage.plays(1)
+    assert sizes(live) == scale
+    assert (live.requeued, live.cut_off, live.cancelled) == (0, 0, 0)
+    after = live.engine.deployment.pools
+    stayed = set(before.decode) & set(after.decode)
+    assert len(stayed) == min(len(before.decode), len(after.decode)), "nobody else has changed its role"
+    stage.plays(120)
+    assert (live.state, live.requeued, live.cut_off) == (SERVING, 0, 0)
+    assert live.handover.role_change is None
+
+
+def test_at_the_deadline_they_change_and_requests_go_back_to_the_queue_and_finish():
+    stage = Stage()
+    stage.live.rescale(PoolScale(8, 4), stage.now, deadline_s=2.0)
+    stage.plays(3)
+    assert sizes(stage.live) == (8, 4)
+    assert stage.live.requeued > 0
+    assert stage.live.cut_off == 0
+
+
+def test_asked_back_before_it_is_over_nothing_changes():
+    stage = Stage()
+    stage.live.rescale(PoolScale(8, 4), stage.now)
+    assert stage.live.engine.on_closing() > 0
+    stage.live.rescale(PoolScale(4, 8), stage.now)
+    assert stage.live.engine.on_closing() == 0
+    assert stage.live.handover.role_change is None
+    stage.plays(60)
+    assert sizes(stage.live) == (4, 8)
+
+
+def test_nodes_that_come_meanwhile_are_used_in_the_roles_that_were_asked_for():
+    stage = Stage(NODES[:8], 10.0)
+    live = stage.live
+    before = sizes(live)
+    live.rescale(PoolScale(6, 6), stage.now)
+    stage.show(NODES)
+    stage.plays(200)
+    assert before == (2, 6)
+    assert sizes(live) == (6, 6)
+    assert (live.requeued, live.cut_off) == (0, 0)
+
+
+def test_a_node_that_is_lost_while_roles_change_takes_nobody_else_along():
+    stage = Stage()
+    live = stage.live
+    live.rescale(PoolScale(6, 6), stage.now)
+    gone = live.engine.deployment.pools.decode[0]
+    stage.show([node for node in NODES if node != gone])
+    for _ in range(900):
+        stage.plays(1)
+        if live.handover.role_change is None:
+            break
+    assert sum(sizes(live)) == 11
+    assert live.cut_off == 0
+    stage.plays(120)
+    assert live.state == SERVING
+
+
+def test_leaving_nodes_drain_while_the_sizes_change_with_them():
+    stage = Stage()
+    live = stage.live
+    live.rescale(PoolScale(4, 6), stage.now)
+    assert sizes(live) == (4, 8)
+    leaving = live.engine.deployment.pools.decode[-2:]
+    stage.drain(leaving)
+    while not live.draining.drained:
+        stage.plays(1)
+    assert sizes(live) == (4, 6)
+    assert (live.requeued, live.cut_off) == (0, 0)
+
+
+def test_caching_lends_the_memory_of_as_many_as_are_asked_for():
+    stage = Stage()
+    whole = stage.live.engine.deployment.cache_blocks
+    stage.live.rescale(PoolScale(4, 8, 3), stage.now)
+    stage.plays(5)
+    assert len(stage.live.engine.deployment.pools.caching) == 3
+    assert stage.live.engine.deployment.cache_blocks == whole // 4
+    assert (stage.live.requeued, stage.live.cut_off) == (0, 0)
+
+
+def test_scaled_to_zero_it_is_idle_and_comes_back_with_what_is_asked_for():
+    stage = Stage()
+    live = stage.live
+    live.start_load_generator(None, stage.now)
+    while live.engine.in_flight:
+        stage.plays(1)
+    live.rescale(PoolScale(0, 0), stage.now)
+    assert (live.state, live.roles(), live.engine) == (IDLE, {}, None)
+    stage.plays(60)
+    stage.live.take_view(None, stage.now)
+    assert live.state == IDLE
+    live.rescale(PoolScale(2, 4), stage.now)
+    assert (live.state, live.activation.holds(live)) == (PENDING, True)
+    stage.show(NODES[:6])
+    assert live.state == LOADING
+    stage.plays(120)
+    assert (live.state, sizes(live), live.activation.holds(live)) == (SERVING, (2, 4), False)
+    assert live.cut_off == 0
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("scale"), st.sampled_from([(2, 6), (4, 4), (4, 8), (6, 6), (8, 4), (2, 10), (1, 3)])),
+        st.tuples(st.just("spec"), st.none()),
+        st.tuples(st.just("drain"), st.integers(1, 4)),
+        st.tuples(st.just("undrain"), st.none()),
+        st.tuples(st.just("lose"), st.integers(0, 11)),
+        st.tuples(st.just("return"), st.none()),
+        st.tuples(st.just("wait"), st.sampled_from([1, 20, 90])),
+    ),
+    min_size=1,
+    max_size=7,
+)
+
+
+@settings(max_examples=12, deadline=None)
+@given(STEPS)
+def test_whatever_comes_together_no_request_is_lost_and_every_node_has_its_role(steps):
+    stage = Stage(requests_per_second=6.0)
+    live, there = stage.live, list(NODES)
+    for kind, value in steps:
+        if kind == "scale":
+            live.rescale(PoolScale(*value), stage.now)
+        elif kind == "spec":
+            live.rescale(None, stage.now)
+        elif kind == "drain":
+            stage.drain(there[-value:])
+        elif kind == "undrain":
+            live.drain(None, stage.now)
+        elif kind == "lose" and len(there) > 8 and NODES[value] in there:
+            there.remove(NODES[value])
+            stage.show(there)
+        elif kind == "return":
+            there = list(NODES)
+            stage.show(there)
+        elif kind == "wait":
+            stage.plays(value)
+    stage.plays(900, step=5.0)  # past every deadline, and for as long as anything loads
+    assert live.state == SERVING
+    assert (live.cut_off, live.cancelled, live.handover.pending) == (0, 0, None)
+    left = live.draining.nodes if live.draining is not None else frozenset()
+    assert live.engine.deployment.scale == live.handover.scale
+    assert set(live.roles()) == set(there) - left
+    live.start_load_generator(None, stage.now)
+    stage.plays(300, step=5.0)
+    assert live.submitted == live.statistics.requests
