@@ -1,5 +1,1 @@
-"""How the model of CloudMatrix-Infer stands to the published figures, how its fitted values were found, and what each
-mechanism is worth.
-
-The product never runs it.
-"""
+"""How the fitted constants of the timing model were found. The product never runs it."""

@@ -1,18 +1,22 @@
-"""The numbers of `calibration.yaml` as one frozen value, so that a fit or a sweep can change one of them."""
+"""The numbers of `calibration.yaml`, `fitted.yaml` and a machine's file as one frozen value, so that a fit or a sweep
+can change one of them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import lru_cache
-from importlib.resources import files
+from functools import cache
 from typing import Any
 
-import yaml
+from infer_workload.timing.data_files import BadDataFile, check_rates, document, located, number, packaged
+
+MACHINE = "cloudmatrix384"
+FITTED_FILE = "fitted.yaml"
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Rates, efficiencies and fitted constants. Units are in the names and in the file, with every number's source."""
+    """Rates, efficiencies and fitted constants. Units are in the names and in the files, with every number's source."""
 
     int8_tops: float
     bf16_tflops: float
@@ -21,31 +25,47 @@ class Calibration:
     attention_compute_efficiency: float
     memory_efficiency: float
     gemm_efficiency: float
+    vector_scale: float
+    cube_cores: int
+    ub_saturating_cores: float
+    ub_port_gbps: float
+    ub_sub_planes: int
+    ub_uplink_gbps: float
+    rdma_port_gbps: float
+    rdma_node_gbps: float
+    vpc_node_gbps: float
+    ub_latency_us: float
+    rdma_latency_us: float
+    vpc_latency_us: float
     ub_efficiency: float
     ub_cpu_read_gbps: float
     cpu_ub_gbps: float
     cpus_per_node: int
     rdma_efficiency: float
     vpc_efficiency: float
-    obs_gbps: float
+    bulk_dispatch_efficiency: float
+    bulk_combine_efficiency: float
     dispatch_token_bytes: int
     combine_token_bytes: int
     exchange_copies: int
-    exchange_base_us: float
+    sequence_skew: float
+    routing_spread: float
+    passage_tokens: int
+    straggle_share: float
+    straggle_ranks: int
+    shared_copies_min: int
+    sampling_passes: int
+    exchange_start_us: float
     dispatch_issue_us: float
-    dispatch_issue_growth_us: float
-    combine_issue_us: float
-    combine_issue_growth_us: float
-    vector_us: float
-    layer_gap_us: float
-    overlap: float
-    decode_imbalance: float
-    prefill_imbalance: float
+    exchange_growth_us: float
+    vector_gbps: float
+    launch_us: float
     microbatch_from_per_npu: int
     launch_ms: float
     mtp_acceptance: float
     prefill_tokens_per_npu: int
     decode_batch_per_npu: int
+    obs_gbps: float
     paper_nodes: int
     paper_prefill_nodes: int
     nodes_per_prefill_instance: int
@@ -62,15 +82,33 @@ class Calibration:
     role_switch_s: float
 
 
-def entries() -> dict[str, dict[str, Any]]:
-    """Every number with its unit, kind and source, as the file has them."""
-    document: dict[str, dict[str, Any]] = yaml.safe_load(
-        files("infer_workload.timing").joinpath("calibration.yaml").read_text()
-    )
-    return document
+def entries(machine: str = MACHINE) -> dict[str, dict[str, Any]]:
+    """Every number with its unit, kind and source; the machine's file has the last word, and is checked.
+
+    Raises UnknownDataFile for a machine that is not there, BadDataFile naming the field that is wrong.
+    """
+    file = located("machines", machine)
+    read = document(file)
+    check_rates(file.name, read)
+    known = {field.name: field.type for field in fields(Calibration)}
+    found = {**packaged("calibration.yaml"), **packaged(FITTED_FILE)}
+    for field, entry in read.items():
+        if field == "name":
+            continue
+        if field not in known:
+            raise BadDataFile(file.name, field, "there is no such constant")
+        found[field] = {
+            **entry,
+            "value": number(file.name, field, entry["value"], least=0, whole=known[field] == "int"),
+        }
+    for field in known:
+        if field not in found:
+            raise BadDataFile(file.name, field, "missing")
+    return found
 
 
-@lru_cache
-def load_calibration() -> Calibration:
-    current = entries()
+@cache
+def load_calibration(machine: str = MACHINE) -> Calibration:
+    """The constants on that machine. Raises as `entries` does."""
+    current = entries(machine)
     return Calibration(**{field.name: current[field.name]["value"] for field in fields(Calibration)})

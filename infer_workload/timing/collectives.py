@@ -1,8 +1,8 @@
 """The time of what dies say to each other: dispatch and combine of experts, cache transfers, fetches from the pool.
 
-Each is a start, an issue cost on the sending cores, and bytes over a port. The bytes move at what the FabricView
-grants: a lost link, a slower port or a neighbour's share lengthens them. No exchange is ever faster than its bytes
-over the ports of one die. Bytes, seconds, GB/s in one direction.
+Each is a start, an issue cost on the sending cores, and bytes over a port; with the number of ranks a token costs more.
+The bytes move at what the FabricView grants: a lost link, a slower port or a neighbour's share lengthens them. No
+exchange is ever faster than its bytes over the ports of one die. Bytes, seconds, GB/s in one direction.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from math import inf, log2
 
 from infer_workload.timing.calibration import Calibration
 from infer_workload.timing.fabric import DIES_PER_NODE, UB, VPC, Fabric
+from infer_workload.timing.operators import EXPERTS, Operator
+from infer_workload.timing.operators import UB as PORT
 
 
 @dataclass(frozen=True)
@@ -34,29 +36,55 @@ class Exchange:
             rate = self.fabric.reduced[key] = self.fabric.slowest_die_gbps(UB, self.nodes, senders, remote)
         return rate * efficiency
 
-    def dispatch_s(self, tokens: float, imbalance: float = 1.0) -> float:
-        """Tokens of each die to their experts, INT8 with scales, `tokens` a die."""
+    def dispatch(self, tokens: float, copies: float | None = None) -> Operator:
+        """Fused dispatch: tokens of each die to their experts, INT8 with scales, written by the vector cores."""
         current = self.calibration
-        return self._exchange_s(
-            tokens, current.dispatch_issue_us, current.dispatch_issue_growth_us, current.dispatch_token_bytes, imbalance
-        )
+        issue = tokens * current.dispatch_issue_us * 1e-6
+        return self._fused("dispatch", tokens, copies, current.dispatch_token_bytes, issue)
 
-    def combine_s(self, tokens: float, imbalance: float = 1.0) -> float:
-        """Expert results back to the dies of their tokens, BF16."""
+    def combine(self, tokens: float, copies: float | None = None) -> Operator:
+        """Fused combine: expert results back to the dies of their tokens, BF16, weighted and summed there."""
+        return self._fused("combine", tokens, copies, self.calibration.combine_token_bytes, 0.0)
+
+    def dispatch_s(self, tokens: float) -> float:
+        """A dispatch on all cores of the die, `tokens` a die."""
+        return self.dispatch(tokens).seconds()
+
+    def combine_s(self, tokens: float) -> float:
+        """A combine on all cores of the die, `tokens` a die."""
+        return self.combine(tokens).seconds()
+
+    def bulk_dispatch(self, tokens: float, copies: float) -> Operator:
+        """A dispatch of thousands of tokens a die."""
+        size = tokens * copies * self.calibration.dispatch_token_bytes
+        return self.bulk("dispatch", EXPERTS, size, "bulk_dispatch_efficiency")
+
+    def bulk_combine(self, tokens: float, copies: float) -> Operator:
+        """The combine of it."""
+        size = tokens * copies * self.calibration.combine_token_bytes
+        return self.bulk("combine", EXPERTS, size, "bulk_combine_efficiency")
+
+    def bulk(self, name: str, stream: str, size_bytes: float, rate: str = "ub_efficiency") -> Operator:
+        """A large exchange moved by the SDMA engines, no cores; `rate` names its share of the port."""
+        efficiency = getattr(self.calibration, rate)
+        return Operator(
+            name, stream, PORT, 0.0, start_s=self.calibration.exchange_start_us * 1e-6,
+            wire_s=self._wire_s(size_bytes, efficiency), wire_bytes=size_bytes, rate=rate,
+        )  # fmt: skip
+
+    def bulk_s(self, tokens: float, bytes_per_token: float) -> float:
+        """The bytes of a large exchange alone, seconds."""
+        return self._wire_s(tokens * bytes_per_token, self.calibration.ub_efficiency)
+
+    def _fused(self, name: str, tokens: float, copies: float | None, size: int, issue_s: float) -> Operator:
         current = self.calibration
-        return self._exchange_s(
-            tokens, current.combine_issue_us, current.combine_issue_growth_us, current.combine_token_bytes, imbalance
-        )
-
-    def bulk_s(self, tokens: float, bytes_per_token: float, imbalance: float = 1.0) -> float:
-        """A large exchange moved by the SDMA engines: bytes alone, no issue cost on the cores."""
-        return self._wire_s(tokens * bytes_per_token * imbalance, self.calibration.ub_efficiency)
-
-    def _exchange_s(self, tokens: float, issue_us: float, growth_us: float, size: int, imbalance: float) -> float:
-        doublings = max(0.0, log2(self.ranks / 8)) if self.ranks > 0 else 0.0
-        issue = (self.calibration.exchange_base_us + tokens * (issue_us + growth_us * doublings)) * 1e-6
-        copies = self.calibration.exchange_copies
-        return issue + self._wire_s(tokens * copies * size * imbalance, self.calibration.ub_efficiency)
+        doublings = log2(self.ranks / 8) if self.ranks > 8 else 0.0
+        sent = tokens * (current.exchange_copies if copies is None else copies) * size
+        growth = tokens * current.exchange_growth_us * doublings * 1e-6
+        return Operator(
+            name, EXPERTS, PORT, 0.0, start_s=current.exchange_start_us * 1e-6, issue_s=issue_s,
+            wire_s=growth + self._wire_s(sent, current.ub_efficiency), wire_bytes=sent, rate="ub_efficiency",
+        )  # fmt: skip
 
     def _wire_s(self, size_bytes: float, efficiency: float) -> float:
         rate = self.rate_gbps(efficiency)
@@ -103,7 +131,7 @@ def _fetch_gbps(
         into = sum(fabric.node_gbps(VPC, node) for node in reader_nodes)
         out = sum(fabric.node_gbps(VPC, node) for node in pool_nodes)
         return min(into, out) * calibration.vpc_efficiency
-    healthy = 7 * 28.0
+    healthy = calibration.ub_sub_planes * calibration.ub_port_gbps
     into = sum(
         DIES_PER_NODE * calibration.ub_cpu_read_gbps * min(1.0, fabric.die_gbps(UB, node) / healthy)
         for node in reader_nodes

@@ -1,24 +1,30 @@
 """The time of one decode step.
 
-All dies of the pool step together. A layer has two classes of work: the matrix cores and HBM (projections, attention,
-experts), and the vector cores with the UB ports (norms, routing, dispatch, combine). Serially they add up. With two
-microbatches the streams of the paper run side by side, the attention path of one beside the expert path of the other;
-what is hidden is `overlap` of the shorter class, and every weight is read twice. With MTP each request brings two query
-tokens and one more layer drafts the next, so a step yields 1 + acceptance tokens.
+All dies of the pool step together. A layer is an attention path and an expert path (`decode_operators`). Serially they
+follow one another on the whole die. With two microbatches the streams of the paper run side by side, the attention path
+of one beside the expert path of the other on the rest of the cores; HBM is shared and every weight is read twice. With
+MTP each request brings two query tokens and one more layer drafts the next, so a step yields 1 + acceptance tokens.
+Ranks are not equally fast: what is computed between two exchanges waits for the slowest of them.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import log, sqrt
 
 from infer_workload.timing.calibration import Calibration
 from infer_workload.timing.collectives import Exchange
-from infer_workload.timing.experts import ExpertLayout, imbalance_of
-from infer_workload.timing.kernels import Kernels
+from infer_workload.timing.decode_operators import attention_path, dense_path, expert_path, sent_copies, step_operators
+from infer_workload.timing.experts import ExpertLayout
 from infer_workload.timing.model import ServedModel
+from infer_workload.timing.operators import Die, Operator
+from infer_workload.timing.routing import imbalance
+from infer_workload.timing.schedule import paired_s, serial_s, split
 
-KV_BUCKET = 64
-"""Tokens a request: step times are kept per bucket of mean context length, evaluated at its middle."""
+CONTEXTS = (0.0, *(256.0 * 1.125**at for at in range(70)))
+"""Tokens a request keeps: steps are evaluated at these mean contexts and taken in straight lines between them."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,22 @@ class StepOptions:
     microbatch: bool | None = None
     mtp: bool = True
     acceptance: float | None = None
+
+
+def waits(calibration: Calibration, ranks: int) -> float:
+    """How much longer computing takes because the slowest of `ranks` is waited for."""
+    if ranks < 2:
+        return 1.0
+    return 1.0 + calibration.straggle_share * sqrt(log(ranks) / log(calibration.straggle_ranks))
+
+
+@dataclass(frozen=True)
+class LayerOperators:
+    """The operators of one microbatch of a kind of layer, and how many such layers a step has."""
+
+    layers: int
+    attention: Sequence[Operator]
+    experts: Sequence[Operator]
 
 
 @dataclass
@@ -55,52 +77,65 @@ class DecodeTiming:
         """One step when the fullest die has `requests` requests that hold `kv_tokens` tokens together."""
         if requests <= 0:
             return 0.0
-        bucket = int(kv_tokens / requests / KV_BUCKET)
-        key = (requests, bucket)
+        context = kv_tokens / requests
+        at = min(bisect_right(CONTEXTS, context), len(CONTEXTS) - 1)
+        low, high = CONTEXTS[at - 1], CONTEXTS[at]
+        below, above = self._step_at(requests, at - 1), self._step_at(requests, at)
+        return below + (above - below) * (context - low) / (high - low)
+
+    def _step_at(self, requests: int, at: int) -> float:
+        key = requests, at
         if key not in self._steps:
-            self._steps[key] = self.exact_step_s(requests, (bucket + 0.5) * KV_BUCKET * requests)
+            self._steps[key] = self.exact_step_s(requests, CONTEXTS[at] * requests)
         return self._steps[key]
 
     def exact_step_s(self, requests: float, kv_tokens: float) -> float:
-        """The same without buckets: layers, output head, draft layer and head, one graph launch."""
-        kernels = Kernels(self.model, self.calibration)
-        queries = 2 if self.options.mtp else 1
-        layers = self.model.layers + (self.model.draft_layers if self.options.mtp else 0)
-        heads = 2 if self.options.mtp else 1
-        layer = self._layer_s(kernels, requests, kv_tokens, queries)
-        head = kernels.head_s(requests * queries)
-        return layers * layer + heads * head + self.calibration.launch_ms * 1e-3
+        """The same at exactly that context: layers, output head, draft layer and head, one graph launch."""
+        kinds, once = self.operators(requests, kv_tokens)
+        if not self.microbatched(requests):
+            layers = sum([kind.layers * (serial_s(kind.attention) + serial_s(kind.experts)) for kind in kinds])
+            return layers + serial_s(once)
+        cores, saturating = self.calibration.cube_cores, self.calibration.ub_saturating_cores
+        layers = sum([2 * kind.layers * paired_s(kind.attention, kind.experts, cores, saturating) for kind in kinds])
+        return layers + serial_s(once)
+
+    def attention_cores(self, requests: float, kv_tokens: float) -> int:
+        """Matrix cores that the attention stream has in a layer with experts; all of them without microbatches."""
+        current = self.calibration
+        if not self.microbatched(requests):
+            return current.cube_cores
+        kind = self.operators(requests, kv_tokens)[0][0]
+        return split(kind.attention, kind.experts, current.cube_cores, current.ub_saturating_cores)
+
+    def operators(self, requests: float, kv_tokens: float) -> tuple[list[LayerOperators], list[Operator]]:
+        """The operators of a microbatch by kind of layer, and those of the whole step."""
+        model, current, mtp = self.model, self.calibration, self.options.mtp
+        queries = 2 if mtp else 1
+        part = 0.5 if self.microbatched(requests) else 1.0
+        tokens = part * requests * queries
+        die = self._die
+        uneven = imbalance(self.layout, model.routed_experts, requests * part * self.layout.dies, current)
+        attention = attention_path(die, model, tokens, part * kv_tokens, queries)
+        experts = expert_path(die, model, self.layout, self.exchange, tokens, uneven)
+        drafts = model.draft_layers if mtp else 0
+        kinds = [LayerOperators(model.moe_layers + drafts, attention, experts)]
+        if model.dense_layers:
+            kinds.append(LayerOperators(model.dense_layers, attention, dense_path(die, model, tokens)))
+        return kinds, step_operators(die, model, current, requests, queries)
 
     def sent_bytes(self, requests: float) -> float:
         """What each die sends to the others over UB in one step: dispatch and combine of every layer."""
-        layers = self.model.layers + (self.model.draft_layers if self.options.mtp else 0)
+        layers = self.model.moe_layers + (self.model.draft_layers if self.options.mtp else 0)
         tokens = requests * (2 if self.options.mtp else 1)
-        current = self.calibration
-        return layers * tokens * current.exchange_copies * (current.dispatch_token_bytes + current.combine_token_bytes)
+        current, copies = self.calibration, sent_copies(self.model, self.layout)
+        return layers * tokens * copies * (current.dispatch_token_bytes + current.combine_token_bytes)
 
-    def _layer_s(self, kernels: Kernels, requests: float, kv_tokens: float, queries: int) -> float:
-        if not self._microbatched(requests):
-            return sum(self._streams_s(kernels, requests, kv_tokens, queries))
-        matrix, vector = self._streams_s(kernels, requests / 2, kv_tokens / 2, queries)
-        longer, shorter = max(matrix, vector), min(matrix, vector)
-        return 2 * (longer + (1.0 - self.calibration.overlap) * shorter)
-
-    def _streams_s(self, kernels: Kernels, requests: float, kv_tokens: float, queries: int) -> tuple[float, float]:
-        """Seconds of one layer for one microbatch: the matrix class and the vector class."""
-        tokens = requests * queries
-        imbalance = imbalance_of(self.layout.routed_per_die, self.calibration)
-        hottest = self.layout.busiest_tokens(tokens, self.model.experts_per_token, imbalance)
-        arriving = tokens * self.model.experts_per_token * self.layout.dies
-        matrix = (
-            kernels.projections_s(tokens)
-            + kernels.decode_attention_s(kv_tokens, queries)
-            + kernels.experts_s(hottest, arriving, self.layout.experts_per_die)
-        )
-        gap = self.calibration.layer_gap_us * 1e-6
-        vector = gap + kernels.vector_s(tokens) + self.exchange.dispatch_s(tokens) + self.exchange.combine_s(tokens)
-        return matrix, vector
-
-    def _microbatched(self, requests: float) -> bool:
+    def microbatched(self, requests: float) -> bool:
+        """Whether a step with that many requests a die runs as two microbatches."""
         if self.options.microbatch is not None:
             return self.options.microbatch
         return 2 * requests >= self.calibration.microbatch_from_per_npu
+
+    @property
+    def _die(self) -> Die:
+        return Die(self.calibration, waits(self.calibration, self.layout.dies))

@@ -14,7 +14,11 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-DIES_PER_NODE = 16
+from infer_workload.timing.calibration import load_calibration
+from matrixcommon.model.hardware_names import NPUS_PER_NODE
+
+DIES_PER_NODE = 2 * NPUS_PER_NODE
+"""Two dies a package."""
 UB, RDMA, VPC = "ub", "rdma", "vpc"
 
 
@@ -34,10 +38,6 @@ class PortRates:
 
     uplink_gbps: list[float]
     endpoint_gbps: list[float]
-
-
-HEALTHY_LATENCY_US: Mapping[str, float] = {UB: 1.9, RDMA: 5.0, VPC: 50.0}
-"""UB: the paper's read between nodes; RDMA and VPC are unpublished, the usual order of RoCE and of TCP."""
 
 
 @dataclass
@@ -63,17 +63,17 @@ class Fabric:
 
     @classmethod
     def healthy(cls, nodes: Iterable[str], generation: int = 1) -> Fabric:
-        """A whole fabric for those nodes, nobody else on it: the paper's port rates, for experiments without a link
-        service. UB 7 x 28 GB/s a die and 448 a node and sub-plane, RDMA 25 and 400, VPC 50."""
-        current = list(nodes)
+        """A whole fabric for those nodes, nobody else on it: the machine's port rates, for experiments without a link
+        service."""
+        current, machine = list(nodes), load_calibration()
+        sub_planes = int(machine.ub_sub_planes)
         kinds = {
-            UB: PortRates([448.0] * 7, [28.0] * 7),
-            RDMA: PortRates([400.0], [25.0]),
-            VPC: PortRates([50.0], [50.0]),
+            UB: PortRates([machine.ub_uplink_gbps] * sub_planes, [machine.ub_port_gbps] * sub_planes),
+            RDMA: PortRates([machine.rdma_node_gbps], [machine.rdma_port_gbps]),
+            VPC: PortRates([machine.vpc_node_gbps], [machine.vpc_node_gbps]),
         }
-        return cls(
-            generation, {plane: dict.fromkeys(current, kind) for plane, kind in kinds.items()}, HEALTHY_LATENCY_US
-        )
+        latency = {UB: machine.ub_latency_us, RDMA: machine.rdma_latency_us, VPC: machine.vpc_latency_us}
+        return cls(generation, {plane: dict.fromkeys(current, kind) for plane, kind in kinds.items()}, latency)
 
     def only(self, nodes: Iterable[str]) -> Fabric:
         """The same view as far as it speaks of those nodes."""

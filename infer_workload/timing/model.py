@@ -1,17 +1,20 @@
 """The served model: its shape, and what follows from it by counting.
 
-A `ServedModel` says how large a layer's weights are, how many bytes a token leaves in the KV cache, and what the
-weights of one die take for a given number of experts. Times are no business of this file.
+Its file in `models/` names every count with its source. A `ServedModel` says how large a layer's weights are, how many
+bytes a token leaves in the KV cache, and what the weights of one die take for a given number of experts. Times are no
+business of this file.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import lru_cache
-from importlib.resources import files
+from functools import cache
 from typing import Any
 
-import yaml
+from infer_workload.timing.data_files import BadDataFile, document, located, number
+
+LATENT, GROUPED = "latent", "grouped"
+"""Kinds of attention: one latent a token that all heads share (MLA), or keys and values of a few heads (GQA)."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,7 @@ class ServedModel:
     """Counts of one model; all widths in elements, all sizes in bytes."""
 
     name: str
+    attention: str
     parameters_total: float
     parameters_active: float
     layers: int
@@ -31,6 +35,7 @@ class ServedModel:
     experts_per_token: int
     shared_experts: int
     heads: int
+    kv_heads: int
     query_rank: int
     kv_rank: int
     rope_width: int
@@ -43,12 +48,40 @@ class ServedModel:
     kv_bytes: int
 
     @property
+    def latent(self) -> bool:
+        return self.attention == LATENT
+
+    @property
     def attention_parameters(self) -> int:
-        """Parameters of one multi-head latent attention block: down and up projections and the output."""
+        """Parameters of one attention block: the projections before the core and after it."""
+        return self.prolog_parameters + self.key_up_parameters + self.value_up_parameters + self.output_parameters
+
+    @property
+    def prolog_parameters(self) -> int:
+        """Projections from the hidden state to queries and to what is kept: low-rank ones with latent attention."""
+        if not self.latent:
+            return self.hidden * (self.heads * self.nope_width + self.kv_heads * (self.nope_width + self.value_width))
         query = self.hidden * self.query_rank + self.query_rank * self.heads * (self.nope_width + self.rope_width)
-        latent = self.hidden * (self.kv_rank + self.rope_width)
-        up = self.kv_rank * self.heads * (self.nope_width + self.value_width)
-        return query + latent + up + self.heads * self.value_width * self.hidden
+        return query + self.hidden * self.latent_width
+
+    @property
+    def key_up_parameters(self) -> int:
+        """From the latent to the heads' keys; decode folds it into the queries."""
+        return self.kv_rank * self.heads * self.nope_width if self.latent else 0
+
+    @property
+    def value_up_parameters(self) -> int:
+        """From the latent to the heads' values; decode applies it after the core."""
+        return self.kv_rank * self.heads * self.value_width if self.latent else 0
+
+    @property
+    def output_parameters(self) -> int:
+        return self.heads * self.value_width * self.hidden
+
+    @property
+    def dense_parameters(self) -> int:
+        """Parameters of the feed-forward block of a layer without experts: gate, up and down."""
+        return 3 * self.hidden * self.dense_width
 
     @property
     def expert_parameters(self) -> int:
@@ -65,8 +98,10 @@ class ServedModel:
 
     @property
     def latent_width(self) -> int:
-        """Elements a token keeps in the KV cache of one layer: the latent and its rotary part."""
-        return self.kv_rank + self.rope_width
+        """Elements a token keeps in the KV cache of one layer: the latent and its rotary part, or keys and values."""
+        if self.latent:
+            return self.kv_rank + self.rope_width
+        return self.kv_heads * (self.nope_width + self.value_width)
 
     @property
     def kv_bytes_per_token(self) -> int:
@@ -81,18 +116,59 @@ class ServedModel:
     def die_weight_bytes(self, experts: int) -> int:
         """Weights on a die that holds `experts` experts (shared ones counted) and a copy of everything else."""
         attention = self.attention_parameters * self.weight_bytes * (self.layers + self.draft_layers)
-        dense = 3 * self.hidden * self.dense_width * self.weight_bytes * self.dense_layers
+        dense = self.dense_parameters * self.weight_bytes * self.dense_layers
         return attention + dense + 2 * self.head_parameters * self.head_bytes + experts * self.expert_bytes
 
 
-def _values(document: dict[str, Any]) -> dict[str, Any]:
-    return {key: entry["value"] if isinstance(entry, dict) else entry for key, entry in document.items()}
+MAY_BE_ZERO = frozenset(
+    ("dense_layers", "draft_layers", "shared_experts", "query_rank", "kv_rank", "rope_width", "dense_width")
+)
 
 
-@lru_cache
+def read_model(name: str) -> ServedModel:
+    """The model of that name, or of a file of one's own (a path that ends in .yaml).
+
+    Raises UnknownDataFile where there is none, BadDataFile naming the field that is missing, unknown or wrong.
+    """
+    file = located("models", name)
+    read = document(file)
+    known = {field.name: field.type for field in fields(ServedModel)}
+    for field in read:
+        if field not in known:
+            raise BadDataFile(file.name, field, "there is no such field")
+    values: dict[str, Any] = {}
+    for field, kind in known.items():
+        if field not in read:
+            raise BadDataFile(file.name, field, "missing")
+        value = read[field]["value"]
+        if kind == "str":
+            values[field] = value
+        else:
+            least = 0 if field in MAY_BE_ZERO else 1
+            values[field] = number(file.name, field, value, least=least, whole=kind == "int")
+    _check(file.name, values)
+    return ServedModel(**values)
+
+
+def _check(file: str, values: dict[str, Any]) -> None:
+    """What fields must hold together."""
+    if values["attention"] not in (LATENT, GROUPED):
+        raise BadDataFile(file, "attention", f"{LATENT} or {GROUPED} is accepted, not {values['attention']!r}")
+    if values["attention"] == LATENT and not (values["query_rank"] and values["kv_rank"]):
+        raise BadDataFile(file, "kv_rank", "latent attention has ranks of at least 1")
+    if values["heads"] % values["kv_heads"]:
+        raise BadDataFile(file, "kv_heads", f"a divisor of the {values['heads']} heads is accepted")
+    if values["experts_per_token"] > values["routed_experts"]:
+        raise BadDataFile(file, "experts_per_token", f"at most the {values['routed_experts']} routed experts")
+    if values["dense_layers"] >= values["layers"]:
+        raise BadDataFile(file, "dense_layers", f"fewer than the {values['layers']} layers are accepted")
+    if values["dense_layers"] and not values["dense_width"]:
+        raise BadDataFile(file, "dense_width", "at least 1 where there are dense layers")
+    if values["parameters_active"] > values["parameters_total"]:
+        raise BadDataFile(file, "parameters_active", "at most parameters_total")
+
+
+@cache
 def load_model(name: str = "deepseek-r1") -> ServedModel:
-    """The model of that name. Raises KeyError where it is not one we carry."""
-    values = _values(yaml.safe_load(files("infer_workload.timing").joinpath("model.yaml").read_text()))
-    if values["name"] != name:
-        raise KeyError(name)
-    return ServedModel(**{field.name: values[field.name] for field in fields(ServedModel)})
+    """As `read_model`, read once."""
+    return read_model(name)

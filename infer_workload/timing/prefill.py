@@ -1,21 +1,36 @@
 """The time of one prefill chunk on an instance of dies that share it.
 
-Prompts are split along their length over all dies (the SP-TP-SP scheme of the paper), so a die has the mean of the
-work whatever the lengths are; only the experts are uneven. As in decode there are two classes of work, and with two
-microbatches the SDMA engines move tokens while the matrix cores compute. Tokens already in the context cache are not
-computed, but they are fetched first, and every new token attends to them.
+Prompts are split over all dies, so a die has the mean of the work whatever the lengths are; only the experts are
+uneven, and the fewer prompts a chunk has the more so (`routing`). With two microbatches matrix cores, vector cores and
+SDMA engines serve one of them each, in turn; the few layers without experts are taken to overlap as much. Tokens
+already in the context cache are not computed, but they are fetched first, and every new token attends to them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 from infer_workload.timing.calibration import Calibration
 from infer_workload.timing.collectives import Exchange
-from infer_workload.timing.experts import ExpertLayout, imbalance_of
-from infer_workload.timing.kernels import Kernels
+from infer_workload.timing.decode import waits
+from infer_workload.timing.experts import ExpertLayout
 from infer_workload.timing.model import ServedModel
+from infer_workload.timing.operators import Die, Operator
+from infer_workload.timing.prefill_operators import attention_operators, dense_operators, expert_operators
+from infer_workload.timing.routing import imbalance
+from infer_workload.timing.schedule import pipelined_s, serial_s
+
+SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, *(round(64 * 1.25**at) for at in range(40)))
+PASTS = (0, *(round(512 * 1.5**at) for at in range(18)))
+"""New and earlier tokens at which a chunk of one prompt is evaluated."""
+
+
+@lru_cache(maxsize=64)
+def _evaluated_of(*_: Hashable) -> dict[tuple[int, int], float]:
+    return {}
 
 
 @dataclass(frozen=True)
@@ -23,7 +38,8 @@ class PrefillTiming:
     """Chunk times of one prefill instance under one view of the fabric.
 
     `balanced` assumes perfect expert balance, as the paper's second prefill figure does. `microbatch` None takes the
-    faster way: splitting a small chunk would only read the weights twice.
+    faster way: splitting a small chunk would only read the weights twice. `heads_exchange` connects the dies that share
+    a prompt, where these are not all of the instance.
     """
 
     model: ServedModel
@@ -32,48 +48,99 @@ class PrefillTiming:
     layout: ExpertLayout
     balanced: bool = False
     microbatch: bool | None = None
+    heads_exchange: Exchange | None = None
 
-    def chunk_s(self, parts: Iterable[tuple[int, int]]) -> float:
-        """One pass over `parts`: (new tokens, earlier tokens of the same prompt) for each prompt in the chunk."""
-        tokens, pairs, earlier = 0.0, 0.0, 0.0
+    def chunk_s(self, parts: Sequence[tuple[int, int]]) -> float:
+        """One pass over `parts`: (new tokens, earlier tokens of the same prompt) for each prompt in the chunk.
+
+        A chunk of one prompt, the usual one, is taken from straight lines between lengths evaluated once.
+        """
+        if len(parts) == 1 and SIZES[0] <= parts[0][0] <= SIZES[-1]:
+            return self._one_prompt_s(*parts[0])
+        return self.exact_chunk_s(parts)
+
+    def exact_chunk_s(self, parts: Sequence[tuple[int, int]]) -> float:
+        """The same for exactly these lengths."""
+        work = self._work(parts)
+        return 0.0 if work is None else self._chunk_s(*work)
+
+    def _one_prompt_s(self, new: int, past: int) -> float:
+        row = min(bisect_right(SIZES, new), len(SIZES) - 1)
+        column = min(bisect_right(PASTS, past), len(PASTS) - 1)
+        low, left = SIZES[row - 1], PASTS[column - 1]
+        up, right = (new - low) / (SIZES[row] - low), (past - left) / (PASTS[column] - left)
+        one, other = (
+            (1.0 - right) * self._at(at, column - 1) + right * self._at(at, column)
+            if right
+            else self._at(at, column - 1)
+            for at in (row - 1, row)
+        )
+        return (1.0 - up) * one + up * other
+
+    def _at(self, row: int, column: int) -> float:
+        key = row, column
+        if key not in self._evaluated:
+            self._evaluated[key] = self.exact_chunk_s([(SIZES[row], PASTS[column])])
+        return self._evaluated[key]
+
+    @cached_property
+    def _evaluated(self) -> dict[tuple[int, int], float]:
+        """Shared by all instances of one kind: they differ in their nodes, not in their times."""
+        exchanges = [
+            (type(each), each.ranks, each.rate_gbps())
+            for each in (self.exchange, self.heads_exchange)
+            if each is not None
+        ]
+        return _evaluated_of(
+            self.model, self.calibration, tuple(exchanges), self.layout, self.balanced, self.microbatch
+        )
+
+    def operators(self, parts: Sequence[tuple[int, int]], share: float = 1.0) -> tuple[list[Operator], list[Operator]]:
+        """The operators of a layer with experts and of one without, for that share of the chunk."""
+        work = self._work(parts)
+        return self._layers(share, *work) if work else ([], [])
+
+    def _work(self, parts: Sequence[tuple[int, int]]) -> tuple[float, float, float, float] | None:
+        """Tokens and pairs of a die, earlier tokens of all prompts, streams of text; None without tokens."""
+        tokens, pairs, earlier, streams = 0.0, 0.0, 0.0, 0.0
+        passage = self.calibration.passage_tokens
         for new, past in parts:
             tokens += new
             earlier += past
             pairs += new * past + new * new / 2
-        if tokens == 0:
-            return 0.0
+            streams += max(1.0, new / passage)
         dies = self.layout.dies
-        layer = self._layer_s(tokens / dies, pairs / dies, earlier)
-        return self.model.layers * layer + self.calibration.launch_ms * 1e-3
+        return (tokens / dies, pairs / dies, earlier, streams) if tokens else None
 
-    def _layer_s(self, tokens: float, pairs: float, earlier: float) -> float:
-        serial = sum(self._streams_s(tokens, pairs, earlier))
-        matrix, vector = self._streams_s(tokens / 2, pairs / 2, earlier / 2)
-        paired = 2 * (max(matrix, vector) + (1.0 - self.calibration.overlap) * min(matrix, vector))
+    def paired(self, parts: Sequence[tuple[int, int]]) -> bool:
+        """Whether the chunk runs as two microbatches."""
+        work = self._work(parts)
         if self.microbatch is None:
-            return min(serial, paired)
-        return paired if self.microbatch else serial
+            return work is not None and self._paired_s(*work) < self._serial_s(*work)
+        return self.microbatch
 
-    def _streams_s(self, tokens: float, pairs: float, earlier: float) -> tuple[float, float]:
-        """Seconds of one layer: `tokens` and `pairs` of one die, `earlier` tokens of all prompts together.
+    def _chunk_s(self, *work: float) -> float:
+        launch = self.calibration.launch_ms * 1e-3
+        if self.microbatch is None:
+            return min(self._serial_s(*work), self._paired_s(*work)) + launch
+        return (self._paired_s(*work) if self.microbatch else self._serial_s(*work)) + launch
 
-        Attention is split by heads, so every die needs the latents of all earlier tokens: they are gathered over UB.
-        """
-        current, model = self.calibration, self.model
-        kernels = Kernels(model, current)
-        imbalance = 1.0 if self.balanced else imbalance_of(self.layout.routed_per_die, current)
-        rows = tokens * (model.experts_per_token + model.shared_experts)
-        matrix = (
-            kernels.projections_s(tokens)
-            + kernels.prefill_attention_s(pairs)
-            + kernels.experts_s(rows * imbalance, rows * self.layout.dies, self.layout.experts_per_die)
-        )
-        exchanged = current.exchange_copies * (current.dispatch_token_bytes + current.combine_token_bytes)
-        vector = (
-            current.layer_gap_us * 1e-6
-            + kernels.vector_s(tokens)
-            + self.exchange.bulk_s(tokens, exchanged, imbalance)
-            + self.exchange.bulk_s(tokens, 2 * model.hidden * 2)
-            + self.exchange.bulk_s(earlier, model.latent_width * model.kv_bytes)
-        )
-        return matrix, vector
+    def _serial_s(self, *work: float) -> float:
+        sparse, dense = self._layers(1.0, *work)
+        return self.model.moe_layers * serial_s(sparse) + self.model.dense_layers * serial_s(dense)
+
+    def _paired_s(self, *work: float) -> float:
+        sparse, dense = self._layers(0.5, *work)
+        pair, alone = pipelined_s(sparse), serial_s(sparse)
+        return self.model.moe_layers * pair + self.model.dense_layers * serial_s(dense) * pair / alone
+
+    def _layers(
+        self, share: float, tokens: float, pairs: float, earlier: float, streams: float
+    ) -> tuple[list[Operator], list[Operator]]:
+        model, current, layout = self.model, self.calibration, self.layout
+        die = Die(current, waits(current, layout.dies))
+        uneven = 1.0 if self.balanced else imbalance(layout, model.routed_experts, streams * share, current)
+        among = self.heads_exchange or self.exchange
+        attention = attention_operators(die, model, among, share * tokens, share * pairs, share * earlier)
+        experts = expert_operators(die, model, layout, self.exchange, share * tokens, uneven)
+        return attention + experts, attention + dense_operators(die, model, share * tokens)

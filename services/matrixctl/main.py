@@ -30,7 +30,7 @@ from services.matrixctl.commands import (
     unsupported,
 )
 from services.matrixctl.commands.command import declared_in
-from services.matrixctl.commands.experiments import runs, studies
+from services.matrixctl.commands.experiments import runs, studies, timings
 from services.matrixctl.output.screen import EXIT_USAGE, NotAccessible, refuse
 
 EPILOG = """Exit codes: 0 done; 1 refused or failed; 2 wrong use, or a command of a later version; 3 the stack is not
@@ -54,6 +54,7 @@ app = declared_in(
         scenario,
         runs,
         studies,
+        timings,
         demo,
         unsupported,
     ),

@@ -25,6 +25,7 @@ GENERATED: tuple[Generated, ...] = (
     Generated("matrixresource/topology/README.md", "tests.upkeep.supernode_picture:picture", "supernode"),
     Generated("matrixlink/README.md", "tests.upkeep.link_tables:printed", "matrixlink"),
     Generated("matrixcompute/README.md", f"{PRINTED}:instance_states", "instance-states"),
+    Generated("docs/timing.md", f"{PRINTED}:published_figures", "figures"),
     Generated("docs/maintenance.md", f"{PRINTED}:maintenance_states", "maintenance-states"),
     Generated("docs/scenarios.md", f"{PRINTED}:scenario_run_states", "scenario-run-states"),
     Generated("services/node_agent/README.md", f"{PRINTED}:stages", "stages"),

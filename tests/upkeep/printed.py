@@ -21,6 +21,14 @@ def process_table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def published_figures() -> str:
+    """Published figures beside what the timing model says, for the page about it."""
+    from infer_workload.experiments.validation.tables import markdown
+    from infer_workload.experiments.validation.validation import validate
+
+    return markdown(validate())
+
+
 def not_yet_commands() -> str:
     from services.matrixctl.commands.unsupported import NOT_YET
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from infer_workload.experiments.trial import Trial
     from infer_workload.reports.report import Report
 
-group("experiment", "Serve a trace in virtual time and report; sweep, compare, ask what if.")
+group("experiment", "Serve a trace in virtual time and report; sweep, compare, ask what if; see where time goes.")
 
 Html = Annotated[Path | None, typer.Option("--html", help="Write a report with plots to that file.")]
 

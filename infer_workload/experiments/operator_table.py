@@ -1,0 +1,159 @@
+"""The operators of a decode step or of a prefill chunk as a table: time, what bounds it, share of the whole.
+
+Times of a row are for the whole step: its layers, and both microbatches where there are two. Operators of streams that
+run side by side add up to more than the step takes; `share` is of their sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from infer_workload.experiments.validation.settings import decode_timing, prefill_timing
+from infer_workload.timing.calibration import MACHINE, Calibration, entries, load_calibration
+from infer_workload.timing.decode import StepOptions
+from infer_workload.timing.experts import ExpertLayout
+from infer_workload.timing.model import ServedModel, load_model
+from infer_workload.timing.operators import ATTENTION, EXPERTS, Operator
+
+
+class TooFewDies(ValueError):
+    """The experts do not fit the memory of that many dies."""
+
+
+@dataclass(frozen=True)
+class OperatorRow:
+    """One operator: work and time for the whole step on one die."""
+
+    stream: str
+    name: str
+    engine: str
+    times: int
+    """How often it runs in a step."""
+    ms: float
+    share: float
+    bound: str
+    operations_g: float
+    hbm_mb: float
+    vector_mb: float
+    wire_mb: float
+    source: str
+    """The constant of the bounding rate, its kind and where it comes from."""
+
+
+@dataclass(frozen=True)
+class OperatorTable:
+    """The rows, and what the step or chunk takes once streams run side by side."""
+
+    phase: str
+    model: str
+    dies: int
+    rows: list[OperatorRow]
+    summed_ms: float
+    step_ms: float
+    microbatches: int
+    attention_cores: int | None
+    """Matrix cores of the attention stream, where two streams share a die."""
+    tokens_per_s_per_npu: float
+    tpot_ms: float | None
+
+    def document(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def decode_table(
+    batch: int, context: int, dies: int, model: str = "deepseek-r1", microbatch: bool | None = None
+) -> OperatorTable:
+    """A decode step with `batch` requests an NPU that keep `context` tokens each, in a pool of `dies`.
+
+    Raises UnknownDataFile or BadDataFile for the model, TooFewDies where its weights do not fit.
+    """
+    served, current = load_model(model), load_calibration()
+    timing = decode_timing(dies, current, StepOptions(microbatch, mtp=served.draft_layers > 0), served)
+    _check_memory(served, timing.layout, current)
+    requests, cores = batch / 2, None
+    kinds, once = timing.operators(requests, requests * context)
+    passes = 2 if timing.microbatched(requests) else 1
+    listed: list[tuple[Operator, int, float, float]] = []
+    for kind in kinds:
+        share, sending = 1.0, 1.0
+        if passes == 2:
+            cores = timing.attention_cores(requests, requests * context)
+            share = cores / current.cube_cores
+            sending = min(1.0, (1.0 - share) / current.ub_saturating_cores)
+        times = kind.layers * passes
+        listed += [(each, times, share, 1.0) for each in kind.attention]
+        listed += [(each, times, 1.0 if passes == 1 else 1.0 - share, sending) for each in kind.experts]
+    listed += [(each, 1, 1.0, 1.0) for each in once]
+    step = timing.exact_step_s(requests, requests * context)
+    tpot = step / timing.tokens_per_step
+    return _table("decode", model, dies, listed, step, passes, cores, batch / tpot, tpot * 1e3)
+
+
+def prefill_table(tokens: int, prompt: int, dies: int, model: str = "deepseek-r1") -> OperatorTable:
+    """A chunk of `tokens` an NPU in prompts of that length, on an instance of `dies`. Raises as `decode_table`."""
+    served, current = load_model(model), load_calibration()
+    timing = prefill_timing(dies, current, model=served)
+    _check_memory(served, timing.layout, current)
+    parts = [(prompt, 0)] * max(1, tokens * dies // 2 // prompt)
+    chunk = timing.exact_chunk_s(parts)
+    paired = timing.paired(parts)
+    sparse, dense = timing.operators(parts, 0.5 if paired else 1.0)
+    passes = 2 if paired else 1
+    listed = [(each, passes * served.moe_layers, 1.0, 1.0) for each in sparse]
+    listed += [(each, passes * served.dense_layers, 1.0, 1.0) for each in dense] if served.dense_layers else []
+    launch = Operator("graph launch", "step", "host", current.launch_ms * 1e-3)
+    rate = sum(new for new, _ in parts) / chunk / (dies / 2)
+    return _table("prefill", model, dies, [*listed, (launch, 1, 1.0, 1.0)], chunk, passes, None, rate, None)
+
+
+def _check_memory(model: ServedModel, layout: ExpertLayout, calibration: Calibration) -> None:
+    needs_gb = model.die_weight_bytes(layout.experts_per_die) / 1e9
+    if needs_gb > calibration.hbm_gb:
+        raise TooFewDies(
+            f"on {layout.dies} dies the weights need {needs_gb:.0f} GB of HBM each, a die has {calibration.hbm_gb:.0f}"
+        )
+
+
+def _table(
+    phase: str,
+    model: str,
+    dies: int,
+    listed: Sequence[tuple[Operator, int, float, float]],
+    step_s: float,
+    passes: int,
+    cores: int | None,
+    rate: float,
+    tpot_ms: float | None,
+) -> OperatorTable:
+    merged: dict[tuple[str, str], list[Any]] = {}
+    for each, times, share, sending in listed:
+        found = merged.setdefault((each.stream, each.name), [each, 0, 0.0])
+        found[1] += times
+        found[2] += times * each.seconds(share, sending) if each.engine != "host" else times * each.launch_s
+    total = sum(found[2] for found in merged.values())
+    sources = entries(MACHINE)
+    rows = [_row(each, times, seconds, total, sources) for each, times, seconds in merged.values()]
+    order = {ATTENTION: 0, EXPERTS: 1}
+    rows.sort(key=lambda row: order.get(row.stream, 2))
+    return OperatorTable(phase, model, dies, rows, total * 1e3, step_s * 1e3, passes, cores, rate, tpot_ms)
+
+
+def _row(each: Operator, times: int, seconds: float, total: float, sources: dict[str, dict[str, Any]]) -> OperatorRow:
+    constant = "launch_ms" if each.engine == "host" else each.source()
+    entry = sources[constant]
+    return OperatorRow(
+        stream=each.stream,
+        name=each.name,
+        engine=each.engine,
+        times=times,
+        ms=seconds * 1e3,
+        share=seconds / total,
+        bound=each.bound(),
+        operations_g=times * each.operations / 1e9,
+        hbm_mb=times * each.hbm_bytes / 1e6,
+        vector_mb=times * each.vector_bytes / 1e6,
+        wire_mb=times * each.wire_bytes / 1e6,
+        source=f"{constant} ({entry['kind']}): {entry['source']}",
+    )

@@ -1,0 +1,111 @@
+"""How sure a prediction is: the interval that should have the published value in it nine times of ten.
+
+Three things make it wide. The fitted constants are uncertain, by the covariance of the fit. The published figure is, by
+the row's `sigma`. And inputs are: each with a `range` in the files of constants, or in the row itself, may lie
+anywhere. When a general input changes, the fit is solved again (to first order), so that what the fitted rows settle
+stays settled. Contributions add as squares, those upwards and downwards apart; a range counts as uniform from its
+nominal value on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from infer_workload.experiments.validation.fit import NUDGE, UNKNOWNS, Fit, Vector, residuals, with_values
+from infer_workload.experiments.validation.published import Published
+from infer_workload.experiments.validation.settings import A2, on_a2
+from infer_workload.timing.calibration import MACHINE, Calibration, entries
+
+NINE_OF_TEN = 1.645
+"""Standard deviations to each side of a normal distribution."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A prediction and where the published value should be."""
+
+    predicted: float
+    low: float
+    high: float
+
+    def has(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+
+def ranges(machine: str = MACHINE) -> list[tuple[str, float, float]]:
+    """Constants that may lie elsewhere: (name, low, high)."""
+    fitted = {unknown.name for unknown in UNKNOWNS}
+    found = []
+    for name, entry in entries(machine).items():
+        if "range" in entry and name not in fitted:
+            low, high = entry["range"]
+            found.append((name, float(low), float(high)))
+    return found
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """One general input at one end of its range, with the fit solved again for it."""
+
+    name: str
+    calibration: Calibration
+
+
+def shifted(fit: Fit) -> list[Shifted]:
+    """Both ends of every range of the machine that was fitted."""
+    found = []
+    before = residuals(fit.rows, fit.calibration)
+    for name, *ends in ranges():
+        for end in ends:
+            moved = _changed(fit.calibration, name, end)
+            drift = residuals(fit.rows, moved) - before
+            values = np.array(list(fit.values.values())) - fit.covariance @ fit.jacobian.T @ drift
+            low, high = (np.array([getattr(each, side) for each in UNKNOWNS]) for side in ("low", "high"))
+            found.append(Shifted(name, with_values(moved, np.clip(values, low, high))))
+    return found
+
+
+def interval(row: Published, fit: Fit, moves: Sequence[Shifted]) -> Interval:
+    """What the model says of `row`, and how sure it is."""
+    nominal = row.predicted(_placed(row, fit.calibration))
+    slopes = _slopes(row, fit)
+    variance = float(slopes @ fit.covariance @ slopes) + (row.sigma * nominal) ** 2
+    ends: dict[str, list[float]] = {}
+    if row.machine == MACHINE:
+        for move in moves:
+            ends.setdefault(move.name, []).append(row.predicted(move.calibration) - nominal)
+    else:
+        for name, *limits in ranges(row.machine):
+            ends[name] = [row.predicted(_placed(row, fit.calibration, **{name: end})) - nominal for end in limits]
+    for name, (_, low, high, _) in row.inputs.items():
+        placed = _placed(row, fit.calibration)
+        ends[f"row: {name}"] = [row.predicted(placed, **{name: end}) - nominal for end in (low, high)]
+    up = sum(max(0.0, *both) ** 2 / 3.0 for both in ends.values())
+    down = sum(min(0.0, *both) ** 2 / 3.0 for both in ends.values())
+    return Interval(nominal, nominal - NINE_OF_TEN * sqrt(variance + down), nominal + NINE_OF_TEN * sqrt(variance + up))
+
+
+def _slopes(row: Published, fit: Fit) -> Vector:
+    found = []
+    for name, value in fit.values.items():
+        nudge = NUDGE * abs(value) or NUDGE
+        both = [
+            row.predicted(_placed(row, _changed(fit.calibration, name, value + side * nudge))) for side in (1.0, -1.0)
+        ]
+        found.append((both[0] - both[1]) / (2.0 * nudge))
+    return np.array(found)
+
+
+def _placed(row: Published, calibration: Calibration, **changes: float) -> Calibration:
+    """The constants on the row's machine."""
+    return on_a2(calibration, **changes) if row.machine == A2 else calibration
+
+
+def _changed(calibration: Calibration, name: str, value: float) -> Calibration:
+    changes: dict[str, Any] = {name: value}
+    return replace(calibration, **changes)

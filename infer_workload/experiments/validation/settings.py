@@ -1,0 +1,106 @@
+"""The published set-ups as timings: decode pools, prefill instances and exchanges of given size on a whole fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+
+from infer_workload.timing.calibration import Calibration, load_calibration
+from infer_workload.timing.collectives import Exchange
+from infer_workload.timing.decode import DecodeTiming, StepOptions
+from infer_workload.timing.experts import lay_experts
+from infer_workload.timing.fabric import DIES_PER_NODE, Fabric
+from infer_workload.timing.gather_scatter import GatherScatter
+from infer_workload.timing.model import ServedModel, load_model
+from infer_workload.timing.prefill import PrefillTiming
+
+A2 = "atlas-800i-a2"
+A2_CARDS = 8
+
+
+@lru_cache(maxsize=64)
+def whole_fabric(dies: int) -> Fabric:
+    """A healthy fabric for that many dies, nobody else on it."""
+    return Fabric.healthy(f"sn0-c{at // 4:02d}-n{at % 4}" for at in range(-(-dies // DIES_PER_NODE)))
+
+
+def exchange(dies: int, calibration: Calibration) -> Exchange:
+    fabric = whole_fabric(dies)
+    return Exchange(fabric, calibration, tuple(fabric.nodes), dies)
+
+
+def decode_timing(
+    dies: int, calibration: Calibration, options: StepOptions | None = None, model: ServedModel | None = None
+) -> DecodeTiming:
+    """A decode pool of that many dies on a whole fabric."""
+    served = model or load_model()
+    layout = lay_experts(dies, served)
+    return DecodeTiming(served, calibration, exchange(dies, calibration), layout, options or StepOptions())
+
+
+def prefill_timing(
+    dies: int,
+    calibration: Calibration,
+    balanced: bool = False,
+    microbatch: bool | None = None,
+    model: ServedModel | None = None,
+) -> PrefillTiming:
+    """A prefill instance of that many dies on a whole fabric, one redundant expert a die."""
+    served = model or load_model()
+    layout = lay_experts(dies, served, redundant_per_die=1)
+    return PrefillTiming(served, calibration, exchange(dies, calibration), layout, balanced, microbatch)
+
+
+def tpot_ms(timing: DecodeTiming, batch_per_npu: float, context: float) -> float:
+    """Time per output token when each request keeps `context` tokens; an NPU has two dies."""
+    requests = batch_per_npu / 2
+    return 1e3 * timing.exact_step_s(requests, requests * context) / timing.tokens_per_step
+
+
+def prefill_rate(timing: PrefillTiming, prompt: int = 4096) -> float:
+    """Tokens a second and NPU with the paper's batch of 16,384 tokens an NPU."""
+    per_npu = timing.calibration.prefill_tokens_per_npu
+    npus = timing.layout.dies // 2
+    return per_npu / timing.exact_chunk_s([(prompt, 0)] * (per_npu * npus // prompt))
+
+
+def rate_within(step_s: Callable[[float], float], tokens_per_step: float, tpot_s: float) -> float:
+    """Tokens a second when the batch is as large as keeps the time per token: `step_s` of a (fractional) batch."""
+    low, high = 1.0, 1024.0
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if step_s(middle) <= tpot_s * tokens_per_step else (low, middle)
+    return low / tpot_s
+
+
+def on_a2(calibration: Calibration, **changes: float) -> Calibration:
+    """The Atlas 800I A2 with the fitted values of `calibration`; its own rates may be changed."""
+    fitted = {
+        name: getattr(calibration, name)
+        for name in ("exchange_start_us", "vector_gbps", "launch_us", "sequence_skew", "straggle_share")
+    }
+    return replace(load_calibration(A2), **{**fitted, **changes})
+
+
+def a2_exchange(cards: int, machine: Calibration) -> GatherScatter:
+    return GatherScatter(whole_fabric(DIES_PER_NODE), machine, (), cards, A2_CARDS, load_model().hidden)
+
+
+def a2_decode_rate(machine: Calibration, context: float, tpot_s: float = 0.1, microbatch: bool = False) -> float:
+    """Tokens a second and card of four servers."""
+    cards, model = 32, load_model()
+    timing = DecodeTiming(
+        model, machine, a2_exchange(cards, machine), lay_experts(cards, model), StepOptions(microbatch=microbatch)
+    )
+    return rate_within(lambda batch: timing.exact_step_s(batch, batch * context), timing.tokens_per_step, tpot_s)
+
+
+def a2_prefill_rate(machine: Calibration, microbatch: bool = False) -> float:
+    """Tokens a second and card of two servers: eight prompts of 2,048 tokens at once, two cards for each."""
+    cards, prompts, model = 16, 8, load_model()
+    timing = PrefillTiming(
+        model, machine, a2_exchange(cards, machine), lay_experts(cards, model), microbatch=microbatch,
+        heads_exchange=a2_exchange(cards // prompts, machine),
+    )  # fmt: skip
+    return 2048 * prompts / cards / timing.exact_chunk_s([(2048, 0)] * prompts)

@@ -1,0 +1,100 @@
+"""Reads the files of constants: models, machines, the serving software, the fitted values.
+
+Each entry is `field: {value, source}`, for rates also `unit` and `kind` (published, derived, fitted, assumed) and,
+where the true value is not certain, `range: [low, high]`. A file that lacks a field, has one too many, or holds a value
+that cannot be, is refused as a whole with the field's name; nothing is taken from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+KINDS = ("published", "derived", "fitted", "assumed")
+ROOM = "infer_workload.timing"
+
+
+class BadDataFile(ValueError):
+    """A model or machine file that cannot be used; `field` names the entry in it."""
+
+    def __init__(self, file: str, field: str, reason: str) -> None:
+        super().__init__(f"{file}: {field}: {reason}")
+        self.file = file
+        self.field = field
+
+
+class UnknownDataFile(KeyError):
+    """No such model or machine; the message lists those there are."""
+
+    def __init__(self, folder: str, name: str) -> None:
+        super().__init__(f"no {folder[:-1]} named {name!r}; there are {', '.join(names(folder))}")
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def names(folder: str) -> list[str]:
+    """The models or machines that are carried along."""
+    there = files(ROOM).joinpath(folder).iterdir()
+    return sorted(entry.name.removesuffix(".yaml") for entry in there if entry.name.endswith(".yaml"))
+
+
+def located(folder: str, name: str) -> Traversable | Path:
+    """The file of that name, or of that path where it ends in .yaml. Raises UnknownDataFile."""
+    if name.endswith(".yaml") and Path(name).is_file():
+        return Path(name)
+    if name not in names(folder):
+        raise UnknownDataFile(folder, name)
+    return files(ROOM).joinpath(folder, f"{name}.yaml")
+
+
+@cache
+def packaged(file: str) -> dict[str, dict[str, Any]]:
+    """The entries of a file beside the code."""
+    return document(files(ROOM).joinpath(file))
+
+
+def document(file: Traversable | Path) -> dict[str, dict[str, Any]]:
+    """Its entries, each a mapping with `value`. Raises BadDataFile."""
+    try:
+        read = yaml.safe_load(file.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError) as wrong:
+        raise BadDataFile(file.name, "-", f"not YAML: {wrong}") from wrong
+    if not isinstance(read, dict):
+        raise BadDataFile(file.name, "-", "a mapping of fields is accepted")
+    found: dict[str, dict[str, Any]] = {}
+    for field, entry in read.items():
+        if field != "name" and not (isinstance(entry, dict) and "value" in entry and entry.get("source")):
+            raise BadDataFile(file.name, str(field), "an entry {value, source} is accepted, the source not empty")
+        found[str(field)] = entry if isinstance(entry, dict) else {"value": entry, "source": "the file's own name"}
+    return found
+
+
+def check_rates(file: str, entries: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuses an entry without unit or kind, or with a range that its value is not in. Raises BadDataFile."""
+    for field, entry in entries.items():
+        if field == "name":
+            continue
+        if not entry.get("unit"):
+            raise BadDataFile(file, field, "`unit` is missing")
+        if entry.get("kind") not in KINDS:
+            raise BadDataFile(file, field, f"`kind` is one of {', '.join(KINDS)}")
+        if "range" in entry:
+            low, high = entry["range"]
+            if not low <= entry["value"] <= high:
+                raise BadDataFile(file, field, f"its value {entry['value']} is outside its range {low} to {high}")
+
+
+def number(file: str, field: str, value: Any, *, least: float, whole: bool) -> Any:
+    """`value` as the number it must be. Raises BadDataFile."""
+    good = isinstance(value, int | float) and not isinstance(value, bool) and value >= least
+    if not good or (whole and value != int(value)):
+        what = "a whole number" if whole else "a number"
+        raise BadDataFile(file, field, f"{what} of at least {least:g} is accepted, not {value!r}")
+    return int(value) if whole else float(value)

@@ -1,0 +1,113 @@
+"""One operator on one die: its work, the engine it runs on, and the rate that bounds it.
+
+An operator occupies one engine: the matrix cores (with what they read from HBM), the vector cores, or the UB port (with
+the cores that write to it). Its time is that of the slowest of its parts, plus a start: reading weights and multiplying
+overlap, sending a token and addressing the next do not. With a share of the cores, what cores do takes longer, what HBM
+does not. Seconds, bytes, operations; all counted for one die.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from infer_workload.timing.calibration import Calibration
+
+CUBE, VECTOR, UB = "cube", "vector", "ub"
+ATTENTION, EXPERTS, STEP = "attention", "experts", "step"
+"""The two streams of a layer, and what runs once a step."""
+
+
+class Operator(NamedTuple):
+    """Work of one operator for one microbatch and layer, and the seconds its parts take on all cores of the die."""
+
+    name: str
+    stream: str
+    engine: str
+    launch_s: float
+    cube_s: float = 0.0
+    hbm_s: float = 0.0
+    vector_s: float = 0.0
+    start_s: float = 0.0
+    issue_s: float = 0.0
+    wire_s: float = 0.0
+    operations: float = 0.0
+    hbm_bytes: float = 0.0
+    vector_bytes: float = 0.0
+    wire_bytes: float = 0.0
+    rate: str = ""
+    """The constant that gives the rate of its matrix or wire part."""
+
+    def seconds(self, cores: float = 1.0, sending: float = 1.0) -> float:
+        """Its time on that share of the cores, of which `sending` of the UB rate can be fed."""
+        if self.engine == UB:
+            return self.start_s + self.issue_s / cores + self.wire_s / sending
+        return self.launch_s + max(self.cube_s / cores, self.hbm_s, self.vector_s / cores)
+
+    def bound(self) -> str:
+        """What its time goes to: the largest of its parts."""
+        parts = {
+            "launch": self.launch_s + self.start_s,
+            CUBE: self.cube_s,
+            "hbm": self.hbm_s,
+            VECTOR: self.vector_s,
+            "issue": self.issue_s,
+            "wire": self.wire_s,
+        }
+        return max(parts, key=lambda part: parts[part])
+
+    def source(self) -> str:
+        """The constant behind the rate that bounds it."""
+        start = "exchange_start_us" if self.engine == UB else "launch_us"
+        return {
+            "launch": start,
+            CUBE: self.rate or "gemm_efficiency",
+            "hbm": "memory_efficiency",
+            VECTOR: "vector_gbps",
+            "issue": "dispatch_issue_us",
+            "wire": self.rate or "ub_efficiency",
+        }[self.bound()]
+
+
+class Die:
+    """Makes operators out of work with the rates of `calibration`; `waits` stretches them by slower ranks."""
+
+    def __init__(self, calibration: Calibration, waits: float = 1.0) -> None:
+        self.launch_s = calibration.launch_us * 1e-6
+        self._hbm = waits / (calibration.hbm_gbps * 1e9 * calibration.memory_efficiency)
+        self._int8 = waits / (calibration.int8_tops * 1e12 * calibration.gemm_efficiency)
+        self._bf16 = waits / (calibration.bf16_tflops * 1e12 * calibration.gemm_efficiency)
+        self._attention = waits / (calibration.bf16_tflops * 1e12 * calibration.attention_compute_efficiency)
+        vector_gbps = calibration.vector_gbps * calibration.vector_scale
+        self._vector = waits / (min(vector_gbps, calibration.hbm_gbps) * 1e9)
+
+    def gemm(
+        self,
+        name: str,
+        stream: str,
+        parameters: float,
+        rows: float,
+        size: float,
+        wide: bool = False,
+        fused: bool = False,
+    ) -> Operator:
+        """A matrix product: `rows` with `parameters` weights of `size` bytes; BF16 if `wide`, without a launch of its
+        own if it is `fused` with the operator before."""
+        operations, read = 2.0 * parameters * rows, parameters * size
+        return Operator(
+            name, stream, CUBE, 0.0 if fused else self.launch_s,
+            cube_s=operations * (self._bf16 if wide else self._int8), hbm_s=read * self._hbm,
+            operations=operations, hbm_bytes=read, rate="gemm_efficiency",
+        )  # fmt: skip
+
+    def attention(self, operations: float, read: float) -> Operator:
+        """The core of attention: BF16 operations, and the cache it reads."""
+        return Operator(
+            "attention core", ATTENTION, CUBE, self.launch_s,
+            cube_s=operations * self._attention, hbm_s=read * self._hbm,
+            operations=operations, hbm_bytes=read, rate="attention_compute_efficiency",
+        )  # fmt: skip
+
+    def vector(self, name: str, stream: str, moved: float, fused: bool = False) -> Operator:
+        """Element-wise work that moves that many bytes to the vector cores and back."""
+        launch = 0.0 if fused else self.launch_s
+        return Operator(name, stream, VECTOR, launch, vector_s=moved * self._vector, vector_bytes=moved)

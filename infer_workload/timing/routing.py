@@ -1,0 +1,98 @@
+"""How uneven the load of experts is, drawn from a routing distribution that EPLB has balanced.
+
+An expert's load has two parts. A standing one, the popularity over minutes: EPLB knows it, gives the hottest experts
+the redundant copies and packs the slots on the dies. And a passing one, what the streams of text in this very batch ask
+for: EPLB's statistics are about a minute old, so it cannot know it. One stream is as skewed as xDeepServe saw experts
+(20 % above the mean, the hottest about 30 times it); a batch of N independent streams has 1/sqrt(N) of that deviation.
+So a prefill chunk of few prompts is less even than a decode batch of thousands. Everything is drawn from a fixed seed:
+the same layout has the same imbalance. What counts is the hottest die over the mean, on average over layers.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import lru_cache
+from heapq import heapify, heappop, heapreplace
+from math import exp, log1p, sqrt
+from random import Random
+
+from infer_workload.timing.calibration import Calibration
+from infer_workload.timing.experts import ExpertLayout
+
+LAYERS_DRAWN = 24
+SEED = 384
+DEVIATIONS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 4.0)
+"""Deviations of the passing load, as a share of an expert's own, at which the hottest die is drawn; lines between."""
+
+
+def imbalance(layout: ExpertLayout, experts: int, streams: float, calibration: Calibration) -> float:
+    """The hottest die's routed load over the mean in a batch of that many independent streams of text."""
+    if experts == 1:
+        return 1.0
+    one = sqrt(exp(calibration.sequence_skew**2) - 1.0)
+    deviation = min(DEVIATIONS[-1], one / sqrt(streams) if streams > 1 else one)
+    at = min(len(DEVIATIONS) - 2, bisect_right(DEVIATIONS, deviation) - 1)
+    low, high = DEVIATIONS[at], DEVIATIONS[at + 1]
+    of = layout.routed_dies, layout.routed_per_die, experts, calibration.routing_spread
+    below, above = hottest(*of, low), hottest(*of, high)
+    return below + (above - below) * (deviation - low) / (high - low)
+
+
+@lru_cache(maxsize=1024)
+def hottest(dies: int, slots_per_die: int, experts: int, spread: float, deviation: float) -> float:
+    """The load of the hottest die over the mean, averaged over layers, with that much passing load."""
+    now = sqrt(log1p(deviation * deviation))
+    total = 0.0
+    for shares, passing, placed in _layers(dies, slots_per_die, experts, spread):
+        load = [share * exp(now * drawn) for share, drawn in zip(shares, passing, strict=True)]
+        each = [sum([load[expert] for expert in die]) for die in placed]
+        total += max(each) * dies / sum(each)
+    return total / LAYERS_DRAWN
+
+
+Layer = tuple[list[float], list[float], list[list[int]]]
+"""Standing load of each copy of an expert, the draw of its passing load, and the experts of each die."""
+
+
+@lru_cache(maxsize=16)
+def _layers(dies: int, slots_per_die: int, experts: int, spread: float) -> list[Layer]:
+    """Layers as EPLB places their experts."""
+    rng = Random(SEED)
+    found = []
+    for _ in range(LAYERS_DRAWN):
+        standing = [exp(spread * rng.gauss(0.0, 1.0)) for _ in range(experts)]
+        passing = [rng.gauss(0.0, 1.0) for _ in range(experts)]
+        copies = replicas(standing, dies * slots_per_die)
+        placed = packed(standing, copies, dies, slots_per_die)
+        found.append(([popular / times for popular, times in zip(standing, copies, strict=True)], passing, placed))
+    return found
+
+
+def replicas(popularity: list[float], slots: int) -> list[int]:
+    """Copies of each expert: one, and the slots left over one by one to whoever has most to do in each copy."""
+    copies = [1] * len(popularity)
+    heap = [(-load, expert) for expert, load in enumerate(popularity)]
+    heapify(heap)
+    for _ in range(slots - len(popularity)):
+        _, expert = heap[0]
+        copies[expert] += 1
+        heapreplace(heap, (-popularity[expert] / copies[expert], expert))
+    return copies
+
+
+def packed(popularity: list[float], copies: list[int], dies: int, slots_per_die: int) -> list[list[int]]:
+    """Experts of each die: copies from the heaviest on, each to the least loaded die that has a slot."""
+    slots = sorted(
+        ((popularity[expert] / times, expert) for expert, times in enumerate(copies) for _ in range(times)),
+        reverse=True,
+    )
+    placed: list[list[int]] = [[] for _ in range(dies)]
+    heap = [(0.0, die) for die in range(dies)]
+    for load, expert in slots:
+        total, die = heap[0]
+        placed[die].append(expert)
+        if len(placed[die]) == slots_per_die:
+            heappop(heap)
+        else:
+            heapreplace(heap, (total + load, die))
+    return placed

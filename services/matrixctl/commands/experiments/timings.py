@@ -1,0 +1,101 @@
+"""experiment operators and validate: where the time of a step goes, and how far to trust it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from matrixcommon.model.errors import InvalidField
+from services.matrixctl.commands.command import command
+from services.matrixctl.commands.options import Output, printed
+from services.matrixctl.output.screen import Form, say, table
+
+
+@command("experiment operators")
+def operators(
+    phase: Annotated[Literal["decode", "prefill"], typer.Option(help="Of a decode step, or of a prefill chunk.")] = (
+        "decode"
+    ),
+    batch: Annotated[int, typer.Option(min=1, max=4096, help="Decode: requests an NPU.")] = 96,
+    context: Annotated[
+        int, typer.Option(min=1, max=1_000_000, help="Tokens of context a request keeps; prefill: of a prompt.")
+    ] = 4096,
+    tokens: Annotated[int, typer.Option(min=1, max=1_000_000, help="Prefill: tokens of a chunk, an NPU.")] = 16384,
+    ep: Annotated[
+        int | None, typer.Option(min=1, max=16384, help="Dies the experts are on (default: 320, prefill 32).")
+    ] = None,
+    model: Annotated[
+        str, typer.Option(help="A model that is carried along, or a file of one's own that ends in .yaml.")
+    ] = "deepseek-r1",
+    microbatch: Annotated[
+        Literal["auto", "on", "off"], typer.Option(help="Decode: two microbatches side by side.")
+    ] = "auto",
+    output: Output = Form.TABLE,
+) -> None:
+    """Every operator of a step: time, what bounds it, share, and where that rate is from. Nothing has to run.
+
+    Rows are for the whole step on one die. Bounds: cube and vector cores, hbm, wire (a port of the UB plane), issue
+    (the cores that send), launch. Streams that run side by side add up to more than the step.
+    -o wide adds the work, -o json the sources in full.
+
+    For example: matrixctl experiment operators --batch 24 --context 8192 -o wide
+    """
+    from infer_workload.experiments.operator_table import TooFewDies, decode_table, prefill_table
+    from infer_workload.timing.data_files import BadDataFile, UnknownDataFile
+
+    dies = ep or (320 if phase == "decode" else 32)
+    try:
+        if phase == "decode":
+            found = decode_table(batch, context, dies, model, {"auto": None, "on": True, "off": False}[microbatch])
+        else:
+            found = prefill_table(tokens, context, dies, model)
+    except (BadDataFile, UnknownDataFile) as wrong:
+        raise InvalidField(str(wrong), field="--model") from wrong
+    except TooFewDies as wrong:
+        raise InvalidField(str(wrong), field="--ep") from wrong
+    if printed(found.document(), output):
+        return
+    wide = output is Form.WIDE
+    extra = ("GOPS", "HBM MB", "VECTOR MB", "WIRE MB", "RATE FROM") if wide else ("RATE FROM",)
+    rows = []
+    for each in found.rows:
+        work = (each.operations_g, each.hbm_mb, each.vector_mb, each.wire_mb)
+        shown = [f"{amount:,.0f}" for amount in work] if wide else []
+        row = (
+            each.stream,
+            each.name,
+            each.times,
+            f"{each.ms:.3f}",
+            f"{each.share:.1%}",
+            each.bound,
+            *shown,
+            each.source.split(":")[0],
+        )
+        rows.append(row)
+    table(("STREAM", "OPERATOR", "TIMES", "MS", "SHARE", "BOUND", *extra), rows)
+    split = f", {found.attention_cores} matrix cores for attention" if found.attention_cores else ""
+    per_token = f", {found.tpot_ms:.1f} ms a token" if found.tpot_ms else ""
+    say(
+        f"{found.phase} of {found.model} on {found.dies} dies: {found.step_ms:.2f} ms{per_token}, "
+        f"{found.tokens_per_s_per_npu:,.0f} tokens/s an NPU; {found.microbatches} microbatch"
+        f"{'es' if found.microbatches > 1 else ''}{split}; operators add up to {found.summed_ms:.2f} ms"
+    )
+
+
+@command("experiment validate")
+def validate(output: Output = Form.TABLE) -> None:
+    """Every published figure beside the prediction: interval, error, fitted or not. Nothing has to run.
+
+    Fitted rows are those the constants come from, all others are predictions. `no fit` is the error with published
+    efficiencies alone. Then: each fitted row predicted from the others, the constants with their uncertainty, and what
+    each mechanism of the paper is worth, where the published outcome is not used.
+
+    For example: matrixctl experiment validate -o json
+    """
+    from infer_workload.experiments.validation.tables import text
+    from infer_workload.experiments.validation.validation import validate as compared
+
+    found = compared()
+    if not printed(found.document(), output):
+        typer.echo(text(found), nl=False)
