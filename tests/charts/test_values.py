@@ -42,7 +42,7 @@ def test_every_value_has_its_comment() -> None:
         ("database.url=postgresql://u:p@db/name", "'/database/url'", "does not match pattern"),
         ("image.digest=latest", "'/image/digest'", "does not match pattern"),
         ("operator.replicas=0", "'/operator/replicas'", "minimum: got"),
-        ("resource.replicas=2", "'/resource'", "additional properties 'replicas' not allowed"),
+        ("link.replicas=2", "'/link'", "additional properties 'replicas' not allowed"),
         ("resource.settings.leaseGrce=3", "'/resource/settings'", "additional properties 'leaseGrce' not allowed"),
         ("resource.settings.leaseGrace=-1", "'/resource/settings/leaseGrace'", "exclusiveMinimum: got"),
         ("compute.settings.lostPerCabinet=0", "'/compute/settings/lostPerCabinet'", "minimum: got"),
@@ -71,6 +71,7 @@ def test_a_wrong_value_is_refused_with_its_path(given: str, path: str, why: str)
         ("link.enabled=false", "compute.enabled: compute calls link, which does not run"),
         ("infer.enabled=false", "operator.enabled: operator calls infer, which does not run"),
         ("compute.replicas=2,database.mode=sqlite", "compute.replicas: several need PostgreSQL"),
+        ("resource.replicas=2,database.mode=sqlite", "resource.replicas: several need PostgreSQL"),
         ("database.mode=external", "database.mode: external wants database.url or database.existingSecret"),
     ],
 )
