@@ -20,6 +20,8 @@ DIES = 16
 """Of a node of the built-in supernode."""
 PLANES = {"ub", "rdma", "vpc"}
 OWNER_LABEL = "cloudmatrix.io/instance"
+WAITING = ("InsufficientCapacity", "InsufficientBandwidth", "QuotaExceeded", "InvalidField")
+"""Reasons for which an instance stays as it was: somebody has to leave, or to ask for something else."""
 SLACK = 1e-6
 """Rates are shown to so many places."""
 
@@ -215,7 +217,7 @@ def _operations(lists: Lists) -> Iterator[str]:
         if operation["done"]:
             continue
         target = key_of(operation["project"], operation["target"])
-        if target not in instances:
+        if target not in instances and operation["step"] != "mark_deleted":  # which has just made it go
             yield f"operation {name} is under way for instance {target}, which is not there"
         if (other := running.setdefault(target, name)) != name:
             yield f"operations {other} and {name} are both under way for instance {target}"
@@ -294,9 +296,11 @@ def _active(lists: Lists) -> Iterator[str]:
         members = sorted(member["node"] for member in allocation["members"] if member["role"] == "member")
         goes_without = any(each["reason"] == "MembersMissing" for each in instance["conditions"])
         fewest = instance.get("minNodes", instance["nodes"]) if goes_without else instance["nodes"]
-        if not fewest <= len(members) <= instance["nodes"] or instance["readyNodes"] != len(members):
+        other_size = not fewest <= len(members) <= instance["nodes"] and not waits(instance)
+        if other_size or instance["readyNodes"] != len(members):
             yield f"instance {key} is Active with {len(members)} members, {instance['readyNodes']} ready, of {instance['nodes']}"
-        if missing := sorted(PLANES - planes[key].keys()):
+        # One that was withdrawn while another shape waits for room comes back with that shape.
+        if (missing := sorted(PLANES - planes[key].keys())) and not waits(instance):
             yield f"instance {key} is Active without a slice on {', '.join(missing)}"
         for plane, slices in planes[key].items():
             if sorted(member for slice in slices for member in slice["members"]) != members:
@@ -304,6 +308,12 @@ def _active(lists: Lists) -> Iterator[str]:
             for slice in slices:
                 if slice["state"] != "Active":
                     yield f"instance {key} is Active, its slice {slice['name']} is {slice['state']}"
+
+
+def waits(instance: Item) -> bool:
+    """Whether what was asked of it last does not fit, and says so: it is as it was, and tries again."""
+    refused = any(each["type"] == "Progressing" and each["reason"] in WAITING for each in instance["conditions"])
+    return refused and instance["observedGeneration"] < instance["generation"]
 
 
 def _programs(lists: Lists) -> Iterator[str]:
@@ -315,7 +325,8 @@ def _programs(lists: Lists) -> Iterator[str]:
         if program["slice"] not in slices:
             yield f"{program['node']} is asked to {program['action']} slice {program['slice']}, which is gone"
     for key, slice in slices.items():
-        if programmed[key] != set(slice["members"]):
+        # Of one that was made by hand somebody has yet to ask that it is programmed.
+        if slice["state"] != "Admitted" and programmed[key] != set(slice["members"]):
             yield f"slice {key} is programmed on {sorted(programmed[key])}, its members are {sorted(slice['members'])}"
 
 

@@ -10,6 +10,7 @@ from itertools import chain
 
 import pytest
 
+from tests import built_once
 from tests.figures import PROPERTY, Figures, printed
 from tests.stack import Stack
 
@@ -18,6 +19,8 @@ MEMORY, MEMORY_LEAST_BYTES = "/dev/shm", 2 << 30  # a whole run writes some 300 
 if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_LEAST_BYTES:
     # Every commit of every database is synced; what is tested is the end of a process, and never of the machine.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
+
+built_once.install()
 
 LONG_FIRST = ("simulation", "stories", "e2e")
 """Folders of few and long tests: begun last, one of their files would keep one worker busy while the others are idle."""

@@ -38,17 +38,22 @@ class Prepared:
 _made: dict[str, Prepared] = {}
 
 
-def prepared(kind: str, make: Callable[[Path], Stack]) -> Prepared:
-    """The one of this kind, made by starting and ending a stack of `make` the first time it is asked for."""
+def prepared(
+    kind: str,
+    make: Callable[[Path], Stack],
+    loop: Callable[[], asyncio.AbstractEventLoop] = looptime.new_event_loop,
+) -> Prepared:
+    """The one of this kind, made by starting and ending a stack of `make` the first time it is asked for, in a `loop`
+    whose time is virtual."""
     if kind not in _made:
         # A loop of its own, whose time is virtual whatever the asking test's is, needs a thread of its own.
         with ThreadPoolExecutor(1) as thread:
-            _made[kind] = thread.submit(_start_and_end, make).result()
+            _made[kind] = thread.submit(_start_and_end, make, loop).result()
     return _made[kind]
 
 
-def _start_and_end(make: Callable[[Path], Stack]) -> Prepared:
-    with tempfile.TemporaryDirectory() as folder, contextlib.closing(looptime.new_event_loop()) as loop:
+def _start_and_end(make: Callable[[Path], Stack], new_loop: Callable[[], asyncio.AbstractEventLoop]) -> Prepared:
+    with tempfile.TemporaryDirectory() as folder, contextlib.closing(new_loop()) as loop:
         stack = make(Path(folder))
         seconds = loop.run_until_complete(_seconds_to_start(stack))
         files = {file.name: file.read_bytes() for file in Path(folder).iterdir() if ".db" in file.name}

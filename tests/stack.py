@@ -171,12 +171,13 @@ class Stack:
         await self.start(name)
 
     def _build(self, name: str, seat: Seat) -> Any:
+        clock = self.clock_of(name)
         if name == "agents":
             settings = agents_main.AgentSettings(
                 seed=self.seed, state=self.folder, tokens=self.tokens, spec=self.spec, **self.settings.get("agents", {})
             )
             resource, link = ResourceClient(self.agents_http["resource"]), WholeLinkClient(self.agents_http["link"])
-            self.fleet = agents_main.build_fleet(settings, self.clock, self.memory, resource, link)
+            self.fleet = agents_main.build_fleet(settings, clock, self.memory, resource, link)
             return agents_main.build(self.fleet, settings)
         seat.database = self.database_of(name)
         if name == "resource":
@@ -185,16 +186,16 @@ class Stack:
             settings = resource_main.ResourceSettings(
                 state=self.folder, tokens=self.tokens, **drawn, **self.settings.get("resource", {})
             )
-            return resource_main.build(settings, self.clock, seat.database, executor=AtOnce())
+            return resource_main.build(settings, clock, seat.database, executor=AtOnce())
         if name == "link":
             seat.database.migrate(link_main.MIGRATIONS)
             settings = link_main.LinkSettings(state=self.folder, tokens=self.tokens, spec=self.spec)
-            return link_main.build(settings, self.clock, seat.database, self.resource)
+            return link_main.build(settings, clock, seat.database, self.resource)
         if name == "infer":
             seat.database.migrate(infer_main.MIGRATIONS)
             settings = infer_main.InferSettings(state=self.folder, tokens=self.tokens, seed=self.seed)
             hardware = infer_main.HardwareOverHttp(self.http["agents"])
-            return infer_main.build(settings, self.clock, seat.database, self.link, hardware)
+            return infer_main.build(settings, clock, seat.database, self.link, hardware)
         seat.database.migrate(compute_main.MIGRATIONS)
         neighbours = ControlPlane(self.http["resource"], self.link)
         settings = compute_main.ComputeSettings(
@@ -202,7 +203,11 @@ class Stack:
         )
         asked = {each: self.http[each] for each in ("resource", "link", "agents")}
         inference = Inference(self.http["infer"]) if "infer" in self.http else None
-        return compute_main.build(settings, self.clock, seat.database, neighbours, inference, asked)
+        return compute_main.build(settings, clock, seat.database, neighbours, inference, asked)
+
+    def clock_of(self, name: str) -> LoopClock:
+        """By which a service tells the time."""
+        return self.clock
 
     def database_of(self, name: str) -> DatabaseEngine:
         """What a service keeps its state in."""

@@ -14,6 +14,7 @@ import binascii
 import json
 from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from operator import itemgetter
 from typing import Annotated, Any
@@ -21,7 +22,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Header, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from fastapi.sse import EventSourceResponse, format_sse_event
-from pydantic import Field, create_model
+from pydantic import BaseModel, Field, create_model
 
 from matrixcommon.api.authorization import Caller, Scope
 from matrixcommon.model.errors import Gone, InvalidField, NotYetSupported
@@ -156,14 +157,18 @@ def _text(value: Any) -> str:
 
 def described_page(view: type[ApiModel] | None) -> dict[int | str, dict[str, Any]]:
     """What the OpenAPI document says of a list: a page, or with `watch=true` a stream of events."""
+    return {200: {"model": _page_of(view), "content": {"text/event-stream": {}}}}
+
+
+@cache
+def _page_of(view: type[ApiModel] | None) -> type[BaseModel]:
     of: Any = view or dict[str, Any]
-    page = create_model(
+    return create_model(
         f"{view.__name__}Page" if view else "Page",
         items=(list[of], ...),
         next_page_token=(str | None, Field(None, alias="nextPageToken")),
         resource_version=(int | None, Field(None, alias="resourceVersion")),
     )
-    return {200: {"model": page, "content": {"text/event-stream": {}}}}
 
 
 def list_or_watch(

@@ -54,7 +54,8 @@ class Database:
         self._journal = ChangeLog(sessions, metadata)
         self._own = OwnChanges()
         self._clock = clock
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: dict[asyncio.Future[None], None] = {}
+        # Not a set: they are woken in the order in which they came, so that one seed has one history.
         self.executor: Executor | None = None
         """Where long searches run; None: in threads of the event loop's own."""
         self._look = -math.inf, 0
@@ -229,7 +230,7 @@ class Database:
         loop = asyncio.get_running_loop()
         since, end = self.latest() if since is None else since, loop.time() + within_wall_s
         waiter: asyncio.Future[None] = loop.create_future()
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
         try:
             while not waiter.done() and (left_s := end - loop.time()) > 1e-3:  # what is less, a loop may round away
                 # Not wait_for: before Python 3.12 it can swallow a cancellation, and the watch would outlive its
@@ -238,7 +239,7 @@ class Database:
                 if not waiter.done() and self._looked(loop.time()) > since:
                     return
         finally:
-            self._waiters.discard(waiter)
+            del self._waiters[waiter]
 
     def _looked(self, now: float) -> int:
         """The newest change as of a moment ago: however many watch, the database is asked once a period. `now` is the

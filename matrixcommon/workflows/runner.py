@@ -148,7 +148,8 @@ class WorkflowRunner(Generic[C, R]):
                 run.stop()
             elif run.state not in ("", states[name]) or (self._resting and run.waiting):
                 run.awake()  # cancelled where another replica was asked, or to come to rest
-        for name in startable - self._runs.keys() - self._stuck:
+        idle = startable - self._runs.keys() - self._stuck
+        for name in (each for each in found if each in idle):
             before = [each.task for at, each in self._runs.items() if each.target == found[name] and at not in found]
             run = self._runs[name] = _Run(found[name])
             run.task = asyncio.create_task(self._carry(name, run, before), name=name)

@@ -11,8 +11,8 @@ import httpx
 from matrixcommon.api.client import WatchEvent
 from matrixcommon.model.errors import MatrixError, NotFound
 from matrixcommon.model.resource_key import key_of, name_of, project_of, resolve
-from matrixcompute.contract import SliceSummary
 from matrixcompute.model.composition import OWNER_LABEL, SliceSpec
+from matrixcompute.model.observation import ObservedSlice
 from matrixcompute.recovery.policy import nodes_out
 from matrixlink.client import LinkClient
 from matrixlink.contract.drains import DrainView
@@ -21,11 +21,11 @@ from matrixresource.client import ResourceClient
 from matrixresource.contract.allocations import AllocationRequest, AllocationView
 
 
-def summary(view: SliceView) -> SliceSummary:
+def summary(view: SliceView) -> ObservedSlice:
     """What MatrixCompute wants to know of a slice."""
     reported = {current.type: current for current in view.conditions}
     programmed = reported.get("RoutesProgrammed")
-    return SliceSummary(
+    return ObservedSlice(
         name=view.name,
         plane=view.plane,
         state=view.state,
@@ -33,6 +33,7 @@ def summary(view: SliceView) -> SliceSummary:
         programmed=programmed is not None and programmed.status == "True",
         floors_kept=view.floor_kept_gbps_per_npu >= view.floor_gbps_per_npu,
         message=programmed.message if programmed is not None else "",
+        members=tuple(view.members),
     )
 
 
@@ -82,7 +83,7 @@ class ControlPlane(ResourceClient):
         found = await asyncio.gather(self.nodes("state=Quarantined"), self.nodes("agent!=Connected"))
         return nodes_out({node.name: node for nodes in found for node in nodes}.values())
 
-    async def admit(self, instance: str, spec: SliceSpec) -> SliceSummary:
+    async def admit(self, instance: str, spec: SliceSpec) -> ObservedSlice:
         request = SliceRequest.model_validate(
             {
                 "project": project_of(instance),
@@ -96,14 +97,14 @@ class ControlPlane(ResourceClient):
         )
         return summary(await self._link.admit(spec.name, request))
 
-    async def program(self, name: str) -> SliceSummary:
+    async def program(self, name: str) -> ObservedSlice:
         return summary(await self._link.program(name))
 
     async def withdraw(self, name: str) -> bool:
         """True once the slice is gone."""
         return await self._link.withdraw(name)
 
-    async def slices_of(self, instance: str) -> list[SliceSummary]:
+    async def slices_of(self, instance: str) -> list[ObservedSlice]:
         """The instance's own slices, as far as they are there."""
         return [summary(view) for view in await self._owned(instance)]
 
@@ -121,9 +122,9 @@ class ControlPlane(ResourceClient):
         view = await self._link.fabric_view(instance)
         return 0 if view is None else view.generation
 
-    async def slices(self) -> dict[str, list[SliceSummary]]:
+    async def slices(self) -> dict[str, list[ObservedSlice]]:
         """Every instance's own slices; somebody may have given it more."""
-        found: dict[str, list[SliceSummary]] = {}
+        found: dict[str, list[ObservedSlice]] = {}
         for view in await self._link.slices():
             owner = view.labels.get(OWNER_LABEL)
             if owner is not None and owner == resolve(view.instance, view.project):

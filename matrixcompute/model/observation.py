@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import Field
+
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.resource_model import condition
 from matrixcompute.contract import InstanceRequest, SliceSummary
@@ -15,12 +17,29 @@ from matrixcompute.recovery.policy import Recovery
 from matrixresource.contract.allocations import AllocationView
 
 
+class ObservedSlice(SliceSummary):
+    """One of an instance's slices, with the nodes that it joins; the instance shows those as its own members."""
+
+    members: tuple[str, ...] = Field((), exclude=True, description="the nodes that it joins")
+
+
 @dataclass(frozen=True)
 class Observed:
     """What the neighbours showed of one instance at one moment."""
 
     allocation: AllocationView | None
-    slices: tuple[SliceSummary, ...]
+    slices: tuple[ObservedSlice, ...]
+
+    @property
+    def joined(self) -> bool:
+        """Whether on every plane its slices join just the members of its allocation."""
+        if self.allocation is None:
+            return False
+        members = sorted(member.node for member in self.allocation.members if member.role == "member")
+        joined: dict[Plane, list[str]] = {plane: [] for plane in Plane}
+        for each in self.slices:
+            joined[each.plane] += each.members
+        return all(sorted(nodes) == members for nodes in joined.values())
 
     @property
     def ready_nodes(self) -> int:

@@ -60,7 +60,7 @@ class FaultReconciler:
         asked = node.allocation is not None and may_have_faults(node)
         holder = session.get(InstanceRow, node.allocation) if asked else None
         found = detect(node, instance=holder is not None)
-        for name in before.keys() - found.keys():
+        for name in sorted(before.keys() - found.keys()):
             session.delete(before[name])
         for name, fault in found.items():
             row = before.get(name)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Sequence
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.planes import Plane
 from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.workflows.runner import WorkflowRunner
@@ -226,6 +225,5 @@ class InstanceReconciler:
         return True
 
     def _whole(self, observed: Observed) -> bool:
-        """Whether everything an instance takes is still there."""
-        planes = {each.plane for each in observed.slices}
-        return observed.allocation is not None and observed.allocation.bound and planes == set(Plane)
+        """Whether everything an instance takes is still there, and its slices join the members that it has."""
+        return observed.allocation is not None and observed.allocation.bound and observed.joined

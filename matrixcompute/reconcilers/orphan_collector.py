@@ -1,5 +1,6 @@
-"""Frees what no instance owns: allocations and slices that bear an instance's name and outlived it. Withdraws drains
-that were asked for by an operation that has ended, and sizes of pools by a policy that is gone.
+"""Frees what no instance owns: allocations and slices that bear an instance's name and outlived it, slices of an
+instance that has no nodes. Withdraws drains that were asked for by an operation that has ended, and sizes of pools by a
+policy that is gone.
 
 A thing is let go only when it was ownerless on two looks in a row, so that one that is just being made is left alone.
 """
@@ -39,7 +40,11 @@ class OrphanCollector:
         ]
         with self._store.reading() as session:
             instances = {row.name for row in self._store.instances(session)}
+            busy = {row.target for row in self._store.open_operations(session)}
         found = {each for each in marked if each[2] not in instances}
+        # One of which the admission arrived after its instance had given everything up: its floors stay booked.
+        having = busy | {each.key for each in allocations}
+        found |= {each for each in marked if each[0] == "slice" and each[2] not in having}
         for kind, name, owner in sorted(found & self._suspects):
             await (self._neighbours.withdraw(name) if kind == "slice" else self._neighbours.release(name))
             with self._store.transaction() as session:

@@ -16,7 +16,7 @@ from matrixcommon.model.errors import (
     NotFound,
 )
 from matrixcommon.model.planes import Plane
-from matrixcommon.model.resource_key import name_of, named, project_of
+from matrixcommon.model.resource_key import named, project_of
 from matrixcommon.model.resource_model import is_true
 from matrixcommon.persistence.database_session import find
 from matrixcommon.workflows.workflow import StepAgain, StepPending
@@ -264,12 +264,14 @@ async def await_ready(work: StepContext) -> None:
     """Until every member is active and every route programmed; heals on the way what breaks on the way."""
     allocation = await whole_allocation(work)
     slices = await work.neighbours.slices_of(work.instance)
-    wanted = {name_of(spec.name) for spec in slices_over(work.instance, work.shape, nodes_of(allocation, {"member"}))}
-    if wanted - {each.name for each in slices}:  # withdrawn by somebody; while any is going, none can be admitted again
+    if not Observed(allocation, tuple(slices)).joined:
+        # One was withdrawn, or a member replaced, by somebody; while any is going, none can be admitted again.
         if not any(each.state == "Withdrawing" for each in slices):
             await admit_slices(work)
             await program_routes(work)
-        raise StepPending("a slice was withdrawn, and is admitted again")
+        raise StepPending("its slices do not join its members, and are admitted again")
+    if any(each.state == "Admitted" for each in slices):  # admitted again, and its programming was never heard of
+        await program_routes(work)
     members = [member for member in allocation.members if member.role == "member"]
     ready = sum(member.ready for member in members)
     programmed = programmed_planes(slices)
@@ -383,6 +385,6 @@ def _cabinets(allocation: AllocationView) -> int:
     return len({member.cabinet for member in allocation.members})
 
 
-def states(slices: list[SliceSummary]) -> str:
+def states(slices: Sequence[SliceSummary]) -> str:
     waiting = [f"{each.plane.value} {each.state}" for each in slices if not each.programmed]
     return f" ({', '.join(waiting)})" if waiting else ""

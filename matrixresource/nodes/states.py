@@ -76,8 +76,9 @@ NODE_STATES = StateMachine(
         "Stopping": dict.fromkeys(("Reserved", "Deploying", "Active", "Quarantined"), REPORT)
         | {"Cleaning": ALLOCATOR},
         "Draining": {"Servicing": ALLOCATOR, "Quarantined": REPORT},
-        "Cleaning": dict.fromkeys(("Available", "Reserved", "Deploying", "Quarantined", "Verifying"), REPORT),
-        "Quarantined": {"Verifying": RULE},
+        "Cleaning": dict.fromkeys(("Available", "Reserved", "Deploying", "Active", "Quarantined", "Verifying"), REPORT),
+        # Asked to recover while its agent was away, it is wiped first; one that is shared has never been given up.
+        "Quarantined": {"Verifying": RULE} | dict.fromkeys(("Cleaning", "Deploying", "Active", "Available"), REPORT),
     },
     verbs=[
         Verb("enrol", "Have a retired node again: it reports, is verified and Available", _to("Enrolled", "Retired")),

@@ -19,7 +19,7 @@ DEFAULT_FILE = Path(__file__).with_name("cloudmatrix384.yaml")
 
 def load_spec(path: Path | None = None) -> SupernodeSpec:
     """The spec in `path`, by default the published CloudMatrix384. Raises InvalidSpec with the field's path."""
-    return _default() if path is None else parse_spec(yaml.safe_load(path.read_text(encoding="utf-8")))
+    return _read((path or DEFAULT_FILE).read_text(encoding="utf-8"))
 
 
 def parse_spec(document: Any) -> SupernodeSpec:
@@ -75,6 +75,7 @@ def _figure(path: str, cell: Any, titles: Mapping[str, str]) -> Figure:
     return Figure(path, cell["value"], tuple(titles[code] for code in codes), mark, cell.get("note", ""))
 
 
-@functools.cache
-def _default() -> SupernodeSpec:
-    return parse_spec(yaml.safe_load(DEFAULT_FILE.read_text(encoding="utf-8")))
+@functools.lru_cache(maxsize=8)
+def _read(text: str) -> SupernodeSpec:
+    """Of the same text the same spec: several parts of one process ask for it, and none can change it."""
+    return parse_spec(yaml.safe_load(text))

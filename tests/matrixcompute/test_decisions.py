@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from matrixcommon.model.planes import Plane
-from matrixcompute.contract import InstanceRequest, SliceSummary
+from matrixcompute.contract import InstanceRequest
 from matrixcompute.model.composition import OWNER_LABEL, compose, slices_over
-from matrixcompute.model.observation import Observed, conditions_of
+from matrixcompute.model.observation import Observed, ObservedSlice, conditions_of
 from matrixcompute.recovery.policy import Recovery, RecoveryPolicy, nodes_out, plan_recovery, suspect_domains
 from matrixresource.contract.allocations import AllocationView, MemberView, PlacementPolicy
 from matrixresource.contract.nodes import NodeView
@@ -114,9 +114,9 @@ def allocation(members: list[MemberView], spares: int = 0, bound: bool = True) -
     )  # fmt: skip
 
 
-def slices(programmed: bool = True, floors_kept: bool = True) -> tuple[SliceSummary, ...]:
+def slices(programmed: bool = True, floors_kept: bool = True) -> tuple[ObservedSlice, ...]:
     return tuple(
-        SliceSummary(
+        ObservedSlice(
             name=f"one-{plane}",
             plane=plane,
             state="Active",
@@ -126,6 +126,28 @@ def slices(programmed: bool = True, floors_kept: bool = True) -> tuple[SliceSumm
         )
         for plane in Plane
     )
+
+
+TWO = [member("sn0-c00-n0"), member("sn0-c00-n1")]
+
+
+def joining(*nodes: str) -> tuple[ObservedSlice, ...]:
+    return tuple(each.model_copy(update={"members": nodes}) for each in slices())
+
+
+@pytest.mark.parametrize(
+    ("observed", "joined"),
+    [
+        (Observed(allocation(TWO), joining("sn0-c00-n1", "sn0-c00-n0")), True),
+        (Observed(allocation(TWO), joining("sn0-c00-n0", "sn0-c00-n2")), False),
+        (Observed(allocation(TWO), joining("sn0-c00-n0")), False),
+        (Observed(allocation(TWO), joining("sn0-c00-n0", "sn0-c00-n1")[:2]), False),
+        (Observed(None, ()), False),
+    ],
+    ids=["the same", "a member was replaced", "one is left out", "a plane is missing", "nothing is there"],
+)
+def test_slices_join_the_members_or_they_do_not(observed: Observed, joined: bool) -> None:
+    assert observed.joined is joined
 
 
 def statuses(observed: Observed, state: str = "Active", recovery: Recovery | None = None) -> dict[str, str]:
@@ -141,9 +163,6 @@ def statuses(observed: Observed, state: str = "Active", recovery: Recovery | Non
         now=0,
     )
     return {c["type"]: c["status"] for c in reported}
-
-
-TWO = [member("sn0-c00-n0"), member("sn0-c00-n1")]
 
 
 @pytest.mark.parametrize(

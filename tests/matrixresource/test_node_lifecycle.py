@@ -9,7 +9,7 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixresource.allocations.node_lifecycle import WANTED, NodeLifecycle
 from matrixresource.allocations.stuck_nodes import NEXT, stuck_nodes
 from matrixresource.contract.nodes import NodeVerbRequest, NodeView
-from matrixresource.nodes.states import NODE_STATES
+from matrixresource.nodes.states import NODE_STATES, node_state
 from tests.matrixresource.machine import Machine
 
 NODE = NodeName("sn0-c05-n1")
@@ -42,6 +42,26 @@ def test_a_verb_that_is_not_for_a_state_is_refused_with_those_that_are(state):
             NODE_STATES.asked(verb, state)
         named = refused.value.message.partition("it may be asked to: ")[2]
         assert {each.strip(" :") for each in named.split(",")} == (legal or {"nothing"})
+
+
+@pytest.mark.parametrize("before", ["Cleaning", "Quarantined", "Available"])
+@pytest.mark.parametrize(
+    ("parts", "expected"), [(["Preparing"], "Deploying"), (["Active"], "Active"), ([], "Available")]
+)
+def test_a_node_that_several_share_shows_what_they_do_there_whatever_it_was_before(before, parts, expected):
+    """Its fault is over, or what was left of it is wiped: nobody checks a node that others are using."""
+    after = node_state(
+        current=False, agent="Connected", health="Healthy", status="Clean", caught_up=True, parts=parts, shared=True
+    )
+    assert after == expected
+    assert after in {before, *NODE_STATES.moves[before]}
+
+
+def test_a_node_that_is_recovered_while_it_is_away_is_wiped_before_it_is_checked():
+    after = node_state(current=False, agent="Connected", health="Healthy", status="Cleaning", caught_up=True)
+    assert after == "Cleaning"
+    assert after in NODE_STATES.moves["Quarantined"]
+    assert "Verifying" in NODE_STATES.moves[after]
 
 
 def test_every_passing_state_has_a_deadline_and_says_what_helps():

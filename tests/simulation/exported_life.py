@@ -147,7 +147,7 @@ class History:
     def _explanation(self, left_out: int) -> str:
         asked = ", ".join(f"{count} x {what}" for what, count in sorted(self.others.items())) or "nothing"
         return (
-            "Drawn by Hypothesis; the command that lives the whole life again is printed beside it. Left out: "
+            "Drawn by chance; the command that lives the whole life again is printed beside it. Left out: "
             f"{left_out} of its faults, and what users asked meanwhile ({asked})."
         )[:4000]
 

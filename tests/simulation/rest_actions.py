@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.simulation.drawing import Drawn, integers
 from tests.simulation.rest_life import Life
 
-ANY = st.integers(0, 99)
+ANY = integers(0, 99)
 """Which of those there are, counted round."""
 
 Action = Callable[..., Coroutine[Any, Any, Any]]
@@ -34,13 +36,16 @@ class Happening:
 
 
 ACTIONS: dict[Action, st.SearchStrategy[Happening]] = {}
+DRAWN: dict[Action, dict[str, Drawn]] = {}
 
 
-def action(**drawn: st.SearchStrategy[Any]) -> Callable[[Action], Action]:
+def action(**drawn: Drawn) -> Callable[[Action], Action]:
     """One of the things that may happen. Not rules each: of many rules Hypothesis leaves out half in every life."""
 
     def noted(function: Action) -> Action:
-        ACTIONS[function] = st.builds(Happening, st.just(function), st.fixed_dictionaries(drawn))
+        strategies = {name: each.strategy for name, each in drawn.items()}
+        ACTIONS[function] = st.builds(Happening, st.just(function), st.fixed_dictionaries(strategies))
+        DRAWN[function] = drawn
         return function
 
     return noted
@@ -49,6 +54,11 @@ def action(**drawn: st.SearchStrategy[Any]) -> Callable[[Action], Action]:
 def of(function: Action) -> st.SearchStrategy[Happening]:
     """That action, with whatever it is drawn from."""
     return ACTIONS[function]
+
+
+def drawn_by(random: Random, function: Action) -> Happening:
+    """That action, with what this stream of chance has for it."""
+    return Happening(function, {name: each.draw(random) for name, each in DRAWN[function].items()})
 
 
 def pick(life: Life, collection: str, which: int) -> tuple[str, str]:

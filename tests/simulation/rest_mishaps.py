@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import strategies as st
-
+from tests.simulation.drawing import integers, just, one_of, sampled_from
 from tests.simulation.rest_actions import action
 from tests.simulation.rest_life import SERVICES, Life
 from tests.simulation.small_stack import NODES, REPLICATED, replica_of
@@ -31,26 +30,26 @@ FAULTS: list[dict[str, Any]] = [
 ]
 
 
-@action(name=st.sampled_from(["f0", "f1", "f2"]), node=st.sampled_from(NODES), fault=st.sampled_from(FAULTS))
+@action(name=sampled_from(["f0", "f1", "f2"]), node=sampled_from(NODES), fault=sampled_from(FAULTS))
 async def inject_fault(life: Life, name: str, node: str, fault: dict[str, Any]) -> None:
     await life.ask("agents", "PUT", f"/v1/faults/{name}", {"target": node, **fault})
 
 
-@action(name=st.sampled_from(["f0", "f1", "f2"]))
+@action(name=sampled_from(["f0", "f1", "f2"]))
 async def clear_fault(life: Life, name: str) -> None:
     await life.ask("agents", "DELETE", f"/v1/faults/{name}")
 
 
-SERVICE = st.sampled_from([*SERVICES, *map(replica_of, REPLICATED)])
+SERVICE = sampled_from([*SERVICES, *map(replica_of, REPLICATED)])
 """Whose process ends; where there are no replicas, the only one."""
 
 
-@action(service=st.one_of(SERVICE, st.just("agents")), steps=st.integers(0, 2))
+@action(service=one_of(SERVICE, just("agents")), steps=integers(0, 2))
 async def kill(life: Life, service: str, steps: int) -> None:
     await life.kill(seat(life, service), steps)
 
 
-@action(service=SERVICE, commits=st.integers(1, 8))
+@action(service=SERVICE, commits=integers(1, 8))
 async def kill_after_a_commit(life: Life, service: str, commits: int) -> None:
     if seat(life, service) not in life.down:
         life.armed[seat(life, service)] = commits
@@ -60,6 +59,6 @@ def seat(life: Life, service: str) -> str:
     return service if service in life.stack.seats else service.removesuffix("-replica")
 
 
-@action(wait_s=st.sampled_from([30, 120, 600]))
+@action(wait_s=sampled_from([30, 120, 600]))
 async def wait(life: Life, wait_s: float) -> None:
     await life.sleep(wait_s)

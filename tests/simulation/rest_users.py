@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import strategies as st
-
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import key_of
+from tests.simulation.drawing import booleans, fixed_dictionaries, integers, just, lists, sampled_from
 from tests.simulation.rest_actions import ANY, action, pick
 from tests.simulation.rest_life import Answer, Life
 from tests.simulation.small_stack import NODES
 
 INSTANCES, ALLOCATIONS, RESERVATIONS = ([f"{letter}{number}" for number in range(3)] for letter in "iar")
-PROJECTS = st.sampled_from(["default", "default", "red"])
-PLACEMENTS = st.sampled_from(
+PROJECTS = sampled_from(["default", "default", "red"])
+PLACEMENTS = sampled_from(
     [
         {},
         {"policy": "spread"},
@@ -23,10 +22,10 @@ PLACEMENTS = st.sampled_from(
         {"blocks": [{"nodes": 2, "level": "cabinet"}]},
     ]
 )
-NETWORKS = st.sampled_from(
+NETWORKS = sampled_from(
     [{}, {}, {"ub": {"qosClass": "Guaranteed", "floorGbpsPerNpu": 150.0}}, {"rdma": {"floorGbpsPerNpu": 25.0}}]
 )
-SIZES = st.sampled_from(
+SIZES = sampled_from(
     [
         {"npus": 0.5},
         {"npus": 3, "cpus": 1},
@@ -44,22 +43,22 @@ KEPT = 5
 
 
 @action(
-    name=st.sampled_from(INSTANCES),
+    name=sampled_from(INSTANCES),
     project=PROJECTS,
-    nodes=st.integers(1, 6),
-    more=st.fixed_dictionaries(
+    nodes=integers(1, 6),
+    more=fixed_dictionaries(
         {},
         optional={
-            "spares": st.integers(0, 2),
-            "minNodes": st.integers(1, 3),
+            "spares": integers(0, 2),
+            "minNodes": integers(1, 3),
             "placement": PLACEMENTS,
             "network": NETWORKS,
-            "priority": st.integers(0, 2),
-            "preemption": st.just("LowerPriority"),
-            "leaseS": st.sampled_from([100, 2000]),
+            "priority": integers(0, 2),
+            "preemption": just("LowerPriority"),
+            "leaseS": sampled_from([100, 2000]),
         },
     ),
-    dry=st.sampled_from([None, None, None, "true"]),
+    dry=sampled_from([None, None, None, "true"]),
 )
 async def ensure_instance(life: Life, name: str, project: str, nodes: int, more: Any, dry: str | None) -> None:
     body = {"nodes": nodes, "project": project, **more}
@@ -80,7 +79,7 @@ def remember_instance(life: Life, answer: Answer, key: str) -> None:
         life.forget(answer, "instances", key)
 
 
-@action(which=ANY, nodes=st.integers(1, 6), old=st.booleans(), leaving=st.lists(st.sampled_from(NODES), max_size=1))
+@action(which=ANY, nodes=integers(1, 6), old=booleans(), leaving=lists(sampled_from(NODES), max_size=1))
 async def resize_instance(life: Life, which: int, nodes: int, old: bool, leaving: list[str]) -> None:
     project, name = pick(life, "instances", which)
     headers = {"If-Match": '"0"'} if old else {}
@@ -106,7 +105,7 @@ async def delete_instance(life: Life, which: int) -> None:
     life.wrote(answer, "instances", key_of(project, name), None)
 
 
-@action(which=ANY, lease_s=st.sampled_from([200, 5000]))
+@action(which=ANY, lease_s=sampled_from([200, 5000]))
 async def renew_instance(life: Life, which: int, lease_s: float) -> None:
     project, name = pick(life, "instances", which)
     await life.ask("compute", "POST", f"/v1/instances/{name}:renew", {"leaseS": lease_s}, project=project)
@@ -129,21 +128,21 @@ async def cancel_operation(life: Life, which: int) -> None:
 
 
 @action(
-    name=st.sampled_from(ALLOCATIONS),
+    name=sampled_from(ALLOCATIONS),
     project=PROJECTS,
     size=SIZES,
-    more=st.fixed_dictionaries(
+    more=fixed_dictionaries(
         {},
         optional={
-            "leaseS": st.sampled_from([60, 1000]),
-            "priority": st.just(0),
-            "preemption": st.just("LowerPriority"),
+            "leaseS": sampled_from([60, 1000]),
+            "priority": just(0),
+            "preemption": just("LowerPriority"),
             "placement": PLACEMENTS,
-            "excludeNodes": st.lists(st.sampled_from(NODES), min_size=1, max_size=3),
-            "reservation": st.sampled_from(RESERVATIONS),
+            "excludeNodes": lists(sampled_from(NODES), min_size=1, max_size=3),
+            "reservation": sampled_from(RESERVATIONS),
         },
     ),
-    bound=st.booleans(),
+    bound=booleans(),
 )
 async def ensure_allocation(life: Life, name: str, project: str, size: Any, more: Any, bound: bool) -> None:
     body = {"project": project, "priority": KEPT, **size, **more}
@@ -182,7 +181,7 @@ async def replace_member(life: Life, which: int, member: int) -> None:
         await life.ask("resource", "POST", f"/v1/allocations/{name}:replace", body, project=project)
 
 
-@action(which=ANY, member=ANY, to=st.sampled_from(NODES), end=st.sampled_from(["keep", "back", "over"]))
+@action(which=ANY, member=ANY, to=sampled_from(NODES), end=sampled_from(["keep", "back", "over"]))
 async def relocate_member(life: Life, which: int, member: int, to: str, end: str) -> None:
     project, name = pick(life, "allocations", which)
     shown = [each for each in life.lists["allocations"] if (each["project"], each["name"]) == (project, name)]
@@ -195,7 +194,7 @@ async def relocate_member(life: Life, which: int, member: int, to: str, end: str
         await life.ask("resource", "DELETE", f"/v1/allocations/{name}/move", project=project)
 
 
-@action(which=ANY, lease_s=st.sampled_from([200, 5000]))
+@action(which=ANY, lease_s=sampled_from([200, 5000]))
 async def renew_allocation(life: Life, which: int, lease_s: float) -> None:
     project, name = pick(life, "allocations", which)
     answer = await life.ask("resource", "POST", f"/v1/allocations/{name}:renew", {"leaseS": lease_s}, project=project)
@@ -206,11 +205,11 @@ async def renew_allocation(life: Life, which: int, lease_s: float) -> None:
 
 
 @action(
-    name=st.sampled_from(RESERVATIONS),
+    name=sampled_from(RESERVATIONS),
     project=PROJECTS,
     size=SIZES,
-    after_s=st.sampled_from([30, 300, 5000]),
-    lasts_s=st.sampled_from([100, 3000]),
+    after_s=sampled_from([30, 300, 5000]),
+    lasts_s=sampled_from([100, 3000]),
 )
 async def ensure_reservation(life: Life, name: str, project: str, size: Any, after_s: float, lasts_s: float) -> None:
     starts = timestamp(life.stack.clock.now() + after_s)
@@ -224,7 +223,7 @@ async def delete_reservation(life: Life, which: int) -> None:
     await life.ask("resource", "DELETE", f"/v1/reservations/{name}", project=project)
 
 
-@action(project=st.sampled_from(["default", "red"]), npus=st.sampled_from([None, 8, 40]))
+@action(project=sampled_from(["default", "red"]), npus=sampled_from([None, 8, 40]))
 async def ensure_quota(life: Life, project: str, npus: int | None) -> None:
     if npus is None:
         answer = await life.ask("resource", "DELETE", f"/v1/quotas/{project}")
@@ -234,21 +233,21 @@ async def ensure_quota(life: Life, project: str, npus: int | None) -> None:
         life.wrote(answer, "quotas", key_of(project, project), {"npus": npus})
 
 
-@action(node=st.sampled_from(NODES), verb=st.sampled_from(["cordon", "uncordon"]), by=st.sampled_from(["ann", "bob"]))
+@action(node=sampled_from(NODES), verb=sampled_from(["cordon", "uncordon"]), by=sampled_from(["ann", "bob"]))
 async def cordon(life: Life, node: str, verb: str, by: str) -> None:
     await life.ask("resource", "POST", f"/v1/nodes/{node}:{verb}", by=by)
 
 
 @action(
-    cabinet=st.sampled_from(["sn0-c00", "sn0-c02"]),
-    verb=st.sampled_from(["close", "open"]),
-    drain=st.sampled_from([None, "true"]),
+    cabinet=sampled_from(["sn0-c00", "sn0-c02"]),
+    verb=sampled_from(["close", "open"]),
+    drain=sampled_from([None, "true"]),
 )
 async def close_or_open(life: Life, cabinet: str, verb: str, drain: str | None) -> None:
     await life.ask("resource", "POST", f"/v1/domains/{cabinet}:{verb}", {}, drain=drain if verb == "close" else None)
 
 
-@action(key=st.sampled_from(["k1", "k2"]), nodes=st.integers(2, 4), approve=st.booleans())
+@action(key=sampled_from(["k1", "k2"]), nodes=integers(2, 4), approve=booleans())
 async def make_room(life: Life, key: str, nodes: int, approve: bool) -> None:
     """Asked twice under one key, one plan is made."""
     body, headers = {"nodes": nodes}, {"Idempotency-Key": f"{key}-{nodes}"}
@@ -270,11 +269,11 @@ async def withdraw_slice(life: Life, which: int) -> None:
 
 
 @action(
-    name=st.sampled_from(["s0", "s1"]),
+    name=sampled_from(["s0", "s1"]),
     which=ANY,
     owner=ANY,
-    plane=st.sampled_from(["ub", "rdma", "vpc"]),
-    floor=st.sampled_from([0.0, 10.0, 30.0]),
+    plane=sampled_from(["ub", "rdma", "vpc"]),
+    floor=sampled_from([0.0, 10.0, 30.0]),
 )
 async def ensure_slice(life: Life, name: str, which: int, owner: int, plane: str, floor: float) -> None:
     """Of an allocation of one's own, beside an instance or beside none."""
@@ -315,7 +314,7 @@ BAD: list[tuple[str, str, str, Any, int]] = [
 ]
 
 
-@action(bad=st.sampled_from(BAD))
+@action(bad=sampled_from(BAD))
 async def ask_nonsense(life: Life, bad: tuple[str, str, str, Any, int]) -> None:
     service, method, path, body, status = bad
     answer = await life.ask(service, method, path, body)

@@ -28,7 +28,7 @@ REPLAY = "REST_MACHINES_REPLAY"
 
 BEGINNINGS = [of(rest_users.ensure_instance), of(rest_users.ensure_instance), of(rest_users.ensure_allocation)]
 WAITS = st.sampled_from([0, 0, 1, 5, 20, 60])
-KILLED = st.one_of(st.none(), st.none(), st.none(), st.tuples(SERVICE, st.integers(0, 40)))
+KILLED = st.one_of(st.none(), st.none(), st.none(), st.tuples(SERVICE.strategy, st.integers(0, 40)))
 """Now and then a service ends while it is asked, or while it asks others."""
 
 

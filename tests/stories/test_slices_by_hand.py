@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from matrixcommon.model.errors import Unavailable
+from matrixcompute.clients.control_plane import ControlPlane
 from tests.stack import Stack
 
 pytestmark = pytest.mark.looptime
@@ -53,3 +55,36 @@ async def test_a_slice_that_somebody_adds_stands_for_none_of_an_instances_own(tm
         await stack.until(again, "its own slice is there again", within_s=900)
         view = await stack.active("one", 2, within_s=900)
         assert {each.name for each in view.slices} == {"one-ub", "one-rdma", "one-vpc"}
+
+
+async def test_a_slice_that_was_admitted_again_and_never_programmed_is_programmed(tmp_path, monkeypatch):
+    """Its programming was lost on the way: whoever looks next finds it there, and nobody asked to program it."""
+    program, lost = ControlPlane.program, []
+
+    async def losing(self: ControlPlane, name: str):
+        if name == "one-vpc" and not lost:
+            lost.append(name)
+            raise Unavailable("lost on the way")
+        return await program(self, name)
+
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 2)
+        await at_work(stack, "one", "await_ready")
+        monkeypatch.setattr(ControlPlane, "program", losing)
+        assert (await stack.http["link"].delete("/v1/slices/one-vpc")).is_success
+        await stack.active("one", 2, within_s=900)
+        assert lost
+        await stack.check()
+
+
+async def test_slices_follow_a_member_that_somebody_replaces_while_its_instance_is_created(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 3)
+        await at_work(stack, "one", "await_ready")
+        view = await stack.resource.find_allocation("one")
+        await stack.resource.replace("one", view.members[1].node, "asked")
+        active = await stack.active("one", 3, within_s=900)
+        nodes = {member.node for member in active.members}
+        assert view.members[1].node not in nodes
+        assert all(set(each.members) == nodes for each in await stack.link.slices())
+        await stack.check()

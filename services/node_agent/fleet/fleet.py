@@ -188,7 +188,7 @@ class Fleet:
 
     def _have(self, supernode: str, names: Sequence[NodeName]) -> None:
         """A supernode's nodes are these: others are taken away, and those that lack put up and switched on."""
-        for name in {each for each in self.nodes if each.supernode == supernode}.difference(names):
+        for name in [each for each in self.nodes if each.supernode == supernode and each not in names]:
             self._end(name)
             for kind, agents in self._agents.items():
                 del agents[name]

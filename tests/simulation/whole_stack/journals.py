@@ -1,0 +1,116 @@
+"""Journals: what the services' databases say of every resource, followed commit by commit, judged by the accountant.
+
+A service writes the view of whatever it changes into its journal in the same commit. These views are those that REST
+shows, so the same `audit` judges them after every event, for what one query and a few dictionaries cost. What REST
+works out from several (counts of supernodes, links) is judged where the accountant reads REST itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from matrixcommon.model.resource_key import key_of, project_of
+from matrixresource.nodes.states import NODE_STATES
+from tests.accounting import Acknowledged, audit
+from tests.rest_lists import LISTS, Item, Lists
+
+
+class Journals:
+    """`follow` after each commit; `broken` says which promises what was followed so far breaks."""
+
+    def __init__(self, folder: Path) -> None:
+        self._read = {name: sqlite3.connect(folder / f"{name}.db", isolation_level=None) for name in LISTS}
+        self._rv = dict.fromkeys(LISTS, 0)
+        self._of: dict[str, dict[str, Item]] = {f"{noun}s": {} for nouns in LISTS.values() for noun in _singular(nouns)}
+        self._illegal: list[str] = []
+        self._changed = True
+        self._before: Lists | None = None
+        self.commits = 0
+        self.hash = hashlib.sha256()
+        """Of every change there was."""
+        self.planes: list[Item] = []
+        del self._of["supernodes"]  # which are counted from their nodes
+        for name in LISTS:
+            self.follow(name)
+        self.commits, self._illegal = 0, []
+
+    def close(self) -> None:
+        for connection in self._read.values():
+            connection.close()
+
+    def follow(self, service: str) -> None:
+        """Take in what this service has committed since."""
+        rows = self._read[service].execute(
+            "SELECT rv, kind, name, type, body FROM changes WHERE rv > ? ORDER BY rv", (self._rv[service],)
+        ).fetchall()  # fmt: skip
+        for rv, kind, name, type_, body in rows:
+            self._rv[service] = rv
+            self.hash.update(f"{service} {rv} {kind} {name} {type_} {body}\n".encode())
+            current = self._of.get(f"{kind}s")
+            if current is None:
+                continue
+            if type_ == "DELETED":
+                current.pop(name, None)
+                continue
+            shown = orjson.loads(body)
+            if kind == "node" and name in current:  # others are moved by their tables; a node's state is worked out
+                before, after = current[name]["state"], shown["state"]
+                if before != after and after not in NODE_STATES.moves[before]:
+                    self._illegal.append(f"node {name} went from {before} to {after}")
+            current[name] = shown
+        self._changed = self._changed or bool(rows)
+        self.commits += bool(rows)
+
+    @property
+    def lists(self) -> Lists:
+        """As REST would show them."""
+        lists = Lists({collection: list(current.values()) for collection, current in self._of.items()})
+        lists.of["planes"] = self.planes
+        used = _npus_used(lists["allocations"])
+        for quota in lists["quotas"]:
+            quota |= {"usedNpus": used[quota["name"]], "usedCpus": 0, "usedMemoryGib": 0}
+        return lists
+
+    def broken(self, acknowledged: Acknowledged) -> list[str]:
+        """Every promise that does not hold now; nothing is looked at twice."""
+        if not self._changed:
+            return []
+        self._changed = False
+        lists = self.lists
+        found = self._illegal + audit(lists, acknowledged=acknowledged, before=self._before)
+        if lists["quotas"]:
+            self._before = Lists({"quotas": [dict(quota) for quota in lists["quotas"]]})
+        return found
+
+    def unsettled(self, acknowledged: Acknowledged) -> list[str]:
+        """What is still to come once nothing disturbs any more."""
+        return audit(self.lists, settled=True, acknowledged=acknowledged)
+
+    def left(self) -> list[str]:
+        """What has not been given back yet."""
+        names = ("instances", "slices", "programs", "peerings", "allocations")
+        return [f"{name} {key} is left" for name in names for key in self._of[name]]
+
+
+def _singular(nouns: tuple[str, ...]) -> Iterator[str]:
+    return (noun.removesuffix("s") for noun in nouns)
+
+
+def _npus_used(allocations: list[Item]) -> Counter[str]:
+    """By project. Sockets and memory are left to the accountant who reads REST."""
+    used: Counter[str] = Counter()
+    for allocation in allocations:
+        if allocation["state"] != "Releasing":
+            project = project_of(key_of(allocation["project"], allocation["name"]))
+            for member in allocation["members"]:
+                whole = member.get("npus") is None and member["role"] != "pool"
+                dies: Any = range(16) if whole else member.get("dies") or ()
+                used[project] += len(dies) / 2 if member["role"] != "successor" else 0  # type: ignore[assignment]
+    return used

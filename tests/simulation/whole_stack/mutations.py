@@ -1,0 +1,55 @@
+"""Faults put into the product, each of which lives of the whole stack have to find: a simulation that cannot fail shows
+nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from itertools import count
+from typing import Any
+from unittest.mock import patch
+
+from matrixcommon.persistence.database_session import Database
+from matrixcommon.persistence.fences import Fences
+from matrixcommon.persistence.transaction import GroupTransaction
+from matrixresource.client import ResourceClient
+
+
+@contextmanager
+def commits_are_lost() -> Iterator[None]:
+    """A database acknowledges every 20th commit and forgets it."""
+    commit, number = Database._commit, count(1)
+
+    def losing(records: Database, group: GroupTransaction) -> None:
+        if group.untouched or next(number) % 20:
+            commit(records, group)
+        else:
+            group.session.rollback()
+            group.committing = group.committed = True
+
+    with patch.object(Database, "_commit", losing):
+        yield
+
+
+@contextmanager
+def nothing_is_released() -> Iterator[None]:
+    """Who deletes an instance forgets its nodes."""
+
+    async def release(self: ResourceClient, name: str) -> bool:
+        return True
+
+    with patch.object(ResourceClient, "release", release):
+        yield
+
+
+@contextmanager
+def old_leaders_write() -> Iterator[None]:
+    """A replica that was paused writes on, whoever leads meanwhile."""
+    nothing: Callable[..., Any] = lambda *_: None  # noqa: E731
+    with patch.object(Fences, "hear", nothing), patch.object(Fences, "_compare", nothing):
+        yield
+
+
+MUTATIONS: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    each.__name__: each for each in (commits_are_lost, nothing_is_released, old_leaders_write)
+}

@@ -1,0 +1,70 @@
+"""The simulation itself: one seed has one history, what is drawn happens, and what is broken is found."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulation import rest_life
+from tests.simulation.whole_stack.mishaps import MISHAPS
+from tests.simulation.whole_stack.mutations import MUTATIONS
+from tests.simulation.whole_stack.seeds import SOAK_EVENTS, SOAK_SEEDS, lived
+from tests.simulation.whole_stack.simulation import Outcome, simulate
+
+FOUND_BY = {"commits_are_lost": 0, "nothing_is_released": 0}
+"""A seed that finds each."""
+
+
+def elsewhere(seed: int, events: int, hash_seed: str) -> str:
+    """What another process says of a seed."""
+    command = [sys.executable, "-m", "tests.simulation.whole_stack", str(seed), "--events", str(events)]
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=True)
+    return found.stdout.split()[-1]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", [2, 5])
+def test_the_same_seed_has_the_same_history(seed: int) -> None:
+    first, again, other = (simulate(each, 300) for each in (seed, seed, seed + 2))
+    assert first.events == again.events
+    assert first.hash == again.hash
+    assert other.hash != first.hash
+    assert elsewhere(seed, 300, "7") == first.hash[:16]
+
+
+def test_what_can_happen_does() -> None:
+    kinds: dict[str, int] = {}
+    for outcome in (simulate(seed, 200) for seed in (7, 70)):
+        kinds |= {kind: kinds.get(kind, 0) + count for kind, count in outcome.kinds.items()}
+    assert kinds.keys() >= {*MISHAPS, "request", "answer", "watch", "news", "kill at commit"}, kinds
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("mutation", FOUND_BY)
+def test_a_fault_of_the_product_is_found(mutation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rest_life, "SETTLED_WITHIN_S", 300.0)  # nobody has to wait for what never comes
+    with MUTATIONS[mutation]():
+        found: Outcome = simulate(FOUND_BY[mutation])
+    assert found.failure is not None
+    assert found.replay == f"python -m tests.simulation.whole_stack {found.seed} --events {len(found.events)}"
+
+
+def _lived(seed: int) -> str | None:
+    try:
+        lived(seed, SOAK_EVENTS)
+    except Exception as failed:
+        return "\n".join([f"seed {seed}: {failed}", *getattr(failed, "__notes__", [])])
+    return None
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(172_800)
+def test_many_long_lives_keep_every_promise() -> None:
+    with multiprocessing.get_context("spawn").Pool(os.cpu_count(), maxtasksperchild=100) as workers:
+        failed = [each for each in workers.imap_unordered(_lived, range(SOAK_SEEDS)) if each is not None]
+    assert not failed, "\n\n".join(failed)
