@@ -67,6 +67,7 @@ def nothing_lost(shown: dict) -> None:
     assert (shown["load"]["refused"], shown["load"]["skipped"]) == (0, 0)
 
 
+@pytest.mark.timeout(300)
 async def test_nodes_follow_the_load_and_leave_drained_whoever_dies_meanwhile(tmp_path):
     async with Stack(tmp_path, infer=True) as stack:
         await serving(stack)
