@@ -28,7 +28,7 @@ def elsewhere(seed: int, events: int, hash_seed: str) -> str:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", [2, 5])
+@pytest.mark.parametrize("seed", [pytest.param(2, marks=pytest.mark.soak), 5])
 def test_the_same_seed_has_the_same_history(seed: int) -> None:
     first, again, other = (simulate(each, 300) for each in (seed, seed, seed + 2))
     assert first.events == again.events

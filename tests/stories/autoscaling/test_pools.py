@@ -126,7 +126,7 @@ async def free_nodes(stack: Stack) -> int:
     return sum(each.get("allocation") is None for each in found)
 
 
-@pytest.mark.parametrize("dies", ["nobody", "compute", "infer"])
+@pytest.mark.parametrize("dies", ["nobody", "compute", pytest.param("infer", marks=pytest.mark.soak)])
 async def test_scaled_to_zero_it_gives_its_nodes_back_and_a_request_brings_it_back(tmp_path, dies):
     async with Stack(tmp_path, infer=True) as stack:
         everything = await free_nodes(stack)

@@ -107,6 +107,7 @@ async def test_a_policy_scales_nothing_that_recovery_took_away(tmp_path: Path) -
         await stack.check()
 
 
+@pytest.mark.soak
 async def test_a_policy_that_wants_more_gets_the_missing_ones_first_and_no_more_than_it_wants(tmp_path: Path) -> None:
     async with SmallStack(tmp_path, infer=True) as stack:
         before = await filled(stack, 5, minNodes=4)

@@ -41,6 +41,7 @@ async def wide_and_full(stack: Stack, nodes: int, **spec: object) -> list[str]:
     return members(await view(stack))
 
 
+@pytest.mark.soak
 async def test_it_continues_with_fewer_in_one_of_two_supernodes_and_is_whole_there_again(tmp_path: Path) -> None:
     async with Stack(tmp_path) as stack:
         before = await wide_and_full(stack, 52, minNodes=51)
