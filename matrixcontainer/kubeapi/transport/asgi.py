@@ -44,14 +44,16 @@ class Asgi:
         if scope["type"] == "websocket":
             await self._websocket(request, receive, send)
         else:
-            await self._http(request, receive, send)
+            await self._http(request, receive, send, scope["http_version"].startswith("1"))
 
-    async def _http(self, request: Request, receive: Receive, send: Send) -> None:
+    async def _http(self, request: Request, receive: Receive, send: Send, http_1: bool) -> None:
         body = Body(request.headers, receive)
         request.read = body.read
         response = await self._app.respond(request)
-        await body.discard()
-        await send({"type": "http.response.start", "status": response.code, "headers": _headers(request, response)})
+        head = _headers(request, response)
+        if not await body.discard() and http_1:
+            head.append((b"connection", b"close"))  # or the client sends its next request into what is closed
+        await send({"type": "http.response.start", "status": response.code, "headers": head})
         if isinstance(response.body, bytes):
             shown = b"" if request.method == "HEAD" else response.body
             await send({"type": "http.response.body", "body": shown})
@@ -142,11 +144,12 @@ class Body:
             raise errors.bad_request("unexpected EOF")
         return b"".join(parts)
 
-    async def discard(self) -> None:
-        """Take in what is left of a small one, or the connection could not be used again."""
+    async def discard(self) -> bool:
+        """Take in what is left of a small one, or the connection could not be used again; whether it can."""
         size = 0
         while self._comes and size < DISCARDED_BYTES_MAX and (chunk := await self._next()):
             size += len(chunk)
+        return not self._comes or not self._more
 
     async def _next(self) -> bytes:
         """The next chunk; b"" at the end."""

@@ -94,7 +94,13 @@ class Talk:
         text = urlencode(
             {key: str(value).lower() if isinstance(value, bool) else value for key, value in query.items()}
         )
-        found = {"type": "http", "method": method, "raw_path": path.encode(), "query_string": text.encode()}
+        found = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": method,
+            "raw_path": path.encode(),
+            "query_string": text.encode(),
+        }
         return found | {"headers": headers}
 
     async def get(self, path: str, **query: Any) -> Answer:

@@ -69,7 +69,7 @@ class Client:
         async with asyncio.timeout(5):
             try:
                 return await self.reader.read(1) == b""
-            except ConnectionResetError:
+            except ConnectionError:
                 return True
 
 
@@ -180,6 +180,18 @@ async def test_too_much_is_refused(place: tuple[KubeApi, Connect]) -> None:
         await client.send(text)
         assert (await client.head())[0] == code
         assert await client.ended()
+
+
+async def test_who_is_not_heard_to_the_end_is_told_to_connect_anew(place: tuple[KubeApi, Connect]) -> None:
+    client = await place[1]()
+    stated = f"POST {MAPS} HTTP/1.1\r\n{HEAD}content-length: {4 << 20}\r\n\r\n".encode()
+    sending = asyncio.create_task(client.send(stated + b"x" * (4 << 20)))
+    code, headers = await client.head()
+    assert (code, headers["connection"]) == (413, "close")
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+    await client.reader.readexactly(int(headers["content-length"]))
+    assert await client.ended()
 
 
 async def test_a_refused_request_leaves_the_connection_to_the_next(place: tuple[KubeApi, Connect]) -> None:
