@@ -12,6 +12,25 @@ from typing import Any
 import httpx
 
 
+def scope_of(request: httpx.Request) -> dict[str, Any]:
+    """What an ASGI application is told of a request before its body."""
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": request.method,
+        "headers": [(key.lower(), value) for key, value in request.headers.raw],
+        "scheme": request.url.scheme,
+        "path": request.url.path,
+        "raw_path": request.url.raw_path.split(b"?")[0],
+        "query_string": request.url.query,
+        "server": (request.url.host, request.url.port),
+        "client": ("127.0.0.1", 1),
+        "root_path": "",
+        "state": {},
+    }
+
+
 class StreamingASGITransport(httpx.AsyncBaseTransport):
     """Runs each request as a task; the body is handed on as it is sent. `down` refuses every call."""
 
@@ -24,21 +43,7 @@ class StreamingASGITransport(httpx.AsyncBaseTransport):
         if self.down:
             raise httpx.ConnectError("refused", request=request)
         body = await request.aread()
-        scope = {
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
-            "method": request.method,
-            "headers": [(key.lower(), value) for key, value in request.headers.raw],
-            "scheme": request.url.scheme,
-            "path": request.url.path,
-            "raw_path": request.url.raw_path.split(b"?")[0],
-            "query_string": request.url.query,
-            "server": (request.url.host, request.url.port),
-            "client": ("127.0.0.1", 1),
-            "root_path": "",
-            "state": {},
-        }
+        scope = scope_of(request)
         outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
         started: asyncio.Future[tuple[int, Any]] = asyncio.get_running_loop().create_future()
         closed = asyncio.Event()

@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx
 
+from tests.asgi import scope_of
 from tests.simulation.whole_stack.loop import PROCESS
 
 QUICK_S = 0.001
@@ -209,23 +210,7 @@ class _Exchange:
         task.add_done_callback(server.ended, context=Context())
 
     def request_scope(self) -> tuple[dict[str, Any], bytes]:
-        request = self._request
-        scope = {
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
-            "method": request.method,
-            "headers": [(key.lower(), value) for key, value in request.headers.raw],
-            "scheme": request.url.scheme,
-            "path": request.url.path,
-            "raw_path": request.url.raw_path.split(b"?")[0],
-            "query_string": request.url.query,
-            "server": (request.url.host, request.url.port),
-            "client": ("127.0.0.1", 1),
-            "root_path": "",
-            "state": {},
-        }
-        return scope, request.content
+        return scope_of(self._request), self._request.content
 
     def later(self, action: Callable[..., None], *args: Any, after: float = 0.0) -> float:
         """Have a part of the answer travel; when it arrives (never before `after`, s of the loop)."""
