@@ -7,16 +7,35 @@ came by end with the process.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from infer_workload.contract import DeploymentRequest
+from infer_workload.engine.engine import Engine
+from infer_workload.serving.handover import Handover
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Unavailable
 
-if TYPE_CHECKING:
-    from infer_workload.serving.live_deployment import LiveDeployment
-
 RETRY_AFTER_S = 2
 FULL_RETRY_AFTER_S = 10
+
+
+class Target(Protocol):
+    """The deployment that requests wait for, as far as their waiting depends on it."""
+
+    name: str
+    state: str
+    why: str
+    spec: DeploymentRequest
+    engine: Engine | None
+    handover: Handover
+
+    @property
+    def serves(self) -> bool: ...
+
+    @property
+    def load(self) -> object: ...
+
+    async def news(self) -> None: ...
 
 
 class Activation:
@@ -28,17 +47,17 @@ class Activation:
         self.active_at = now
         """When something came in or ended last."""
 
-    def holds(self, live: LiveDeployment) -> bool:
+    def holds(self, live: Target) -> bool:
         """Whether requests wait until it serves again."""
         return live.handover.idle or self.returning
 
-    def idle_s(self, live: LiveDeployment, now: float) -> float:
+    def idle_s(self, live: Target, now: float) -> float:
         """How long nothing has come in or run; 0 while it loads, or built-in load is played."""
         if self.waiting or live.load is not None or not (live.serves or live.handover.idle):
             return 0.0
         return 0.0 if live.engine is not None and live.engine.in_flight else max(0.0, now - self.active_at)
 
-    async def wait(self, live: LiveDeployment, clock: Clock) -> None:
+    async def wait(self, live: Target, clock: Clock) -> None:
         """Return once it serves. Raises Unavailable where too many wait already, at the deadline, and where nobody
         brings it back any more."""
         most, until = live.spec.activation_queue_max, clock.now() + live.spec.activation_timeout_s
