@@ -57,8 +57,34 @@ class Prefiller(Protocol):
     backlog_tokens: int
 
 
+class Latencies:
+    """How long a request took, of whoever knows its times."""
+
+    __slots__ = ()
+
+    arrived_at: float
+    first_token_at: float
+    finished_at: float
+    output_tokens: int
+
+    @property
+    def ttft_s(self) -> float:
+        """Arrival to first token."""
+        return self.first_token_at - self.arrived_at
+
+    @property
+    def tpot_s(self) -> float:
+        """Mean time of a token after the first; 0 for an answer of one token."""
+        return (self.finished_at - self.first_token_at) / (self.output_tokens - 1) if self.output_tokens > 1 else 0.0
+
+    @property
+    def latency_s(self) -> float:
+        """Arrival to last token."""
+        return self.finished_at - self.arrived_at
+
+
 @dataclass(slots=True, eq=False)
-class InferenceRequest:
+class InferenceRequest(Latencies):
     """One prompt and its answer. Times are the engine's seconds; lengths are tokens.
 
     `generated` counts tokens delivered, `prompt` what must be in KV before decoding (it grows when a loss makes
@@ -103,13 +129,3 @@ class InferenceRequest:
     @property
     def done(self) -> bool:
         return self.state in (FINISHED, CANCELLED)
-
-    @property
-    def ttft_s(self) -> float:
-        """Arrival to first token."""
-        return self.first_token_at - self.arrived_at
-
-    @property
-    def tpot_s(self) -> float:
-        """Mean time of a token after the first; 0 for an answer of one token."""
-        return (self.finished_at - self.first_token_at) / (self.output_tokens - 1) if self.output_tokens > 1 else 0.0

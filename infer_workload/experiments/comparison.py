@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from infer_workload.reports.report import Report
+from infer_workload.reports.report import Report, flat
 from matrixcommon.model.errors import InvalidField
 
 LESS_IS_BETTER = ("ttft", "tpot", "latency", "refused", "requeued", "npus", "cache_blocks_evicted", "cache_blocks_lost")
@@ -35,13 +35,7 @@ class Change:
 
 def numbers(report: Mapping[str, Any]) -> dict[str, float]:
     """The numbers of a report as a document, those of a spread as `ttft.p90`."""
-    found: dict[str, float] = {}
-    for name, value in report.items():
-        each = (
-            {f"{name}.{part}": number for part, number in value.items()} if isinstance(value, dict) else {name: value}
-        )
-        found |= {key: number for key, number in each.items() if isinstance(number, int | float)}
-    return found
+    return {name: value for name, value in flat(report, ".").items() if isinstance(value, int | float)}
 
 
 def read(text: str, field: str) -> dict[str, Any]:

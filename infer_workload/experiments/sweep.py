@@ -19,7 +19,7 @@ from typing import Any
 from infer_workload.experiments import experiment
 from infer_workload.experiments.trial import PARAMETERS, Trial, trial_of
 from infer_workload.layout.deployment import DoesNotFit
-from infer_workload.reports.report import Report
+from infer_workload.reports.report import Report, flat
 from matrixcommon.model.errors import InvalidField, NotFound
 
 POINTS_MAX = 10_000
@@ -43,16 +43,9 @@ class Point:
 
     def row(self) -> dict[str, Any]:
         """Flat, with a column for each number: what a table, CSV or a DataFrame wants."""
-        found: dict[str, Any] = dict(self.varied)
-        for name, value in (asdict(self.report) if self.report else {}).items():
-            if name not in ("notes", "objectives"):
-                parts = (
-                    {f"{name}_{part}": each for part, each in value.items()}
-                    if isinstance(value, dict)
-                    else {name: value}
-                )
-                found |= parts
-        return found | {"why_not": self.why_not}
+        report = asdict(self.report) if self.report else {}
+        figures = {name: value for name, value in report.items() if name not in ("notes", "objectives")}
+        return self.varied | flat(figures, "_") | {"why_not": self.why_not}
 
 
 def axis(text: str) -> Axis:

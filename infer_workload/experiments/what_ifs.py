@@ -42,7 +42,7 @@ def _other_ratio(step: int) -> Callable[[Trial], Mapping[str, Any]]:
 
 def _doubled_cache(trial: Trial) -> Mapping[str, Any]:
     calibration = load_calibration()
-    now = calibration.node_dram_gb * calibration.cache_dram_share if trial.cache_gb is None else trial.cache_gb
+    now = calibration.cache_gb_per_node if trial.cache_gb is None else trial.cache_gb
     return {"cache_gb": 2 * now}
 
 

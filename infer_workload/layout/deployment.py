@@ -128,7 +128,7 @@ def lay_out(
         raise DoesNotFit("the weights do not fit the memory of the dies: give the pool more nodes", blocking)
     per_node = desired.cache_gb_per_node
     if per_node is None:
-        per_node = calibration.node_dram_gb * calibration.cache_dram_share
+        per_node = calibration.cache_gb_per_node
     block_bytes = desired.block_tokens * model.kv_bytes_per_token
     return Deployment(
         spec=desired,

@@ -6,9 +6,10 @@ second.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
+from typing import Any
 
 from infer_workload.engine.engine import Engine
 from infer_workload.reports.served import Served, ServedRequest
@@ -116,6 +117,17 @@ class Report:
                         f"{self.objectives.tpot_s * 1e3:g} ms, {self.goodput_requests_per_s:.3f} requests/s"),
             *(("note", note) for note in self.notes),
         ]  # fmt: skip
+
+
+def flat(report: Mapping[str, Any], separator: str) -> dict[str, Any]:
+    """A report as a document, with the parts of each spread as figures of their own: `ttft.p90`."""
+    found: dict[str, Any] = {}
+    for name, value in report.items():
+        if isinstance(value, dict):
+            found |= {f"{name}{separator}{part}": each for part, each in value.items()}
+        else:
+            found[name] = value
+    return found
 
 
 def _spread_text(spread: Spread, factor: float, unit: str, digits: int) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
-from infer_workload.engine.request import InferenceRequest
+from infer_workload.engine.request import InferenceRequest, Latencies
 
 
-class ServedRequest(NamedTuple):
+@dataclass(slots=True)
+class ServedRequest(Latencies):
     """One request that has its last token. Times are emulated seconds, lengths tokens."""
 
     number: int
@@ -20,21 +22,6 @@ class ServedRequest(NamedTuple):
     attempts: int
     first_token_at: float
     finished_at: float
-
-    @property
-    def ttft_s(self) -> float:
-        """Arrival to first token."""
-        return self.first_token_at - self.arrived_at
-
-    @property
-    def tpot_s(self) -> float:
-        """Mean time of a token after the first; 0 for an answer of one token."""
-        return (self.finished_at - self.first_token_at) / (self.output_tokens - 1) if self.output_tokens > 1 else 0.0
-
-    @property
-    def latency_s(self) -> float:
-        """Arrival to last token."""
-        return self.finished_at - self.arrived_at
 
 
 class Served:

@@ -81,6 +81,11 @@ class Calibration:
     decode_recovery_s: float
     role_switch_s: float
 
+    @property
+    def cache_gb_per_node(self) -> float:
+        """What a node lends to the context cache where nobody says (GB)."""
+        return self.node_dram_gb * self.cache_dram_share
+
 
 def entries(machine: str = MACHINE) -> dict[str, dict[str, Any]]:
     """Every number with its unit, kind and source; the machine's file has the last word, and is checked.

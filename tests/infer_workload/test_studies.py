@@ -8,7 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -25,6 +25,7 @@ from infer_workload.experiments.what_ifs import WHAT_IFS, what_if
 from infer_workload.reports.served import ServedRequest
 from infer_workload.reports.timeline import COLUMNS, requests_csv, timeline
 from matrixcommon.model.errors import InvalidField, NotFound
+from services.matrixctl.commands.experiments.parameters import TrialOptions
 from tests.services.matrixctl.inprocess import ran
 
 ROOT = Path(__file__).parents[2]
@@ -291,3 +292,8 @@ def test_the_commands_of_the_page_do_what_it_says(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {
         "report.html", "requests.csv", "sweep.html", "sweep.csv", "before.json", "after.json",
     }  # fmt: skip
+
+
+def test_the_options_of_the_command_line_are_the_parameters_of_a_trial():
+    options = {field.name: field.default for field in fields(TrialOptions)}
+    assert options == {name: field.default for name, field in Trial.model_fields.items()}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.hardware_names import NPUS_PER_NODE
 from services.matrixctl.commands.command import command
 from services.matrixctl.commands.experiments.parameters import TrialOptions, made_by, refusals, written
 from services.matrixctl.commands.experiments.runs import Html
@@ -53,12 +54,11 @@ def sweep(
     from infer_workload.experiments import sweep as sweeps
 
     axes = [sweeps.axis(text) for text in over or ()]
-    base = options.given()
-    points = sweeps.points_of(base, axes)
+    points = sweeps.points_of(options.given(), axes)
     runner = sweeps.here(workers) if ray is None else sweeps.on_ray(ray)
     with refusals(), progress() as show:
         found = sweeps.sweep(points, runner, (lambda done, total: show(done, total, "points")) if show else _quiet)
-    made = made_by("sweep", points[0][1].varied(base_values(base, axes)), *[f"--over={text}" for text in over or ()])
+    made = made_by("sweep", options.trial(), *[f"--over={text}" for text in over or ()])
     columns = [*(axis.parameter for axis in axes), *sweeps.SHOWN]
     rows = [[*(f"{value}" for value in point.varied.values()), *sweeps.shown(point)] for point in found]
     if html is not None:
@@ -69,13 +69,6 @@ def sweep(
     written(csv, sweeps.as_csv(found), "--csv")
     if not printed({"made_by": made, "points": [point.row() for point in found]}, output):
         table(columns, rows)
-
-
-def base_values(base: dict[str, Any], axes: list[Axis]) -> dict[str, Any]:
-    """What the command line said of the parameters that vary, or their default: the axes say the rest."""
-    from infer_workload.experiments.trial import Trial
-
-    return {axis.parameter: base.get(axis.parameter, Trial.model_fields[axis.parameter].default) for axis in axes}
 
 
 def _quiet(done: int, total: int) -> None:
@@ -144,7 +137,7 @@ def capacity(
     document = {
         "made_by": made_by("capacity", trial, *more),
         "nodes": found.nodes,
-        "npus": None if found.nodes is None else found.nodes * 8,
+        "npus": None if found.nodes is None else found.nodes * NPUS_PER_NODE,
         "objectives": {"ttft_s": trial.ttft, "tpot_s": trial.tpot, "attained": attained},
         "tried": [{"nodes": each.varied["nodes"], "report": asdict(each.report) if each.report else None,
                    "why_not": each.why_not} for each in found.tried],
@@ -155,6 +148,6 @@ def capacity(
         if found.nodes is None:
             say(f"{most} nodes are not enough for {within}")
         else:
-            say(f"{found.nodes} nodes ({found.nodes * 8} NPUs) keep {within}")
+            say(f"{found.nodes} nodes ({found.nodes * NPUS_PER_NODE} NPUs) keep {within}")
     if found.nodes is None:
         raise typer.Exit(1)

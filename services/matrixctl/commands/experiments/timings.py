@@ -42,12 +42,13 @@ def operators(
     For example: matrixctl experiment operators --batch 24 --context 8192 -o wide
     """
     from infer_workload.experiments.operator_table import TooFewDies, decode_table, prefill_table
+    from infer_workload.layout.deployment import MICROBATCHING
     from infer_workload.timing.data_files import BadDataFile, UnknownDataFile
 
     dies = ep or (320 if phase == "decode" else 32)
     try:
         if phase == "decode":
-            found = decode_table(batch, context, dies, model, {"auto": None, "on": True, "off": False}[microbatch])
+            found = decode_table(batch, context, dies, model, MICROBATCHING[microbatch])
         else:
             found = prefill_table(tokens, context, dies, model)
     except (BadDataFile, UnknownDataFile) as wrong:
