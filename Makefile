@@ -7,7 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv
 BIN := $(VENV)/bin
-LOCKED := $(shell cat requirements.lock pyproject.toml | cksum | tr ' ' '-')
+LOCKED := $(shell cat requirements-test.lock pyproject.toml | cksum | tr ' ' '-')
 READY := $(VENV)/.ready-$(LOCKED)
 STATE ?= .state/demo
 TEST_WORKERS ?= 3
@@ -94,13 +94,13 @@ clean: ## remove what these targets made; running stacks are stopped first
 
 setup: $(READY) ## only the set-up
 
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements-test.lock pyproject.toml
 	@if [ -z "$(PYTHON)" ]; then \
 		echo "Python 3.11 or newer is needed; the python3 found here is: $$(python3 --version 2>&1)."; \
 		echo "Install one, or say where it is: make PYTHON=/path/to/python3.12 ..."; exit 1; fi
 	@echo "setting up $(VENV) with $$($(PYTHON) --version), once"
 	@$(PYTHON) -m venv --clear $(VENV) || { \
 		echo "could not make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
-	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements-test.lock
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@rm -f $(VENV)/.ready-* && touch $(READY)
