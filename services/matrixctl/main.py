@@ -23,11 +23,11 @@ from services.matrixctl.commands import (
     plan,
     quotas,
     scenario,
+    snapshot,
     stack,
     top,
     topology,
     traffic,
-    unsupported,
 )
 from services.matrixctl.commands.command import declared_in
 from services.matrixctl.commands.experiments import runs, studies, timings
@@ -39,6 +39,7 @@ running or does not answer."""
 app = declared_in(
     (
         stack,
+        snapshot,
         get,
         apply,
         hardware,
@@ -56,7 +57,6 @@ app = declared_in(
         studies,
         timings,
         demo,
-        unsupported,
     ),
     typer.Typer(
         name="matrixctl",

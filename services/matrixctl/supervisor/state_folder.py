@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -90,6 +91,13 @@ class Stack:
     supervisor_pid: int = 0
     contained: bool = False
     """Its processes are containers: no seats, no supervisor of ours."""
+    topology: str = ""
+    """The file in which its supernodes were drawn."""
+
+    @classmethod
+    def of_names(cls, names: Iterable[str], when: StackTime, seed: int | None) -> Stack:
+        """Of those processes of the catalogue."""
+        return cls(tuple(process for process in PROCESSES if process.name in set(names)), when, seed)
 
     def with_child(self, child: Child) -> Stack:
         return replace(self, children=self.children | {child.name: child})
@@ -170,8 +178,12 @@ class Folder:
         except ValueError as wrong:
             raise Unreadable(f"{self.stack_file} cannot be read ({wrong}); move it away, its stack is lost") from wrong
 
+    def document(self, stack: Stack) -> str:
+        """As stack.json holds it."""
+        return _stacks().dump_json(stack, indent=1).decode()
+
     def write(self, stack: Stack) -> None:
-        write(self.stack_file, _stacks().dump_json(stack, indent=1).decode())
+        write(self.stack_file, self.document(stack))
 
 
 @cache
