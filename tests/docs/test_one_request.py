@@ -1,4 +1,4 @@
-"""Every function that docs/one-request.md names exists under that name."""
+"""Every function that docs/explanation/one-request.md names exists under that name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "one-request.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "explanation" / "one-request.md"
 NAMES = sorted(set(re.findall(r"`([a-z_]+(?:\.[a-z_]+)+:[A-Za-z_.]+)`", PAGE.read_text())))
 
 
@@ -26,4 +27,4 @@ def test_what_the_page_names_exists(name):
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"`([a-z_]+/[a-z_/]+\.(?:yaml|py))`", PAGE.read_text()))))
 def test_what_the_page_points_at_is_there(path):
-    assert (PAGE.parents[1] / path).exists()
+    assert (ROOT / path).exists()

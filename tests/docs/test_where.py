@@ -1,4 +1,4 @@
-"""Every path that docs/where.md names exists, and it names ten behaviours or more."""
+"""Every path that docs/reference/where.md names exists, and it names ten behaviours or more."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.golden import ROOT
 
 
 def test_every_path_exists() -> None:
-    rows = re.findall(r"^\| ([^|]+) \| (`[^|]+`) \|$", (ROOT / "docs/where.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| ([^|]+) \| (`[^|]+`) \|$", (ROOT / "docs/reference/where.md").read_text(), re.MULTILINE)
     assert len(rows) >= 10
     for behaviour, paths in rows:
         for path in re.findall(r"`([^`]+)`", paths):
