@@ -56,7 +56,9 @@ def command_reference() -> str:
 def _commands(path: str, command: Any) -> list[tuple[str, Any]]:
     if not hasattr(command, "commands"):
         return [(path, command)]
-    return [found for name, child in sorted(command.commands.items()) for found in _commands(f"{path} {name}", child)]
+    own = [(path, command)] if command.invoke_without_command and path != "matrixctl" else []
+    children = sorted(command.commands.items())
+    return own + [found for name, child in children for found in _commands(f"{path} {name}", child)]
 
 
 def _parameter(parameter: Any) -> str:

@@ -13,10 +13,10 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from matrixcommon.api.client import at
 from matrixcommon.model.errors import Gone, MatrixError, NotFound, NotYetSupported, Unavailable
 from matrixcommon.model.resource_key import name_of
 from services.matrixctl.clients.api_client import ApiClient
+from services.matrixctl.clients.collections import every, named, one, served
 from services.matrixctl.commands.command import command
 from services.matrixctl.commands.options import OfProject, Output, printed
 from services.matrixctl.output.resource_kinds import NOUNS, Noun, cells, listing, noun_of, titles
@@ -51,38 +51,9 @@ def get(
         _follow(client, kind, name, output, filter)
         return
     if name is not None:
-        show(kind, [_one(client, kind, name)], output, single=True)
+        show(kind, [one(client, kind, name)], output, single=True)
         return
-    params = {"orderBy": kind.order} | ({"filter": filter} if filter else {})
-    views = [
-        _of(service, kind, view) for service in served(client, kind) for view in client.list(service, kind.path, params)
-    ]
-    if kind.others:
-        views.sort(key=lambda view: str(view.get(kind.order)))
-    show(kind, views, output, single=False)
-
-
-def served(client: ApiClient, kind: Noun) -> list[str]:
-    """The running services that have some."""
-    running = [each for each in (kind.service, *kind.others) if each in client.stack.children]
-    return running if kind.others and running else [kind.service]
-
-
-def _of(service: str, kind: Noun, view: dict[str, Any]) -> dict[str, Any]:
-    return {"service": service, **view} if kind.others else view
-
-
-def _one(client: ApiClient, kind: Noun, name: str) -> dict[str, Any]:
-    """The resource of that name, of whichever service has it. Raises NotFound."""
-    service = owner(client, kind, name)
-    return _of(service, kind, client.one(service, kind.path, name, kind.whole))
-
-
-def owner(client: ApiClient, kind: Noun, name: str) -> str:
-    """The service that has the resource of that name; where none has, the first that might."""
-    path = at(kind.path.removeprefix("/v1/"), name)
-    found = (service for service in served(client, kind) if kind.others and client.get(service, path) is not None)
-    return next(found, served(client, kind)[0])
+    show(kind, every(client, kind, filter), output, single=False)
 
 
 def _follow(client: Any, kind: Any, name: str | None, form: Form, filter: str | None) -> None:
@@ -111,7 +82,7 @@ def _changes(client: ApiClient, kind: Noun, params: dict[str, str]) -> Iterator[
     def follow(service: str) -> None:
         try:
             for change, view in client.watch(service, kind.path, params):
-                news.put((change, _of(service, kind, view)))
+                news.put((change, named(service, kind, view)))
             news.put(None)
         except MatrixError as away:
             news.put(away)
@@ -133,7 +104,7 @@ def describe(
     """Everything about one resource: its fields, conditions, members and events."""
     kind = noun_of(noun)
     client = stack.client
-    view = _one(client, kind, name)
+    view = one(client, kind, name)
     service = view.get("service", kind.service)
     tables = {key: view.pop(key) for key in list(view) if _is_table(view[key])}
     print(yaml.safe_dump(view, sort_keys=False, allow_unicode=True), end="")

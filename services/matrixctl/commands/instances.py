@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from matrixcommon.api.client import at
+from services.matrixctl.clients.collections import owner, served
 from services.matrixctl.commands.command import command, group
-from services.matrixctl.commands.get import owner, served
 from services.matrixctl.commands.options import OfProject, OnStack
 from services.matrixctl.output.resource_kinds import noun_of
 from services.matrixctl.output.screen import say
