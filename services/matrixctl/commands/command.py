@@ -18,6 +18,8 @@ from typing import Any, TypeVar, get_type_hints
 
 import typer
 
+from services.matrixctl.commands.help.examples import help_of
+
 F = TypeVar("F", bound=Callable[..., None])
 
 _declared: list[tuple[str, Callable[..., None], dict[str, Any]]] = []
@@ -49,6 +51,7 @@ def declared_in(modules: Iterable[ModuleType], app: typer.Typer) -> typer.Typer:
         if second and first not in groups:
             groups[first] = typer.Typer(help=_groups[first], no_args_is_help=True)
             app.add_typer(groups[first], name=first)
+        settings["help"] = help_of(words, settings.get("help") or inspect.getdoc(function) or "")
         if not second and first in _groups:
             _default_of(groups, first, app, settings)(_expanded(function))
         else:

@@ -37,7 +37,7 @@ HOLDERS = ("green", "blue", "bright_cyan", "bright_magenta", "bright_green", "br
 FULL_COLUMNS = 100
 FULL_LINES = 28
 """A terminal at least so large gets the map NPU by NPU and four panes; a smaller one the compact form."""
-_WORST = (Mark.LOST, Mark.FAULTY, Mark.CLOSED, Mark.CHANGING, Mark.HELD, Mark.SPARE, Mark.FREE)
+_WORST = (Mark.LOST, Mark.FAULTY, Mark.CLOSED, Mark.CHANGING, Mark.ALLOCATED, Mark.SPARE, Mark.FREE)
 
 
 def ascii_only(environ: Mapping[str, str] = os.environ, encoding: str | None = None) -> bool:
@@ -63,7 +63,7 @@ def header(snapshot: Snapshot, columns: int) -> Text:
     parts = [
         (f"no answer from {', '.join(snapshot.silent)}" if snapshot.silent else "", alarm, 0),
         (f"{snapshot.nodes_free}/{len(snapshot.nodes)} nodes free", "bold", 1),
-        (f"NPUs {snapshot.count(Mark.FREE)} free, {snapshot.count(Mark.HELD)} held of {total}", "", 5),
+        (f"NPUs {snapshot.count(Mark.FREE)} free, {snapshot.count(Mark.ALLOCATED)} held of {total}", "", 5),
         (f"faulty {broken}", alarm if broken else "", 2),
         (f"faults {snapshot.faults}" if snapshot.faults else "", alarm, 6),
         (f"largest block {snapshot.largest_cabinet}/{snapshot.largest_supernode}", "", 4),
@@ -126,7 +126,7 @@ def _compact(cabinets: list[tuple[str, list[Node]]], letters: dict[str, str], as
 
 
 def _draw(line: Text, cell: Cell, letters: dict[str, str], ascii: bool) -> None:
-    if cell.mark is Mark.HELD:
+    if cell.mark is Mark.ALLOCATED:
         letter = letters.get(cell.holder, "*")
         line.append(letter, holder_style(letter))
     else:

@@ -18,7 +18,7 @@ class LiveTable(DataTable[Text]):
     def __init__(self, titles: Sequence[str], **more: Any) -> None:
         super().__init__(cursor_type="row", zebra_stripes=False, cell_padding=1, **more)
         self._titles = [title.upper() for title in titles]
-        self._held: dict[str, tuple[str, ...]] = {}
+        self._shown: dict[str, tuple[str, ...]] = {}
         self.updates = 0
 
     def on_mount(self) -> None:
@@ -30,15 +30,15 @@ class LiveTable(DataTable[Text]):
         wanted = {key: cells for key, cells in rows if filter.lower() in " ".join(cells).lower()}
         if not self.columns:
             return
-        order = [key for key in self._held if key in wanted]
+        order = [key for key in self._shown if key in wanted]
         if order != list(wanted)[: len(order)]:
             # A newcomer above the others: a table has no way to insert, so it is filled again and its cursor put back.
             self._fill(wanted)
             return
-        for key in self._held.keys() - wanted.keys():
+        for key in self._shown.keys() - wanted.keys():
             self.remove_row(key)
         for key, cells in wanted.items():
-            before = self._held.get(key)
+            before = self._shown.get(key)
             if before is None:
                 self.add_row(*map(_cell, cells), key=key)
                 continue
@@ -46,7 +46,7 @@ class LiveTable(DataTable[Text]):
                 if old != new:
                     self.updates += 1
                     self.update_cell(key, str(number), _cell(new), update_width=True)
-        self._held = wanted
+        self._shown = wanted
 
     def _fill(self, wanted: dict[str, tuple[str, ...]]) -> None:
         chosen = self.chosen()
@@ -54,7 +54,7 @@ class LiveTable(DataTable[Text]):
         self.clear()
         for key, cells in wanted.items():
             self.add_row(*map(_cell, cells), key=key)
-        self._held = wanted
+        self._shown = wanted
         if chosen in wanted:
             self.move_cursor(row=list(wanted).index(chosen), scroll=False)
         self.scroll_to(y=top, animate=False)

@@ -27,7 +27,7 @@ class Mark(StrEnum):
     """What one NPU is, but for who holds it: every state has a mark of its own, not only a colour."""
 
     FREE = "free"
-    HELD = "held"
+    ALLOCATED = "allocated"
     SPARE = "spare"
     CHANGING = "changing"
     CLOSED = "closed"
@@ -217,7 +217,7 @@ def node_of(view: dict[str, Any], npus: list[dict[str, Any]]) -> Node:
     whole = node_mark(view)
     holder = str(view.get("allocation") or "")
     if not npus or whole in (Mark.LOST, Mark.CLOSED):
-        cells = (Cell(whole, holder if whole in (Mark.HELD, Mark.SPARE) else ""),) * int(view["npus"])
+        cells = (Cell(whole, holder if whole in (Mark.ALLOCATED, Mark.SPARE) else ""),) * int(view["npus"])
     else:
         cells = tuple(
             npu_cell(npu, whole) for npu in sorted(npus, key=lambda npu: int(npu["name"].rpartition("npu")[2]))
@@ -234,7 +234,7 @@ def node_mark(view: dict[str, Any]) -> Mark:
     if view["state"] in CHANGING:
         return Mark.CHANGING
     if view.get("allocation"):
-        return Mark.SPARE if view["role"] == "spare" else Mark.HELD
+        return Mark.SPARE if view["role"] == "spare" else Mark.ALLOCATED
     return Mark.CLOSED if view["cordonedBy"] else Mark.FREE
 
 
@@ -243,8 +243,8 @@ def npu_cell(npu: dict[str, Any], node: Mark) -> Cell:
     if npu["health"] != "Healthy" or npu["faults"]:
         return Cell(Mark.FAULTY, str(npu.get("allocation") or ""))
     if npu.get("allocation"):
-        return Cell(Mark.SPARE if node is Mark.SPARE else Mark.HELD, str(npu["allocation"]))
-    return Cell(Mark.FREE if node is Mark.HELD else node)
+        return Cell(Mark.SPARE if node is Mark.SPARE else Mark.ALLOCATED, str(npu["allocation"]))
+    return Cell(Mark.FREE if node is Mark.ALLOCATED else node)
 
 
 def instance_of(view: dict[str, Any]) -> Instance:

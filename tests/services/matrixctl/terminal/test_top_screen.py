@@ -31,15 +31,15 @@ FREE = (Cell(Mark.FREE),) * 8
 
 def machine() -> Snapshot:
     """Three cabinets of four nodes: an instance on four nodes with a faulty NPU and a spare, one node lost."""
-    held = (Cell(Mark.HELD, "deepseek"),) * 8
+    whole = (Cell(Mark.ALLOCATED, "deepseek"),) * 8
     nodes = {
-        "sn0-c00-n0": held,
-        "sn0-c00-n1": (*held[:5], Cell(Mark.FAULTY, "deepseek"), *held[:2]),
-        "sn0-c00-n2": held,
-        "sn0-c00-n3": held,
+        "sn0-c00-n0": whole,
+        "sn0-c00-n1": (*whole[:5], Cell(Mark.FAULTY, "deepseek"), *whole[:2]),
+        "sn0-c00-n2": whole,
+        "sn0-c00-n3": whole,
         "sn0-c01-n0": (Cell(Mark.SPARE, "deepseek"),) * 8,
         "sn0-c01-n1": (Cell(Mark.LOST),) * 8,
-        "sn0-c01-n2": (Cell(Mark.HELD, "small"),) * 2 + FREE[:6],
+        "sn0-c01-n2": (Cell(Mark.ALLOCATED, "small"),) * 2 + FREE[:6],
         "sn0-c01-n3": (Cell(Mark.CHANGING),) * 8,
         "sn0-c02-n0": (Cell(Mark.CLOSED),) * 8,
     }
@@ -309,7 +309,7 @@ VIEW = {
     ("change", "mark"),
     [
         ({}, Mark.FREE),
-        ({"allocation": "a", "role": "member"}, Mark.HELD),
+        ({"allocation": "a", "role": "member"}, Mark.ALLOCATED),
         ({"allocation": "a", "role": "spare"}, Mark.SPARE),
         ({"agent": "Lost", "allocation": "a"}, Mark.LOST),
         ({"power": "Off"}, Mark.LOST),
@@ -330,7 +330,7 @@ def test_a_node_shared_by_two_shows_each_npu_with_its_own_holder() -> None:
     npus[7]["health"] = "Failed"
     node = node_of(VIEW | {"allocation": "a", "role": "member", "state": "Active"}, npus)
     assert [cell.holder for cell in node.cells] == ["a", "a", "b", "", "", "", "", ""]
-    assert [cell.mark for cell in node.cells[2:5]] == [Mark.HELD, Mark.FREE, Mark.FREE]
+    assert [cell.mark for cell in node.cells[2:5]] == [Mark.ALLOCATED, Mark.FREE, Mark.FREE]
     assert node.cells[7].mark is Mark.FAULTY
 
 
