@@ -42,6 +42,7 @@ GENERATED: tuple[Generated, ...] = (
         for service in ("resource", "link", "compute", "infer", "agents")
     ),
     Generated("docs/reference/matrixctl.md", f"{PRINTED}:command_reference"),
+    Generated("docs/reference/reasons.md", f"{PRINTED}:reasons_reference"),
     Generated("docs/reference/kube-differences.md", "tests.conformance.differences:page"),
     Generated("docs/reference/settings.md", f"{PRINTED}:settings_reference"),
     Generated("tests/golden/workflow-steps.json", "tests.upkeep.workflow_steps:printed"),
