@@ -75,10 +75,14 @@ class StreamingASGITransport(httpx.AsyncBaseTransport):
             finally:
                 await outbox.put(None)
 
+        def cut_off(_: asyncio.Task[None]) -> None:
+            if not started.done():
+                started.set_exception(httpx.ReadError("cut off"))
+
         task = asyncio.create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda _: started.done() or started.set_exception(httpx.ReadError("cut off")))
+        task.add_done_callback(cut_off)
         status, headers = await started
         return httpx.Response(status, headers=headers, stream=_Body(outbox, closed, task), request=request)
 
