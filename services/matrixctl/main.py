@@ -13,6 +13,7 @@ import typer
 from matrixcommon.model.errors import InvalidField, MatrixError
 from services.matrixctl.commands import (
     apply,
+    console,
     defrag,
     demo,
     drains,
@@ -41,6 +42,7 @@ running or does not answer."""
 app = declared_in(
     (
         stack,
+        console,
         get,
         explain,
         apply,
