@@ -144,9 +144,7 @@ def _keep(file: Path, state: Prepared) -> None:
             old.unlink(missing_ok=True)
 
 
-def _start_and_end(
-    make: Callable[[Path], Startable], new_loop: Callable[[], asyncio.AbstractEventLoop]
-) -> Prepared:
+def _start_and_end(make: Callable[[Path], Startable], new_loop: Callable[[], asyncio.AbstractEventLoop]) -> Prepared:
     folder = Path(tempfile.mkdtemp())
     try:
         with closing(new_loop()) as loop:
