@@ -13,6 +13,7 @@ import typer
 from matrixcommon.model.errors import InvalidField, MatrixError
 from services.matrixctl.commands import (
     apply,
+    console,
     defrag,
     demo,
     drains,
@@ -23,7 +24,6 @@ from services.matrixctl.commands import (
     plan,
     quotas,
     scenario,
-    snapshot,
     stack,
     top,
     topology,
@@ -31,6 +31,8 @@ from services.matrixctl.commands import (
 )
 from services.matrixctl.commands.command import declared_in
 from services.matrixctl.commands.experiments import runs, studies, timings
+from services.matrixctl.commands.help import explain
+from services.matrixctl.commands.running import bundle, snapshot
 from services.matrixctl.output.screen import EXIT_USAGE, NotAccessible, refuse
 
 EPILOG = """Exit codes: 0 done; 1 refused or failed; 2 wrong use, or a command of a later version; 3 the stack is not
@@ -40,7 +42,9 @@ app = declared_in(
     (
         stack,
         snapshot,
+        console,
         get,
+        explain,
         apply,
         hardware,
         topology,
@@ -57,6 +61,7 @@ app = declared_in(
         studies,
         timings,
         demo,
+        bundle,
     ),
     typer.Typer(
         name="matrixctl",

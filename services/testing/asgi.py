@@ -59,6 +59,8 @@ class StreamingASGITransport(httpx.AsyncBaseTransport):
 
         async def send(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.start":
+                if started.done():
+                    return  # who asked went away meanwhile
                 started.set_result((message["status"], message.get("headers", [])))
             elif message["type"] == "http.response.body":
                 if message.get("body"):
