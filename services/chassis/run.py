@@ -15,6 +15,7 @@ from matrixcommon.model.clock import Clock
 from services.chassis.database import DatabaseEngine, Migrations, opened
 from services.chassis.logging import configure
 from services.chassis.settings import ServiceSettings, Settings
+from services.recordings.write_log import Recorded
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ def main_of(
         configure(name, settings.log_level)
         app = build(settings, settings.clock(), opened(settings.database_url(name), migrations))
         gc.freeze()  # a collection need not look at what stays as long as the process
-        serve(app, settings)
+        serve(Recorded(app, settings.state, name), settings)
 
     return main
 

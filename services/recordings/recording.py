@@ -16,8 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from services.snapshots.archive import UnknownSnapshot, read_manifest
 
 ABOUT, ACTIONS, EVENTS = "recording.json", "actions.jsonl", "events.jsonl"
-KEPT_HEADERS = ("content-type", "if-match", "idempotency-key")
-"""Of a request: what its meaning depends on. Who asked is not kept: a replay asks as an administrator."""
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -7,10 +7,9 @@ import asyncio
 import httpx
 
 from services.recordings.journals import events_since, revisions
-from services.recordings.recording import KEPT_HEADERS, About, Action, Recording
+from services.recordings.recording import About, Action, Recording
+from services.recordings.write_log import CHANGING, KEPT_HEADERS
 from services.testing.cluster import Cluster
-
-CHANGING = ("POST", "PUT", "PATCH", "DELETE")
 
 
 class Recorder:
@@ -35,7 +34,7 @@ class Recorder:
 
     def note(self, service: str, request: httpx.Request, at_s: float, status: int) -> None:
         headers = {key: request.headers[key] for key in KEPT_HEADERS if key in request.headers}
-        path, body = request.url.raw_path.decode(), request.content.decode()
+        path, body = request.url.raw_path.decode(), request.content.decode("latin-1")
         self.actions.append(
             Action(
                 at_s=at_s,

@@ -39,7 +39,9 @@ async def _again(world: CloudMatrix, action: Action) -> httpx.Response | None:
         await world.recorder.sleep(action.sleep_s)
         return None
     client = world.kubernetes_http if action.service == "kube" else world.http[action.service]
-    return await client.request(action.method, action.path, headers=action.headers, content=action.body)
+    return await client.request(
+        action.method, action.path, headers=action.headers, content=action.body.encode("latin-1")
+    )
 
 
 def replayed(file: Path) -> Difference | None:
