@@ -5,8 +5,8 @@
         compute = stack.get_url("compute")
         stack.inject("node-down", "sn0-c00-n1")
 
-The image is that of the repository's Dockerfile. All processes are in the one container, kept by their supervisor. It is
-started once every one of them says on `/readyz` that it is ready.
+The image is that of the repository's Dockerfile. All processes are in the one container, kept by their supervisor. It
+is started once every one of them says on `/readyz` that it is ready.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LOCAL = ("127.0.0.1", "localhost")
 
 
 class CloudMatrixContainer(DockerContainer):
-    """`with CloudMatrixContainer() as stack`. Raises TimeoutError, with what is missing, where it does not get ready."""
+    """`with CloudMatrixContainer() as stack`. Raises TimeoutError, with what is missing, where it is not ready."""
 
     def __init__(self, image: str = "cloudmatrix", *, time_scale: float = TIME_SCALE, seed: int | None = None) -> None:
         words = [
