@@ -148,7 +148,7 @@ async def stream(completion: Completion) -> AsyncIterator[bytes]:
                     )
                 yield b"".join(events)
     except MatrixError as refused:
-        yield _event({"error": _error(refused)})
+        yield stream_refusal(refused)
         return
     if completion.usage_at_end:
         yield _event(completion.document(shape.piece, []) | {"usage": completion.usage(reported)})
@@ -179,6 +179,11 @@ def _error(refused: MatrixError) -> dict[str, Any]:
     if isinstance(refused, UsageQuotaExceeded):
         kind = code = "insufficient_quota"
     return {"message": refused.message, "type": kind, "param": param, "code": code}
+
+
+def stream_refusal(refused: MatrixError) -> bytes:
+    """The last event of a stream that does not come to its end."""
+    return _event({"error": _error(refused)})
 
 
 def refusal(refused: MatrixError) -> Response:
