@@ -7,11 +7,11 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
+from matrixcommon.model.clock import Steady
 
-class LoopClock:
+
+class LoopClock(Steady):
     """The running event loop's own time, from a fixed epoch: virtual where the loop is (looptime in tests)."""
-
-    scale = 1.0
 
     def __init__(self, epoch_s: float = 1_750_000_000.0) -> None:
         self._epoch_s = epoch_s
@@ -26,10 +26,8 @@ class LoopClock:
         return seconds
 
 
-class FixedClock:
+class FixedClock(Steady):
     """A clock that stands until it is moved: for tables of pure decisions."""
-
-    scale = 1.0
 
     def __init__(self, at: float = 1_750_000_000.0) -> None:
         self.at = at
@@ -45,10 +43,8 @@ class FixedClock:
         return seconds
 
 
-class StandingClock:
+class StandingClock(Steady):
     """Another clock's time, which sleeping does not move: who sleeps does so until something else wakes it."""
-
-    scale = 1.0
 
     def __init__(self, clock: FixedClock) -> None:
         self._clock = clock
