@@ -303,7 +303,7 @@ class Serving:
         if any((live.load is not None and live.serves) or live.activation.waiting for live in lives):
             return LOADED_TURN_WALL_S
         due = min((live.next_at() for live in lives), default=float("inf"))
-        return min(IDLE_TURN_WALL_S, max(0.005, (due - self.clock.now()) / self.clock.scale))
+        return min(IDLE_TURN_WALL_S, max(0.005, self.clock.wall_s(due - self.clock.now())))
 
     def _begin(self, name: str, allocation_request: DeploymentRequest, previous: Pools | None = None) -> LiveDeployment:
         live = LiveDeployment(

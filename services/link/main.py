@@ -117,8 +117,8 @@ def build(
             learnt = supernode_of(name, document)
             if learnt.spec.fingerprint == spec.fingerprint:
                 fabric.set_topology(learnt)
-    pauses = ProcessPauses(clock, clock.at_least_wall(HEALTH_PERIOD_S, HEALTH_FLOOR_WALL_S))
-    leases = Leases(clock, clock.at_least_wall(settings.lease_grace, 6.0), pauses)
+    pauses = ProcessPauses(clock, lambda: clock.at_least_wall(HEALTH_PERIOD_S, HEALTH_FLOOR_WALL_S))
+    leases = Leases(clock, lambda: clock.at_least_wall(settings.lease_grace, 6.0), pauses)
     slice_controller = SliceController(store, fabric, clock, leases)
     conditions = LinkStateTracker(slice_controller.store, slice_controller.promises, clock, settings.damping())
     diagnosis = FaultLocaliser(fabric, slice_controller.promises, conditions, clock)
