@@ -28,12 +28,11 @@ from services.matrixctl.commands import (
     top,
     topology,
     traffic,
-    unsupported,
 )
 from services.matrixctl.commands.command import declared_in
 from services.matrixctl.commands.experiments import runs, studies, timings
 from services.matrixctl.commands.help import explain
-from services.matrixctl.commands.running import bundle, clock
+from services.matrixctl.commands.running import bundle, clock, snapshot
 from services.matrixctl.output.screen import EXIT_USAGE, NotAccessible, refuse
 
 EPILOG = """Exit codes: 0 done; 1 refused or failed; 2 wrong use, or a command of a later version; 3 the stack is not
@@ -42,6 +41,7 @@ running or does not answer."""
 app = declared_in(
     (
         stack,
+        snapshot,
         console,
         get,
         explain,
@@ -63,7 +63,6 @@ app = declared_in(
         demo,
         clock,
         bundle,
-        unsupported,
     ),
     typer.Typer(
         name="matrixctl",

@@ -12,7 +12,6 @@ HELM = "tests.charts.helm.build:missing"
 
 GENERATED: tuple[Generated, ...] = (
     Generated("README.md", f"{PRINTED}:process_table", "processes"),
-    Generated("README.md", f"{PRINTED}:not_yet_commands", "not-yet-commands"),
     *(
         Generated(f"{package.replace('.', '/')}/README.md", "tests.upkeep.rooms:picture", "rooms", arguments=(package,))
         for package in PACKAGES
