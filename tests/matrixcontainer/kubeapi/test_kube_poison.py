@@ -242,7 +242,7 @@ async def test_token_requests_that_make_no_sense(talk: Talk, spec: dict[str, Any
 
 async def test_who_may_get_one_may_not_watch_it_by_that(talk: Talk) -> None:
     await talk.post(f"{NS}/configmaps", {"metadata": {"name": "c"}})
-    answer = await talk.get(f"{NS}/configmaps/c", watch=True)
+    answer = await talk.get(f"{NS}/configmaps/c", watch=True, timeoutSeconds=1)
     assert (answer.code, answer.body["kind"]) == (200, "ConfigMap")
 
 
