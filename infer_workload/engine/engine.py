@@ -221,7 +221,7 @@ class Engine:
     def _assign(self) -> None:
         """From the queue to a die and an instance, in order, as long as there is room."""
         limit, room = self.deployment.batch_per_die, self.deployment.kv_tokens_per_die
-        dies, instances = self._open()
+        dies, instances = self.open_places()
         while self.waiting and instances:
             request = self.waiting[0]
             tokens = request.input_tokens + request.output_tokens
@@ -246,7 +246,7 @@ class Engine:
             if not instance.chunk:
                 self._start_chunk(instance)
 
-    def _open(self) -> tuple[list[DecodeDie], list[PrefillInstance]]:
+    def open_places(self) -> tuple[list[DecodeDie], list[PrefillInstance]]:
         """Where something new may begin."""
         decode, prefill = self._closing
         dies = [die for die in self.pool.dies if die.node not in decode] if decode else self.pool.dies

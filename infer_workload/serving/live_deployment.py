@@ -22,6 +22,7 @@ from infer_workload.layout.recovery import Change, first_start_s, plan_change_at
 from infer_workload.layout.scale import PoolScale
 from infer_workload.layout.views import layout_text, pools_view, roles_of
 from infer_workload.serving.activation import Activation
+from infer_workload.serving.admission import Admission
 from infer_workload.serving.handover import Handover
 from infer_workload.serving.load_generator import BuiltInLoad
 from infer_workload.serving.states import DEGRADED, DEPLOYMENT_STATES, IDLE, LOADING, PENDING, SERVING, UNAVAILABLE
@@ -30,6 +31,7 @@ from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.contention import MeasuredContention
 from infer_workload.timing.fabric import Fabric
 from infer_workload.timing.model import load_model
+from matrixcommon.model.errors import Overloaded
 
 
 class LiveDeployment:
@@ -68,7 +70,7 @@ class LiveDeployment:
         self._numbers = count(1)
         self._played = asyncio.Event()
         self.stream_count = 0
-        self.handover, self.activation = Handover(), Activation()
+        self.handover, self.activation, self.admission = Handover(), Activation(), Admission()
         self.booting: frozenset[str] = frozenset()
         self.submitted = self.cancelled = self.cut_off = self.requeued = 0
 
@@ -169,16 +171,6 @@ class LiveDeployment:
             self._apply_layout(due, now)
         elif due:
             self._follow(now)
-
-    def hold_for_unpowered(self, dark: frozenset[str], now: float, until: float) -> bool:
-        """Hold the decode pool until `until` if one of its nodes is dark: dispatch and combine wait for every rank."""
-        engine = self.engine
-        if engine is None or self.state == LOADING or not dark.intersection(engine.deployment.pools.decode):
-            return False
-        engine.advance(now)
-        engine.settle()
-        engine.pool.pause(until)
-        return True
 
     def _lost_state(self) -> str:
         """Pending where it never served, Unavailable where it did."""
@@ -289,18 +281,29 @@ class LiveDeployment:
     def serves(self) -> bool:
         return self.engine is not None and self.state in (SERVING, DEGRADED)
 
-    def submit(
-        self, now: float, prompt: int, answer: int, blocks: tuple[int, ...], tenant: str, waited_s: float = 0.0
-    ) -> InferenceRequest:
-        """Take a request of so many tokens, which had to wait so long before. Raises ContextTooLong; call only while
-        it `serves`."""
-        assert self.engine is not None
+    @property
+    def drafts(self) -> bool:
+        """Whether each step drafts a token (MTP)."""
+        return self.spec.mtp
+
+    def submit(self, now: float, request: InferenceRequest, waited_s: float = 0.0) -> InferenceRequest:
+        """Take a request, which had to wait so long before. Raises ContextTooLong, and Overloaded where it would not
+        be served in time; call only while it `serves`."""
         self.play(now)
-        request = InferenceRequest(next(self._numbers), now, prompt, answer, blocks, tenant)
-        request.arrived_at = self.engine.now - waited_s
-        self.engine.submit(request)
-        self.submitted += 1
+        engine = self.engine
+        assert engine is not None
+        request.number, request.arrived_at = next(self._numbers), engine.now - waited_s
+        self._admit(engine, request)
         return request
+
+    def _admit(self, engine: Engine, request: InferenceRequest) -> None:
+        try:
+            self.admission.check(engine, self.spec, request)
+        except Overloaded:
+            self.statistics.arrived(engine.now, request.input_tokens)
+            raise
+        engine.submit(request)
+        self.submitted += 1
 
     def tokens_of(self, request: InferenceRequest) -> int:
         return request.generated if self.engine is None else self.engine.tokens_of(request)
@@ -363,10 +366,7 @@ class LiveDeployment:
         """Submit the load's arrivals up to `now`; True when some are left for the next turn."""
         if self._load is None or self.engine is None:
             return False
-        before = self._load.view.submitted
-        left = self._load.play(now, self.engine, self._numbers)
-        self.submitted += self._load.view.submitted - before
-        return left
+        return self._load.play(now, self.engine, self._numbers, self._admit)
 
     def start_load_generator(self, request: LoadRequest | None, now: float) -> None:
         """Play this load from now on; None stops it."""

@@ -12,13 +12,15 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 from pydantic import Field
 
+from infer_workload.metering import api as metering_api
+from infer_workload.metering.tables import Base
 from infer_workload.openai import completions
 from infer_workload.serving import api
 from infer_workload.serving.access import ACCESS
 from infer_workload.serving.metrics import DeploymentMetrics
 from infer_workload.serving.ports import Burst, FabricViews, Hardware, WorkloadLoad
 from infer_workload.serving.service import Serving
-from infer_workload.serving.store import Base, InferStore
+from infer_workload.serving.store import InferStore
 from matrixcommon.api.client import Collection
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.resource_key import key_of
@@ -127,14 +129,14 @@ def build(
     app = create_app(
         "infer",
         "CloudMatrix-Infer",
-        [api.routes(serving), completions.routes(serving)],
+        [api.routes(serving), metering_api.routes(serving.usage), completions.routes(serving)],
         ACCESS,
         tokens=Tokens(settings.tokens),
         watchers=[
             fabric,
             Periodic("hardware", serving.observe_power, clock, period_s=1.0, floor_wall_s=FABRIC_FLOOR_WALL_S),
             Periodic("traffic", serving.show_traffic, clock, period_s=5.0, floor_wall_s=1.0),
-            Periodic("accounts", serving.settle_accounts, clock, period_s=10.0, floor_wall_s=ACCOUNTS_FLOOR_WALL_S),
+            Periodic("accounts", serving.usage.keep, clock, period_s=10.0, floor_wall_s=ACCOUNTS_FLOOR_WALL_S),
             compaction(records, clock),
         ],
         tasks=tasks,

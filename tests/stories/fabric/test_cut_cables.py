@@ -15,7 +15,7 @@ from matrixlink.link_health.fault_localisation import DETECTED_WITHIN_S
 from services.chassis.database import DatabaseEngine
 from services.chassis.http import http_client
 from services.infer import main as infer_main
-from tests.asgi import StreamingASGITransport
+from services.testing.asgi import StreamingASGITransport
 from tests.stack import Stack
 
 pytestmark = pytest.mark.looptime
