@@ -3,27 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from concurrent.futures import Executor, Future
-from typing import Any
 
 from matrixcommon.model.clock import Steady
+from services.testing.clocks import AtOnce, LoopClock
 
-
-class LoopClock(Steady):
-    """The running event loop's own time, from a fixed epoch: virtual where the loop is (looptime in tests)."""
-
-    def __init__(self, epoch_s: float = 1_750_000_000.0) -> None:
-        self._epoch_s = epoch_s
-
-    def now(self) -> float:
-        return self._epoch_s + asyncio.get_running_loop().time()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(max(0.0, seconds))
-
-    def at_least_wall(self, seconds: float, floor_wall_s: float) -> float:
-        return seconds
+__all__ = ["AtOnce", "FixedClock", "LoopClock", "StandingClock"]
 
 
 class FixedClock(Steady):
@@ -57,15 +41,3 @@ class StandingClock(Steady):
 
     def at_least_wall(self, seconds: float, floor_wall_s: float) -> float:
         return seconds
-
-
-class AtOnce(Executor):
-    """Does what is submitted at once and where it stands: a virtual clock would run on while a thread works."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        done: Future[Any] = Future()
-        try:
-            done.set_result(fn(*args, **kwargs))
-        except Exception as wrong:
-            done.set_exception(wrong)
-        return done

@@ -13,6 +13,7 @@ import typer
 from matrixcommon.model.errors import InvalidField, MatrixError
 from services.matrixctl.commands import (
     apply,
+    console,
     defrag,
     demo,
     drains,
@@ -27,12 +28,11 @@ from services.matrixctl.commands import (
     top,
     topology,
     traffic,
-    unsupported,
 )
 from services.matrixctl.commands.command import declared_in
 from services.matrixctl.commands.experiments import runs, studies, timings
 from services.matrixctl.commands.help import explain
-from services.matrixctl.commands.running import bundle, clock
+from services.matrixctl.commands.running import bundle, clock, snapshot
 from services.matrixctl.output.screen import EXIT_USAGE, NotAccessible, refuse
 
 EPILOG = """Exit codes: 0 done; 1 refused or failed; 2 wrong use, or a command of a later version; 3 the stack is not
@@ -41,6 +41,8 @@ running or does not answer."""
 app = declared_in(
     (
         stack,
+        snapshot,
+        console,
         get,
         explain,
         apply,
@@ -61,7 +63,6 @@ app = declared_in(
         demo,
         clock,
         bundle,
-        unsupported,
     ),
     typer.Typer(
         name="matrixctl",

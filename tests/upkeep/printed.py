@@ -29,12 +29,6 @@ def published_figures() -> str:
     return markdown(validate())
 
 
-def not_yet_commands() -> str:
-    from services.matrixctl.commands.unsupported import NOT_YET
-
-    return "\n".join(f"- `matrixctl {name}`: {purpose}" for name, purpose in NOT_YET.items()) + "\n"
-
-
 def command_reference() -> str:
     """Every command of matrixctl with its arguments and options, from the command line's own definitions."""
     import typer

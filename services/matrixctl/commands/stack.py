@@ -112,6 +112,8 @@ def show_where(folder: Any) -> None:
     flag = "" if folder.path == DEFAULT_STATE.expanduser().absolute() else f" --state {folder.path}"
     if "kube" in stack.children:
         say(f"  export KUBECONFIG={folder.kubeconfig}     then: kubectl get nodes")
+    if "console" in stack.children:
+        say(f"  matrixctl console{flag}")
     say(f"  matrixctl get nodes{flag}")
     say(
         f"The services and matrixctl tell emulated time, {timestamp(stack.time.emulated(time.time()))} now; "

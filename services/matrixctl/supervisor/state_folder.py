@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -102,6 +103,13 @@ class Stack:
     supervisor_pid: int = 0
     contained: bool = False
     """Its processes are containers: no seats, no supervisor of ours."""
+    topology: str = ""
+    """The file in which its supernodes were drawn."""
+
+    @classmethod
+    def of_names(cls, names: Iterable[str], when: StackTime, seed: int | None) -> Stack:
+        """Of those processes of the catalogue."""
+        return cls(tuple(process for process in PROCESSES if process.name in set(names)), when, seed)
 
     def with_child(self, child: Child) -> Stack:
         return replace(self, children=self.children | {child.name: child})
@@ -186,8 +194,12 @@ class Folder:
             return replace(stack, time=stack.time.follow(read_timeline(self.clock_file), time.time()))
         return stack
 
+    def document(self, stack: Stack) -> str:
+        """As stack.json holds it."""
+        return _stacks().dump_json(stack, indent=1).decode()
+
     def write(self, stack: Stack) -> None:
-        write(self.stack_file, _stacks().dump_json(stack, indent=1).decode())
+        write(self.stack_file, self.document(stack))
 
 
 @cache

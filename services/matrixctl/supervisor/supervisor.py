@@ -41,6 +41,7 @@ from services.matrixctl.supervisor.process_spawn import (
     preload,
     spawn,
 )
+from services.matrixctl.supervisor.restored_state import change_over, pending
 from services.matrixctl.supervisor.state_folder import SUPERVISOR, Child, Folder, Stack, StackTime
 
 log = logging.getLogger("supervisor")
@@ -124,7 +125,10 @@ class Supervisor:
                 port = self._port(process, current.port if current else 0)
                 children[process.name] = Child(process.name, port=port, url=f"{process.scheme}://{HOST}:{port}")
         seed = self.request.seed if self.request.seed is not None else (before.seed if before else None)
-        return Stack(self.request.processes, when, seed, self.request.database, children, os.getpid())
+        topology = self.request.topology or (before.topology if before else "")
+        return Stack(
+            self.request.processes, when, seed, self.request.database, children, os.getpid(), topology=topology
+        )
 
     def _first_time(self, before: Stack | None, living: bool, now: float) -> StackTime:
         """Time as the clock's file has it now. What lives of the last run continues by that file, at another speed if
@@ -157,8 +161,8 @@ class Supervisor:
             settings["SEED"] = str(self.stack.seed)
         if process.has_database and self.stack.database:
             settings["DATABASE"] = self.stack.database.replace("{service}", name)
-        if name == "resource" and self.request.topology:
-            settings["TOPOLOGY"] = self.request.topology
+        if name == "resource" and self.stack.topology:
+            settings["TOPOLOGY"] = self.stack.topology
         if name == "operator" and "kube" in self.stack.children:
             settings["SHARED_CLUSTER"] = "false"
         if name == "kube":
@@ -373,6 +377,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SeatTaken as taken:
         print(f"another supervisor keeps {folder.path}: {taken}", file=sys.stderr)
         return EXIT_SEAT_TAKEN
+    if pending(folder) is not None:
+        stop(folder.holders(), STOP_PATIENCE_WALL_S)
+        change_over(folder)
     asked = os.environ.pop("CLOUDMATRIX_STACK_REQUEST", "")
     request = Request.from_json(asked) if asked else Request()
     if can_fork():
