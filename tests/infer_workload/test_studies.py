@@ -276,7 +276,7 @@ def test_capacity_says_when_nothing_is_enough(capsys):
 
 
 def test_the_commands_of_the_page_do_what_it_says(tmp_path):
-    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "experiments.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "how-to" / "experiments.md").read_text(), re.DOTALL)
     script = (
         "set -e\nmatrixctl() { " + shlex.quote(sys.executable) + ' -m services.matrixctl "$@"; }\n' + "".join(blocks)
     )

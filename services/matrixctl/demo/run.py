@@ -72,5 +72,5 @@ def conclude(outcome: Outcome, folder: Folder, keep: bool, took_wall_s: float) -
     say("  kubectl apply -f examples/deepseek-r1.yaml; kubectl get cmi -w")
     say("  matrixctl fault inject link-silent sn0-c03-n2/ub-p3-k11    break a link that says it is well")
     say("  matrixctl experiment run --generate 2000                   serve a day of traffic in seconds")
-    say("  matrixctl demo failover, matrixctl demo autoscale          both stories; docs/autoscaling.md is a tour")
+    say("  matrixctl demo failover, matrixctl demo autoscale          both stories (docs/tutorials/autoscaling.md)")
     return 0
