@@ -25,6 +25,7 @@ def picture(known: Collector, audience: str) -> dict[str, Any]:
     holders = _holders(known, audience)
     supernodes = _supernodes(known, holders)
     return {
+        "time": known.pace,
         "services": known.services,
         "capacity": _capacity(known),
         "counts": _counts(supernodes),
