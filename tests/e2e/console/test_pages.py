@@ -44,6 +44,7 @@ def stable(snapshot: str) -> str:
     snapshot = re.sub(others, "", snapshot, flags=re.MULTILINE)
     snapshot = re.sub(r"\d\d:\d\d:\d\d", "TIME", snapshot)
     snapshot = re.sub(r"\b\d+(\.\d)? (ms|s|min|h)( \d+ (s|min))?\b", "DURATION", snapshot)
+    snapshot = re.sub(r'(slider "[^"]*"): "\d+"', r"\1", snapshot)
     snapshot = re.sub(r"127\.0\.0\.1:\d+", "HOST", snapshot)
     return re.sub(r"v\d+-[0-9a-f]{12}", "VERSION", snapshot) + "\n"
 
