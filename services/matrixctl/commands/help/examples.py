@@ -27,7 +27,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "clock show": ("clock show", "clock show -o json"),
     "clock speed": ("clock speed 60     # an emulated hour in a minute", "clock speed 1      # as the wall"),
     "clock until": ("clock until 14:00", "clock until 2026-01-31T08:00:00Z --speed 3600 --then 1"),
-    "console": ("console",),
+    "console": ("console", "console --no-browser"),
     "defrag approve": ("defrag approve room-for-8 --wait",),
     "defrag cancel": ("defrag cancel room-for-8",),
     "defrag get": ("defrag get", "defrag get room-for-8 -o yaml"),
