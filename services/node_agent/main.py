@@ -110,4 +110,5 @@ def main(argv: Sequence[str] | None = None) -> None:
     memory = FleetStore(settings.state / "agents.db")
     resource = ResourceClient(http_client(settings.resource_url, settings.token))
     link = LinkClient(http_client(settings.link_url, settings.token))
-    serve(build(build_fleet(settings, settings.clock(), memory, resource, link), settings), settings)
+    clock = settings.clock()
+    serve(build(build_fleet(settings, clock, memory, resource, link), settings), settings, clock)

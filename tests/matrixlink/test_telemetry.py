@@ -6,7 +6,7 @@ import json
 import pytest
 
 from services.node_agent.network.traffic_patterns import Load
-from tests.asgi import StreamingASGITransport
+from services.testing.asgi import StreamingASGITransport
 from tests.matrixlink.fleet import NODES, Stack, a_request
 
 PER_NPU = 14.0

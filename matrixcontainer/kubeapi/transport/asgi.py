@@ -19,6 +19,7 @@ from matrixcontainer.kubeapi.endpoints.request import BODY_BYTES_MAX, Request, h
 from matrixcontainer.kubeapi.endpoints.response import Response
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.registry.watch import Watch
+from matrixcontainer.kubeapi.transport.watch_feed import SendPiece, WatchFeed, pieces_of
 
 Scope = dict[str, Any]
 Message = dict[str, Any]
@@ -26,7 +27,6 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 DISCARDED_BYTES_MAX = 256 * 1024  # of a body nobody wanted; as much as Go's server reads to keep a connection
-PIECE_BYTES = 64 * 1024  # of a stream; the server takes a few before it looks whether they are read
 TOKEN_PROTOCOL = "base64url.bearer.authorization.k8s.io."
 NORMAL_CLOSURE = 1000  # RFC 6455, section 7.4.1
 
@@ -59,14 +59,32 @@ class Asgi:
             await send({"type": "http.response.body", "body": shown})
             return
 
-        async def say(chunk: bytes) -> None:
-            for at in range(0, len(chunk), PIECE_BYTES):
-                piece = chunk[at : at + PIECE_BYTES]
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        def send_piece(piece: bytes) -> Awaitable[None]:
+            return send({"type": "http.response.body", "body": piece, "more_body": True})
 
-        await send({"type": "http.response.body", "body": b"", "more_body": True})
-        if await self._stream(request, response.body, say, receive, "http.disconnect"):
+        await send_piece(b"")
+        if isinstance(response.body, Watch):
+            ended = await self._feed(request, WatchFeed(response.body, send_piece), receive)
+        else:
+            ended = await self._stream(request, response.body, send_pieces(send_piece), receive, "http.disconnect")
+        if ended:
             await send({"type": "http.response.body", "body": b""})
+
+    async def _feed(self, request: Request, feed: WatchFeed, receive: Receive) -> bool:
+        """Until it ends or its client has gone; whether it has come to its end."""
+        leaving = asyncio.ensure_future(_until("http.disconnect", receive))
+        try:
+            feed.start()
+            await asyncio.wait((feed.ended, leaving), return_when=asyncio.FIRST_COMPLETED)
+            ended = feed.ended.done()
+            if ended and (failure := feed.ended.exception()) is not None:
+                self._app.failed(request, failure)
+                raise failure  # nothing sensible can be sent in mid-stream: the client sees it break off
+        finally:
+            leaving.cancel()
+            feed.close()
+            await asyncio.gather(leaving, return_exceptions=True)
+        return ended
 
     async def _websocket(self, request: Request, receive: Receive, send: Send) -> None:
         await receive()  # that it wants to connect
@@ -160,6 +178,16 @@ class Body:
             if chunk := message.get("body", b""):
                 return bytes(chunk)
         return b""
+
+
+def send_pieces(send_piece: SendPiece) -> SendPiece:
+    """Sends a chunk of any length in pieces."""
+
+    async def say(chunk: bytes) -> None:
+        for piece in pieces_of(chunk):
+            await send_piece(piece)
+
+    return say
 
 
 async def lines(watch: Watch) -> AsyncIterator[bytes]:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from matrixcommon.emulation.stack_clock import read_timeline
 from services.catalogue import PROCESSES
 from services.chassis.access import Tokens, create_token
 from services.matrixctl.demo import in_container
@@ -83,15 +84,17 @@ def test_a_token_made_outside_is_known_inside(folder: Folder) -> None:
 def test_prepared_again_nothing_secret_changes_and_time_continues(folder: Folder) -> None:
     before = {process.name: settings(folder, process.name) for process in PROCESSES}
     sql = (folder.path / "postgres" / "first-start" / "databases.sql").read_text()
+    clock = (mounted(folder, "compute")["/shared"] / "clock.json").read_text()
     prepare(folder, 60.0)
+    assert (mounted(folder, "compute")["/shared"] / "clock.json").read_text() == clock
     assert (folder.path / "postgres" / "first-start" / "databases.sql").read_text() == sql
     for process in PROCESSES:
-        after = settings(folder, process.name)
-        assert {key: value for key, value in after.items() if "ANCHOR" not in key} == {
-            key: value for key, value in before[process.name].items() if "ANCHOR" not in key
-        }
-        anchor = "CLOUDMATRIX_TIME_ANCHOR_EMULATED"
-        assert float(after[anchor]) >= float(before[process.name][anchor])
+        assert settings(folder, process.name) == before[process.name]
+        assert before[process.name]["CLOUDMATRIX_CLOCK_FILE"] == "/shared/clock.json"
+    prepare(folder, 10.0)
+    changes = read_timeline(folder.clock_file).changes
+    assert [each.speed for each in changes] == [60.0, 10.0]
+    assert folder.clock_file.is_symlink()
 
 
 def test_the_operator_trusts_the_api_it_is_shown(folder: Folder) -> None:
