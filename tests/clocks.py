@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+from matrixcommon.model.clock import Steady
 from services.testing.clocks import AtOnce, LoopClock
 
 __all__ = ["AtOnce", "FixedClock", "LoopClock", "StandingClock"]
 
 
-class FixedClock:
+class FixedClock(Steady):
     """A clock that stands until it is moved: for tables of pure decisions."""
-
-    scale = 1.0
 
     def __init__(self, at: float = 1_750_000_000.0) -> None:
         self.at = at
@@ -28,10 +27,8 @@ class FixedClock:
         return seconds
 
 
-class StandingClock:
+class StandingClock(Steady):
     """Another clock's time, which sleeping does not move: who sleeps does so until something else wakes it."""
-
-    scale = 1.0
 
     def __init__(self, clock: FixedClock) -> None:
         self._clock = clock

@@ -24,11 +24,14 @@ GAUGES = {
 COUNTERS = {
     "prompt_tokens": "Prompt tokens of finished requests.",
     "generation_tokens": "Generated tokens of finished requests.",
-    "request_success": "Finished requests.",
     "num_preemptions": "Requests sent back by the loss of nodes.",
+    "prefix_cache_queries": "Prompt tokens asked of a cache in HBM: all of them.",
+    "prefix_cache_hits": "Prompt tokens found there: none, for blocks are kept in EMS alone.",
     "external_prefix_cache_queries": "Prompt tokens asked of the context cache.",
     "external_prefix_cache_hits": "Prompt tokens found in the context cache.",
-    "spec_decode_num_drafts": "Decode steps with a draft token, summed over the pool.",
+    "spec_decode_num_drafts": "Drafts of finished requests: one a decode step with MTP.",
+    "spec_decode_num_draft_tokens": "Tokens drafted: one a draft.",
+    "spec_decode_num_accepted_tokens": "Drafted tokens that were accepted.",
 }
 
 
@@ -47,6 +50,7 @@ class DeploymentMetrics:
                 for deployment, current in values.items():
                     family.add_metric([deployment], current[name])
                 yield family
+        yield from _labelled(lives)
         for name in lives[0][1].statistics.histograms if lives else ():
             histogram = HistogramMetricFamily(f"vllm:{name}", f"{name.replace('_', ' ')}, emulated.", labels=LABEL)
             for deployment, live in lives:
@@ -64,12 +68,39 @@ def _values(live: LiveDeployment) -> dict[str, float]:
         "kv_cache_usage_perc": kv_usage(live),
         "prompt_tokens": done.prompt_tokens,
         "generation_tokens": done.generated_tokens,
-        "request_success": done.requests,
         "num_preemptions": engine.preemptions if engine else 0,
+        "prefix_cache_queries": engine.cache.counts.tokens_asked if engine else 0,
+        "prefix_cache_hits": 0,
         "external_prefix_cache_queries": engine.cache.counts.tokens_asked if engine else 0,
         "external_prefix_cache_hits": engine.cache.counts.tokens_hit if engine else 0,
-        "spec_decode_num_drafts": engine.pool.steps if engine and live.spec.mtp else 0,
+        "spec_decode_num_drafts": done.drafts if live.drafts else 0,
+        "spec_decode_num_draft_tokens": done.drafts if live.drafts else 0,
+        "spec_decode_num_accepted_tokens": done.drafts_accepted if live.drafts else 0,
     }
+
+
+def _labelled(lives: list[tuple[str, LiveDeployment]]) -> Iterator[Metric]:
+    """What has more labels than the deployment's name."""
+    success = CounterMetricFamily("vllm:request_success", "Finished requests.", labels=[*LABEL, "finished_reason"])
+    position = CounterMetricFamily(
+        "vllm:spec_decode_num_accepted_tokens_per_pos",
+        "Accepted tokens by place in the draft.",
+        labels=[*LABEL, "position"],
+    )
+    cache = GaugeMetricFamily(
+        "vllm:cache_config_info",
+        "KV cache of the decode pool.",
+        labels=[*LABEL, "block_size", "num_gpu_blocks", "cache_dtype"],
+    )
+    for name, live in lives:
+        for reason, count in {**live.statistics.by_reason, "abort": live.cancelled}.items():
+            success.add_metric([name, reason], count)
+        position.add_metric([name, "0"], live.statistics.drafts_accepted if live.drafts else 0)
+        if live.engine is not None:
+            deployment, size = live.engine.deployment, live.spec.block_tokens
+            blocks = deployment.kv_tokens_per_die * deployment.decode_dies // size
+            cache.add_metric([name, str(size), str(blocks), f"{8 * deployment.model.kv_bytes}-bit"], 1)
+    yield from (success, position, cache)
 
 
 def _buckets(current: Histogram) -> list[tuple[str, float]]:

@@ -71,10 +71,10 @@ def _letters(fabric: Fabric, node: str, ports: list[str]) -> str:
 
 
 def _utilisation(fabric: Fabric, node: str, ports: list[str], built: Floats, gbps: Floats) -> list[int]:
-    """Percent of what each port carries now that its busier direction takes."""
+    """Percent of what each port carries now that its busier direction takes; anything that moves is at least one."""
     below = fabric.degraded_ports(node)
     rate = np.array([below.get(port, full) for port, full in zip(ports, built, strict=True)]) if below else built
     busiest = np.maximum(gbps[SENT], gbps[RECEIVED])
     share = np.divide(busiest, rate, out=np.zeros_like(rate), where=rate > 0)
-    percent: list[int] = np.clip(np.rint(share * 100), 0, 100).astype(int).tolist()
+    percent: list[int] = np.clip(np.ceil(np.round(share * 100, 3)), 0, 100).astype(int).tolist()
     return percent

@@ -15,6 +15,8 @@ from typing import NoReturn
 
 import uvloop
 
+from matrixcommon.emulation.stack_clock import StackClock
+from matrixcommon.model.clock import ScaledClock
 from matrixcontainer.kubeapi.auth.authentication import Access, User
 from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.registry.core import Core
@@ -57,6 +59,7 @@ class Kube:
     tokens: dict[str, str]
     seed: int | None
     workloads: bool
+    clock_file: str
     time_scale: float
 
     @staticmethod
@@ -78,7 +81,7 @@ class Kube:
             raise SystemExit(1) from None
         core = Core(store, time.time, random.Random(self.seed), Access(tokens, signing_key, time.time))
         core.report = _report
-        core.time_scale = self.time_scale
+        core.emulated_time = StackClock(Path(self.clock_file)) if self.clock_file else ScaledClock(self.time_scale)
         operator = USERS["operator"].name
         api = KubeApi(core, self.workloads, ca.read_text(), roles_for(operator))
         sys.setswitchinterval(SWITCH_S)

@@ -111,5 +111,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     memory = FleetStore(settings.state / "agents.db")
     resource = ResourceClient(http_client(settings.resource_url, settings.token))
     link = LinkClient(http_client(settings.link_url, settings.token))
-    app = build(build_fleet(settings, settings.clock(), memory, resource, link), settings)
-    serve(Recorded(app, settings.state, "agents"), settings)
+    clock = settings.clock()
+    app = build(build_fleet(settings, clock, memory, resource, link), settings)
+    serve(Recorded(app, settings.state, "agents"), settings, clock)

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
+from matrixcommon.model.clock import Steady
+
 EPOCH_S = 1_750_000_000.0
 """Where the time of a stack that begins from nothing starts."""
 
 
-class LoopClock:
+class LoopClock(Steady):
     """The running event loop's own time, from a fixed epoch: virtual where the loop is.
 
     `time_scale` is that of the stack that this one is to behave like: what guards against slowness of the host has a
     floor in wall time (`Clock.at_least_wall`), which is that many times as long in emulated time."""
-
-    scale = 1.0
 
     def __init__(self, epoch_s: float = EPOCH_S, time_scale: float = 0.0) -> None:
         """`time_scale` 0: a host that is never slow, without floors."""

@@ -12,27 +12,16 @@ transfers that come one by one: what a slice gets of each port by itself.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from matrixlink.fabric.contention.offers import INSIDE, Ints, Offer, Pieces, Program, Ways
 from matrixlink.fabric.contention.port_groups import Floats, PortGroups
+from matrixlink.fabric.contention.ports_left import PortsLeft
 from matrixlink.fabric.sharing.max_min_arrays import fair_rates, on_links
 from matrixlink.fabric.sharing.traffic import traffic
 
 TINY_GBPS = 1e-9
-
-
-@dataclass(frozen=True, slots=True)
-class PortsLeft:
-    """What a slice may still use of one node on one plane, an entry per sub-plane, GB/s: of the whole node's ports out
-    and in, and of one endpoint's (the slowest die's links or port, on VPC the card)."""
-
-    out_gbps: list[float]
-    in_gbps: list[float]
-    endpoint_out_gbps: list[float]
-    endpoint_in_gbps: list[float]
 
 
 class SharedPorts:

@@ -101,6 +101,24 @@ NodeWord = Annotated[str, typer.Argument(help="A node (sn0-c03-n2).", autocomple
 Force = Annotated[bool, typer.Option("--force", help="Also where somebody has it, who then loses it.")]
 
 
+@command("node cordon")
+def node_cordon(stack: OnStack, name: NodeWord) -> None:
+    """Keep newcomers off it; what runs there continues. Cordons of others, such as `kubectl cordon`, stay beside it."""
+    _cordon(stack, name, "cordon")
+
+
+@command("node uncordon")
+def node_uncordon(stack: OnStack, name: NodeWord) -> None:
+    """Take this cordon away again; those of others stay."""
+    _cordon(stack, name, "uncordon")
+
+
+def _cordon(stack: OnStack, name: str, verb: str) -> None:
+    view = stack.client.call("resource", "POST", f"/v1/nodes/{name}:{verb}")
+    by = view.get("cordonedBy", [])
+    say(f"{name} is {'cordoned by ' + ', '.join(by) if by else 'not cordoned'}")
+
+
 @command("node enrol")
 def node_enrol(stack: OnStack, name: NodeWord, reason: Reason = "") -> None:
     """Have a retired node again; it is verified, and Available when that has passed."""

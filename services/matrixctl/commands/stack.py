@@ -111,7 +111,10 @@ def _refuse_other_settings(folder: Any, time_scale: float | None, only: str | No
     if stack is None:
         return
     if time_scale is not None and time_scale != stack.time.scale:
-        raise Conflict(f"it runs at --time-scale {stack.time.scale:g}; take it down first", field="--time-scale")
+        raise Conflict(
+            f"it runs at --time-scale {stack.time.scale:g}; `matrixctl clock speed {time_scale:g}` changes that",
+            field="--time-scale",
+        )
     if only is not None and {process.name for process in choose(only)} - set(stack.children):
         raise Conflict(f"it runs only {', '.join(stack.children)}; take it down first", field="--only")
 

@@ -47,7 +47,7 @@ CONDITIONS = {
     "AbleToScale": "whether the next decision may change the size of what a policy scales",
     "Admitted": "whether a slice's bandwidth is booked",
     "Damped": "whether a link is taken for down because it changed too often",
-    "Degraded": "whether something of it is missing or broken while it goes on",
+    "Degraded": "whether something of it is missing or broken while it continues",
     "Expired": "whether its lease has ended",
     "Injected": "whether the fault is in the emulated hardware",
     "InventoryMatches": "whether the agent found the parts that the topology says",

@@ -27,6 +27,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from matrixcommon.emulation.stack_clock import change_timeline, write_timeline
 from matrixresource.topology import Supernode
 from services.catalogue import PROCESSES, Process
 from services.chassis.logging import configure
@@ -116,13 +117,7 @@ class Supervisor:
         now = time.time()
         before = self.folder.read()
         living = self.folder.holders()
-        scale = self.request.scale or (before.time.scale if before else 1.0)
-        if before is None:
-            when = StackTime(scale, now, now)
-        elif living and scale == before.time.scale:
-            when = replace(before.time, stopped_wall=None)
-        else:
-            when = before.time.next_run(scale, now)
+        when = self._first_time(before, bool(living), now)
         children = {}
         for process in self.request.processes:
             current = before.children.get(process.name) if before else None
@@ -137,6 +132,18 @@ class Supervisor:
             self.request.processes, when, seed, self.request.database, children, os.getpid(), topology=topology
         )
 
+    def _first_time(self, before: Stack | None, living: bool, now: float) -> StackTime:
+        """Time as the clock's file has it now. What lives of the last run continues by that file, at another speed if
+        one is asked for; else the file begins anew from where time got to."""
+        scale = self.request.scale or (before.time.scale if before else 1.0)
+        if before is not None and living and self.folder.clock_file.exists():
+            if scale != before.time.scale:
+                change_timeline(self.folder.clock_file, lambda timeline, at: timeline.changed(at, scale))
+            return replace(before.time, stopped_wall=None)
+        when = StackTime(scale, now, now) if before is None else before.time.next_run(scale, now)
+        write_timeline(self.folder.clock_file, when.timeline())
+        return when
+
     def _port(self, process: Process, last: int) -> int:
         wanted = [port for port in (process.port, last) if port]
         return next((port for port in wanted if port_is_free(HOST, port)), 0) or free_port(HOST)
@@ -148,9 +155,7 @@ class Supervisor:
             "HOST": self.request.host,
             "PORT": str(self.stack.children[name].port),
             "STATE": str(self.folder.path),
-            "TIME_SCALE": repr(self.stack.time.scale),
-            "TIME_ANCHOR_WALL": repr(self.stack.time.anchor_wall),
-            "TIME_ANCHOR_EMULATED": repr(self.stack.time.anchor_emulated),
+            "CLOCK_FILE": str(self.folder.clock_file),
             "TOKENS": str(self.folder.tokens),
             "TOKEN": self._tokens[name],
         }
@@ -346,7 +351,8 @@ class Supervisor:
 _OURS = frozenset(
     f"CLOUDMATRIX_{key}"
     for key in (
-        *("HOST", "PORT", "STATE", "TIME_SCALE", "TIME_ANCHOR_WALL", "TIME_ANCHOR_EMULATED", "TOKENS", "TOKEN"),
+        *("HOST", "PORT", "STATE", "TIME_SCALE", "TIME_ANCHOR_WALL", "TIME_ANCHOR_EMULATED"),
+        *("CLOCK_FILE", "TOKENS", "TOKEN"),
         *("SEED", "DATABASE", "TOPOLOGY", "KUBECONFIG", "KUBE_ADMIN_TOKEN"),
         *(f"{process.name.upper()}_URL" for process in PROCESSES),
     )

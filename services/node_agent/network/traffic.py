@@ -232,9 +232,11 @@ class EmulatedTraffic:
 
     def _burst_of(self, load: Load, ports: SharedPorts, own: list[int]) -> Burst:
         found = Burst()
+        exchanges = []
         for slice, programs in self.loads_of(load).items():
-            if load.pattern == "all-to-all":
-                found.gbps_per_die = ports.exchange_gbps(slice, programs, own)
+            if load.pattern == "all-to-all" and load.complete(programs):
+                exchanges.append(ports.exchange_gbps(slice, programs, own))
+                found.gbps_per_die = min(exchanges)
             left = ports.left(slice, programs)
             found.ports |= {node: BurstPorts(**asdict(each)) for node, each in left.items()}
         return found

@@ -45,6 +45,10 @@ class Load(ApiModel):
             return sum(node in tables for node in self.members) if self.members is not None else len(tables)
         return len(tables) - (self.pattern == "incast") if len(tables) > 1 else 0
 
+    def complete(self, tables: Mapping[str, Table]) -> bool:
+        """Whether everybody that it names has a table."""
+        return self.members is None or all(node in tables for node in self.members)
+
     def aims(self) -> tuple[str, ...]:
         """The nodes that it goes to, where it names them."""
         return tuple(map(str, self.targets or ([self.target] if self.target is not None else [])))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from infer_workload.layout.prediction import decode_step_s
-from infer_workload.serving.workload_traffic import decode_traffic
+from infer_workload.serving.workload_traffic import decode_gbps
 from matrixlink.link_health.fault_localisation import DETECTED_WITHIN_S
 from services.chassis.database import DatabaseEngine
 from services.chassis.http import http_client
@@ -46,14 +46,14 @@ class Serving:
     async def __aexit__(self, *why: object) -> None:
         await self.life.aclose()
 
-    async def begin(self) -> None:
+    async def begin(self, requests_per_second: float = 30.0, input_tokens_max: int = 4096) -> None:
         assert (await self.http.put(f"/v1/deployments/{NAME}", json={"instance": NAME})).status_code == 200
 
         async def serves() -> bool:
             return (await self.http.get(f"/v1/deployments/{NAME}")).json()["state"] == "Serving"
 
         await self.stack.until(serves, "the model is served")
-        load = {"requestsPerSecond": 30.0, "seed": 7, "inputTokensMax": 4096}
+        load = {"requestsPerSecond": requests_per_second, "seed": 7, "inputTokensMax": input_tokens_max}
         assert (await self.http.put(f"/v1/deployments/{NAME}/load", json=load)).status_code == 200
 
     async def roles(self) -> dict[str, str]:
@@ -62,12 +62,14 @@ class Serving:
     async def statistics(self) -> dict[str, Any]:
         return dict((await self.http.get(f"/v1/deployments/{NAME}/statistics")).json())
 
-    async def sent_gbps(self) -> float:
-        """What the decode nodes send each other, from the batch and the step."""
+    async def sent_gbps(self) -> tuple[float, float]:
+        """What the decode nodes send each other, from the batch and the step, and what all pools offer over UB."""
         live = self.app.state.serving.live[NAME]
-        current = decode_traffic(live)
-        assert current is not None
-        return current.gbps_per_npu * 8 * len(current.nodes)
+        loads = (await self.stack.get("agents", "/v1/traffic")).json()["items"]
+        offered = {load["name"]: load["offeredGbps"] for load in loads if load["load"]["plane"] == "ub"}
+        decoding = decode_gbps(live.engine) * 8 * len(live.engine.deployment.pools.decode)
+        assert offered[f"infer-{NAME}"] == pytest.approx(decoding, rel=0.3)
+        return decoding, sum(offered.values())
 
     async def step_ms(self, seconds: int = 30) -> tuple[float, float]:
         """The mean step of that many seconds, and what the fabric says a step at each of those moments takes."""
@@ -98,7 +100,8 @@ async def test_a_cut_bundle_slows_tokens_as_the_fabric_says(tmp_path):
             whole, whole_predicted = await serving.step_ms()
             sending = await moving(stack)
             # What is offered follows the batch in steps of a tenth, and counters are a heartbeat old.
-            assert 0 < sending == pytest.approx(await serving.sent_gbps(), rel=0.3)
+            decoding, offered = await serving.sent_gbps()
+            assert 0 < decoding < sending == pytest.approx(offered, rel=0.3)
             impaired = sorted(node for node, role in (await serving.roles()).items() if role == "decode")[0]
             for name, ports in BUNDLES.items():
                 stack.impair(name, "link-down", impaired, port=ports)
