@@ -58,15 +58,7 @@ def prepare(folder: Folder, scale: float) -> Stack:
     passwords = _passwords(folder)
     _prepare_databases(folder.path / "postgres", passwords)
     operator_token = _prepare_kube(folder)
-<<<<<<< HEAD
     _prepare_demo(folder, stack)
-    clock = {
-        "TIME_SCALE": repr(when.scale),
-        "TIME_ANCHOR_WALL": repr(when.anchor_wall),
-        "TIME_ANCHOR_EMULATED": repr(when.anchor_emulated),
-    }
-=======
->>>>>>> main
     for process in PROCESSES:
         settings = {"CLOCK_FILE": SHARED_CLOCK, "TOKENS": SHARED_TOKENS, "TOKEN": folder.token_of(process)}
         if process.has_database:
