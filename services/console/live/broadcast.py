@@ -42,12 +42,12 @@ class Channel:
         self._patch = _frame("patch", self.sequence, {"patch": patch})
         return True
 
-    def after(self, seen: int, time: dict[str, float]) -> bytes:
+    def after(self, seen: int) -> bytes:
         """What brings a reader who has seen frame `seen` (0: none) to the newest one."""
         if seen and seen == self.sequence - 1:
             return self._patch
         if self._whole is None:
-            self._whole = _frame("whole", self.sequence, {"picture": self._document, "time": time})
+            self._whole = _frame("whole", self.sequence, {"picture": self._document})
         return self._whole
 
 
@@ -99,7 +99,7 @@ class Broadcast:
                 if channel.sequence != seen:
                     if seen and channel.sequence > seen + 1:
                         self.skipped += channel.sequence - seen - 1
-                    frame, seen = channel.after(seen, self._known.time()), channel.sequence
+                    frame, seen = channel.after(seen), channel.sequence
                     yield frame
                 elif not await self._another(channel, seen):
                     yield b": nothing new\n\n"

@@ -71,6 +71,7 @@ class Collector:
         }
         self.capacity: dict[str, Any] = {}
         self.planes: list[dict[str, Any]] = []
+        self.pace = _pace(clock)
         self._answers: dict[str, bool] = {}
         self._capacity_due = asyncio.Event()
         self.hardware_version = 0
@@ -98,7 +99,13 @@ class Collector:
     def tasks(self) -> list[Callable[[], Awaitable[None]]]:
         """What runs as long as the process."""
         mirrors: list[Mirror[Any]] = [self.nodes, self.allocations, self.instances, *self.events.values()]
-        return [*(mirror.run for mirror in mirrors), self._follow_capacity, self._follow_planes, self._probe]
+        return [
+            *(mirror.run for mirror in mirrors),
+            self._follow_clock,
+            self._follow_capacity,
+            self._follow_planes,
+            self._probe,
+        ]
 
     async def _follow_capacity(self) -> None:
         while True:
@@ -140,9 +147,16 @@ class Collector:
         except MatrixError:
             return None
 
-    def time(self) -> dict[str, float]:
-        """How emulated time runs, for a page to go on from by itself: both clocks now, and the scale."""
-        return {"scale": self.clock.scale, "wall": time.time(), "emulated": self.clock.now()}
+    async def _follow_clock(self) -> None:
+        while True:
+            self.pace = _pace(self.clock)
+            self.changed()
+            await self.clock.changed()
+
+
+def _pace(clock: Clock) -> dict[str, float]:
+    """How emulated time runs, for a page to go on from by itself: both clocks at one moment, and the scale."""
+    return {"scale": clock.scale, "wall": time.time(), "emulated": clock.now()}
 
 
 def instance_state(view: dict[str, Any]) -> InstanceState:

@@ -12,10 +12,10 @@ from typing import Any
 
 from matrixresource.nodes.fault_levels import level_named
 
-FREE, HELD, SPARE, CHANGING, OUT, DEGRADED, FAULTY = "f", "h", "s", "c", "o", "d", "x"
+FREE, ALLOCATED, SPARE, CHANGING, OUT, DEGRADED, FAULTY = "f", "h", "s", "c", "o", "d", "x"
 MEANINGS = {
     FREE: "free",
-    HELD: "held",
+    ALLOCATED: "held",
     SPARE: "spare",
     CHANGING: "changing",
     OUT: "out of service",
@@ -74,7 +74,7 @@ def _letter(view: dict[str, Any], only_npus: bool) -> str:
         return FREE
     if state == "Spare":
         return SPARE
-    return HELD if state == "Active" else CHANGING
+    return ALLOCATED if state == "Active" else CHANGING
 
 
 def _alert(view: dict[str, Any], faults: list[dict[str, Any]]) -> str:

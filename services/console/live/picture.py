@@ -13,10 +13,10 @@ from typing import Any
 
 from matrixcommon.api.authorization import EVERY_PROJECT, TAKEN
 from services.console.live.collector import Collector, Event
-from services.console.live.hardware import CHANGING, DEGRADED, FAULTY, FREE, HELD, OUT, SPARE, letters
+from services.console.live.hardware import ALLOCATED, CHANGING, DEGRADED, FAULTY, FREE, OUT, SPARE, letters
 
 EVENTS_SHOWN = 40
-WORD = {FREE: "free", HELD: "held", SPARE: "spare", CHANGING: "changing", OUT: "out", DEGRADED: "degraded"}
+WORD = {FREE: "free", ALLOCATED: "held", SPARE: "spare", CHANGING: "changing", OUT: "out", DEGRADED: "degraded"}
 WORD[FAULTY] = "faulty"
 
 
@@ -25,6 +25,7 @@ def picture(known: Collector, audience: str) -> dict[str, Any]:
     holders = _holders(known, audience)
     supernodes = _supernodes(known, holders)
     return {
+        "time": known.pace,
         "services": known.services,
         "capacity": _capacity(known),
         "counts": _counts(supernodes),
@@ -56,10 +57,10 @@ Holders = dict[str, list[tuple[str, tuple[int, ...] | None, bool]]]
 
 def _holders(known: Collector, audience: str) -> Holders:
     found: Holders = defaultdict(list)
-    for (project, name), held in known.allocations.items.items():
+    for (project, name), allocation in known.allocations.items.items():
         shown = _key(project, name) if _sees(audience, project) else TAKEN
-        for node, npus in held.nodes:
-            found[node].append((shown, npus, node in held.spares))
+        for node, npus in allocation.nodes:
+            found[node].append((shown, npus, node in allocation.spares))
     return found
 
 
@@ -70,23 +71,23 @@ def _supernodes(known: Collector, holders: Holders) -> dict[str, Any]:
     for (_, node), state in sorted(known.nodes.items.items()):
         shown = found.setdefault(state.supernode, {"cabinets": {}, "states": {}, "holders": {}})
         shown["cabinets"].setdefault(state.cabinet, []).append(node)
-        held = holders.get(node, ())
-        each = list(letters(state, any(spare for _, _, spare in held)))
-        for _, npus, _ in held:
+        parts = holders.get(node, ())
+        each = list(letters(state, any(spare for _, _, spare in parts)))
+        for _, npus, _ in parts:
             for number in npus or ():
                 if number < state.npus and each[number] == FREE:
-                    each[number] = HELD
+                    each[number] = ALLOCATED
         shown["states"][node] = "".join(each)
-        if held:
-            shown["holders"][node] = _holder(held, state.npus)
+        if parts:
+            shown["holders"][node] = _holder(parts, state.npus)
     return found
 
 
-def _holder(held: list[tuple[str, tuple[int, ...] | None, bool]], npus: int) -> str | list[str]:
-    if any(part is None for _, part, _ in held):
-        return next(name for name, part, _ in held if part is None)
+def _holder(parts: list[tuple[str, tuple[int, ...] | None, bool]], npus: int) -> str | list[str]:
+    if any(part is None for _, part, _ in parts):
+        return next(name for name, part, _ in parts if part is None)
     each = [""] * npus
-    for name, part, _ in held:
+    for name, part, _ in parts:
         for number in part or ():
             each[number] = name
     return each

@@ -30,7 +30,7 @@ async function begin() {
       const token = await given();
       if (token || token === "") return await enter(token);
     } catch (wrong) {
-      if (given === stored || code) why = /** @type {Error} */ (wrong).message;
+      if (given === stored || code) why ||= /** @type {Error} */ (wrong).message;
     }
   }
   fill(app, loginForm(enter, why));
@@ -50,8 +50,8 @@ function shell() {
   return h("header", { class: "top" },
     h("div", { class: "brand" }, link("/", h("img", { src: "/icon.svg", alt: "", width: 20, height: 20 }), "CloudMatrix")),
     h("nav", { aria: { label: "Pages" } }, h("ul", {}, PAGES.map(([href, name]) => h("li", {}, link(href, name))))),
-    h("div", { class: "who" }, h("span", { title: `project ${who.project}, role ${who.role}` },
-      who.everywhere ? `${who.name}, all projects` : `${who.name}, ${who.project}`, h("span", { class: "role" }, who.role)), who.token ? leave : null),
+    h("div", { class: "who" }, h("span", { class: "name" }, who.everywhere ? `${who.name}, all projects` : `${who.name}, ${who.project}`),
+      h("span", { class: "role", title: `project ${who.project}` }, who.role), who.token ? leave : null),
     line, connection);
 }
 

@@ -11,8 +11,6 @@ const FRAMES_MAX = 3000;
 class Live extends EventTarget {
   /** @type {any} the newest picture; null before the first came */
   newest = null;
-  /** @type {{scale: number, wall: number, emulated: number} | null} */
-  time = null;
   /** @type {Frame[]} */
   frames = [];
   /** @type {Frame | null} the frame that the time slider shows; null shows the newest */
@@ -23,17 +21,21 @@ class Live extends EventTarget {
   /** @type {() => void} */
   #stop = () => {};
   #drawing = false;
-  #clockSkewS = 0;
 
   /** The picture to draw: of the slider's moment, or the newest. */
   get picture() {
     return (this.shown ?? { picture: this.newest }).picture;
   }
 
+  /** How emulated time runs: both clocks at one moment, and the scale. @returns {{scale: number, wall: number, emulated: number} | null} */
+  get time() {
+    return this.picture?.time ?? null;
+  }
+
   /** Emulated seconds since the epoch, now or at the slider's moment. */
   get emulated() {
     if (!this.time) return null;
-    const wall = (this.shown ? this.shown.at : Date.now()) / 1000 - this.#clockSkewS;
+    const wall = (this.shown ? this.shown.at : Date.now()) / 1000;
     return this.time.emulated + (wall - this.time.wall) * this.time.scale;
   }
 
@@ -90,7 +92,6 @@ class Live extends EventTarget {
   #take({ type, data }) {
     if (type === "whole") {
       this.newest = data.picture;
-      this.time = data.time;
     } else if (type === "patch") {
       if (!this.newest) return;
       this.newest = merged(this.newest, data.patch);

@@ -3,7 +3,7 @@
 import { follow } from "./stream.js";
 import { merged } from "./merge.js";
 
-/** @typedef {{stop: () => void, ports: Set<MessagePort>, picture: any, time: any, sequence: number, away: boolean}} Shared */
+/** @typedef {{stop: () => void, ports: Set<MessagePort>, picture: any, sequence: number, away: boolean}} Shared */
 /** @type {Map<string, Shared>} by token: tabs may be logged in as different people */
 const streams = new Map();
 let lastToken = "";
@@ -23,13 +23,13 @@ function join(token, port) {
   lastToken = token;
   let shared = streams.get(token);
   if (!shared) {
-    shared = { stop: () => {}, ports: new Set(), picture: null, time: null, sequence: 0, away: false };
+    shared = { stop: () => {}, ports: new Set(), picture: null, sequence: 0, away: false };
     streams.set(token, shared);
     shared.stop = follow(token, (message) => pass(token, message));
   }
   shared.ports.add(port);
   if (shared.picture) {
-    port.postMessage({ type: "whole", data: { picture: shared.picture, time: shared.time, sequence: shared.sequence } });
+    port.postMessage({ type: "whole", data: { picture: shared.picture, sequence: shared.sequence } });
   }
   if (shared.away) port.postMessage({ type: "away" });
 }
@@ -52,7 +52,6 @@ function pass(token, message) {
   shared.away = message.type === "away";
   if (message.type === "whole") {
     shared.picture = message.data.picture;
-    shared.time = message.data.time;
   }
   if (message.type === "patch") shared.picture = merged(shared.picture, message.data.patch);
   if (message.data?.sequence) shared.sequence = message.data.sequence;

@@ -36,7 +36,7 @@ export function headline() {
     element.tick(emulated, scale);
   };
   element.tick = (/** @type {number | null} */ emulated, /** @type {number} */ scale) => {
-    if (emulated !== null) say(time, `${moment(emulated)} · ${number(scale, scale < 10 && scale % 1 ? 1 : 0)}×`);
+    if (emulated !== null) say(time, `${moment(emulated)} · ${scale < 0.001 ? "paused" : `${number(scale, scale < 10 && scale % 1 ? 1 : 0)}×`}`);
   };
   return element;
 }

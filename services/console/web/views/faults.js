@@ -41,13 +41,13 @@ export function mount(root, page) {
   const injected = table("Injected", [
     { title: "Fault", cell: (each) => each.kind }, { title: "At", cell: (each) => (/-n\d+$/.test(each.target) ? link(`/nodes/${each.target}`, each.target) : each.target) },
     { title: "Parameters", cell: (each) => h("code", {}, Object.entries(each.parameters ?? {}).map(([key, value]) => `${key}=${value}`).join(" ")) },
-    { title: "", cell: (each) => action(() => ({ label: "Clear", does: "What was broken is repaired.", command: `matrixctl fault clear ${each.name}`, off: notAdmin(), run: () => call("DELETE", `agents/v1/faults/${each.name}`), done: () => void look() })) },
+    { title: "Undo", cell: (each) => action(() => ({ label: "Clear", does: "What was broken is repaired.", command: `matrixctl fault clear ${each.name}`, off: notAdmin(), run: () => call("DELETE", `agents/v1/faults/${each.name}`), done: () => void look() })) },
   ], (each) => each.name, { empty: "Nothing is broken on purpose." });
   const detected = table("Detected", [
     { title: "Since", cell: (each) => clock(each.since) }, { title: "Node", cell: (each) => link(`/nodes/${each.node}`, each.node) }, { title: "Component", cell: (each) => each.component },
     { title: "Code", cell: (each) => h("code", {}, each.code) }, { title: "Level", cell: (each) => each.level }, { title: "What follows", cell: (each) => each.action },
   ], (each) => each.name, { empty: "The control plane knows of no fault." });
-  const scenarios = h("div", { class: "stack" });
+  const scenarios = h("div", { class: "list" });
   const runs = table("Runs", [
     { title: "Scenario", cell: (each) => link(`/faults/runs/${each.name}`, each.title || each.scenario || each.name) }, { title: "State", cell: (each) => chip(each.state) },
     { title: "Verdict", cell: (each) => (each.verdict ? chip(each.verdict) : "") }, { title: "Started", cell: (each) => clock(each.startedAt) }, { title: "Took", cell: (each) => (each.seconds ? duration(each.seconds) : "") },
@@ -57,7 +57,7 @@ export function mount(root, page) {
     h("div", { class: "columns" },
       h("section", { class: "card stack", aria: { labelledby: "inject" } }, h("h2", { id: "inject" }, "Break something"),
         h("div", { class: "fields" }, h("div", { class: "field" }, h("label", { for: "kind" }, "Fault"), kind), h("div", { class: "field" }, h("label", { for: "target" }, "At"), target, targets), h("div", { class: "field" }, h("label", { for: "parameters" }, "Parameters"), parameters)), means, shownCommand, inject, told),
-      h("section", { class: "card stack", aria: { labelledby: "watch" } }, h("h2", { id: "watch" }, "What the machine makes of it"), h("p", { class: "muted", hidden: false }, "Events that the control plane tells, the newest first."), watchers)),
+      h("section", { class: "card stack", aria: { labelledby: "watch" } }, h("h2", { id: "watch" }, "What the machine makes of it"), h("p", { class: "muted" }, "Events that the control plane tells, the newest first."), watchers)),
     h("section", { class: "card" }, injected), h("section", { class: "card" }, detected),
     h("section", { class: "card stack", aria: { labelledby: "scenarios" } }, h("h2", { id: "scenarios" }, "Scenarios"), scenarios), h("section", { class: "card" }, runs)));
   for (const input of [kind, target, parameters]) {

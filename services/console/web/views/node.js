@@ -27,7 +27,7 @@ export function mount(root, page) {
     { title: "Code", cell: (each) => h("code", {}, each.code) },
     { title: "Level", cell: (each) => each.level },
     { title: "Since", cell: (each) => clock(each.since) },
-    { title: "", cell: (each) => (each.active ? "active" : "over") },
+    { title: "Now", cell: (each) => (each.active ? "active" : "over") },
   ], (each) => each.component + each.code, { empty: "No fault was reported." });
   const cordoned = () => (node?.cordonedBy ?? []).includes("admin");
   const cordon = action(() => ({

@@ -3,7 +3,7 @@
 import { live } from "../core/live.js";
 import { setQuery } from "../core/router.js";
 import { get } from "../core/api.js";
-import { h, fill, say, set, sync, link } from "../parts/dom.js";
+import { h, fill, say, sync, link } from "../parts/dom.js";
 import { legend } from "../parts/cabinet.js";
 import { supernodeTiles } from "../parts/tiles.js";
 import { switchCabinets } from "../parts/switches.js";
@@ -81,7 +81,6 @@ function alertItem([, alert]) {
 /** @param {[string, any]} entry */
 function eventItem([, event]) {
   const about = event.source === "compute" ? link(`/instances/${event.project}/${event.about}`, event.about) : event.about.match(/-n\d+$/) ? link(`/nodes/${event.about}`, event.about) : event.about;
-  const item = h("li", { data: { kind: event.kind } }, h("time", { datetime: event.at }, clock(event.at)), h("div", {}, about, " ", h("b", {}, event.reason), " ", h("span", {}, event.message)));
-  set(item, "title", event.at);
+  const item = h("li", { data: { kind: event.kind } }, h("time", { datetime: event.at, title: event.at }, clock(event.at)), h("div", {}, about, " ", h("b", {}, event.reason), " ", h("span", {}, event.message)));
   return item;
 }

@@ -39,9 +39,9 @@ export function mount(root, page) {
   const asCommand = () => `matrixctl plan --nodes ${inputs.nodes.value}${Number(inputs.spares.value) ? ` --spares ${inputs.spares.value}` : ""}${inputs.policy.value === "spread" ? " --policy spread" : ""}${inputs.level.value === "cabinet" ? "" : ` --level ${inputs.level.value}`}${inputs.required.value === "yes" ? " --required" : ""}${Number(inputs.priority.value) ? ` --priority ${inputs.priority.value}` : ""}${inputs.preempt.value === "yes" ? " --preempt" : ""}`;
   const shownCommand = command(asCommand());
   const create = action(() => ({
-    label: "Create it", does: `${name.value} is asked for: ${plural(Number(inputs.nodes.value), "node")}, committed together with all three planes or not at all.`,
+    label: "Create it", does: `${name.value} is asked for: ${plural(Number(inputs.nodes.value), "node")}, committed together with all three planes or not at all. A CloudMatrixInstance that kubectl applies describes the same as a resource.`,
     off: notEditor() || (!plan ? "Plan it first" : !plan.fits ? "It does not fit: it would wait" : !name.checkValidity() || !name.value ? "Its name: small letters, digits and dashes" : ""),
-    command: `kubectl apply -f - <<< '${JSON.stringify({ apiVersion: "cloudmatrix.io/v1alpha1", kind: "CloudMatrixInstance", metadata: { name: name.value }, spec: request() })}'`,
+    command: `curl -X PUT -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" ${location.origin}/api/${at("compute/v1/instances", `${session()?.project}/${name.value}`)} -d '${JSON.stringify(request())}'`,
     run: () => call("PUT", at("compute/v1/instances", `${session()?.project}/${name.value}`), request()), done: () => navigate(`/instances/${session()?.project}/${name.value}`),
   }));
   const form = h("form", { class: "card stack", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); void ask(); } },

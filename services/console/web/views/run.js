@@ -24,7 +24,7 @@ export function mount(root, page) {
   const stop = action(() => ({ label: "Stop", danger: true, off: notAdmin() || (run && run.state !== "Completed" ? "" : "It is over"), does: "It is rolled back and ends.", command: `matrixctl scenario stop ${name}`, run: () => call("POST", `compute/v1/scenario-runs/${name}:stop`), done: () => void look() }));
   const phases = table("Phases", [{ title: "Phase", cell: (each) => each.name }, { title: "Began", cell: (each) => clock(each.startedAt) }, { title: "Ended", cell: (each) => clock(each.finishedAt) }], (each) => each.name);
   const outcomes = table("Expected", [
-    { title: "", cell: (each) => h("b", { class: each.passed ? "good" : "bad" }, each.passed ? "✓" : "×") }, { title: "What", cell: (each) => each.name },
+    { title: "Held", cell: (each) => h("b", { class: each.passed ? "good" : "bad" }, each.passed ? "✓" : "×") }, { title: "What", cell: (each) => each.name },
     { title: "After", cell: (each) => (each.seconds === undefined ? "–" : duration(each.seconds)), number: true }, { title: "Within", cell: (each) => duration(each.withinS), number: true }, { title: "Seen", cell: (each) => each.message },
   ], (each) => each.name, { empty: "Nothing is decided yet." });
   fill(root, h("div", { class: "stack" }, h("div", { class: "heading" }, heading, state), problem, h("section", { class: "card stack" }, verdict, message, stop, replay),

@@ -20,7 +20,7 @@ export function mount(root, page) {
   /** @type {Record<string, number[]>} */
   let history = {};
   const pick = h("div", { class: "toolbar", role: "group", aria: { label: "Deployments" } });
-  const none = h("p", { class: "muted" }, "No model is served. `kubectl apply -f examples/deepseek-r1.yaml` serves one.");
+  const none = h("p", { class: "muted" }, "No model is served. This serves one: ", h("code", {}, "kubectl apply -f examples/deepseek-r1.yaml"));
   const state = chip("");
   const figures = h("dl", { class: "figures" });
   const pools = h("dl", { class: "facts" });
@@ -34,10 +34,10 @@ export function mount(root, page) {
     label: deployment?.load ? "End the load" : "Put load on it", danger: false,
     off: notEditor() || (deployment ? "" : "There is no deployment"),
     does: deployment?.load ? "The built-in generator of requests stops." : `The built-in generator sends ${rate.value} requests per emulated second.`,
-    command: deployment?.load ? `curl -X DELETE $INFER/v1/deployments/${deployment?.name}/load` : `curl -X PUT $INFER/v1/deployments/${deployment?.name}/load -d '{"requestsPerSecond": ${rate.value}}'`,
+    command: deployment?.load ? `curl -X DELETE -H "Authorization: Bearer $TOKEN" ${location.origin}/api/${at("infer/v1/deployments", chosen, "/load")}` : `curl -X PUT -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" ${location.origin}/api/${at("infer/v1/deployments", chosen, "/load")} -d '{"requestsPerSecond": ${rate.value}}'`,
     run: () => call(deployment.load ? "DELETE" : "PUT", at("infer/v1/deployments", chosen, "/load"), deployment.load ? undefined : { requestsPerSecond: Number(rate.value) }), done: () => void look(),
   }));
-  const body = h("div", { class: "stack" }, figures, h("div", { class: "columns" }, Object.values(charts)),
+  const body = h("div", { class: "stack" }, figures, h("div", { class: "charts" }, Object.values(charts)),
     h("div", { class: "columns" }, h("section", { class: "card stack", aria: { labelledby: "pools" } }, h("h2", { id: "pools" }, "Pools"), pools),
       h("section", { class: "card stack", aria: { labelledby: "load" } }, h("h2", { id: "load" }, "Load"), h("div", { class: "toolbar" }, h("label", { for: "rate" }, "Requests per second"), rate), load)),
     h("section", { class: "card stack", aria: { labelledby: "policies" } }, h("h2", { id: "policies" }, "What the autoscaler decided"), policies));
@@ -60,7 +60,7 @@ export function mount(root, page) {
       deployment = all.find((each) => `${each.project}/${each.name}` === chosen) ?? null;
       if (deployment) draw(await get(at("infer/v1/deployments", chosen, "/statistics"), page.signal));
       const found = await list("compute/v1/scaling-policies", page.signal);
-      if (!found.length) fill(policies, h("p", { class: "muted" }, "No scaling policy looks at any of this; `kubectl apply -f examples/scaling-policy.yaml` makes one."));
+      if (!found.length) fill(policies, h("p", { class: "muted" }, "No scaling policy looks at any of this. This makes one: ", h("code", {}, "kubectl apply -f examples/scaling-policy.yaml")));
       else sync(policies, found, (each) => `${each.project}/${each.name}`, policyItem);
       say(problem, "");
     } catch (wrong) {
@@ -74,7 +74,7 @@ export function mount(root, page) {
     state.update(deployment.state);
     /** @type {[string, string, string][]} */
     const shown = [
-      ["TTFT P50", number(now.ttft.p50, 0), "ms"], ["TTFT P99", number(now.ttft.p99, 0), "ms"], ["TPOT P50", number(now.tpot.p50, 1), "ms"], ["TPOT P99", number(now.tpot.p99, 1), "ms"],
+      ["TTFT P50", number(now.ttft.p50 * 1000), "ms"], ["TTFT P99", number(now.ttft.p99 * 1000), "ms"], ["TPOT P50", number(now.tpot.p50 * 1000, 1), "ms"], ["TPOT P99", number(now.tpot.p99 * 1000, 1), "ms"],
       ["Throughput", number(now.tokensPerSecond), "tokens/s"], ["Per NPU", number(now.tokensPerSecondPerNpu, 1), "tokens/s"], ["Requests", number(now.requestsPerSecond, 1), "per s"], ["Cache hits", number(now.cacheHitRateTokens * 100, 1), "% of tokens"],
       ["Decode step", number(now.decodeStepMs, 1), "ms"], ["KV memory", number(now.kvUsage * 100, 1), "% used"], ["Waiting", number(now.waiting + now.queued), "requests"], ["Decoding", number(now.decoding), "requests"],
     ];
@@ -86,7 +86,7 @@ export function mount(root, page) {
       element.update = (/** @type {[string, string, string]} */ [name, text, of]) => { say(term, name); say(value, text); say(unit, of); };
       return element;
     });
-    const points = { tokens: now.tokensPerSecond, perNpu: now.tokensPerSecondPerNpu, ttft: now.ttft.p90, tpot: now.tpot.p90, cache: now.cacheHitRateTokens * 100, queue: now.waiting + now.queued };
+    const points = { tokens: now.tokensPerSecond, perNpu: now.tokensPerSecondPerNpu, ttft: now.ttft.p90 * 1000, tpot: now.tpot.p90 * 1000, cache: now.cacheHitRateTokens * 100, queue: now.waiting + now.queued };
     for (const [name, value] of Object.entries(points)) {
       history[name] = [...(history[name] ?? []), value].slice(-KEPT);
       charts[/** @type {"tokens"} */ (name)].frame(history[name]);
