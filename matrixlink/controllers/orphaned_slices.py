@@ -26,15 +26,15 @@ class OrphanedSlices:
         """Withdraw what had no allocation last time either. Returns a sentence about what it did."""
         store = self._slice_controller.store
         with store.reading() as session:
-            held = {row.name: row.allocation for row in store.slices(session) if row.state != WITHDRAWING}
-        if not held:
+            owners = {row.name: row.allocation for row in store.slices(session) if row.state != WITHDRAWING}
+        if not owners:
             self._suspects = {}
             return "no slices"
         try:
             present = await self._allocations.present()
         except Unavailable:
             return "MatrixResource does not answer"
-        missing = {name: allocation for name, allocation in held.items() if allocation not in present}
+        missing = {name: allocation for name, allocation in owners.items() if allocation not in present}
         gone = sorted(name for name, allocation in missing.items() if self._suspects.get(name) == allocation)
         for name in gone:
             self._withdraw(name, missing[name])

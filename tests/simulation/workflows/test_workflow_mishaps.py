@@ -121,12 +121,12 @@ async def refused(stack: Stack, name: str) -> None:
     await active(stack, name)
     await stack.apply(name, 1, network={"rdma": {"qosClass": "Guaranteed", "floorGbpsPerNpu": 10_000}})
 
-    async def said() -> bool:
+    async def shown() -> bool:
         view = await stack.compute.find_instance(name)
         assert view is not None
         return view.state == "Active" and any(each.reason == "InvalidField" for each in view.conditions)
 
-    await stack.until(said, f"the change of {name} is refused", within_s=600)
+    await stack.until(shown, f"the change of {name} is refused", within_s=600)
 
 
 async def withdraw(stack: Stack, name: str) -> None:

@@ -47,9 +47,9 @@ async def test_a_slice_of_ones_own_goes_with_its_allocation_and_gives_its_floor_
 
         await stack.until(given_back, "a slice goes with its allocation", within_s=600)
         events = (await stack.get("link", "/v1/events")).json()["items"]
-        said = [each for each in events if each["reason"] == "OrphanReleased"]
-        assert [each["about"] for each in said] == ["by-hand"]
-        assert "its allocation mine is gone" in said[0]["message"]
+        reported = [each for each in events if each["reason"] == "OrphanReleased"]
+        assert [each["about"] for each in reported] == ["by-hand"]
+        assert "its allocation mine is gone" in reported[0]["message"]
         await stack.nothing_left()
         assert not (await stack.get("link", "/v1/slices")).json()["items"]
 
