@@ -2,8 +2,8 @@
 
 A ScratchVolume asks for a PersistentVolumeClaim of some size. The operator makes it, lets it grow when the
 ScratchVolume does, refuses to let it shrink, and says in the status what there is. The claim belongs to the
-ScratchVolume and goes with it. Run it with `kopf run scratch_volumes.py`; its test is
-`tests/e2e/operators/test_kopf_operator.py`.
+ScratchVolume and goes with it. Run it with `kopf run scratch_volumes.py`; how it is
+tested is in docs/how-to/test-your-operator.md.
 """
 
 from __future__ import annotations

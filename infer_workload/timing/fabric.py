@@ -167,11 +167,14 @@ class Fabric:
 
     def node_gbps(self, plane: str, node: str, into: bool = False) -> float:
         """What a whole node can send out, or (`into`) take in."""
-        left = self._left(plane, node)
-        if left is not None:
-            return sum(left.in_gbps if into else left.out_gbps)
-        ports = self.ports.get(plane, {}).get(node)
-        return 0.0 if ports is None else sum(ports.uplink_gbps)
+        key = (plane, node, 0, into)
+        if key not in self._rates:
+            left, ports = self._left(plane, node), self.ports.get(plane, {}).get(node)
+            if left is not None:
+                self._rates[key] = sum(left.in_gbps if into else left.out_gbps)
+            else:
+                self._rates[key] = 0.0 if ports is None else sum(ports.uplink_gbps)
+        return self._rates[key]
 
     def _left(self, plane: str, node: str) -> Left | None:
         if self.contention is None or node not in self.ports.get(plane, {}):

@@ -49,8 +49,11 @@ def write_timeline(file: Path, timeline: Timeline, in_time: Callable[[], bool] =
     """Replace the file in one step, unless it is too late when all is ready; whether it was done."""
     place = file.resolve()
     draft = place.with_name(place.name + ".new")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as out:
+        with suppress(OSError):  # who may, leaves it to those that read it, as the containers of a stack
+            owner = place.stat()
+            os.chown(draft, owner.st_uid, owner.st_gid)
         json.dump({"changes": [asdict(each) for each in timeline.changes]}, out, indent=1)
         out.flush()
         os.fsync(out.fileno())

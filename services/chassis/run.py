@@ -16,6 +16,7 @@ from services.chassis.database import DatabaseEngine, Migrations, opened
 from services.chassis.emulated_date import EmulatedDate
 from services.chassis.logging import configure
 from services.chassis.settings import ServiceSettings, Settings
+from services.recordings.write_log import Recorded
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ def main_of(
         clock = settings.clock()
         app = build(settings, clock, opened(settings.database_url(name), migrations))
         gc.freeze()  # a collection need not look at what stays as long as the process
-        serve(app, settings, clock)
+        serve(Recorded(app, settings.state, name), settings, clock)
 
     return main
 

@@ -32,7 +32,7 @@ from services.matrixctl.commands import (
 from services.matrixctl.commands.command import declared_in
 from services.matrixctl.commands.experiments import runs, studies, timings
 from services.matrixctl.commands.help import explain
-from services.matrixctl.commands.running import bundle, clock, snapshot
+from services.matrixctl.commands.running import bundle, clock, record, snapshot
 from services.matrixctl.output.screen import EXIT_USAGE, NotAccessible, refuse
 
 EPILOG = """Exit codes: 0 done; 1 refused or failed; 2 wrong use, or a command of a later version; 3 the stack is not
@@ -42,6 +42,7 @@ app = declared_in(
     (
         stack,
         snapshot,
+        record,
         console,
         get,
         explain,

@@ -32,6 +32,7 @@ from matrixcommon.model.resource_key import key_of
 from matrixcontainer.client.client import Kind, KubeClient
 from matrixresource.agent.fault_catalogue import FAULT_KINDS
 from services.chassis.http import http_client
+from services.recordings.recording import Recording, add_to_snapshot
 from services.snapshots import archive
 from services.snapshots.archive import Manifest
 from services.testing import prepared
@@ -39,6 +40,7 @@ from services.testing.cluster import ADMIN, Cluster
 from services.testing.durations import seconds
 from services.testing.operator import Operator
 from services.testing.prepared import Prepared
+from services.testing.recorder import Recorder
 from services.testing.resources import Resource, served
 
 TIME_SCALE = 120.0
@@ -61,7 +63,7 @@ class VirtualClock:
 
     async def advance(self, duration: str | float) -> None:
         """Let so much time pass: everything that falls due happens, in order. Raises InvalidField."""
-        await asyncio.sleep(seconds(duration))
+        await self._world.recorder.sleep(seconds(duration))
 
     async def until(
         self, holds: Callable[[CloudMatrix], object], within: str | float = WITHIN, message: str = ""
@@ -73,7 +75,7 @@ class VirtualClock:
             passed_s = self.now() - began
             if passed_s >= within_s:
                 raise AssertionError(f"not within {within}: {message or 'the condition'}\n{self._world.report()}")
-            await asyncio.sleep(min(max(LOOK_S_MIN, passed_s / 20), LOOK_S_MAX, within_s - passed_s))
+            await self._world.recorder.sleep(min(max(LOOK_S_MIN, passed_s / 20), LOOK_S_MAX, within_s - passed_s))
         return self.now() - began
 
 
@@ -107,6 +109,7 @@ class CloudMatrix:
             await life.enter_async_context(self.stack)
             operator = asyncio.create_task(Operator(self.stack).run(), name="operator")
             life.push_async_callback(_ended, operator)
+            self.recorder = Recorder(self.stack)
             self.http = {name: self._client(name) for name in self.stack.services}
             self.kubernetes_http = self._client("kube")
             self.kubernetes = KubeClient(self.kubernetes_http)
@@ -121,7 +124,7 @@ class CloudMatrix:
 
     def way_to(self, name: str) -> httpx.AsyncBaseTransport:
         """How a test's requests get to a service, or to `kube`."""
-        return self.stack.kube_http._transport if name == "kube" else self.stack.way_to(name)
+        return self.recorder.way_to(name)
 
     # -- Kubernetes ----------------------------------------------------------------------------------------------
 
@@ -206,6 +209,14 @@ class CloudMatrix:
     async def snapshot(self, file: str | Path) -> Manifest:
         """All that the stack knows now, as a file that `matrixctl restore` reads too."""
         return prepared.write(Path(file), self.stack.state(), self.seed)
+
+    async def record(self, file: str | Path) -> Recording:
+        """All that was asked of this world since it began, and what came of it, as a file that `replay` and
+        `matrixctl replay` take."""
+        recording = self.recorder.recording(self.seed, self.time_scale)
+        prepared.write(Path(file), self.recorder.began_with, self.seed)
+        add_to_snapshot(Path(file), recording)
+        return recording
 
     async def reset(self, snapshot: str | Path | Prepared | None = None) -> None:
         """Begin again: with enrolled nodes and nothing else, or with what a snapshot holds. Handles and clients that

@@ -14,9 +14,11 @@ from matrixcommon.model.errors import InvalidField
 from services.catalogue import BY_NAME
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.clients.kubernetes import Cluster, cluster_of
+from services.matrixctl.snapshots import snapshot as snapshots
 from services.matrixctl.supervisor.state_folder import Folder
 from services.matrixctl.supervisor.supervisor import Request
 from services.matrixctl.supervisor.up import halt, start, until_ready
+from services.snapshots.archive import Manifest
 
 TIME_SCALE = 600.0
 READY_PATIENCE_WALL_S = 120.0
@@ -37,6 +39,19 @@ class LiveStack:
 
     def stop(self) -> None:
         halt(self.folder)
+
+    def snapshot(self, file: str | Path) -> Manifest:
+        """All that the stack knows now, as a file."""
+        return snapshots.take(self.folder, Path(file)).manifest
+
+    def reset(self, snapshot: str | Path | None = None) -> None:
+        """Begin again with nothing, or with what a snapshot holds; ready when it returns. Raises InvalidField,
+        UnknownSnapshot."""
+        if snapshot is None:
+            self._request = snapshots.reset(self.folder)
+        else:
+            _, self._request = snapshots.restore(self.folder, Path(snapshot), keep=False)
+        self.start()
 
     def __enter__(self) -> LiveStack:
         try:

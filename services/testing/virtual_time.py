@@ -9,9 +9,22 @@ has to be in this process.
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
+
+
+class _Timer(asyncio.TimerHandle):
+    """Of those that are due at the same moment, who was set first comes first, whoever else has set one meanwhile."""
+
+    __slots__ = ("number",)
+
+    number: int
+
+    def __lt__(self, other: Any) -> bool:
+        return (self.when(), self.number) < (other.when(), getattr(other, "number", -1))
 
 
 class VirtualTime:
@@ -21,6 +34,7 @@ class VirtualTime:
         self.seconds = start
         self._loop: Any = loop
         self._poll: Callable[[float | None], list[Any]] = loop._selector.select  # type: ignore[attr-defined]
+        self._numbers = count()
 
     def time(self) -> float:
         return self.seconds
@@ -29,9 +43,18 @@ class VirtualTime:
         """In place of the selector's: None is waited for truly, since nothing is scheduled."""
         if timeout is None:
             return self._poll(None)
-        if not (ready := self._poll(0)):
-            self.seconds += max(0.0, timeout)
+        if not (ready := self._poll(0)) and timeout > 0:
+            self.seconds = max(self.seconds, self._loop._scheduled[0].when())  # to the bit, however it got there
         return ready
+
+    def call_at(
+        self, when: float, callback: Callable[..., Any], *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        timer = _Timer(when, callback, args, self._loop, context)
+        timer.number = next(self._numbers)
+        heapq.heappush(self._loop._scheduled, timer)
+        timer._scheduled = True  # type: ignore[attr-defined]
+        return timer
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
         done = self._loop.create_future()
@@ -51,11 +74,12 @@ def virtual_time(loop: asyncio.AbstractEventLoop) -> Iterator[VirtualTime]:
     virtual = VirtualTime(loop)
     before = of._selector.select
     of.time, of._selector.select, of.run_in_executor = virtual.time, virtual.select, virtual.run_in_executor
+    of.call_at = virtual.call_at
     try:
         yield virtual
     finally:
         of._selector.select = before
-        del of.time, of.run_in_executor
+        del of.time, of.run_in_executor, of.call_at
 
 
 def run_in_virtual_time(main: Callable[[], Any]) -> Any:

@@ -44,8 +44,8 @@ def test_readers_tell_one_time_before_during_and_after_changes(file: Path) -> No
         clock, seen = StackClock(file), []
         while not stop.is_set():
             before = time.time()
-            told = clock.now()
-            seen.append((before, told, time.time()))
+            shown = clock.now()
+            seen.append((before, shown, time.time()))
             time.sleep(0.001)
         return seen
 
@@ -56,10 +56,10 @@ def test_readers_tell_one_time_before_during_and_after_changes(file: Path) -> No
             while time.time() < made.changes[-1].wall_s + 0.1:
                 time.sleep(0.01)
         stop.set()
-        told = [future.result() for future in futures]
+        readings = [future.result() for future in futures]
     final = read_timeline(file)
     assert [each.speed for each in final.changes] == [1.0, 600.0, 0.0, 60.0]
-    for seen in told:
+    for seen in readings:
         assert all(b[1] >= a[1] for a, b in pairwise(seen))
         for before, emulated, after in seen:
             assert final.emulated(before) - 1e-6 <= emulated <= final.emulated(after) + 1e-6
@@ -116,11 +116,11 @@ async def test_a_period_with_a_floor_is_counted_anew_where_the_speed_changes(fil
 async def test_a_change_is_told_and_counted(file: Path) -> None:
     clock = StackClock(file)
     before = clock.changes
-    told = asyncio.create_task(clock.changed())
+    changed = asyncio.create_task(clock.changed())
     await asyncio.sleep(0)
     made = speed(file, 60.0)
     async with asyncio.timeout(5):
-        await told
+        await changed
     assert time.time() >= made.changes[-1].wall_s
     assert clock.changes != before
 

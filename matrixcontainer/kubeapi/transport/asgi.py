@@ -47,7 +47,7 @@ class Asgi:
             await self._http(request, receive, send, scope["http_version"].startswith("1"))
 
     async def _http(self, request: Request, receive: Receive, send: Send, http_1: bool) -> None:
-        body = Body(request.headers, receive)
+        body = Body(request.headers, receive, http_1)
         request.read = body.read
         response = await self._app.respond(request)
         head = _headers(request, response)
@@ -140,9 +140,11 @@ class Asgi:
 class Body:
     """What follows the head of a request, while there is more of it."""
 
-    def __init__(self, headers: dict[str, str], receive: Receive) -> None:
+    def __init__(self, headers: dict[str, str], receive: Receive, http_1: bool) -> None:
         self._receive = receive
         self._stated = headers.get("content-length", "0")
+        # On HTTP/1.1 a body ends with its last byte; on HTTP/2 that it has ended may be said afterwards.
+        self._length = int(self._stated) if http_1 and self._stated.isdigit() else None
         # A client that asks first sends nothing unless it is read; on HTTP/2 nobody has to take in what is not wanted.
         self._comes = (self._stated != "0" or "transfer-encoding" in headers) and "expect" not in headers
         self._more, self._broken = True, False
@@ -158,9 +160,11 @@ class Body:
             size += len(chunk)
             if size > BODY_BYTES_MAX:
                 raise errors.too_large(BODY_BYTES_MAX)
+            if size == self._length:
+                self._more = False
         if self._broken:
             raise errors.bad_request("unexpected EOF")
-        return b"".join(parts)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def discard(self) -> bool:
         """Take in what is left of a small one, or the connection could not be used again; whether it can."""
@@ -214,11 +218,14 @@ async def _until(kind: str, receive: Receive) -> None:
 
 
 def _headers(request: Request, response: Response) -> list[tuple[bytes, bytes]]:
-    found = [("content-type", response.media), ("cache-control", "no-cache, private"), *response.headers.items()]
-    found += [("warning", f"299 - {_quoted(text)}") for text in dict.fromkeys(request.warnings)]
+    found = [(b"content-type", response.media.encode("latin-1", "replace")), (b"cache-control", b"no-cache, private")]
     if isinstance(response.body, bytes):
-        found.append(("content-length", str(len(response.body))))
-    return [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in found]
+        found.append((b"content-length", b"%d" % len(response.body)))
+    if response.headers or request.warnings:
+        more = list(response.headers.items())
+        more += [("warning", f"299 - {_quoted(text)}") for text in dict.fromkeys(request.warnings)]
+        found += [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in more]
+    return found
 
 
 def _quoted(text: str) -> str:

@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,8 +41,9 @@ class Taken:
     took_wall_s: float
 
 
-def take(folder: Folder, file: Path) -> Taken:
-    """All that the stack knows now, as a file that only its owner may read. Raises NotRunning where no stack ever was,
+def take(folder: Folder, file: Path, meanwhile: Callable[[], None] = lambda: None) -> Taken:
+    """All that the stack knows now, as a file that only its owner may read; `meanwhile` is done while all stand still.
+    Raises NotRunning where no stack ever was,
     Conflict where it is made of containers, InvalidField where the file cannot be written."""
     began, stack = time.monotonic(), _stack_of(folder)
     target = file.expanduser().absolute()
@@ -54,6 +55,7 @@ def take(folder: Folder, file: Path) -> Taken:
             if stack.database:
                 _dump(stack, work)
             _copy(folder.path, work)
+            meanwhile()
             stopped_wall_s = time.monotonic() - stopped
         manifest = _pack(target, work, stack, at_wall)
     return Taken(manifest, stopped_wall_s, time.monotonic() - began)

@@ -11,6 +11,7 @@ database), and the digests of all tokens. Where it listens and where its neighbo
     shared/tokens.json                    digests, read by all
     shared/clock.json                     how emulated time runs, read by all
     processes/NAME/                       the folder of a process: settings.json, and what it keeps
+    processes/demo/                       what an administrator has, with the stack's addresses inside: for the stories
     postgres/                             how the databases are made, each with a role of its own
 """
 
@@ -23,6 +24,7 @@ import secrets
 import sys
 import time
 from collections.abc import MutableMapping
+from dataclasses import replace
 from pathlib import Path
 
 from matrixcommon.emulation.stack_clock import change_timeline, read_timeline, write_timeline
@@ -31,6 +33,7 @@ from services.catalogue import BY_NAME, PROCESSES
 from services.matrixctl.supervisor.state_folder import Child, Folder, Stack, StackTime, write
 
 PREPARE = "prepare"
+DEMO = "demo"
 SETTINGS = "settings.json"
 SHARED_TOKENS = "/shared/tokens.json"
 SHARED_CLOCK = "/shared/clock.json"
@@ -55,6 +58,7 @@ def prepare(folder: Folder, scale: float) -> Stack:
     passwords = _passwords(folder)
     _prepare_databases(folder.path / "postgres", passwords)
     operator_token = _prepare_kube(folder)
+    _prepare_demo(folder, stack)
     for process in PROCESSES:
         settings = {"CLOCK_FILE": SHARED_CLOCK, "TOKENS": SHARED_TOKENS, "TOKEN": folder.token_of(process)}
         if process.has_database:
@@ -136,6 +140,22 @@ def _prepare_kube(folder: Folder) -> str:
     if not folder.kubeconfig.is_symlink():
         folder.kubeconfig.symlink_to(Path("processes") / kube.name / "kubeconfig")
     return token
+
+
+def _prepare_demo(folder: Folder, stack: Stack) -> None:
+    """A folder that reads as the stack's own does, from inside the containers' network."""
+    from matrixcontainer.kubeapi.transport.certificates import write_kubeconfig
+
+    inside = Folder(_of(folder, DEMO))
+    children = {
+        process.name: replace(stack.children[process.name], url=f"{process.scheme}://{process.name}:{process.port}")
+        for process in PROCESSES
+    }
+    inside.write(replace(stack, children=children))
+    write(inside.path / "admin-token", folder.admin_token() + "\n")
+    authority = _of(folder, "kube") / "kube" / "ca.crt"
+    server = children["kube"].url
+    write_kubeconfig(inside.kubeconfig, server, authority, "cloudmatrix-admin", folder.admin_token())
 
 
 def give(folder: Path, owner: str) -> None:

@@ -39,5 +39,6 @@ def change_over(folder: Folder) -> bool:
     described = place / STACK_FILE
     if described.exists():
         write(folder.stack_file, described.read_text())
+        folder.clock_file.unlink(missing_ok=True)  # time is where the restored state has it
     shutil.rmtree(place)
     return True

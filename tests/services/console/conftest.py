@@ -14,7 +14,7 @@ import pytest
 from services.chassis.access import create_token
 from services.console import main as console_main
 from services.console.live.merge_patch import merged
-from tests.asgi import StreamingASGITransport
+from services.testing.asgi import StreamingASGITransport
 from tests.clocks import LoopClock
 from tests.stack import Stack
 

@@ -17,6 +17,8 @@ import yaml
 from matrixcommon.emulation.stack_clock import read_timeline
 from services.catalogue import PROCESSES
 from services.chassis.access import Tokens, create_token
+from services.matrixctl.demo import in_container
+from services.matrixctl.demo.run import STORIES
 from services.matrixctl.supervisor.container_entrypoint import DATABASES, give, prepare, settings_for
 from services.matrixctl.supervisor.state_folder import Folder
 from tests.matrixcontainer.kubeapi.postgres import a_postgres, needs_postgres
@@ -102,6 +104,30 @@ def test_the_operator_trusts_the_api_it_is_shown(folder: Folder) -> None:
     assert config["users"][0]["user"]["token"] == settings(folder, "kube")["CLOUDMATRIX_KUBE_OPERATOR_TOKEN"]
     (mounted(folder, "kube")["/state"] / "kubeconfig").write_text("written by the API")
     assert folder.kubeconfig.read_text() == "written by the API"
+
+
+def test_the_stories_container_has_the_stacks_addresses_inside_and_an_administrators_token(folder: Folder) -> None:
+    inside = Folder(mounted(folder, "failover")["/state"])
+    stack = inside.read()
+    assert stack is not None
+    assert {name: child.url for name, child in stack.children.items()} == {
+        process.name: f"{process.scheme}://{process.name}:{process.port}" for process in PROCESSES
+    }
+    assert inside.admin_token() == folder.admin_token()
+    config = yaml.safe_load(inside.kubeconfig.read_text())
+    assert config["clusters"][0]["cluster"]["server"] == "https://kube:8443"
+    assert config["users"][0]["user"]["token"] == settings(folder, "kube")["CLOUDMATRIX_KUBE_ADMIN_TOKEN"]
+
+
+def test_a_story_told_at_another_pace_is_refused_with_the_way_out(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CLOUDMATRIX_STATE", str(mounted(folder, "autoscale")["/state"]))
+    assert in_container.main(["autoscale"]) == 2
+    assert "CLOUDMATRIX_TIME_SCALE=15" in " ".join(capsys.readouterr().out.split())
+    assert in_container.main(["autoscaling"]) == 2
+    assert "there is no story 'autoscaling'; there are failover, autoscale" in capsys.readouterr().err
+    assert set(STORIES) < set(yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"])
 
 
 def test_the_folder_is_given_to_who_the_processes_run_as(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
