@@ -20,7 +20,7 @@ from benchmarks.autoscaler.traces import Trace
 from infer_workload.contract import DeploymentShape
 from infer_workload.experiments.experiment import healthy_fabric
 from infer_workload.layout.deployment import lay_out
-from infer_workload.layout.recovery import weights_load_s
+from infer_workload.layout.recovery import role_switch_s
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.fabric import DIES_PER_NODE
 from infer_workload.timing.model import load_model
@@ -88,7 +88,7 @@ def timing() -> Timing:
     ]) / decode.tokens_per_step  # fmt: skip
     tpot = np.maximum.accumulate(tpot, axis=0)
     room = deployment.kv_tokens_per_die * DIES
-    switch_s = deployment.calibration.role_switch_s + weights_load_s(deployment)
+    switch_s = role_switch_s(deployment)
     return Timing(lengths, alone, (base - pair_s * pairs[0]) / 65536, pair_s, tpot, room, batch, switch_s)
 
 

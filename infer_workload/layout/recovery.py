@@ -3,8 +3,9 @@
 Two kinds of change. A loss is taken at once: decode rebuilds its ranks without the lost dies (each expert keeps at
 least one copy) and continues with what is left. A gain is taken when the new nodes are ready: executors start, weights
 come from the model cache, graphs are loaded; then decode rebuilds again. A change of link rates alone costs
-nothing: the next step simply takes another time. Durations are published for other deployments of the same kind; the
-calibration names them.
+nothing: the next step simply takes another time. How long each takes follows from what it consists of: ranks that form
+their groups anew, graphs, executors, and the weights that have to be read, at the rate the caching pool is read with.
+The KV of requests that are sent back is computed again by prefill.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from dataclasses import dataclass, replace
 
 from infer_workload.ems.model_cache import ModelCache
 from infer_workload.layout.deployment import Deployment, DoesNotFit, lay_out
-from infer_workload.timing.fabric import Fabric
+from infer_workload.timing.calibration import Calibration
+from infer_workload.timing.collectives import fetch_gbps
+from infer_workload.timing.fabric import UB, Fabric
 
 
 @dataclass(frozen=True)
@@ -49,12 +52,12 @@ def plan_change(current: Deployment, fabric: Fabric, weights: ModelCache | None 
         deployment = lay_out(fabric, current.model, allocated, current.spec, current.pools, current.scale)
         loading = _load_s(deployment, cache)
         return Change(deployment, start_s + loading, start_s + loading)
-    pause = allocated.decode_recovery_s if deployment.pools.decode != current.pools.decode else 0.0
+    pause = decode_pause_s(current, deployment)
     roles_kept = set(deployment.pools.prefill) <= set(current.pools.prefill)
     load_s = _load_s(deployment, cache)
     if playing <= nodes and set(deployment.pools.decode) - set(current.pools.decode):  # a planned change of roles
-        pause = allocated.role_switch_s + load_s
-    start = 0.0 if roles_kept else allocated.role_switch_s + load_s
+        pause = rebuild_s(allocated) + load_s
+    start = 0.0 if roles_kept else rebuild_s(allocated) + load_s
     return Change(deployment, pause, start, gained, start_s + load_s)
 
 
@@ -73,8 +76,29 @@ def plan_gain(current: Deployment, fabric: Fabric) -> Change:
     """The layout that uses every node of the view; they have loaded by now."""
     allocated = current.calibration
     deployment = lay_out(fabric, current.model, allocated, current.spec, current.pools, current.scale)
-    pause = allocated.decode_recovery_s if deployment.pools.decode != current.pools.decode else 0.0
-    return Change(deployment, pause, 0.0)
+    return Change(deployment, decode_pause_s(current, deployment), 0.0)
+
+
+def rebuild_s(calibration: Calibration) -> float:
+    """Ranks form their groups anew and load their graphs; no weights are read."""
+    return calibration.rank_rebuild_s + calibration.graph_load_s
+
+
+def decode_pause_s(before: Deployment, after: Deployment) -> float:
+    """How long decode stands still while its ranks change: they are rebuilt, and where fewer dies have to hold more
+    experts each reads what it lacks; 0 where they stay who they are."""
+    if after.pools.decode == before.pools.decode:
+        return 0.0
+    more = max(0, after.decode_layout.experts_per_die - before.decode_layout.experts_per_die)
+    size = more * after.model.expert_bytes * after.decode_dies
+    rate = fetch_gbps(after.fabric, after.calibration, after.pools.decode, after.pools.caching, UB)
+    reading = size / (rate * 1e9) if size and rate > 0 else 0.0
+    return rebuild_s(after.calibration) + reading
+
+
+def role_switch_s(deployment: Deployment) -> float:
+    """Dies change their role: ranks are rebuilt and every die reads the weights of its new one."""
+    return rebuild_s(deployment.calibration) + weights_load_s(deployment)
 
 
 def first_start_s(deployment: Deployment, weights: ModelCache) -> float:

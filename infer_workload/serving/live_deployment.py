@@ -18,7 +18,7 @@ from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.deployment import Deployment, DoesNotFit, Pools, lay_out
 from infer_workload.layout.draining import Drain
-from infer_workload.layout.recovery import Change, first_start_s, plan_change_at_any_size, plan_gain
+from infer_workload.layout.recovery import Change, first_start_s, plan_change_at_any_size, plan_gain, role_switch_s
 from infer_workload.layout.scale import PoolScale
 from infer_workload.layout.views import layout_text, pools_view, roles_of
 from infer_workload.serving.activation import Activation
@@ -266,7 +266,7 @@ class LiveDeployment:
         if self.state == LOADING:
             engine.apply_layout(deployment, 0.0, 0.0)
             return
-        pause = self._calibration.role_switch_s if deployment.pools != engine.deployment.pools else 0.0
+        pause = role_switch_s(deployment) if deployment.pools != engine.deployment.pools else 0.0
         self._gain_at = inf
         self._apply_layout(Change(deployment, pause, pause), now)
 

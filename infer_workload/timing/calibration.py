@@ -78,8 +78,7 @@ class Calibration:
     transfer_request_ms: float
     executor_start_s: float
     graph_load_s: float
-    decode_recovery_s: float
-    role_switch_s: float
+    rank_rebuild_s: float
 
     @property
     def cache_gb_per_node(self) -> float:

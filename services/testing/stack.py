@@ -2,7 +2,7 @@
 
 Under a loop whose time is virtual an hour of it costs seconds. Every service has a database file of its own, so any of
 them can be stopped in the middle of anything and started again on what it had written, which is what `kill` does.
-A stack goes on from a copy of one that has enrolled its nodes (`prepared`) unless it is asked to begin from nothing.
+A stack continues from a copy of one that has enrolled its nodes (`prepared`) unless it is asked to begin from nothing.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class InProcessStack:
         return self
 
     def before(self) -> Prepared:
-        """What this stack goes on from: what one with these services and this seed had written once its nodes were
+        """What this stack continues from: what one with these services and this seed had written once its nodes were
         enrolled."""
         kind = type(self)
         services = "infer" in self.services

@@ -73,9 +73,9 @@ def test_the_source_distribution_makes_the_same_wheel(source: Path, wheel: Path,
 
 def test_the_changes_of_the_version_are_told() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    told = (ROOT / "CHANGELOG.md").read_text()
-    assert f"\n## {version}" in told
-    assert "docs/how-to/upgrade.md" in told
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    assert f"\n## {version}" in changes
+    assert "docs/how-to/upgrade.md" in changes
 
 
 def test_the_wheel_in_an_empty_environment_runs_the_demo(wheel: Path, tmp_path: Path) -> None:
@@ -97,11 +97,11 @@ def test_the_wheel_in_an_empty_environment_runs_the_demo(wheel: Path, tmp_path: 
     run = [str(python.with_name("matrixctl"))]
     shown = subprocess.run([*run, "--version"], cwd=elsewhere, env=CLEAN, capture_output=True, text=True, check=True)
     assert shown.stdout.startswith("cloudmatrix ")
-    told = subprocess.run(
+    story = subprocess.run(
         [*run, "demo", "--state", str(tmp_path / "state")], cwd=elsewhere, env=CLEAN, capture_output=True, text=True, check=False
     )  # fmt: skip
-    assert told.returncode == 0, told.stdout[-3000:] + told.stderr[-3000:]
-    assert "every step held" in told.stdout
+    assert story.returncode == 0, story.stdout[-3000:] + story.stderr[-3000:]
+    assert "every step held" in story.stdout
     plugin = subprocess.run(
         [str(python), "-m", "pytest", "--fixtures", "-q"], cwd=elsewhere, env=CLEAN, capture_output=True, text=True, check=False
     )  # fmt: skip

@@ -27,6 +27,7 @@ from matrixcommon.model.resource_key import key_of
 from services.matrixctl.snapshots.snapshot import request_of, reset, restore, take
 from services.matrixctl.supervisor.restored_state import RESTORING
 from services.matrixctl.supervisor.up import halt, start, until_ready
+from services.recordings.recording import read
 from services.snapshots import archive
 from tests.accounting import Acknowledged, audit, fetch_over_http
 from tests.e2e.conftest import RealStack, eventually
@@ -34,6 +35,13 @@ from tests.figures import Figures
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
 
+ROOT = Path(__file__).resolve().parents[2]
+INSTANCE = """
+apiVersion: cloudmatrix.io/v1alpha1
+kind: CloudMatrixInstance
+metadata: {name: llm}
+spec: {nodes: 3, spares: 1}
+"""
 INSTANCES = 20
 PATIENCE_WALL_S = 150.0
 SECRETS = ("admin-token", "link-token", "compute-token", "infer-token", "agents-token", "operator-token")
@@ -149,12 +157,12 @@ def test_a_new_folder_has_the_same_stack_and_other_secrets(stack: RealStack, tmp
     file = tmp_path / "one.snapshot"
     take(stack.folder, file)
     archive.extract(file, tmp_path / "unpacked")
-    held = b"".join(database.read_bytes() for database in (tmp_path / "unpacked").iterdir())
+    content = b"".join(database.read_bytes() for database in (tmp_path / "unpacked").iterdir())
     for name in SECRETS:
-        assert (stack.folder.path / name).read_text().strip().encode() not in held, f"{name} is in the snapshot"
+        assert (stack.folder.path / name).read_text().strip().encode() not in content, f"{name} is in the snapshot"
     users = json.loads((stack.folder.path / "kube" / "tokens.json").read_text())
     for secret in (users["signingKey"], *(each["token"] for each in users["tokens"].values())):
-        assert secret.encode() not in held, "a token of the Kubernetes API is in the snapshot"
+        assert secret.encode() not in content, "a token of the Kubernetes API is in the snapshot"
 
     other = RealStack(tmp_path / "other")
     try:
@@ -183,7 +191,7 @@ def test_who_is_killed_while_all_stand_still_leaves_nobody_stopped(stack: RealSt
         "with standstill(processes_of(Folder(Path(sys.argv[1])))):\n    print('still', flush=True); time.sleep(600)\n"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", code, str(stack.folder.path)], stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
+        [sys.executable, "-c", code, str(stack.folder.path)], stdout=subprocess.PIPE, cwd=ROOT
     ) as stopper:
         assert stopper.stdout is not None
         assert stopper.stdout.readline() == b"still\n"
@@ -209,3 +217,34 @@ def test_a_restore_that_was_cut_short_is_finished_by_the_next_start(stack: RealS
     assert not place.exists()
     with closing(sqlite3.connect(stack.folder.path / "link.db")) as database:
         assert database.execute("PRAGMA quick_check").fetchone() == ("ok",)
+
+
+def test_a_recorded_incident_comes_out_the_same_in_virtual_time(stack: RealStack, tmp_path: Path) -> None:
+    manifest = tmp_path / "llm.yaml"
+    manifest.write_text(INSTANCE)
+    assert ran_for(stack, "record", "start") == 0
+    assert ran_for(stack, "record", "start") == 1, "it is recorded already"
+    eventually(lambda: stack.cluster.apply(manifest), "applied")
+    eventually(lambda: stack.active("llm"), "active")
+    lost = stack.members("llm")[0]
+    body = {"kind": "node-down", "target": lost, "parameters": {}}
+    eventually(lambda: stack.reach.call("agents", "PUT", "/v1/faults/lost", body=body), "broken")
+    eventually(lambda: lost not in stack.members("llm") and stack.active("llm"), "healed")
+    file = tmp_path / "incident.recording"
+    assert ran_for(stack, "record", "stop", str(file)) == 0
+    assert ran_for(stack, "record", "stop", str(file)) == 1, "nothing is recorded"
+    recording = read(file)
+    asked = [(action.service, action.method) for action in recording.actions]
+    assert asked == [("kube", "PATCH"), ("agents", "PUT")], "what processes ask each other is no action of a user"
+    assert stack.folder.admin_token() not in recording.model_dump_json()
+    replay = subprocess.run(
+        [sys.executable, "-m", "services.matrixctl", "replay", str(file)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert replay.returncode == 0, replay.stdout + replay.stderr[-2000:]
+
+
+def ran_for(stack: RealStack, *words: str) -> int:
+    """matrixctl in a process of its own; its exit code."""
+    command = [sys.executable, "-m", "services.matrixctl", *words, "--state", str(stack.folder.path)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from services.catalogue import PROCESSES
+from services.matrixctl.snapshots.snapshot import restore, take
 from services.matrixctl.supervisor.probe import free_port
-from services.matrixctl.supervisor.up import halt
-from tests.e2e.conftest import RealStack, eventually
+from services.matrixctl.supervisor.up import halt, start, until_ready
+from tests.e2e.conftest import PATIENCE_WALL_S, RealStack, eventually
 from tests.e2e.test_stack_survives_kill import converged
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
@@ -78,3 +79,35 @@ def test_the_chain_holds_on_postgresql_across_kills(stack: RealStack, tmp_path: 
     eventually(lambda: not stack.instance(name), "deleted")
     eventually(lambda: not stack.reach.list("resource", "/v1/allocations"), "no allocation left")
     converged(stack)
+
+
+def test_a_snapshot_of_it_is_restored_to_postgresql_and_to_files(stack: RealStack, tmp_path: Path) -> None:
+    stack.reach.call("compute", "PUT", "/v1/instances/kept", body={"nodes": 2})
+    eventually(lambda: stack.reach.call("compute", "GET", "/v1/instances/kept")["state"] == "Active", "active")
+    members = stack.reach.call("resource", "GET", "/v1/allocations/kept")["members"]
+    file = tmp_path / "server.snapshot"
+    assert set(take(stack.folder, file).manifest.databases) == {process.name for process in PROCESSES} - {
+        "operator",
+        "console",
+    }
+
+    stack.reach.call("compute", "PUT", "/v1/instances/later", body={"nodes": 1})
+    _, request = restore(stack.folder, file)
+    for _ in until_ready(stack.folder, start(stack.folder, request.to_json()), PATIENCE_WALL_S):
+        pass
+    stack.up()
+    assert [each["name"] for each in stack.reach.list("compute", "/v1/instances")] == ["kept"]
+    assert stack.reach.call("resource", "GET", "/v1/allocations/kept")["members"] == members
+    stack.reach.call("compute", "PUT", "/v1/instances/afterwards", body={"nodes": 1})
+    eventually(lambda: stack.reach.call("compute", "GET", "/v1/instances/afterwards")["state"] == "Active", "works on")
+    converged(stack)
+
+    files = RealStack(tmp_path / "files")
+    try:
+        restore(files.folder, file)
+        files.up()
+        found = files.reach.call("resource", "GET", "/v1/allocations/kept")["members"]
+        assert [member["node"] for member in found] == [member["node"] for member in members]
+        assert files.stack().database == ""
+    finally:
+        halt(files.folder)

@@ -1,15 +1,19 @@
 """Which nodes play which part, and what is refused."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from infer_workload.contract import DeploymentShape
-from infer_workload.experiments.experiment import healthy_fabric
+from infer_workload.experiments.experiment import healthy_fabric, shared
 from infer_workload.layout.deployment import DoesNotFit, lay_out
-from infer_workload.layout.recovery import plan_change, plan_gain
+from infer_workload.layout.recovery import decode_pause_s, plan_change, plan_gain, rebuild_s
 from infer_workload.timing.calibration import load_calibration
+from infer_workload.timing.collectives import fetch_gbps
+from infer_workload.timing.fabric import UB
 from infer_workload.timing.model import load_model
 
 MODEL, HOLDING = load_model(), load_calibration()
@@ -63,8 +67,6 @@ def test_sizes_that_are_not_whole_nodes_or_too_many_are_refused(npus):
 
 
 def test_weights_that_do_not_fit_are_refused_with_the_sizes():
-    from dataclasses import replace
-
     with pytest.raises(DoesNotFit, match="do not fit the memory") as refused:
         lay_out(healthy_fabric(2), MODEL, replace(HOLDING, hbm_gb=32.0))
     assert {entry["domain"] for entry in refused.value.blocking} == {"decode HBM of one die", "prefill HBM of one die"}
@@ -80,7 +82,25 @@ def test_survivors_of_a_loss_keep_their_part(nodes, data):
     assert lost not in still
     assert len(kept - still) <= max(0, len(before.pools.decode) - len(still))
     assert after.deployment.decode_layout.routed_slots >= 256
-    assert after.pause_s == HOLDING.decode_recovery_s
+    more = after.deployment.decode_layout.experts_per_die - before.decode_layout.experts_per_die
+    assert (after.pause_s == rebuild_s(HOLDING)) == (more <= 0)
+
+
+def test_a_loss_pauses_decode_for_what_has_to_be_read():
+    """EP320 has an expert a die, EP304 too; three nodes later two a die, which everybody reads."""
+    before = laid_out(32)
+    fewer = plan_change(before, before.fabric.without(before.pools.decode[:1]))
+    assert fewer.pause_s == rebuild_s(HOLDING) == pytest.approx(10.7)
+    half = plan_change(before, before.fabric.without(before.pools.decode[:10]))
+    layout = half.deployment.decode_layout
+    more = layout.experts_per_die - before.decode_layout.experts_per_die
+    assert more > 0
+    read = more * before.model.expert_bytes * layout.dies
+    fabric, pools = half.deployment.fabric, half.deployment.pools
+    rate = fetch_gbps(fabric, HOLDING, pools.decode, pools.caching, UB) * 1e9
+    assert half.pause_s == pytest.approx(rebuild_s(HOLDING) + read / rate)
+    slow = replace(half.deployment, fabric=shared(fabric, {UB: 0.1}))
+    assert decode_pause_s(before, slow) > half.pause_s, "over ports that others have it takes longer"
 
 
 def test_a_new_node_waits_until_it_has_loaded():

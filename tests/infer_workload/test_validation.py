@@ -105,7 +105,7 @@ def test_predicted_effects_are_sane(found):
 
 
 def test_all_is_printed(found):
-    assert "9 predicted: mean error" in text(found)
+    assert "13 predicted: mean error" in text(found)
     assert "90 % interval" in text(found)
     assert "| role | source |" in markdown(found)
     document = json.loads(json.dumps(found.document()))

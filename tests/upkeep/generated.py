@@ -41,6 +41,8 @@ GENERATED: tuple[Generated, ...] = (
         for service in ("resource", "link", "compute", "infer", "agents")
     ),
     Generated("docs/reference/matrixctl.md", f"{PRINTED}:command_reference"),
+    Generated("docs/pictures/matrixctl-top.svg", "tests.upkeep.terminal_pictures:top"),
+    Generated("docs/pictures/matrixctl-plan.svg", "tests.upkeep.terminal_pictures:plan"),
     Generated("docs/reference/reasons.md", f"{PRINTED}:reasons_reference"),
     Generated("docs/reference/kube-differences.md", "tests.conformance.differences:page"),
     Generated("docs/reference/settings.md", f"{PRINTED}:settings_reference"),

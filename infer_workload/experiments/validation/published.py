@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from infer_workload.experiments.validation.settings import (
     A2,
@@ -23,6 +24,7 @@ from infer_workload.experiments.validation.settings import (
     rate_within,
     tpot_ms,
 )
+from infer_workload.layout.recovery import rebuild_s
 from infer_workload.timing.calibration import MACHINE, Calibration
 from infer_workload.timing.decode import StepOptions
 
@@ -106,6 +108,13 @@ def _a2_decode(calibration: Calibration, given: Inputs) -> float:
     return a2_decode_rate(calibration, given["context"], microbatch=bool(given["microbatches"]))
 
 
+_WEIGHTS: Mapping[str, Input] = {"weights": (40, 36, 44, "s; that deployment reads them in about 40 s (ReviveMoE)")}
+
+
+def _recovery(name: str, seconds: float, predict: Callable[[Calibration, Inputs], float], **more: Any) -> Published:
+    return Published("recovery", name, "s", seconds, predict, PREDICTED, "ReviveMoE, 80 NPUs", **more)
+
+
 _A2_STREAMS: Input = (0, 0, 1, "S2 lists its methods and microbatches are not among them; not said outright")
 
 PUBLISHED: tuple[Published, ...] = (
@@ -137,6 +146,13 @@ PUBLISHED: tuple[Published, ...] = (
         "other reports", "decode at EP288 within 50 ms", "tokens/s/NPU", 1920.0, _report, PREDICTED, "S2, May 2025",
         inputs={"context": (4096, 3072, 4096, "unpublished; 2K prompts and 2K answers to the paper's 4K")},
     ),
+    _recovery("an attention rank is lost", 10.2, lambda current, given: rebuild_s(current)),
+    _recovery("an expert is lost and masked", 10.8, lambda current, given: rebuild_s(current)),
+    _recovery("a rank changes its role", 52.8, lambda current, given: rebuild_s(current) + given["weights"],
+              inputs=_WEIGHTS),
+    _recovery("everything starts anew", 83.1,
+              lambda current, given: current.executor_start_s + current.graph_load_s + given["weights"],
+              inputs=_WEIGHTS),
     Published("Atlas 800I A2", "prefill, 2K prompts, 16 cards", "tokens/s/card", 1622.0, _a2_prefill, PREDICTED, "S2",
               inputs={"microbatches": _A2_STREAMS}, machine=A2),
     Published(
@@ -155,6 +171,7 @@ NOT_PREDICTED: Mapping[str, str] = {
     "UB bandwidths and latencies (P, U, SC)": "inputs of the fabric",
     "dispatch 98 and combine 85 GB/s at 4,096 tokens (SC)": "inputs of prefill",
     "dispatch 234 us, combine 312 us in production (X)": "inputs: straggling and the spread of routing come from them",
+    "10.7 s when an expert rank is lost and a copy exists (ReviveMoE)": "an input: how long ranks take to rebuild",
     "throughputs of the decode rows (P)": "batch over TPOT, the same prediction",
     "attention and experts on dies of their own, 172 and 193 us, 49 ms (X)": "that deployment is not modelled",
     "TTFT 900 ms and TPOT 34.8 ms of a production service (X)": "its load and batches are not published",

@@ -4,6 +4,7 @@
     versions.json       this package, Python, the system, installed packages
     status.json         each process: pid, address, readiness, restarts, memory
     stack.json          processes, ports, time, seed, database
+    clock.json          how emulated time runs
     logs/NAME.log       the end of each log
     resources/KIND.json every collection of every service
     kubernetes/KIND.json custom resources, nodes, pods, events; no Secrets
@@ -82,7 +83,8 @@ class Bundle:
     def _members(self) -> Iterator[tuple[str, str]]:
         yield "versions.json", _json(_versions())
         yield from self._try("status", "status.json", lambda: _json(look(self._folder).document()))
-        yield from self._try("stack.json", "stack.json", self._folder.stack_file.read_text)
+        for file in (self._folder.stack_file, self._folder.clock_file):
+            yield from self._try(file.name, file.name, file.read_text)
         for log in sorted(self._folder.logs.glob("*.log*")):
             yield from self._try(log.name, f"logs/{log.name}", partial(_end_of, log, self._log_bytes))
         yield from self._of_services()

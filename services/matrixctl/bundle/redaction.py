@@ -25,6 +25,8 @@ SHAPES = (
 )
 SHORTEST = 8
 """Characters: a shorter value would be found in words that are no secrets."""
+DIGEST_CHARS = 64
+TOKEN_FILE_SECRETS = frozenset(("token", "signingKey"))
 KUBECONFIG_SECRETS = frozenset(("token", "client-key-data", "password", "client-certificate-data"))
 
 
@@ -62,7 +64,10 @@ def _values(folder: Path) -> Iterator[str]:
         elif name == "database-passwords":
             yield from json.loads(file.read_text()).values()
         elif name == "tokens.json":
-            yield from json.loads(file.read_text() or "{}")
+            # The services' holds digests of tokens as its keys, the Kubernetes API's tokens and a key to sign others.
+            document = json.loads(file.read_text() or "{}")
+            yield from (key for key in document if len(key) == DIGEST_CHARS)
+            yield from _named(document, TOKEN_FILE_SECRETS)
         elif name.endswith((".key", ".pem")):
             text = file.read_text(errors="replace")
             yield text

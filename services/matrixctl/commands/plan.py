@@ -47,7 +47,7 @@ def plan(
         body = wanted.request(preemption=preemption, leaseS=lease_s, topologyVersion=topology_version)
         answer = client.call("resource", "POST", "/v1/plans", body=body)
         if not printed(answer, output):
-            _tell(answer)
+            show_answer(answer)
         if not answer["fits"]:
             raise typer.Exit(EXIT_REFUSED)
         return
@@ -71,7 +71,8 @@ def _requests(file: Path) -> list[dict[str, Any]]:
     return requests
 
 
-def _tell(answer: dict[str, Any]) -> None:
+def show_answer(answer: dict[str, Any]) -> None:
+    """Where so many nodes would lie, or what stands in the way and what would help."""
     if answer["fits"] and answer["preempts"]:
         say(f"[green]fits[/], and [red]preempts[/] {', '.join(answer['preempts'])}")
         return

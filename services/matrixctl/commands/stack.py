@@ -52,6 +52,9 @@ def up(
         Path | None,
         typer.Option(help="A supernode as it was drawn (node-link JSON, GraphML); a new state's supernodes are so."),
     ] = None,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; 0.0.0.0 is for containers: everybody with a token gets in.")
+    ] = "127.0.0.1",
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay, and log to the terminal.")] = False,
     wait: Annotated[float, typer.Option(help="Seconds to wait until everything is ready.")] = 120.0,
 ) -> None:
@@ -63,13 +66,14 @@ def up(
 
     if time_scale is not None and not 0 < time_scale <= 100_000:
         raise InvalidField("must be over 0 and at most 100000", field="--time-scale")
+    _check_host(host)
     if database and "{service}" not in database:
         raise InvalidField("each service has a database of its own: put {service} into the URL", field="--database")
     if topology is not None:
         _check_drawing(topology)
         topology = topology.absolute()
     folder = stack.folder
-    request = Request(choose(only), time_scale, seed, database, topology=str(topology or "")).to_json()
+    request = Request(choose(only), time_scale, seed, database, topology=str(topology or ""), host=host).to_json()
     if folder.supervisor() is not None:
         say(f"already running in {folder.path}; `matrixctl down` stops it")
         _refuse_other_settings(folder, time_scale, only)
@@ -82,6 +86,16 @@ def up(
     supervisor = start(folder, request)
     show_progress(folder, supervisor, wait)
     show_where(folder)
+
+
+def _check_host(host: str) -> None:
+    """Raises InvalidField for what is no address of IPv4, as which the processes find each other."""
+    from ipaddress import AddressValueError, IPv4Address
+
+    try:
+        IPv4Address(host)
+    except AddressValueError as wrong:
+        raise InvalidField(f"{host!r} is no address such as 127.0.0.1 or 0.0.0.0", field="--host") from wrong
 
 
 def _check_drawing(file: Path) -> None:

@@ -163,7 +163,7 @@ def _pack(target: Path, work: Path, stack: Stack, at_wall: float) -> Manifest:
 
 
 def _described(manifest: Manifest, before: Stack | None) -> Stack:
-    """The stack as it was: its time is where it was, and goes on from there as after any stop."""
+    """The stack as it was: its time is where it was, and continues from there as after any stop."""
     when = StackTime(manifest.time_scale, manifest.taken_wall_s, manifest.emulated_s, manifest.taken_wall_s)
     if before is None:
         return Stack.of_names(manifest.processes, when, manifest.seed)

@@ -70,6 +70,8 @@ class Request:
     shared: tuple[str, ...] = SHARED_MODULES
     topology: str = ""
     """The file in which the supernodes of a new state are drawn."""
+    host: str = HOST
+    """The address on which the processes listen; they find each other on this machine's own."""
 
     def to_json(self) -> str:
         return TypeAdapter(Request).dump_json(self).decode()
@@ -150,7 +152,7 @@ class Supervisor:
         """The CLOUDMATRIX_ settings of one process: where it listens, what time it is, and where its neighbours are."""
         process = next(process for process in self.stack.processes if process.name == name)
         settings = {
-            "HOST": HOST,
+            "HOST": self.request.host,
             "PORT": str(self.stack.children[name].port),
             "STATE": str(self.folder.path),
             "CLOCK_FILE": str(self.folder.clock_file),

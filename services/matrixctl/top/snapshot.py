@@ -136,7 +136,11 @@ class Reader:
     def read(self) -> Snapshot:
         """The stack now. Raises NotRunning where there is none any more, and nothing else."""
         self._client = ApiClient.of(self._client.folder, self._client.project)
-        when = self._client.stack.time
+        return self.read_from(self._client)
+
+    def read_from(self, client: ApiClient) -> Snapshot:
+        """The stack now, over this client."""
+        self._client, when = client, client.stack.time
         self._silent: list[str] = []
         now = replace(
             self._last,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
+from matrixcontainer.kubeapi.registry.core import FAILURE_CHARS_MAX, FAILURES_MAX
 from tests.matrixcontainer.kubeapi.talk import Talk
 
 
@@ -21,6 +22,16 @@ async def test_what_strangers_say_is_not_kept(talk: Talk) -> None:
     finally:
         tracemalloc.stop()
     assert kept < 2**20
+
+
+async def test_what_goes_wrong_is_not_kept_for_ever(talk: Talk) -> None:
+    core = talk.api.core
+    for number in range(3 * FAILURES_MAX):
+        core.record_failure(ValueError(f"{number} " + "x" * 100_000), "/long" * 10_000)
+    kept = list(core.failures)
+    core.failures.clear()
+    assert len(kept) == FAILURES_MAX
+    assert max(map(len, kept)) <= FAILURE_CHARS_MAX
 
 
 async def _ask_at_length(stranger: Talk, word: str) -> None:

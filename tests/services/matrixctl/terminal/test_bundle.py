@@ -32,6 +32,9 @@ def plant(folder: Folder) -> set[str]:
     """Secrets of every sort in the state folder, and each of them in a log."""
     (folder.path / "kube").mkdir(exist_ok=True)
     (folder.path / "kube" / "ca.key").write_text(KEY)
+    (folder.path / "kube" / "tokens.json").write_text(
+        json.dumps({"tokens": {"admin": {"token": "token-of-the-api"}}, "signingKey": "key-that-signs-others"})
+    )
     folder.kubeconfig.write_text(KUBECONFIG)
     (folder.path / "database-passwords").write_text(json.dumps({"link": "pass-word-of-link"}))
     secrets = secrets_of(folder.path)
@@ -46,6 +49,7 @@ def test_no_token_key_or_password_of_a_running_stack_is_in_it(
 ) -> None:
     bench.up(database="postgresql://me:hunter22@127.0.0.1/cm_{service}")
     secrets = plant(bench.folder)
+    assert {"token-of-the-api", "key-that-signs-others"} <= secrets
     assert {"kube-secret-of-the-admin", "pass-word-of-link", bench.folder.admin_token()} <= secrets
     target = tmp_path / "b.tar.gz"
     code, out, _ = ran(capsys, "bundle", "--state", str(bench.folder.path), "--file", str(target))
