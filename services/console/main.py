@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 
 import httpx
@@ -52,4 +53,6 @@ def build(
 def main(argv: Sequence[str] | None = None) -> None:
     settings = ConsoleSettings.load("console", argv)
     configure("console", settings.log_level)
-    serve(build(settings, settings.clock()), settings)
+    app = build(settings, settings.clock())
+    gc.freeze()  # a collection need not look at what stays as long as the process, nor touch pages it shares
+    serve(app, settings)

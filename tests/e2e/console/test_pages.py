@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from typing import Any
 
 import pytest
 
-from tests.e2e.console.conftest import INSTANCE
+from tests.e2e.console.conftest import INSTANCE, SETTLE_MS
 from tests.golden import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 GOLDEN = ROOT / "tests" / "golden" / "console"
+WRITING_MS = 4000
 PAGES = {
     "overview": ("/", "Communication cabinet sn0-c15"),
     "node": ("/nodes/sn0-c00-n0?npu=3", "die 6: healthy"),
@@ -54,11 +56,16 @@ def test_a_page_says_what_it_should(open_page: Any, name: str) -> None:
     path, text = PAGES[name]
     page = open_page(path)
     settled(page, text)
-    seen, file = stable(page.locator("main").aria_snapshot()), GOLDEN / f"{name}.yaml"
+    file = GOLDEN / f"{name}.yaml"
     if os.environ.get("CONSOLE_GOLDEN") == "write":
+        page.wait_for_timeout(WRITING_MS)  # a person looks at what is written; a test below waits for what it should be
         file.parent.mkdir(exist_ok=True)
-        file.write_text(seen)
-    assert seen == file.read_text(), f"{file.name}: CONSOLE_GOLDEN=write writes it anew"
+        file.write_text(stable(page.locator("main").aria_snapshot()))
+    expected, seen = file.read_text(), ""
+    deadline = time.monotonic() + SETTLE_MS / 1000
+    while seen != expected and time.monotonic() < deadline:  # its parts come one after another
+        seen = stable(page.locator("main").aria_snapshot())
+    assert seen == expected, f"{file.name}: CONSOLE_GOLDEN=write writes it anew"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

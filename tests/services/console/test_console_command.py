@@ -6,10 +6,10 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
+from matrixcommon.model.clock import ScaledClock
 from services.chassis.access import create_token
 from services.console import main as console_main
 from services.matrixctl.clients import api_client
-from tests.clocks import LoopClock
 from tests.services.matrixctl.inprocess import ran, reached
 
 
@@ -17,7 +17,7 @@ def test_it_prints_a_link_that_logs_in_once(tmp_path, monkeypatch, capsys) -> No
     token = create_token(tmp_path / "tokens.json", "matrixctl", "default", "admin")
     settings = console_main.ConsoleSettings(tokens=tmp_path / "tokens.json")
     away = {name: httpx.MockTransport(lambda request: httpx.Response(503)) for name in settings.urls()}
-    app = console_main.build(settings, LoopClock(0.0), away)
+    app = console_main.build(settings, ScaledClock(), away)
     client = TestClient(app, headers={"Authorization": f"Bearer {token}"})
     reached(monkeypatch, {"console": client})
     monkeypatch.setattr(api_client.ApiClient, "url", lambda self, service: f"http://{service}")

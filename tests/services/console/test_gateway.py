@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,15 @@ def test_pages_hold_no_script_or_style_of_their_own_and_ask_nobody_else():
         assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text), f"{name} asks another host"
         if name.endswith(".html"):
             assert not re.search(r"<script(?![^>]*\bsrc=)|\son\w+=|\sstyle=|<style", text), name
+
+
+def test_every_file_of_the_page_is_in_the_wheel_and_has_a_type():
+    project = tomllib.loads((WEB.parents[2] / "pyproject.toml").read_text())
+    patterns = project["tool"]["setuptools"]["package-data"]["services.console"]
+    packed = {file for pattern in patterns for file in WEB.parent.glob(pattern) if file.is_file()}
+    there = {file for file in WEB.rglob("*") if file.is_file()}
+    assert packed == there
+    assert {str(file.relative_to(WEB)) for file in there} == set(site())
 
 
 async def test_a_service_is_asked_with_its_users_own_rights(desk):

@@ -7,7 +7,7 @@ import { colours } from "./colours.js";
 export function supernodeTiles(choose) {
   const element = h("div", { class: "tiles", role: "group", aria: { label: "Supernodes" } });
   element.frame = (/** @type {any} */ picture, /** @type {string} */ chosen) => {
-    const all = Object.entries(picture.supernodes).sort();
+    const all = Object.entries(picture.supernodes).sort(([one], [other]) => one.localeCompare(other, "en", { numeric: true }));
     element.hidden = all.length < 2;
     if (element.hidden) return;
     sync(element, all.map(([name, supernode]) => ({ name, supernode, chosen: name === chosen, block: picture.capacity.supernodes?.[name] })), ({ name }) => name, () => tile(choose));
@@ -48,7 +48,7 @@ function paint(canvas, letters, palette) {
     const node = at >> 3;
     const cabinet = node >> 2;
     context.fillStyle = palette.states[letters[at]] ?? palette.states.o;
-    const x = (cabinet % 6) * 16 + (at & 7) * 2 - (cabinet % 6 ? 0 : 0);
+    const x = (cabinet % 6) * 16 + (at & 7) * 2;
     const y = Math.floor(cabinet / 6) * 16 + (node & 3) * 4;
     context.fillRect(x, y, at % 8 === 7 ? 1 : 2, 3);
   }
