@@ -38,7 +38,9 @@ class DeploymentRequest(DeploymentShape):
     """A model on an instance."""
 
     instance: str = Field(min_length=1, max_length=127, description="the instance whose nodes and planes are used")
-    model: Literal["deepseek-r1"] = "deepseek-r1"
+    model: str = Field(
+        "deepseek-r1", min_length=1, max_length=127, description="one of those carried along, or of one's own files"
+    )
     warm_model_cache: bool = Field(True, description="whether the pool holds the weights before the first start")
     activation_queue_max: int = Field(
         1000,

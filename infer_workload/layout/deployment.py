@@ -78,6 +78,11 @@ class Deployment:
         return self.decode_layout.dies
 
     @property
+    def drafts(self) -> bool:
+        """Whether each step drafts a token: the spec wants it, and the model has a layer for it."""
+        return self.spec.mtp and self.model.draft_layers > 0
+
+    @property
     def batch_per_die(self) -> int:
         return max(1, (self.spec.batch_per_npu or self.calibration.decode_batch_per_npu) // 2)
 
@@ -88,7 +93,7 @@ class Deployment:
 
     def decode_timing(self) -> DecodeTiming:
         exchange = Exchange(self.fabric, self.calibration, self.pools.decode, self.decode_dies)
-        options = StepOptions(MICROBATCHING[self.spec.microbatching], self.spec.mtp)
+        options = StepOptions(MICROBATCHING[self.spec.microbatching], self.drafts)
         return DecodeTiming(self.model, self.calibration, exchange, self.decode_layout, options)
 
     def prefill_timing(self, instance: int) -> PrefillTiming:
