@@ -12,7 +12,7 @@ from collections.abc import Callable
 from itertools import count
 from math import inf
 
-from infer_workload.contract import DeploymentRequest, DrainView, LoadRequest, LoadView, PoolsView
+from infer_workload.contract import DeploymentRequest, LoadRequest, LoadView, PoolsView
 from infer_workload.ems.model_cache import ModelCache
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import InferenceRequest
@@ -28,6 +28,7 @@ from infer_workload.serving.load_generator import BuiltInLoad
 from infer_workload.serving.states import DEGRADED, DEPLOYMENT_STATES, IDLE, LOADING, PENDING, SERVING, UNAVAILABLE
 from infer_workload.serving.statistics import Statistics
 from infer_workload.timing.calibration import load_calibration
+from infer_workload.timing.contention import MeasuredContention
 from infer_workload.timing.fabric import Fabric
 from infer_workload.timing.model import ServedModel, load_model
 from matrixcommon.model.errors import Overloaded
@@ -56,26 +57,22 @@ class LiveDeployment:
         self.engine: Engine | None = None
         self.statistics = Statistics()
         self.fabric: Fabric | None = None
-        self.serves_from = inf
-        self.paused_until = 0.0
+        self.contention: MeasuredContention | None = None
+        self.serves_from = self._gain_at = inf
+        self.paused_until = self.counting_since = 0.0
         self._load: BuiltInLoad | None = None
         self._previous = previous
         """The roles that nodes had when the process ended: their weights are still there."""
         self._seed = seed
         self._model, self._calibration = model or load_model(request.model), load_calibration()
         self.weights = ModelCache(self._calibration, {self._model.name} if request.warm_model_cache else set())
-        self._changed = changed
-        self._done = done
-        self._gain_at = inf
+        self._changed, self._done = changed, done
         self.loading: dict[str, float] = {}
         self._numbers = count(1)
         self._played = asyncio.Event()
         self.stream_count = 0
-        self.handover = Handover()
-        self.activation = Activation()
-        self.admission = Admission()
+        self.handover, self.activation, self.admission = Handover(), Activation(), Admission()
         self.booting: frozenset[str] = frozenset()
-        self.counting_since = 0.0
         self.submitted = self.cancelled = self.cut_off = self.requeued = 0
 
     # The fabric.
@@ -97,9 +94,18 @@ class LiveDeployment:
         if not fresh and not (self.booting - booting):
             return
         self._catch_up(now)
-        self.fabric, self.booting = fabric, booting
+        self.fabric, self.booting = fabric.beside(self.contention), booting
         self.handover.follow(fabric)
         self._follow(now)
+
+    def take_contention(self, contention: MeasuredContention, now: float) -> bool:
+        """Serve beside what others send now; whether that changes anything."""
+        if self.engine is None or self.fabric is None or contention.close_to(self.contention):
+            return False
+        self._catch_up(now)
+        self.contention, self.fabric = contention, self.fabric.beside(contention)
+        self.engine.retime(contention, now)
+        return True
 
     def _follow(self, now: float) -> None:
         """Lay out on what may be used of the present view."""
@@ -116,8 +122,6 @@ class LiveDeployment:
         assert self.fabric is not None
         playing = frozenset() if self.engine is None else self.engine.deployment.pools.nodes
         return self.fabric.leaving_out((self.booting - playing) | self.handover.unused(playing))
-
-    # What leaves.
 
     @property
     def draining(self) -> Drain | None:
@@ -168,9 +172,6 @@ class LiveDeployment:
             self._apply_layout(due, now)
         elif due:
             self._follow(now)
-
-    def drain_view(self) -> DrainView | None:
-        return self.handover.drain_view(self.engine)
 
     def _lost_state(self) -> str:
         """Pending where it never served, Unavailable where it did."""
@@ -280,11 +281,6 @@ class LiveDeployment:
     @property
     def serves(self) -> bool:
         return self.engine is not None and self.state in (SERVING, DEGRADED)
-
-    @property
-    def drafts(self) -> bool:
-        """Whether each step drafts a token (MTP)."""
-        return self.engine is not None and self.engine.deployment.drafts
 
     def submit(self, now: float, request: InferenceRequest, waited_s: float = 0.0) -> InferenceRequest:
         """Take a request, which had to wait so long before. Raises ContextTooLong, and Overloaded where it would not

@@ -217,7 +217,7 @@ class Serving:
             return view
         generation = 0 if live.fabric is None else live.fabric.generation
         shown: dict[str, object] = {
-            "drain": live.drain_view(),
+            "drain": live.handover.drain_view(live.engine),
             "ready_nodes": ready_nodes(live),
             "fabric_generation": generation,
         }
@@ -258,10 +258,14 @@ class Serving:
         return f"{current} decode pools are held by ranks without power"
 
     async def show_traffic(self) -> str:
-        """Put what the deployments send on the emulated ports, for the fabric's counters to see."""
+        """Put what the deployments send on the emulated ports, and take the time that it takes there beside others."""
         if self._workload_traffic is None:
             return "there is no hardware"
-        return f"{await self._workload_traffic.tell(list(self.live.values()))} loads reported"
+        reported = await self._workload_traffic.tell(list(self.live.values()), self.clock.now())
+        changed = await self._workload_traffic.listen(list(self.live.values()), self.clock.now())
+        if changed:
+            self.nudge()
+        return f"{reported} loads reported, {changed} deployments at another pace"
 
     async def run(self) -> None:
         """For ever: play time on in every deployment, then rest until something is due."""
@@ -306,7 +310,7 @@ class Serving:
         if any((live.load is not None and live.serves) or live.activation.waiting for live in lives):
             return LOADED_TURN_WALL_S
         due = min((live.next_at() for live in lives), default=float("inf"))
-        return min(IDLE_TURN_WALL_S, max(0.005, (due - self.clock.now()) / self.clock.scale))
+        return min(IDLE_TURN_WALL_S, max(0.005, self.clock.wall_s(due - self.clock.now())))
 
     def _begin(self, name: str, allocation_request: DeploymentRequest, previous: Pools | None = None) -> LiveDeployment:
         live = LiveDeployment(

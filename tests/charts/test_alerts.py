@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.charts.rendered import of_kind
+from tests.charts.rendered import CHART, of_kind
 from tests.upkeep.printed import application
 
 FROM_PROMETHEUS = {"up"}
@@ -26,6 +26,22 @@ async def exported(folder: Path) -> str:
             await http.get("/healthz")
             texts.append((await http.get("/metrics")).text)
     return "\n".join(texts)
+
+
+async def test_every_series_that_the_template_selects_is_exported(tmp_path: Path) -> None:
+    """The same as below of the template as it is written, which needs no Helm."""
+    text = (CHART / "templates" / "monitoring.yaml").read_text()
+    known = await exported(tmp_path)
+    selected = set()
+    for expression in re.findall(r"^ +expr: (.*(?:\n {12}.*)*)", text, re.MULTILINE):
+        for name, labels in re.findall(r"(\w+)\{ \{\{- \$here -\}\} ([^}]*)\}", expression):
+            if name in FROM_PROMETHEUS:
+                continue
+            assert re.search(rf"^# TYPE {name} ", known, re.MULTILINE), name
+            selected |= {(name, *each) for each in re.findall(r'(\w+)="([^"]*)"', labels)}
+    assert {("instances", "state", "Pending"), ("node_agents", "agent", "Lost")} <= selected
+    for name, label, value in selected:
+        assert re.search(rf'^{name}\{{[^}}]*{label}="{value}"[^}}]*\}} ', known, re.MULTILINE), (name, label, value)
 
 
 @pytest.mark.usefixtures("helm_here")

@@ -1,4 +1,4 @@
-"""docs/autoscaling.md works as written, every block of it."""
+"""docs/tutorials/autoscaling.md works as written, every block of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 @pytest.mark.soak
 @needs_kubectl
 def test_the_autoscaling_tour_works_as_written(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "autoscaling.md").read_text()
+    page = (ROOT / "docs" / "tutorials" / "autoscaling.md").read_text()
     text = walk(at_endpoint_of("autoscaled", commands(page)), tmp_path, 360)
     assert re.search(r"SuccessfulRescale .*New size: 10; reason: CloudMatrixInfer metric num_requests_waiting", text)
     assert "Drained" in text

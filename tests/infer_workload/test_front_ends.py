@@ -8,7 +8,7 @@ import httpx
 import openai
 
 from services.infer.front_end import FrontEndSettings, build
-from tests.asgi import StreamingASGITransport
+from services.testing.asgi import StreamingASGITransport
 from tests.infer_workload.conftest import Stage
 
 TEXT = {"model": "r1", "prompt": "one two three", "max_tokens": 8, "ignore_eos": True}

@@ -202,6 +202,9 @@ async def test_a_body_that_names_another_project_is_refused(tmp_path):
                 path, json={"nodes": 1}, params={"project": MARK}, headers={"Authorization": f"Bearer {token}"}
             )
             assert answer.status_code == 404, answer.text
+        plan = {"nodes": 1, "project": MARK}
+        answer = await stack.http["resource"].post("/v1/plans", json=plan, headers={"Authorization": f"Bearer {token}"})
+        assert (answer.status_code, answer.json().get("field")) == (404, "project"), answer.text
         assert not differences(before, remembered(stack))
 
 

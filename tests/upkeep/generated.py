@@ -12,22 +12,21 @@ HELM = "tests.charts.helm.build:missing"
 
 GENERATED: tuple[Generated, ...] = (
     Generated("README.md", f"{PRINTED}:process_table", "processes"),
-    Generated("README.md", f"{PRINTED}:not_yet_commands", "not-yet-commands"),
     *(
         Generated(f"{package.replace('.', '/')}/README.md", "tests.upkeep.rooms:picture", "rooms", arguments=(package,))
         for package in PACKAGES
     ),
-    Generated("docs/authorization.md", f"{PRINTED}:authorization", "authorization"),
-    Generated("docs/emulated.md", f"{PRINTED}:fault_kinds", "fault-kinds"),
+    Generated("docs/reference/authorization.md", f"{PRINTED}:authorization", "authorization"),
+    Generated("docs/explanation/emulated.md", f"{PRINTED}:fault_kinds", "fault-kinds"),
     Generated("matrixresource/README.md", f"{PRINTED}:allocation_states", "allocation-states"),
     Generated("matrixresource/README.md", f"{PRINTED}:node_states", "node-states"),
     Generated("matrixresource/README.md", f"{PRINTED}:defragmentation_states", "defragmentation-states"),
     Generated("matrixresource/topology/README.md", "tests.upkeep.supernode_picture:picture", "supernode"),
     Generated("matrixlink/README.md", "tests.upkeep.link_tables:printed", "matrixlink"),
     Generated("matrixcompute/README.md", f"{PRINTED}:instance_states", "instance-states"),
-    Generated("docs/timing.md", f"{PRINTED}:published_figures", "figures"),
-    Generated("docs/maintenance.md", f"{PRINTED}:maintenance_states", "maintenance-states"),
-    Generated("docs/scenarios.md", f"{PRINTED}:scenario_run_states", "scenario-run-states"),
+    Generated("docs/explanation/timing.md", f"{PRINTED}:published_figures", "figures"),
+    Generated("docs/how-to/maintenance.md", f"{PRINTED}:maintenance_states", "maintenance-states"),
+    Generated("docs/how-to/scenarios.md", f"{PRINTED}:scenario_run_states", "scenario-run-states"),
     Generated("services/node_agent/README.md", f"{PRINTED}:stages", "stages"),
     Generated("services/node_agent/README.md", f"{PRINTED}:fault_kinds", "faults"),
     Generated("charts/cloudmatrix/crds/cloudmatrix.yaml", "matrixcontainer.operator.crds:as_yaml"),
@@ -42,6 +41,7 @@ GENERATED: tuple[Generated, ...] = (
         for service in ("resource", "link", "compute", "infer", "agents")
     ),
     Generated("docs/reference/matrixctl.md", f"{PRINTED}:command_reference"),
+    Generated("docs/reference/reasons.md", f"{PRINTED}:reasons_reference"),
     Generated("docs/reference/kube-differences.md", "tests.conformance.differences:page"),
     Generated("docs/reference/settings.md", f"{PRINTED}:settings_reference"),
     Generated("tests/golden/workflow-steps.json", "tests.upkeep.workflow_steps:printed"),

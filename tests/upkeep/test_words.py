@@ -1,4 +1,4 @@
-"""The field's words: private ones are gone from identifiers, help, messages, docs and OpenAPI (docs/glossary.md)."""
+"""The field's words: private ones are gone from identifiers, help, messages, docs and OpenAPI (docs/reference/glossary.md)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ def test_identifiers_are_the_fields(package: str) -> None:
         for line, name in identifiers((ROOT / file).read_text())
         if is_private(name)
     ]
-    assert not found, f"{len(found)} private words; docs/glossary.md has the field's: " + ", ".join(found[:20])
+    assert not found, f"{len(found)} private words; docs/reference/glossary.md has the field's: " + ", ".join(
+        found[:20]
+    )
 
 
 @pytest.mark.parametrize("package", ["matrixcommon", "matrixresource", "matrixlink", "matrixcompute", "infer_workload",
