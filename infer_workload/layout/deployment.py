@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from infer_workload.contract import DeploymentShape
+from infer_workload.ems.context_cache import ContextCache
 from infer_workload.layout.scale import PoolScale
 from infer_workload.timing.calibration import Calibration
 from infer_workload.timing.collectives import Exchange
@@ -70,12 +71,25 @@ class Deployment:
     prefill_layouts: tuple[ExpertLayout, ...]
     kv_tokens_per_die: int
     cache_blocks: int
+    cache_ssd_blocks: int = 0
     scale: PoolScale | None = None
     """What its sizes follow in place of the spec's."""
 
     @property
     def decode_dies(self) -> int:
         return self.decode_layout.dies
+
+    def context_cache(self) -> ContextCache:
+        """An empty cache of its size."""
+        spec = self.spec
+        return ContextCache(
+            self.cache_blocks,
+            spec.block_tokens,
+            self.pools.caching,
+            ssd_capacity=self.cache_ssd_blocks,
+            policy=spec.cache_eviction,
+            share=spec.cache_project_share,
+        )
 
     @property
     def drafts(self) -> bool:
@@ -145,6 +159,7 @@ def lay_out(
         prefill_layouts=prefill_layouts,
         kv_tokens_per_die=int(spare // model.kv_bytes_per_token),
         cache_blocks=int(len(pools.caching) * per_node * 1e9 // block_bytes) if desired.context_cache else 0,
+        cache_ssd_blocks=int(len(pools.caching) * desired.cache_ssd_gb_per_node * 1e9 // block_bytes),
         scale=scale,
     )
 

@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from infer_workload.contract import DeploymentShape
 from infer_workload.ems.context_cache import STORED, ContextCache
-from infer_workload.experiments.experiment import generated, run
+from infer_workload.engine.engine import Engine
+from infer_workload.engine.request import InferenceRequest
+from infer_workload.experiments.experiment import generated, healthy_fabric, run
 from infer_workload.experiments.trial import Trial
+from infer_workload.layout.deployment import lay_out
+from infer_workload.timing.calibration import load_calibration
+from infer_workload.timing.model import load_model
 from infer_workload.traffic.generator import read_trace
 
 NODES = ("sn0-c00-n0", "sn0-c00-n1", "sn0-c00-n2")
@@ -191,3 +197,26 @@ def test_a_cache_begins_with_what_another_one_held():
     assert after.match([10, 11, 12], 1536).tokens == 1536
     fewer = ContextCache(10, 512, NODES[:1])
     assert fewer.warm(exported) == sum(node == NODES[0] for _, node in exported), "what lies elsewhere is gone"
+
+
+def test_a_second_tier_is_slower_than_memory_and_faster_than_computing_again():
+    """One conversation after another comes back after others have filled the memory."""
+
+    def first_token_s(gb=2.0, **shape):
+        spec = DeploymentShape(cache_gb_per_node=gb, **shape)
+        engine = Engine(lay_out(healthy_fabric(8), load_model(), load_calibration(), spec))
+        blocks = 27
+        for number in [*range(40), 0]:
+            request = InferenceRequest(
+                number, engine.now, blocks * 512 + 100, 2, tuple(number * 1000 + at for at in range(blocks))
+            )
+            engine.submit(request)
+            engine.advance(engine.now + 100)
+        return request.ttft_s, request.cached_first
+
+    nothing, solid = first_token_s(), first_token_s(cache_ssd_gb_per_node=100.0)
+    assert nothing[1] == 0
+    assert solid[1] > 0
+    memory = first_token_s(gb=100.0)
+    assert memory[1] == solid[1]
+    assert memory[0] < solid[0] < nothing[0] + 5.0
