@@ -23,6 +23,13 @@ class DeploymentShape(ApiModel):
     context_cache: bool = True
     cache_plane: Literal["ub", "vpc"] = "ub"
     cache_gb_per_node: float | None = Field(None, ge=0, le=4096)
+    cache_ssd_gb_per_node: float = Field(0.0, ge=0, le=65_536, description="solid state behind it, GB; 0: none")
+    cache_eviction: Literal["lru", "cost"] = Field(
+        "lru", description="what goes first: the least recently used, or what costs least to compute again"
+    )
+    cache_project_share: float = Field(
+        1.0, gt=0, le=1, description="the part of the cache's memory that one project's prompts may hold"
+    )
     mtp: bool = True
     microbatching: Literal["auto", "on", "off"] = "auto"
 
@@ -38,7 +45,9 @@ class DeploymentRequest(DeploymentShape):
     """A model on an instance."""
 
     instance: str = Field(min_length=1, max_length=127, description="the instance whose nodes and planes are used")
-    model: Literal["deepseek-r1"] = "deepseek-r1"
+    model: str = Field(
+        "deepseek-r1", min_length=1, max_length=127, description="one of those carried along, or of one's own files"
+    )
     warm_model_cache: bool = Field(True, description="whether the pool holds the weights before the first start")
     activation_queue_max: int = Field(
         1000,

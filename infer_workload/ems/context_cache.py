@@ -1,18 +1,22 @@
-"""The context cache: KV blocks of prompt prefixes in the CPU memory of the caching nodes.
+"""The context cache: KV blocks of prompt prefixes in the memory of the caching nodes, and behind it on their volumes.
 
 A block is known by the hash of everything up to its end, so two prompts that begin alike share their first blocks and
 nothing else; only an unbroken run from the start of a prompt can be reused. A block is promised when a prompt is
 assigned to a prefill instance and held once that instance has computed it; a later prompt that needs a promised block
-is sent to the same instance, behind the one that makes it. The least recently used block goes first. Blocks lie on
-nodes by consistent hashing; a node that goes takes its blocks with it, which costs recomputation and nothing else.
+is sent to the same instance, behind the one that makes it. What memory has no room for goes to the tier of solid state
+where there is one, and comes back when it is used; what that has no room for is forgotten (`eviction`). Blocks lie on
+nodes by consistent hashing; a node that goes takes its blocks of both tiers with it, which costs recomputation and
+nothing else. A namespace (a project) may hold no more than its share; whose a block is, is part of its hash.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from infer_workload.ems.eviction import LRU, Tier
+from infer_workload.ems.namespaces import Namespaces
 
 STORED = -1
 """Maker of a block that lies in the pool; otherwise the number of the instance that has promised it."""
@@ -22,13 +26,15 @@ POINTS_PER_NODE = 64
 
 @dataclass
 class CacheCounts:
-    """What was asked of the cache since the start; evicted and lost count blocks."""
+    """What was asked of the cache since the start; evicted, demoted (to solid state) and lost count blocks."""
 
     blocks_asked: int = 0
     blocks_hit: int = 0
     tokens_asked: int = 0
     tokens_hit: int = 0
+    tokens_hit_ssd: int = 0
     evicted: int = 0
+    demoted: int = 0
     lost: int = 0
 
     @property
@@ -42,66 +48,97 @@ class CacheCounts:
 
 @dataclass(frozen=True)
 class Match:
-    """How far a prompt is known: `blocks` from its start, `tokens` in them, and who still owes one of them."""
+    """How far a prompt is known: `blocks` from its start, `tokens` in them, of which `ssd_tokens` have to come from
+    solid state, and who still owes one of them."""
 
     blocks: int
     tokens: int
     maker: int = STORED
+    ssd_tokens: int = 0
 
 
 NOTHING = Match(0, 0)
 
 
 class ContextCache:
-    """One deployment's context cache. `capacity` in blocks of `block_tokens` tokens; 0 switches it off."""
+    """One deployment's context cache. Capacities in blocks of `block_tokens` tokens; `capacity` 0 switches it off.
 
-    def __init__(self, capacity: int, block_tokens: int, nodes: Sequence[str]) -> None:
-        self.capacity = capacity
+    `share`: the part of the memory that one namespace may hold.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        block_tokens: int,
+        nodes: Sequence[str],
+        *,
+        ssd_capacity: int = 0,
+        policy: str = LRU,
+        share: float = 1.0,
+    ) -> None:
+        self.capacity, self.ssd_capacity = capacity, ssd_capacity
         self.block_tokens = block_tokens
         self.counts = CacheCounts()
-        self._blocks: OrderedDict[int, tuple[int, str]] = OrderedDict()
+        self._memory: Tier[tuple[int, str]] = Tier(policy, block_tokens)
+        self._ssd: Tier[str] = Tier(policy, block_tokens)
+        self._blocks = self._memory.blocks
+        self._namespaces = Namespaces(share) if share < 1.0 else None
         self._ring = _ring(nodes)
         self.nodes = tuple(nodes)
 
     def __len__(self) -> int:
-        return len(self._blocks)
+        """Blocks of both tiers."""
+        return len(self._blocks) + len(self._ssd.blocks)
 
     def match(self, hashes: Sequence[int], prompt_tokens: int) -> Match:
-        """How much of the prompt is reusable; counts the question and marks the blocks as used."""
-        found, maker = 0, STORED
+        """How much of the prompt is reusable; counts the question, marks the blocks as used, and has those on solid
+        state in memory from now on."""
+        found, maker, cold = 0, STORED, list[int]()
+        ssd = self._ssd.blocks
         for key in hashes:
             block = self._blocks.get(key)
             if block is None:
-                break
-            found += 1
-            if block[0] != STORED:
+                if key not in ssd:
+                    break
+                cold.append(key)
+                self._blocks[key] = STORED, ssd[key]
+            elif block[0] != STORED:
                 maker = block[0]
-            self._blocks.move_to_end(key)
+            found += 1
+        self._memory.used(hashes[:found])
+        if cold:
+            self._ssd.drop(cold)
+            self._make_room()
         tokens = min(prompt_tokens, found * self.block_tokens)
         counts = self.counts
         counts.blocks_asked += len(hashes)
         counts.blocks_hit += found
         counts.tokens_asked += prompt_tokens
         counts.tokens_hit += tokens
-        return Match(found, tokens, maker)
+        ssd_tokens = min(tokens, len(cold) * self.block_tokens)
+        counts.tokens_hit_ssd += ssd_tokens
+        return Match(found, tokens, maker, ssd_tokens)
 
     def known_tokens(self, hashes: Sequence[int], prompt_tokens: int) -> int:
         """How much of the prompt `match` would find, without asking: nothing is counted or marked."""
-        found = next((at for at, key in enumerate(hashes) if key not in self._blocks), len(hashes))
-        return min(prompt_tokens, found * self.block_tokens)
+        missing = (at for at, key in enumerate(hashes) if key not in self._blocks and key not in self._ssd.blocks)
+        return min(prompt_tokens, next(missing, len(hashes)) * self.block_tokens)
 
-    def promise(self, hashes: Iterable[int], maker: int) -> None:
+    def promise(self, hashes: Sequence[int], maker: int, namespace: str = "") -> None:
         """The blocks will come from that prefill instance. Blocks already there are marked as used."""
         if self.capacity <= 0:
             return
         for key in hashes:
-            if key in self._blocks:
-                self._blocks.move_to_end(key)
-            else:
+            if key not in self._blocks:
                 self._blocks[key] = (maker, self._owner(key))
-        while len(self._blocks) > self.capacity:
-            self._blocks.popitem(last=False)
-            self.counts.evicted += 1
+                if self._namespaces is not None:
+                    self._namespaces.add(key, namespace)
+        self._memory.used(hashes)
+        if self._namespaces is not None:
+            over = self._namespaces.over(namespace, self.capacity)
+            self._memory.drop(key for key in over if key in self._blocks)
+            self.counts.evicted += len(over)
+        self._make_room()
 
     def keep(self, hashes: Iterable[int], maker: int) -> None:
         """That instance has computed the blocks: they are held from now on."""
@@ -112,29 +149,59 @@ class ContextCache:
 
     def forget(self, hashes: Iterable[int], maker: int) -> None:
         """A prompt was withdrawn from that instance: what it alone would have computed is no longer promised."""
-        for key in hashes:
-            block = self._blocks.get(key)
-            if block is not None and block[0] == maker:
-                del self._blocks[key]
+        self._drop([key for key in hashes if (block := self._blocks.get(key)) is not None and block[0] == maker])
 
     def break_promises(self, maker: int) -> int:
         """The instance will not deliver: what it owed is forgotten. Returns how many blocks."""
         return self._drop([key for key, block in self._blocks.items() if block[0] == maker])
 
-    def move_to(self, nodes: Sequence[str], capacity: int) -> int:
+    def move_to(self, nodes: Sequence[str], capacity: int, ssd_capacity: int | None = None) -> int:
         """The pool now is placed on other nodes. Blocks of nodes that are gone are lost; returns how many."""
         gone = set(self.nodes) - set(nodes)
         self.nodes, self.capacity, self._ring = tuple(nodes), capacity, _ring(nodes)
-        lost = self._drop([key for key, block in self._blocks.items() if block[1] in gone])
-        while len(self._blocks) > max(0, capacity):
-            self._blocks.popitem(last=False)
-            self.counts.evicted += 1
+        self.ssd_capacity = self.ssd_capacity if ssd_capacity is None else ssd_capacity
+        cold = [key for key, node in self._ssd.blocks.items() if node in gone]
+        self._ssd.drop(cold)
+        lost = self._drop([key for key, block in self._blocks.items() if block[1] in gone]) + len(cold)
+        self._make_room()
         self.counts.lost += lost
         return lost
 
+    def export(self) -> list[tuple[int, str]]:
+        """Every block that is held, and the node it lies on, the oldest first: what another cache may begin with."""
+        held = [(key, block[1]) for key, block in self._blocks.items() if block[0] == STORED]
+        return [*self._ssd.blocks.items(), *held]
+
+    def warm(self, exported: Iterable[tuple[int, str]]) -> int:
+        """Begin with what another one held, as far as its nodes are here and there is room; how many are here then."""
+        here = set(self.nodes)
+        for key, node in exported:
+            if node in here and self.capacity > 0 and key not in self._blocks:
+                self._blocks[key] = STORED, node
+                self._memory.used((key,))
+        self._make_room()
+        return len(self)
+
+    def _make_room(self) -> None:
+        """Move out of memory what is too much, and forget what is too much on solid state."""
+        while len(self._blocks) > max(0, self.capacity):
+            key, (maker, node) = self._memory.pop()
+            if self._namespaces is not None:
+                self._namespaces.remove(key)
+            if maker == STORED and self.ssd_capacity > 0:
+                self._ssd.blocks[key] = node
+                self.counts.demoted += 1
+            else:
+                self.counts.evicted += 1
+        while len(self._ssd.blocks) > max(0, self.ssd_capacity):
+            self._ssd.pop()
+            self.counts.evicted += 1
+
     def _drop(self, keys: list[int]) -> int:
-        for key in keys:
-            del self._blocks[key]
+        self._memory.drop(keys)
+        if self._namespaces is not None:
+            for key in keys:
+                self._namespaces.remove(key)
         return len(keys)
 
     def _owner(self, key: int) -> str:

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from math import inf
 from random import Random
 
-from infer_workload.ems.context_cache import NOTHING, ContextCache, Match
+from infer_workload.ems.context_cache import NOTHING, Match
 from infer_workload.engine.decode_pool import DecodeDie, DecodePool
 from infer_workload.engine.kv_transfers import Transfers
 from infer_workload.engine.prefill_instance import PrefillInstance
@@ -30,7 +30,7 @@ from infer_workload.engine.request import (
 )
 from infer_workload.engine.scheduler import choose_die, choose_instance
 from infer_workload.layout.deployment import Deployment, Pools
-from infer_workload.timing.collectives import cache_fetch_s
+from infer_workload.timing.collectives import cache_fetch_s, ssd_read_s
 from infer_workload.timing.fabric import DIES_PER_NODE, RDMA, Contention
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
 
@@ -70,7 +70,7 @@ class Engine:
         self.transferred_bytes = self.fetched_bytes = 0.0
         """KV sent to decode dies, and blocks read out of the caching pool, ever since."""
         self._closing: tuple[frozenset[str], frozenset[tuple[str, ...]]] = (frozenset(), frozenset())
-        self.cache = ContextCache(deployment.cache_blocks, deployment.spec.block_tokens, deployment.pools.caching)
+        self.cache = deployment.context_cache()
         self._finished = finished or (lambda request: None)
         self._emitted = emitted or (lambda start, end, tokens: None)
         self._arrived = arrived or (lambda at, tokens: None)
@@ -197,7 +197,7 @@ class Engine:
         self._withdraw(lost)
         for instance in gone:
             self.cache.break_promises(instance.number)
-        self.cache.move_to(pools.caching, deployment.cache_blocks)
+        self.cache.move_to(pools.caching, deployment.cache_blocks, deployment.cache_ssd_blocks)
         self.instances = sorted(kept + added, key=lambda instance: pools.prefill.index(instance.nodes))
         self._time_instances()
         self.transfers.reprice(self.now)
@@ -234,9 +234,9 @@ class Engine:
             request.die, request.reserved = die, tokens
             match = self._match(request)
             instance = choose_instance(instances, match)
-            self.cache.promise(request.blocks, instance.number)
+            self.cache.promise(request.blocks, instance.number, request.project)
             request.instance = instance
-            request.cached = min(match.tokens, request.prompt - 1)
+            request.cached, request.cached_ssd = min(match.tokens, request.prompt - 1), match.ssd_tokens
             if request.attempts == 1:
                 request.cached_first = match.tokens
             request.prefilled = request.cached
@@ -282,7 +282,8 @@ class Engine:
         current = self.deployment
         size = tokens * current.model.kv_bytes_per_token
         pool, plane = current.pools.caching, current.spec.cache_plane
-        return cache_fetch_s(current.fabric, current.calibration, size, blocks, instance.nodes, pool, plane)
+        cold_s = ssd_read_s(current.calibration, instance.cold_tokens * current.model.kv_bytes_per_token, pool)
+        return cold_s + cache_fetch_s(current.fabric, current.calibration, size, blocks, instance.nodes, pool, plane)
 
     def _wake(self, instance: PrefillInstance) -> None:
         if instance in self.instances and not instance.chunk and self.now >= instance.ready_at:

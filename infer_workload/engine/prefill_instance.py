@@ -61,6 +61,11 @@ class PrefillInstance:
     def _takes(self, left: float) -> float:
         return left * self.whole_s if self.whole_s < inf else 0.0
 
+    @property
+    def cold_tokens(self) -> int:
+        """Tokens of the chunk that have to come from solid state first."""
+        return sum(each.cached_ssd for each, _, _ in self.chunk if each.cached_ssd and each.prefilled == each.cached)
+
     def fill(self, now: float, block_tokens: int) -> tuple[int, int]:
         """Fill the chunk from the queue up to the token budget; a long prompt goes through in several.
 

@@ -105,6 +105,8 @@ class InferenceRequest(Latencies):
     generated: int = 0
     cached: int = 0
     cached_first: int = 0
+    cached_ssd: int = 0
+    """Of `cached`, tokens that lay on solid state."""
     prefilled: int = 0
     attempts: int = 1
     die: DecodeDie | None = None
@@ -127,6 +129,11 @@ class InferenceRequest(Latencies):
         if state not in MOVES[self.state]:
             raise ValueError(f"request {self.number} that is {self.state} cannot become {state}")
         self.state = state
+
+    @property
+    def project(self) -> str:
+        """Whose it is; empty for built-in load."""
+        return self.tenant.partition("/")[0]
 
     @property
     def done(self) -> bool:

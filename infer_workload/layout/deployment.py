@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from infer_workload.contract import DeploymentShape
+from infer_workload.ems.context_cache import ContextCache
 from infer_workload.layout.scale import PoolScale
 from infer_workload.timing.calibration import Calibration
 from infer_workload.timing.collectives import Exchange
@@ -70,12 +71,30 @@ class Deployment:
     prefill_layouts: tuple[ExpertLayout, ...]
     kv_tokens_per_die: int
     cache_blocks: int
+    cache_ssd_blocks: int = 0
     scale: PoolScale | None = None
     """What its sizes follow in place of the spec's."""
 
     @property
     def decode_dies(self) -> int:
         return self.decode_layout.dies
+
+    def context_cache(self) -> ContextCache:
+        """An empty cache of its size."""
+        spec = self.spec
+        return ContextCache(
+            self.cache_blocks,
+            spec.block_tokens,
+            self.pools.caching,
+            ssd_capacity=self.cache_ssd_blocks,
+            policy=spec.cache_eviction,
+            share=spec.cache_project_share,
+        )
+
+    @property
+    def drafts(self) -> bool:
+        """Whether each step drafts a token: the spec wants it, and the model has a layer for it."""
+        return self.spec.mtp and self.model.draft_layers > 0
 
     @property
     def batch_per_die(self) -> int:
@@ -88,7 +107,7 @@ class Deployment:
 
     def decode_timing(self) -> DecodeTiming:
         exchange = Exchange(self.fabric, self.calibration, self.pools.decode, self.decode_dies)
-        options = StepOptions(MICROBATCHING[self.spec.microbatching], self.spec.mtp)
+        options = StepOptions(MICROBATCHING[self.spec.microbatching], self.drafts)
         return DecodeTiming(self.model, self.calibration, exchange, self.decode_layout, options)
 
     def prefill_timing(self, instance: int) -> PrefillTiming:
@@ -140,6 +159,7 @@ def lay_out(
         prefill_layouts=prefill_layouts,
         kv_tokens_per_die=int(spare // model.kv_bytes_per_token),
         cache_blocks=int(len(pools.caching) * per_node * 1e9 // block_bytes) if desired.context_cache else 0,
+        cache_ssd_blocks=int(len(pools.caching) * desired.cache_ssd_gb_per_node * 1e9 // block_bytes),
         scale=scale,
     )
 

@@ -198,7 +198,7 @@ async def _taken(serving: Serving, live: LiveDeployment, caller: Caller, asked: 
 
 def _submitted(serving: Serving, live: LiveDeployment, tenant: str, asked: _Asked, came: float) -> InferenceRequest:
     prompt, limit = asked.prompt, live.pools_view().context_length
-    blocks = prefix_blocks(prompt, live.spec.block_tokens)
+    blocks = prefix_blocks(prompt, live.spec.block_tokens, tenant.partition("/")[0])
     now = serving.clock.now()
     try:
         if asked.tokens_max > limit:

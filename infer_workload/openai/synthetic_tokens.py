@@ -39,9 +39,10 @@ def tokens_of(text: str) -> list[str]:
     return TOKEN.findall(text)
 
 
-def prefix_blocks(tokens: list[str], block_tokens: int) -> tuple[int, ...]:
-    """A 64-bit hash for each whole block of the prompt, each standing for everything up to its end."""
-    blocks, chain = [], b""
+def prefix_blocks(tokens: list[str], block_tokens: int, namespace: str = "") -> tuple[int, ...]:
+    """A 64-bit hash for each whole block of the prompt, each standing for everything up to its end and for whose it is:
+    nobody can tell by the time of a first token what another project has asked."""
+    blocks, chain = [], namespace.encode()
     for start in range(0, len(tokens) - block_tokens + 1, block_tokens):
         chain = blake2b(chain + " ".join(tokens[start : start + block_tokens]).encode(), digest_size=8).digest()
         blocks.append(int.from_bytes(chain, "big"))

@@ -30,7 +30,7 @@ from infer_workload.serving.statistics import Statistics
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.contention import MeasuredContention
 from infer_workload.timing.fabric import Fabric
-from infer_workload.timing.model import load_model
+from infer_workload.timing.model import ServedModel, load_model
 from matrixcommon.model.errors import Overloaded
 
 
@@ -49,6 +49,7 @@ class LiveDeployment:
         changed: Callable[[LiveDeployment], None],
         done: Callable[[InferenceRequest], None],
         previous: Pools | None = None,
+        model: ServedModel | None = None,
     ) -> None:
         self.name = name
         self.spec = request
@@ -63,7 +64,7 @@ class LiveDeployment:
         self._previous = previous
         """The roles that nodes had when the process ended: their weights are still there."""
         self._seed = seed
-        self._model, self._calibration = load_model(), load_calibration()
+        self._model, self._calibration = model or load_model(request.model), load_calibration()
         self.weights = ModelCache(self._calibration, {self._model.name} if request.warm_model_cache else set())
         self._changed, self._done = changed, done
         self.loading: dict[str, float] = {}
@@ -280,11 +281,6 @@ class LiveDeployment:
     @property
     def serves(self) -> bool:
         return self.engine is not None and self.state in (SERVING, DEGRADED)
-
-    @property
-    def drafts(self) -> bool:
-        """Whether each step drafts a token (MTP)."""
-        return self.spec.mtp
 
     def submit(self, now: float, request: InferenceRequest, waited_s: float = 0.0) -> InferenceRequest:
         """Take a request, which had to wait so long before. Raises ContextTooLong, and Overloaded where it would not

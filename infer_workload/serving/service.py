@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from random import Random
 
@@ -29,8 +29,9 @@ from infer_workload.serving.store import DeploymentRow, InferStore
 from infer_workload.serving.workload_traffic import WorkloadTraffic
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.fabric import Fabric
+from infer_workload.timing.model import ServedModel, catalogue
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.errors import Conflict, InsufficientCapacity, MatrixError, Unavailable
+from matrixcommon.model.errors import Conflict, InsufficientCapacity, InvalidField, MatrixError, Unavailable
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.resource_key import project_of
 from matrixcommon.model.resource_model import condition
@@ -61,11 +62,14 @@ class Serving:
         rng: Random,
         endpoint: str = "",
         hardware: Hardware | None = None,
+        models: Mapping[str, ServedModel] | None = None,
     ) -> None:
+        """`models`: what may be served, by name; left out, all that are carried along."""
         self.store = store
         self.clock = clock
         self.usage = UsageService(store.records, clock)
         self.live: dict[str, LiveDeployment] = {}
+        self.models = catalogue() if models is None else models
         self._views = views
         self._hardware = hardware
         self._up: frozenset[str] | None = None
@@ -103,6 +107,9 @@ class Serving:
         was.
         """
         checked_resource_name(name)
+        if request.model not in self.models:
+            known = ", ".join(sorted(self.models))
+            raise InvalidField(f"there is no model {request.model[:80]!r}; there are {known}", field="model")
         live, reshaped = self.live.get(name), False
         with self.store.records.transaction(dry=validate_only) as session:
             row = session.get(DeploymentRow, name)
@@ -313,6 +320,7 @@ class Serving:
             self._changed,
             lambda request: self._done(name, request),
             previous=previous,
+            model=self.models.get(allocation_request.model),
         )
         live.counting_since = live.activation.active_at = self.clock.now()
         self.live[name] = live

@@ -74,6 +74,7 @@ class Calibration:
     node_dram_gb: float
     cache_dram_share: float
     cache_block_us: float
+    ssd_gbps: float
     cache_request_ms: float
     transfer_request_ms: float
     executor_start_s: float

@@ -112,6 +112,12 @@ def cache_fetch_s(
     return start + per_die * calibration.cache_block_us * 1e-6 + size_bytes / (rate * 1e9)
 
 
+def ssd_read_s(calibration: Calibration, size_bytes: float, pool_nodes: Sequence[str]) -> float:
+    """Reading blocks back into the memory of the pool, from the volumes of all its nodes at once."""
+    rate = calibration.ssd_gbps * len(pool_nodes) * 1e9
+    return size_bytes / rate if size_bytes else 0.0
+
+
 def fetch_gbps(
     fabric: Fabric, calibration: Calibration, reader_nodes: Sequence[str], pool_nodes: Sequence[str], plane: str
 ) -> float:

@@ -18,6 +18,7 @@ from math import inf, log, sqrt
 from infer_workload.timing.calibration import Calibration
 from infer_workload.timing.collectives import Exchange
 from infer_workload.timing.decode_operators import attention_path, dense_path, expert_path, sent_copies, step_operators
+from infer_workload.timing.dense import decode_layer, reduced_bytes
 from infer_workload.timing.experts import ExpertLayout
 from infer_workload.timing.model import ServedModel
 from infer_workload.timing.operators import Die, Operator
@@ -128,6 +129,9 @@ class DecodeTiming:
         part = 0.5 if self.microbatched(requests) else 1.0
         tokens = part * requests * queries
         die = self._die
+        if model.dense:
+            sides = decode_layer(die, model, self.exchange, tokens, kv_tokens, queries)
+            return [LayerOperators(model.layers, *sides)], step_operators(die, model, current, requests, queries)
         uneven = imbalance(self.layout, model.routed_experts, requests * part * self.layout.dies, current)
         attention = attention_path(die, model, tokens, part * kv_tokens, queries)
         experts = expert_path(die, model, self.layout, self.exchange, tokens, uneven)
@@ -139,6 +143,8 @@ class DecodeTiming:
 
     def sent_bytes(self, requests: float) -> float:
         """What each die sends to the others over UB in one step: dispatch and combine of every layer."""
+        if self.model.dense:
+            return 2 * self.model.layers * reduced_bytes(self.model, requests * (2 if self.options.mtp else 1))
         layers = self.model.moe_layers + (self.model.draft_layers if self.options.mtp else 0)
         tokens = requests * (2 if self.options.mtp else 1)
         current, copies = self.calibration, sent_copies(self.model, self.layout)
@@ -146,10 +152,13 @@ class DecodeTiming:
 
     def microbatched(self, requests: float) -> bool:
         """Whether a step with that many requests a die runs as two microbatches."""
+        if self.model.dense:
+            return False  # without experts there is no exchange that a second stream could hide
         if self.options.microbatch is not None:
             return self.options.microbatch
         return 2 * requests >= self.calibration.microbatch_from_per_npu
 
     @property
     def _die(self) -> Die:
-        return Die(self.calibration, waits(self.calibration, self.layout.dies))
+        ranks = self.model.tensor_parallel if self.model.dense else self.layout.dies
+        return Die(self.calibration, waits(self.calibration, ranks))

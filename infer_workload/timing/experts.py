@@ -51,6 +51,8 @@ def lay_experts(dies: int, model: ServedModel, redundant_per_die: int = 0) -> Ex
     """
     if dies < 1:
         raise ValueError("a pool needs at least one die")
+    if model.dense:
+        return ExpertLayout(dies, 0, 0, 0, 0)
     copies = load_calibration().shared_copies_min
     if model.shared_experts and dies >= model.routed_experts + copies:
         shared = max(copies, dies // 10)

@@ -7,11 +7,12 @@ business of this file.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-from infer_workload.timing.data_files import BadDataFile, document, located, number
+from infer_workload.timing.data_files import BadDataFile, document, located, names, number
 
 LATENT, GROUPED = "latent", "grouped"
 """Kinds of attention: one latent a token that all heads share (MLA), or keys and values of a few heads (GQA)."""
@@ -46,6 +47,13 @@ class ServedModel:
     weight_bytes: int
     head_bytes: int
     kv_bytes: int
+    tensor_parallel: int = 1
+    """Dies that share a copy of a model without experts."""
+
+    @property
+    def dense(self) -> bool:
+        """Whether no layer has experts."""
+        return not self.routed_experts
 
     @property
     def latent(self) -> bool:
@@ -117,12 +125,27 @@ class ServedModel:
         """Weights on a die that holds `experts` experts (shared ones counted) and a copy of everything else."""
         attention = self.attention_parameters * self.weight_bytes * (self.layers + self.draft_layers)
         dense = self.dense_parameters * self.weight_bytes * self.dense_layers
-        return attention + dense + 2 * self.head_parameters * self.head_bytes + experts * self.expert_bytes
+        heads = 2 * self.head_parameters * self.head_bytes
+        return (attention + dense) // self.tensor_parallel + heads + experts * self.expert_bytes
 
 
 MAY_BE_ZERO = frozenset(
-    ("dense_layers", "draft_layers", "shared_experts", "query_rank", "kv_rank", "rope_width", "dense_width")
+    (
+        "dense_layers",
+        "draft_layers",
+        "shared_experts",
+        "query_rank",
+        "kv_rank",
+        "rope_width",
+        "dense_width",
+        "routed_experts",
+        "experts_per_token",
+        "expert_width",
+    )
 )
+
+
+HAVE_DEFAULTS = frozenset(field.name for field in fields(ServedModel) if field.default is not MISSING)
 
 
 def read_model(name: str) -> ServedModel:
@@ -139,6 +162,8 @@ def read_model(name: str) -> ServedModel:
     values: dict[str, Any] = {}
     for field, kind in known.items():
         if field not in read:
+            if field in HAVE_DEFAULTS:
+                continue
             raise BadDataFile(file.name, field, "missing")
         value = read[field]["value"]
         if kind == "str":
@@ -160,12 +185,34 @@ def _check(file: str, values: dict[str, Any]) -> None:
         raise BadDataFile(file, "kv_heads", f"a divisor of the {values['heads']} heads is accepted")
     if values["experts_per_token"] > values["routed_experts"]:
         raise BadDataFile(file, "experts_per_token", f"at most the {values['routed_experts']} routed experts")
-    if values["dense_layers"] >= values["layers"]:
+    dense = not values["routed_experts"]
+    if dense and values["dense_layers"] != values["layers"]:
+        raise BadDataFile(file, "dense_layers", f"all {values['layers']} layers where there are no experts")
+    if not dense and values["dense_layers"] >= values["layers"]:
         raise BadDataFile(file, "dense_layers", f"fewer than the {values['layers']} layers are accepted")
+    if not dense and not (values["experts_per_token"] and values["expert_width"]):
+        raise BadDataFile(file, "experts_per_token", "at least 1, and experts of some width, where there are experts")
+    if dense and (values["shared_experts"] or values["draft_layers"]):
+        raise BadDataFile(file, "shared_experts", "no shared experts and no draft layers where there are no experts")
+    ways = values.get("tensor_parallel", 1)
+    if ways > 1 and (not dense or values["heads"] % ways):
+        raise BadDataFile(file, "tensor_parallel", f"1 with experts, else a divisor of the {values['heads']} heads")
     if values["dense_layers"] and not values["dense_width"]:
         raise BadDataFile(file, "dense_width", "at least 1 where there are dense layers")
     if values["parameters_active"] > values["parameters_total"]:
         raise BadDataFile(file, "parameters_active", "at most parameters_total")
+
+
+def catalogue(folder: Path | None = None) -> dict[str, ServedModel]:
+    """Every model by its name: those that are carried along, and those of a folder of one's own, whose names go before.
+
+    Raises BadDataFile for a file in the folder that cannot be used, naming the field.
+    """
+    found = {name: load_model(name) for name in names("models")}
+    for file in sorted(folder.glob("*.yaml")) if folder is not None else ():
+        model = read_model(str(file))
+        found[model.name] = model
+    return found
 
 
 @cache

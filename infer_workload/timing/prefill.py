@@ -17,6 +17,7 @@ from math import inf
 from infer_workload.timing.calibration import Calibration
 from infer_workload.timing.collectives import Exchange
 from infer_workload.timing.decode import waits
+from infer_workload.timing.dense import prefill_layer
 from infer_workload.timing.experts import ExpertLayout
 from infer_workload.timing.model import ServedModel
 from infer_workload.timing.operators import Die, Operator
@@ -141,6 +142,8 @@ class PrefillTiming:
         return self.model.moe_layers * serial_s(sparse) + self.model.dense_layers * serial_s(dense)
 
     def _paired_s(self, *work: float) -> float:
+        if self.model.dense:
+            return self._serial_s(*work)
         sparse, dense = self._layers(0.5, *work)
         pair, alone = pipelined_s(sparse), serial_s(sparse)
         return self.model.moe_layers * pair + self.model.dense_layers * serial_s(dense) * pair / alone
@@ -149,6 +152,9 @@ class PrefillTiming:
         self, share: float, tokens: float, pairs: float, earlier: float, streams: float
     ) -> tuple[list[Operator], list[Operator]]:
         model, current, layout = self.model, self.calibration, self.layout
+        if model.dense:
+            alone = Die(current, waits(current, model.tensor_parallel))
+            return [], prefill_layer(alone, model, self.exchange, share * tokens, share * pairs, share * earlier)
         die = Die(current, waits(current, layout.dies))
         uneven = 1.0 if self.balanced else imbalance(layout, model.routed_experts, streams * share, current)
         among = self.heads_exchange or self.exchange

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
@@ -39,7 +39,13 @@ class InferSpec(ApiModel):
     instance: str = Field(
         min_length=1, max_length=57, description="the CloudMatrixInstance to serve on, same namespace"
     )
-    model: Literal["deepseek-r1"] = Field("deepseek-r1", description="the model that is served")
+    model: str = Field(
+        "deepseek-r1",
+        min_length=1,
+        max_length=127,
+        description="the model that is served: deepseek-r1, deepseek-v3, kimi-k2, llama-3.1-70b, qwen3-235b, or one of "
+        "CloudMatrix-Infer's own folder of models",
+    )
     prefill_npus: int | None = Field(None, ge=8, le=32768, description="NPUs of the prefill pool, in whole nodes of 8")
     decode_npus: int | None = Field(None, ge=8, le=32768, description="NPUs of the decode pool, in whole nodes of 8")
     caching_nodes: int | None = Field(

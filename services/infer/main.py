@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any
 
@@ -21,6 +22,8 @@ from infer_workload.serving.metrics import DeploymentMetrics
 from infer_workload.serving.ports import Burst, FabricViews, Hardware, WorkloadLoad
 from infer_workload.serving.service import Serving
 from infer_workload.serving.store import InferStore
+from infer_workload.timing.data_files import BadDataFile
+from infer_workload.timing.model import catalogue
 from matrixcommon.api.client import Collection
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.resource_key import key_of
@@ -48,6 +51,7 @@ class InferSettings(ServiceSettings):
 
     link_url: str = Field("http://127.0.0.1:8402", description="where MatrixLink is")
     agents_url: str = Field("http://127.0.0.1:8405", description="where the emulated hardware is; empty: not felt")
+    models: Path | None = Field(None, description="folder of model files of one's own, beside those carried along")
     public_url: str = Field("", description="where users find this service; by default its own address")
 
 
@@ -109,7 +113,11 @@ def build(
     endpoint = (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/") + "/v1"
     if hardware is None and settings.agents_url:
         hardware = HardwareOverHttp(http_client(settings.agents_url, settings.token))
-    serving = Serving(InferStore(records), clock, link, rng, endpoint, hardware)
+    try:
+        models = catalogue(settings.models)
+    except BadDataFile as wrong:
+        raise SystemExit(f"infer: --models (CLOUDMATRIX_MODELS): {wrong}") from wrong
+    serving = Serving(InferStore(records), clock, link, rng, endpoint, hardware, models)
     serving.restore()
 
     fabric = Periodic(

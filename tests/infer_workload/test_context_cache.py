@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from infer_workload.contract import DeploymentShape
 from infer_workload.ems.context_cache import STORED, ContextCache
-from infer_workload.experiments.experiment import generated, run
+from infer_workload.engine.engine import Engine
+from infer_workload.engine.request import InferenceRequest
+from infer_workload.experiments.experiment import generated, healthy_fabric, run
 from infer_workload.experiments.trial import Trial
+from infer_workload.layout.deployment import lay_out
+from infer_workload.timing.calibration import load_calibration
+from infer_workload.timing.model import load_model
 from infer_workload.traffic.generator import read_trace
 
 NODES = ("sn0-c00-n0", "sn0-c00-n1", "sn0-c00-n2")
@@ -119,3 +125,98 @@ def test_a_smaller_cache_hits_the_real_trace_as_published(blocks, share):
         cache.match(arrival.blocks, arrival.input_tokens)
         put(cache, *arrival.blocks)
     assert cache.counts.block_hit_rate == pytest.approx(share, abs=0.002)
+
+
+def test_what_memory_has_no_room_for_lies_on_solid_state_until_it_is_used():
+    cache = ContextCache(3, 512, NODES, ssd_capacity=4)
+    put(cache, 1, 2, 3)
+    put(cache, 10, 11, 12)
+    assert (len(cache), cache.counts.demoted, cache.counts.evicted) == (6, 3, 0)
+    again = cache.match([1, 2, 3], 1536)
+    assert (again.tokens, again.ssd_tokens) == (1536, 1536)
+    assert cache.match([1, 2, 3], 1536).ssd_tokens == 0, "it is in memory from then on"
+    put(cache, 20, 21, 22)
+    assert len(cache) == 7
+    assert cache.counts.evicted == 2, "solid state is full too"
+    lost = cache.move_to(NODES[:1], 3)
+    assert lost + len(cache) == 7
+
+
+def test_what_is_only_promised_does_not_go_to_solid_state():
+    cache = ContextCache(2, 512, NODES, ssd_capacity=10)
+    cache.promise([1, 2], 1)
+    put(cache, 3, 4)
+    assert cache.counts.demoted == 0
+    assert cache.match([1], 512).blocks == 0
+
+
+def test_by_cost_the_end_of_a_prompt_goes_before_its_beginning():
+    by_use, by_cost = (ContextCache(6, 512, NODES, policy=policy) for policy in ("lru", "cost"))
+    for cache in (by_use, by_cost):
+        put(cache, 1, 2, 3, 4)
+        put(cache, 10, 11, 12)
+        assert len(cache) == 6
+    assert by_use.match([1, 2, 3, 4], 2048).blocks == 0, "without its first block the others are of no use"
+    assert by_cost.match([1, 2, 3, 4], 2048).blocks == 3
+
+
+def test_by_cost_more_is_reused_than_by_use_alone():
+    """Conversations that grow, in a memory that holds a part of them."""
+    hits = {}
+    for policy in ("lru", "cost"):
+        cache = ContextCache(600, 512, NODES, policy=policy)
+        turns = [(talk, turn) for turn in range(1, 9) for talk in range(40)]
+        for talk, turn in turns:
+            prompt = [*range(-8, 0), *(talk * 1000 + block for block in range(turn * 4))]
+            cache.match(prompt, len(prompt) * 512)
+            put(cache, *prompt)
+        hits[policy] = cache.counts.block_hit_rate
+    assert hits["cost"] > hits["lru"]
+
+
+def test_a_namespace_holds_no_more_than_its_share():
+    cache = ContextCache(100, 512, NODES, share=0.5)
+    for block in range(0, 80, 4):
+        cache.promise(range(block, block + 4), 1, "greedy")
+    cache.promise(range(1000, 1040), 1, "modest")
+    assert cache.match(range(1000, 1040), 40 * 512).blocks == 40
+    assert len(cache) == 90
+    assert cache.counts.evicted == 30
+    assert cache.match(range(76, 80), 4 * 512).blocks == 4, "what it used last stays"
+
+
+def test_a_cache_begins_with_what_another_one_held():
+    before = ContextCache(4, 512, NODES, ssd_capacity=4)
+    put(before, 1, 2, 3)
+    put(before, 10, 11, 12)
+    before.promise([20], 7)
+    exported = before.export()
+    assert sorted(key for key, _ in exported) == [1, 2, 3, 10, 11, 12]
+    after = ContextCache(10, 512, NODES)
+    assert after.warm(exported) == 6
+    assert after.match([10, 11, 12], 1536).tokens == 1536
+    fewer = ContextCache(10, 512, NODES[:1])
+    assert fewer.warm(exported) == sum(node == NODES[0] for _, node in exported), "what lies elsewhere is gone"
+
+
+def test_a_second_tier_is_slower_than_memory_and_faster_than_computing_again():
+    """One conversation after another comes back after others have filled the memory."""
+
+    def first_token_s(gb=2.0, **shape):
+        spec = DeploymentShape(cache_gb_per_node=gb, **shape)
+        engine = Engine(lay_out(healthy_fabric(8), load_model(), load_calibration(), spec))
+        blocks = 27
+        for number in [*range(40), 0]:
+            request = InferenceRequest(
+                number, engine.now, blocks * 512 + 100, 2, tuple(number * 1000 + at for at in range(blocks))
+            )
+            engine.submit(request)
+            engine.advance(engine.now + 100)
+        return request.ttft_s, request.cached_first
+
+    nothing, solid = first_token_s(), first_token_s(cache_ssd_gb_per_node=100.0)
+    assert nothing[1] == 0
+    assert solid[1] > 0
+    memory = first_token_s(gb=100.0)
+    assert memory[1] == solid[1]
+    assert memory[0] < solid[0] < nothing[0] + 5.0

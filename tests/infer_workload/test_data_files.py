@@ -76,7 +76,7 @@ def test_a_machine_with_an_error_is_refused_with_the_field(tmp_path, fields, nam
 def test_an_unknown_name_is_refused_with_those_there_are():
     with pytest.raises(UnknownDataFile, match="there are deepseek-r1"):
         read_model("gpt")
-    with pytest.raises(UnknownDataFile, match="atlas-800i-a2, cloudmatrix384"):
+    with pytest.raises(UnknownDataFile, match="atlas-800i-a2, atlas-950, cloudmatrix384"):
         entries("abacus")
 
 
