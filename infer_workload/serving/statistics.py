@@ -19,6 +19,18 @@ ARRIVED_KEPT = 20_000
 SECONDS_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 TPOT_BUCKETS = (0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0)
 TOKEN_BUCKETS = (16, 64, 256, 1024, 4096, 8192, 16384, 32768, 65536, 131072)
+HISTOGRAM_BUCKETS: dict[str, tuple[float, ...]] = {
+    "time_to_first_token_seconds": SECONDS_BUCKETS,
+    "inter_token_latency_seconds": TPOT_BUCKETS,
+    "request_time_per_output_token_seconds": TPOT_BUCKETS,
+    "e2e_request_latency_seconds": SECONDS_BUCKETS,
+    "request_queue_time_seconds": SECONDS_BUCKETS,
+    "request_prefill_time_seconds": SECONDS_BUCKETS,
+    "request_decode_time_seconds": SECONDS_BUCKETS,
+    "request_prompt_tokens": TOKEN_BUCKETS,
+    "request_generation_tokens": TOKEN_BUCKETS,
+}
+"""The histograms of requests, each with its upper bounds (s, emulated, or tokens)."""
 
 
 @dataclass
@@ -44,17 +56,7 @@ class Statistics:
         self.prompt_tokens = 0
         self.generated_tokens = 0
         self.requests = 0
-        self.histograms = {
-            "time_to_first_token_seconds": Histogram(SECONDS_BUCKETS),
-            "inter_token_latency_seconds": Histogram(TPOT_BUCKETS),
-            "request_time_per_output_token_seconds": Histogram(TPOT_BUCKETS),
-            "e2e_request_latency_seconds": Histogram(SECONDS_BUCKETS),
-            "request_queue_time_seconds": Histogram(SECONDS_BUCKETS),
-            "request_prefill_time_seconds": Histogram(SECONDS_BUCKETS),
-            "request_decode_time_seconds": Histogram(SECONDS_BUCKETS),
-            "request_prompt_tokens": Histogram(TOKEN_BUCKETS),
-            "request_generation_tokens": Histogram(TOKEN_BUCKETS),
-        }
+        self.histograms = {name: Histogram(bounds) for name, bounds in HISTOGRAM_BUCKETS.items()}
         self._seconds: dict[int, float] = {}
         self._arrived: deque[tuple[float, int]] = deque(maxlen=ARRIVED_KEPT)
         self._done: deque[tuple[float, float, float, int]] = deque(maxlen=FINISHED_KEPT)

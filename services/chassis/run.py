@@ -15,6 +15,7 @@ from matrixcommon.model.clock import Clock
 from services.chassis.database import DatabaseEngine, Migrations, opened
 from services.chassis.logging import configure
 from services.chassis.settings import ServiceSettings, Settings
+from services.chassis.tracing import configure_tracing
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ def main_of(
         name = migrations.service
         settings = settings_of.load(name, argv)
         configure(name, settings.log_level)
+        configure_tracing(name)
         app = build(settings, settings.clock(), opened(settings.database_url(name), migrations))
         gc.freeze()  # a collection need not look at what stays as long as the process
         serve(app, settings)

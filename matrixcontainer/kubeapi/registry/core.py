@@ -25,6 +25,8 @@ class Core:
         self.registry = Registry()
         self.authorizer = Authorizer(store)
         self.verbs = Verbs(store, self.registry, now, rng)
+        self.untraced: frozenset[str] = frozenset()
+        """Users whose writes begin no trace: controllers, which never stop writing."""
         self.time_scale = 1.0  # emulated seconds in one of ours, for who acts on the emulated world
         self.stopping = False
         self.failures: list[str] = []
