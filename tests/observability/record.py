@@ -98,6 +98,7 @@ async def too_much_load(stack: Stack) -> None:
 
 
 STORIES = {
+    "healthy": Story("two hours on which nothing fails", small, nothing, (), watched_s=7200, interval_s=60),
     "node-lost": Story(
         "a member's node loses power; another takes its place, the agent stays away",
         small, a_member_loses_power, (Fires("CloudMatrixAgentsLost", 90, 300),),

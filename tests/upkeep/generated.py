@@ -41,6 +41,7 @@ GENERATED: tuple[Generated, ...] = (
         )
         for name in ("machine", "fabric", "instances", "processes")
     ),
+    Generated("docs/pictures/supernode.svg", "tests.docs.picture:supernode_svg"),
     Generated("docs/reference/metrics.md", "tests.observability.page:printed"),
     Generated("charts/cloudmatrix/files/processes.yaml", f"{CHART}:processes"),
     Generated("charts/cloudmatrix/values.schema.json", f"{CHART}:values_schema"),
