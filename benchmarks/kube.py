@@ -9,6 +9,10 @@ controller has made the service account of the namespace `default`; modules are 
 installing leaves them. The load comes from a small Go program
 (`tests/e2e/realkube/load`), so that the client costs both the same. Objects are custom resources of about 600 bytes.
 Needs what `make conformance` needs; without it nothing is measured.
+
+Two things help to judge rates on a machine that others use or that has few cores, where client and server share them:
+what a request costs in CPU on each side, and, as `transport alone`, what the same load gets from the same server with
+an application that does nothing (`kube_transport.py`), which is the most that any application behind it can reach.
 """
 
 from __future__ import annotations
@@ -16,18 +20,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from benchmarks import Figure
+from benchmarks.kube_transport import transport_alone
 from tests.conformance.runner import server_of
 from tests.conformance.talk import Server, Talk
 from tests.conformance.things import CRDS, GROUP, WIDGETS, widget
@@ -46,7 +52,48 @@ OBJECTS = 10_000
 FEW = 200
 WATCHERS = 100
 BEATS = 100
+GETS, PATCHES = 30_000, 3000
 SETTLE_WALL_S = 5.0
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+class Load:
+    """The load program on one server, and what its work costs the server's processes."""
+
+    def __init__(self, url: str, token: str, ca: Path, pids: Sequence[int]) -> None:
+        self._flags = {"url": url, "token": token, "ca": ca}
+        self._pids = pids
+
+    def __call__(self, work: str, path: str, each: int = 1, **more: Any) -> dict[str, Any]:
+        """What the program says of `count` requests, with `cpu_us`, the CPU that each of them took (each line, where a
+        request is sent on to `each` watchers), and `client_us`, what it took the program."""
+        words = [f"-{name.replace('_', '-')}={value}" for name, value in (self._flags | more).items()]
+        before, client_before = self._cpu_s(), _children_s()
+        command = [str(ensure_program("load")), f"-work={work}", f"-path={path}", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{work} on {self._flags['url']}: {done.stderr[-500:]}")
+        times = more["count"] * each
+        spent = {"cpu_us": self._cpu_s() - before, "client_us": _children_s() - client_before}
+        return dict(json.loads(done.stdout)) | {name: 1e6 * seconds / times for name, seconds in spent.items()}
+
+    def _cpu_s(self) -> float:
+        stats = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in self._pids]
+        return sum(int(stat[11]) + int(stat[12]) for stat in stats) / TICKS_PER_S
+
+
+def _children_s() -> float:
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
+
+
+@dataclass
+class Alone:
+    """What the transport does without an application behind it."""
+
+    get: dict[str, Any] = field(default_factory=dict)
+    create: dict[str, Any] = field(default_factory=dict)
+    watch: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -70,6 +117,7 @@ def measure() -> Iterator[Figure]:
         return
     with tempfile.TemporaryDirectory(prefix="kube-bench-") as path:
         ours, theirs = embedded(Path(path) / "ours"), real(Path(path) / "theirs")
+        alone = transport(Path(path) / "alone")
     yield less("start to ready", ours.start_s, theirs.start_s, "s", 0.2)
     yield less("memory at rest", ours.rest_mb, theirs.rest_mb, "MB", 1 / 3)
     yield less(f"memory with {OBJECTS:,} objects", ours.full_mb, theirs.full_mb, "MB", 1 / 3)
@@ -83,20 +131,38 @@ def measure() -> Iterator[Figure]:
     yield Figure(
         "watch, events lost", ours.watch["lost"], "", f"of {WATCHERS * BEATS}; real: {theirs.watch['lost']}", 0
     )
+    yield costs("get", ours.get, theirs.get, alone.get)
+    yield costs("create", ours.create, theirs.create, alone.create)
+    yield costs("merge patch", ours.patch, theirs.patch)
+    yield costs("line of a watch", ours.watch, theirs.watch, alone.watch)
+    yield faster("transport alone, get", alone.get, theirs.get, None, "transport alone")
+    yield faster("transport alone, create", alone.create, theirs.create, None, "transport alone")
+    for part in ("p50", "p99"):
+        name = f"transport alone, write to line, {part.upper()}: it / real"
+        yield less(name, alone.watch[part], theirs.watch[part], "ms", None, "transport alone")
 
 
-def less(name: str, ours: float, theirs: float, unit: str, goal: float | None) -> Figure:
+def less(name: str, ours: float, theirs: float, unit: str, goal: float | None, who: str = "ours") -> Figure:
     """A figure of which less is better."""
-    return Figure(f"{name}: ours / real", ours / theirs, "x", f"ours {ours:.1f} {unit}, real {theirs:.1f} {unit}", goal)
+    text = f"{who} {ours:.1f} {unit}, real {theirs:.1f} {unit}"
+    return Figure(name if ":" in name else f"{name}: ours / real", ours / theirs, "x", text, goal)
 
 
-def faster(name: str, ours: dict[str, Any], theirs: dict[str, Any], goal: float) -> Figure:
+def faster(name: str, ours: dict[str, Any], theirs: dict[str, Any], goal: float | None, who: str = "ours") -> Figure:
     """A figure of rates, of which more is better."""
     text = "; ".join(
-        f"{who} {one['rate']:,.1f}/s, P50 {one['p50']:.1f} ms, P99 {one['p99']:.1f} ms"
-        for who, one in (("ours", ours), ("real", theirs))
+        f"{which} {one['rate']:,.1f}/s, P50 {one['p50']:.1f} ms, P99 {one['p99']:.1f} ms"
+        for which, one in ((who, ours), ("real", theirs))
     )
-    return Figure(f"{name}: real / ours", theirs["rate"] / ours["rate"], "x", text, goal)
+    return Figure(f"{name}: real / {'ours' if who == 'ours' else 'it'}", theirs["rate"] / ours["rate"], "x", text, goal)
+
+
+def costs(name: str, ours: dict[str, Any], theirs: dict[str, Any], alone: dict[str, Any] | None = None) -> Figure:
+    """CPU of all of a server's processes for each."""
+    text = f"ours {ours['cpu_us']:.0f} us, real {theirs['cpu_us']:.0f} us"
+    text += f", transport alone {alone['cpu_us']:.0f} us" if alone is not None else ""
+    text += f"; the client {ours['client_us']:.0f} and {theirs['client_us']:.0f} us"
+    return Figure(f"CPU for a {name}: ours / real", ours["cpu_us"] / theirs["cpu_us"], "x", text)
 
 
 def embedded(folder: Path) -> Measured:
@@ -154,24 +220,31 @@ def _loaded(server: Server, client: httpx.Client, ca: Path, pids: list[int], sta
     talk.until(f"/apis/{GROUP}/v1/widgets", lambda reported: reported.code == 200)
     talk.quietly("POST", "/api/v1/namespaces", {"metadata": {"name": "bench-few"}})
     many, few = talk.path(f"~{GROUP}/v1/widgets"), f"/apis/{GROUP}/v1/namespaces/bench-few/widgets"
-    body = json.dumps(widget("NAME", spec={"tags": ["a", "b"], "note": "a note", "free": {"text": "x" * 200}}))
-
-    def load(work: str, path: str, **more: Any) -> dict[str, Any]:
-        flags = {"url": server.url, "token": server.token, "ca": ca, "work": work, "path": path, **more}
-        words = [f"-{name.replace('_', '-')}={value}" for name, value in flags.items()]
-        done = subprocess.run([str(ensure_program("load")), *words], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"{work} on {server.name}: {done.stderr[-500:]}")
-        return dict(json.loads(done.stdout))
-
+    body = new_object()
+    load = Load(server.url, server.token, ca, pids)
     load("create", few, count=FEW, body=body)
     create = load("create", many, count=OBJECTS, body=body)
     time.sleep(SETTLE_WALL_S)
     full_mb = sum(map(resident_mb, pids))
-    get = load("get", many, count=30_000, names=OBJECTS)
-    patch = load("patch", few, count=3000, names=FEW)
+    get = load("get", many, count=GETS, names=OBJECTS)
+    patch = load("patch", few, count=PATCHES, names=FEW)
     listed = load("list", few, count=200, at_once=4)
     listed_all = load("list", many, count=8, at_once=1)
     since = talk.get(few, limit=1, note=False).rv
-    watch = load("watch", few, count=BEATS, at_once=WATCHERS, names=FEW, body=since)
+    watch = load("watch", few, WATCHERS, count=BEATS, at_once=WATCHERS, names=FEW, body=since)
     return Measured(start_s, rest_mb, full_mb, create, get, patch, listed, listed_all, watch)
+
+
+def new_object() -> str:
+    return json.dumps(widget("NAME", spec={"tags": ["a", "b"], "note": "a note", "free": {"text": "x" * 200}}))
+
+
+def transport(folder: Path) -> Alone:
+    with transport_alone(folder) as (url, pid, ca):
+        load = Load(url, "", ca, [pid])
+        load("get", "/o", count=GETS // 10)
+        return Alone(
+            get=load("get", "/o", count=GETS),
+            create=load("create", "/o", count=OBJECTS, body=new_object()),
+            watch=load("watch", "/o", WATCHERS, count=BEATS, at_once=WATCHERS, names=FEW, body="0"),
+        )

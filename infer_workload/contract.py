@@ -27,6 +27,13 @@ class DeploymentShape(ApiModel):
     microbatching: Literal["auto", "on", "off"] = "auto"
 
 
+class ServingObjective(ApiModel):
+    """What requests that are admitted are served within; those that would not be are refused with 429."""
+
+    ttft_s: float | None = Field(None, gt=0, le=86_400, description="arrival to first token, emulated seconds")
+    tpot_s: float | None = Field(None, gt=0, le=60, description="mean time of a token after the first")
+
+
 class DeploymentRequest(DeploymentShape):
     """A model on an instance."""
 
@@ -41,6 +48,10 @@ class DeploymentRequest(DeploymentShape):
     )
     activation_timeout_s: float = Field(
         600.0, gt=0, le=86_400, description="emulated seconds that a request waits so before it gets 503"
+    )
+    objective: ServingObjective | None = Field(None, description="without one requests wait as long as it takes")
+    queue_max: int = Field(
+        10_000, ge=0, le=1_000_000, description="requests that wait for KV memory, at most; others get 429"
     )
     labels: dict[str, str] = Field(default_factory=dict)
 
@@ -224,6 +235,7 @@ class StatisticsView(ApiModel):
     decoding: int = 0
     counting_since: float = Field(0.0, description="since when the counts run: the start of the process")
     submitted: int = Field(0, description="accepted: finished, cancelled, lost or in flight")
+    refused: int = Field(0, description="not accepted, with 429: they would not be served in time")
     finished: int = 0
     cancelled: int = Field(0, description="their client went away")
     lost: int = Field(0, description="cut off: what they ran on could not go on serving")
@@ -242,16 +254,3 @@ class StatisticsView(ApiModel):
     work: WorkView | None = Field(None, description="what comes in; not there before it has served for the window")
     samples: list[Sample] = Field(default_factory=list)
     load: LoadView | None = None
-
-
-class UsageView(ApiModel):
-    """Tokens of one tenant's key on one deployment, ever since."""
-
-    name: str = ""
-    project: str
-    key: str
-    deployment: str
-    requests: int
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int

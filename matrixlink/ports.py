@@ -25,6 +25,9 @@ class Allocations(Protocol):
         """Raises InvalidField for an allocation that is not there, or a member outside of it; says nothing while nobody
         can be asked."""
 
+    async def present(self) -> frozenset[str]:
+        """The keys of all allocations there are. Raises Unavailable while nobody can be asked."""
+
 
 class Hardware(Protocol):
     """A node as its link agent finds it. Filled by the emulated node."""

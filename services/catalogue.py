@@ -81,6 +81,15 @@ PROCESSES: tuple[Process, ...] = (
         "CloudMatrixInstance and related kinds, as Kubernetes resources",
         role="admin",
     ),
+    Process(
+        "console",
+        "services.console",
+        8400,
+        ("resource", "link", "compute", "infer", "agents"),
+        "the web page",
+        optional=("resource", "link", "compute", "infer", "agents"),
+        role="viewer",
+    ),
 )
 
 BY_NAME: dict[str, Process] = {process.name: process for process in PROCESSES}

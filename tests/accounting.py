@@ -299,8 +299,7 @@ def _active(lists: Lists) -> Iterator[str]:
         other_size = not fewest <= len(members) <= instance["nodes"] and not waits(instance)
         if other_size or instance["readyNodes"] != len(members):
             yield f"instance {key} is Active with {len(members)} members, {instance['readyNodes']} ready, of {instance['nodes']}"
-        # One that was withdrawn while another shape waits for room comes back with that shape.
-        if (missing := sorted(PLANES - planes[key].keys())) and not waits(instance):
+        if missing := sorted(PLANES - planes[key].keys()):
             yield f"instance {key} is Active without a slice on {', '.join(missing)}"
         for plane, slices in planes[key].items():
             if sorted(member for slice in slices for member in slice["members"]) != members:

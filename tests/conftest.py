@@ -10,7 +10,7 @@ from itertools import chain
 
 import pytest
 
-from tests import built_once
+from services.testing import validators
 from tests.figures import PROPERTY, Figures, printed
 from tests.stack import Stack
 
@@ -20,7 +20,7 @@ if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_LEAST
     # Every commit of every database is synced; what is tested is the end of a process, and never of the machine.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
 
-built_once.install()
+validators.install()
 
 LONG_FIRST = ("simulation", "stories", "e2e")
 """Folders of few and long tests: begun last, one of their files would keep one worker busy while the others are idle."""

@@ -85,6 +85,11 @@ class ContextCache:
         counts.tokens_hit += tokens
         return Match(found, tokens, maker)
 
+    def known_tokens(self, hashes: Sequence[int], prompt_tokens: int) -> int:
+        """How much of the prompt `match` would find, without asking: nothing is counted or marked."""
+        found = next((at for at, key in enumerate(hashes) if key not in self._blocks), len(hashes))
+        return min(prompt_tokens, found * self.block_tokens)
+
     def promise(self, hashes: Iterable[int], maker: int) -> None:
         """The blocks will come from that prefill instance. Blocks already there are marked as used."""
         if self.capacity <= 0:

@@ -48,6 +48,11 @@ class DecodePool:
         """What a step takes at present; 0 while nothing decodes."""
         return self._step_s if self._ends else 0.0
 
+    @property
+    def _stands(self) -> bool:
+        """Whether no step ends: its exchanges have no way."""
+        return bool(self._ends) and self._step_s == inf
+
     def requests(self) -> list[InferenceRequest]:
         """All that decode or are about to."""
         return [request for _, _, request in self._ends] + self._joining
@@ -56,6 +61,8 @@ class DecodePool:
         """Decode the request from the next step on."""
         self._joining.append(request)
         at = max(now, self._paused_until)
+        if self._stands:
+            return
         if self._ends and at > self._step_at:
             at = self._step_at + ceil((at - self._step_at) / self._step_s - 1e-9) * self._step_s
         self.due = min(self.due, at) if self._ends else max(at, self._step_at)
@@ -76,7 +83,7 @@ class DecodePool:
 
     def settle(self, now: float) -> None:
         """Account for the steps done so far, so that a reader sees the tokens of the current stretch."""
-        if self._ends and now < self.due and now > self._step_at:
+        if self._ends and not self._stands and now < self.due and now > self._step_at:
             self._advance(self._step_at + int((now - self._step_at) / self._step_s) * self._step_s)
 
     def tokens_of(self, request: InferenceRequest, now: float) -> int:
@@ -110,10 +117,14 @@ class DecodePool:
         if self._joining:
             self.due = min(self.due, max(self._step_at, self._paused_until))
 
-    def rebuild(self, timing: DecodeTiming, dies: list[DecodeDie]) -> None:
-        """The pool has another shape from now on."""
+    def rebuild(self, timing: DecodeTiming, dies: list[DecodeDie], now: float) -> None:
+        """The pool has another shape, or another pace, from now on."""
+        if self._stands:
+            self._step_at = max(now, self._step_at)
         self.timing, self.dies = timing, dies
         self._pace()
+        if self._joining and not self._stands:
+            self.due = min(self.due, max(self._step_at, self._paused_until))
 
     def _enter(self, request: InferenceRequest) -> None:
         request.move(DECODING)
@@ -170,5 +181,8 @@ class DecodePool:
             if die.kv_tokens > longest:
                 longest = die.kv_tokens
         self._step_s = self.timing.step_s(fullest, longest)
+        if self._step_s == inf:
+            self.due = inf
+            return
         ahead = min(self._ends[0][0] - self._step, REFRESH_STEPS)
         self.due = self._step_at + max(0, ahead) * self._step_s

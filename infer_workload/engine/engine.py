@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from heapq import heappop, heappush
 from math import inf
 from random import Random
@@ -30,7 +31,7 @@ from infer_workload.engine.request import (
 from infer_workload.engine.scheduler import choose_die, choose_instance
 from infer_workload.layout.deployment import Deployment, Pools
 from infer_workload.timing.collectives import cache_fetch_s
-from infer_workload.timing.fabric import DIES_PER_NODE, RDMA
+from infer_workload.timing.fabric import DIES_PER_NODE, RDMA, Contention
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
 
 
@@ -66,6 +67,8 @@ class Engine:
         self.waiting: deque[InferenceRequest] = deque()
         self.in_flight: dict[int, InferenceRequest] = {}
         self.preemptions = 0
+        self.transferred_bytes = self.fetched_bytes = 0.0
+        """KV sent to decode dies, and blocks read out of the caching pool, ever since."""
         self._closing: tuple[frozenset[str], frozenset[tuple[str, ...]]] = (frozenset(), frozenset())
         self.cache = ContextCache(deployment.cache_blocks, deployment.spec.block_tokens, deployment.pools.caching)
         self._finished = finished or (lambda request: None)
@@ -157,6 +160,16 @@ class Engine:
             for request in self.in_flight.values()
         )
 
+    def retime(self, contention: Contention, now: float) -> None:
+        """The same nodes beside other traffic from now on: the next steps, chunks and transfers take the time that
+        says."""
+        self.advance(now)
+        self.pool.settle(self.now)
+        self.deployment = replace(self.deployment, fabric=self.deployment.fabric.beside(contention))
+        self._time_instances()
+        self.transfers.reprice(self.now)
+        self.pool.rebuild(self.deployment.decode_timing(), self.pool.dies, self.now)
+
     def apply_layout(self, deployment: Deployment, pause_s: float, start_s: float) -> int:
         """Go on with another layout: decode pauses, new prefill instances start after `start_s`.
 
@@ -189,7 +202,9 @@ class Engine:
         self._time_instances()
         self.transfers.reprice(self.now)
         self.pool.rebuild(
-            deployment.decode_timing(), surviving + _dies([node for node in pools.decode if node not in known])
+            deployment.decode_timing(),
+            surviving + _dies([node for node in pools.decode if node not in known]),
+            self.now,
         )
         if pause_s > 0:
             self.pool.pause(self.now + pause_s)
@@ -206,7 +221,7 @@ class Engine:
     def _assign(self) -> None:
         """From the queue to a die and an instance, in order, as long as there is room."""
         limit, room = self.deployment.batch_per_die, self.deployment.kv_tokens_per_die
-        dies, instances = self._open()
+        dies, instances = self.open_places()
         while self.waiting and instances:
             request = self.waiting[0]
             tokens = request.input_tokens + request.output_tokens
@@ -231,7 +246,7 @@ class Engine:
             if not instance.chunk:
                 self._start_chunk(instance)
 
-    def _open(self) -> tuple[list[DecodeDie], list[PrefillInstance]]:
+    def open_places(self) -> tuple[list[DecodeDie], list[PrefillInstance]]:
         """Where something new may begin."""
         decode, prefill = self._closing
         dies = [die for die in self.pool.dies if die.node not in decode] if decode else self.pool.dies
@@ -249,14 +264,19 @@ class Engine:
         if self.now < instance.ready_at:
             self._at(instance.ready_at, self._wake, instance)
             return
-        fetched, blocks = instance.fill(self.now, self.cache.block_tokens)
+        fetched, _ = instance.fill(self.now, self.cache.block_tokens)
         if not instance.chunk:
             return
-        lasts = instance.timing.chunk_s([(take, request.prefilled) for request, _, take in instance.chunk])
-        lasts += self._fetch_s(instance, fetched, blocks)
-        instance.busy_s += lasts
-        instance.chunk_number += 1
-        self._at(self.now + lasts, self._end_chunk, instance, instance.chunk_number)
+        self.fetched_bytes += fetched * self.deployment.model.kv_bytes_per_token
+        self._pace(instance)
+
+    def _pace(self, instance: PrefillInstance) -> None:
+        """Have the chunk end when it is through at the pace of now."""
+        parts, fetched, blocks = instance.work
+        whole_s = instance.timing.chunk_s(parts) + self._fetch_s(instance, fetched, blocks)
+        end_at = instance.pace(self.now, whole_s)
+        if end_at is not None:
+            self._at(end_at, self._end_chunk, instance, instance.chunk_number)
 
     def _fetch_s(self, instance: PrefillInstance, tokens: int, blocks: int) -> float:
         current = self.deployment
@@ -277,6 +297,7 @@ class Engine:
             if not instance.holds(request, life):
                 continue
             instance.backlog_tokens -= take
+            instance.prefilled_tokens += take
             request.prefilled += take
             if request.prefilled < request.prompt:
                 unfinished.append((request, life))
@@ -299,13 +320,14 @@ class Engine:
         request.move(TRANSFERRING)
         assert request.die is not None
         size = request.prompt * self.deployment.model.kv_bytes_per_token
+        self.transferred_bytes += size
         self.transfers.start(self.now, request, (instance, request.die), size)
 
     def _port_gbps(self, port: object) -> float:
         """What a transfer's port gives: a decode die's own, or all those of a prefill instance together."""
         fabric, efficiency = self.deployment.fabric, self.deployment.calibration.rdma_efficiency
         if isinstance(port, DecodeDie):
-            return fabric.die_gbps(RDMA, port.node, 1) * efficiency
+            return fabric.die_gbps(RDMA, port.node, 1, into=True) * efficiency
         assert isinstance(port, PrefillInstance)
         return sum(fabric.node_gbps(RDMA, node) for node in port.nodes) * efficiency
 
@@ -362,6 +384,8 @@ class Engine:
     def _time_instances(self) -> None:
         for at, instance in enumerate(self.instances):
             instance.timing = self.deployment.prefill_timing(at)
+            if instance.chunk:
+                self._pace(instance)
 
     def _at(self, moment: float, action: Callable[..., None], *arguments: object) -> None:
         if moment < inf:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from math import inf, isclose
 
 from infer_workload.engine.request import PREFILLING, InferenceRequest
 from infer_workload.timing.prefill import PrefillTiming
@@ -21,12 +22,44 @@ class PrefillInstance:
     queue: deque[tuple[InferenceRequest, int]] = field(default_factory=deque)
     chunk: list[tuple[InferenceRequest, int, int]] = field(default_factory=list)
     chunk_number: int = 0
+    work: tuple[list[tuple[int, int]], int, int] = ([], 0, 0)
+    """Of the chunk: (new, earlier) tokens of each prompt; tokens and blocks that are fetched first."""
+    work_began: bool = False
+    whole_s: float = 0.0
+    """What all of the chunk takes at the present pace."""
+    left: float = 1.0
+    """The part of the chunk that was left at `paced_at`."""
+    paced_at: float = 0.0
     backlog_tokens: int = 0
     busy_s: float = 0.0
+    prefilled_tokens: int = 0
+    """Ever since."""
 
     def holds(self, request: InferenceRequest, life: int) -> bool:
         """Whether that entry of the queue still stands: the request may have been sent back or cancelled since."""
         return request.attempts == life and request.instance is self and request.state == PREFILLING
+
+    def pace(self, now: float, whole_s: float) -> float | None:
+        """Work on the chunk at a pace at which all of it takes so long; when it ends, or None where that is no news.
+
+        What is done of it already stays done.
+        """
+        if self.work_began:
+            if isclose(whole_s, self.whole_s):
+                return None
+            done = (now - self.paced_at) / self.whole_s if self.whole_s > 0 else self.left
+            self.busy_s -= self._takes(self.left)
+            self.left = max(0.0, self.left - done)
+            self.busy_s += now - self.paced_at
+        else:
+            self.left, self.work_began = 1.0, True
+        self.whole_s, self.paced_at = whole_s, now
+        self.busy_s += self._takes(self.left)
+        self.chunk_number += 1
+        return now + self.left * whole_s if self.left else now
+
+    def _takes(self, left: float) -> float:
+        return left * self.whole_s if self.whole_s < inf else 0.0
 
     def fill(self, now: float, block_tokens: int) -> tuple[int, int]:
         """Fill the chunk from the queue up to the token budget; a long prompt goes through in several.
@@ -34,6 +67,7 @@ class PrefillInstance:
         Returns the tokens and blocks that have to be fetched from the context cache first.
         """
         room, fetched, blocks = self.token_budget, 0, 0
+        self.work_began = False
         while self.queue and room > 0:
             request, life = self.queue.popleft()
             if not self.holds(request, life):
@@ -46,4 +80,5 @@ class PrefillInstance:
             take = min(room, request.prompt - request.prefilled)
             self.chunk.append((request, life, take))
             room -= take
+        self.work = [(take, request.prefilled) for request, _, take in self.chunk], fetched, blocks
         return fetched, blocks

@@ -97,6 +97,8 @@ class InferenceRequest(Latencies):
     output_tokens: int
     blocks: Sequence[int] = ()
     tenant: str = ""
+    finish: str = "stop"
+    """Why the answer ends where it does: by itself (`stop`), or at the length that was asked for (`length`)."""
 
     state: str = WAITING
     prompt: int = 0

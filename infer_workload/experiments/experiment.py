@@ -1,7 +1,8 @@
 """Experiments: a trace or generated traffic through a whole deployment in virtual time.
 
 `run` replays forty minutes of requests in seconds, since nothing waits for a clock. The fabric is a healthy one of the
-trial's nodes, of which others may have a share. The same trial gives the same outcome.
+trial's nodes, of which others may have a share, or one with losses and a neighbour on it (`conditions`). The same trial
+gives the same outcome.
 """
 
 from __future__ import annotations
@@ -43,6 +44,10 @@ def run(trial: Trial, progress: Progress | None = None) -> Outcome:
     Raises DoesNotFit for a deployment that cannot be laid out, BadTrace or OSError for a trace that cannot be read.
     """
     fabric = shared(healthy_fabric(trial.nodes), {plane: getattr(trial, share) for plane, share in SHARES.items()})
+    if trial.contended:
+        from infer_workload.experiments.conditions import TrialContention  # with arrays, which others need not load
+
+        fabric = fabric.beside(TrialContention(trial, tuple(fabric.nodes), load_calibration()))
     deployment = lay_out(fabric, load_model(), load_calibration(), trial.shape())
     lost = () if trial.lose_node_at is None else (trial.lose_node_at,)
     objectives = Objectives(trial.ttft, trial.tpot)

@@ -42,6 +42,14 @@ class Trial(BaseModel):
     ub_share: float = Field(1.0, gt=0, le=1, description="share of every UB port that is granted; others have the rest")
     rdma_share: float = Field(1.0, gt=0, le=1, description="the same of RDMA ports")
     vpc_share: float = Field(1.0, gt=0, le=1, description="the same of VPC ports")
+    neighbour_load: float = Field(
+        0.0, ge=0, le=1, description="part of every port of a plane that a neighbour on the same nodes offers to send"
+    )
+    neighbour_plane: Literal["ub", "rdma", "vpc"] = Field("ub", description="the plane that it sends on")
+    neighbour_weight: float = Field(1.0, gt=0, le=1000, description="the weight of its slice, the instance's being 1")
+    floor_share: float = Field(0.0, ge=0, le=1, description="part of every port of that plane that is guaranteed")
+    lost_l2_chips: int = Field(0, ge=0, le=96, description="L2 chips of the UB plane that are lost, of 112")
+    half_lanes: int = Field(0, ge=0, le=48, description="decode nodes whose UB cables have half of their lanes")
     lose_node_at: float | None = Field(None, ge=0, description="when the last decode node is lost")
     ttft: float = Field(TTFT_OBJECTIVE_S, gt=0, description="objective for the first token, s")
     tpot: float = Field(TPOT_OBJECTIVE_S, gt=0, description="objective for each token after it, s")
@@ -51,6 +59,11 @@ class Trial(BaseModel):
         if (self.trace is None) == (self.generate is None):
             raise ValueError("give a trace or a number of requests to generate, one of the two")
         return self
+
+    @property
+    def contended(self) -> bool:
+        """Whether its fabric is not whole, or not its own."""
+        return bool(self.neighbour_load or self.lost_l2_chips or self.half_lanes)
 
     def shape(self) -> DeploymentShape:
         """How the model is served."""

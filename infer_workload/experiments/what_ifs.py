@@ -52,6 +52,23 @@ WHAT_IFS: Mapping[str, WhatIf] = {
     "half-the-rdma-floor": WhatIf(
         "half of every RDMA port is others'", lambda trial: {"rdma_share": trial.rdma_share / 2}
     ),
+    "neighbour-fills-half": WhatIf(
+        "a neighbour on the same nodes sends half of what their UB ports carry", lambda trial: {"neighbour_load": 0.5}
+    ),
+    "greedy-neighbour": WhatIf(
+        "a neighbour of three times the weight sends all that it gets",
+        lambda trial: {"neighbour_load": 1.0, "neighbour_weight": 3.0},
+    ),
+    "greedy-neighbour-and-a-floor": WhatIf(
+        "the same, and three quarters of the UB ports are guaranteed to the instance",
+        lambda trial: {"neighbour_load": 1.0, "neighbour_weight": 3.0, "floor_share": 0.75},
+    ),
+    "busy-rdma": WhatIf(
+        "a neighbour sends half of what the RDMA ports carry, beside the KV",
+        lambda trial: {"neighbour_load": 0.5, "neighbour_plane": "rdma"},
+    ),
+    "lose-an-l2-chip": WhatIf("one L2 chip of 112 is lost", lambda trial: {"lost_l2_chips": trial.lost_l2_chips + 1}),
+    "half-the-lanes": WhatIf("a decode node's UB cables have half of their lanes", lambda trial: {"half_lanes": 1}),
     "double-the-cache": WhatIf("twice the memory for the context cache", _doubled_cache),
     "no-cache": WhatIf("no context cache", lambda trial: {"cache": False}),
     "cache-over-vpc": WhatIf("the cache is read over the VPC plane", lambda trial: {"cache_plane": "vpc"}),

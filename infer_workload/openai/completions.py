@@ -8,28 +8,29 @@ one or two tokens; each has its own chunk. `stop`, `temperature` and their kin c
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, Response
 
 from infer_workload.engine.engine import ContextTooLong
 from infer_workload.engine.request import InferenceRequest
+from infer_workload.openai.answers import RETRY_AFTER_S, Completion, Streamed, refusal, whole
 from infer_workload.openai.parameters import Parameters, StreamOptions
 from infer_workload.openai.prompts import Chat, Shape, Text
 from infer_workload.openai.synthetic_tokens import Answer, prefix_blocks
+from infer_workload.serving.admission import wall_s
 from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.routing import Offer, candidates, offers
 from infer_workload.serving.service import Serving
 from matrixcommon.api.authorization import GUARDED, Caller, CallerOf
-from matrixcommon.model.errors import InvalidField, Malformed, MatrixError, Unavailable
-from matrixcommon.model.resource_key import name_of, project_of, reference
+from matrixcommon.model.errors import InvalidField, Malformed, MatrixError, NotFound, Overloaded, Unavailable
 
-RETRY_AFTER_S = 2
-TYPES = {400: "invalid_request_error", 404: "invalid_request_error", 422: "invalid_request_error",
-         503: "service_unavailable_error"}  # fmt: skip
+CLIENT_GONE = 499
+"""What nginx logs where nobody waits for the answer any more; nobody sees it."""
 REFUSED: dict[int | str, dict[str, Any]] = {
     "default": {"description": "it is refused", "content": {"application/json": {"schema": {"type": "object"}}}}
 }
@@ -49,17 +50,20 @@ def routes(serving: Serving) -> APIRouter:
     """The routes over one `Serving`."""
     api = APIRouter(dependencies=GUARDED)
 
+    def offered(caller: Caller) -> list[Offer]:
+        return offers(serving.live.values(), caller.project, caller.sees)
+
     @api.get("/v1/models")
     async def models(caller: CallerOf) -> dict[str, Any]:
-        shown = [live for key, live in sorted(serving.live.items()) if caller.sees(project_of(key))]
-        return {"object": "list", "data": [_model(live, caller.project) for live in shown]}
+        """What the caller may name as a model: the deployments that it sees, and the models that they serve."""
+        return {"object": "list", "data": [_model(each) for each in offered(caller)]}
 
     @api.get("/v1/models/{name}", responses=REFUSED)
     async def model(name: str, caller: CallerOf) -> Response:
-        try:
-            return JSONResponse(_model(serving.serving_model(name, caller.project, caller.sees), caller.project))
-        except MatrixError as refused:
-            return refusal(refused)
+        for each in offered(caller):
+            if each.id == name:
+                return JSONResponse(_model(each))
+        return refusal(NotFound(f"there is no model {name[:80]!r} here", field="model"))
 
     @api.get("/health", include_in_schema=False)
     async def health() -> Response:
@@ -76,81 +80,34 @@ def routes(serving: Serving) -> APIRouter:
     return api
 
 
-@dataclass(frozen=True)
-class Completion:
-    """One accepted request and what its answer will be made of."""
-
-    serving: Serving
-    live: LiveDeployment
-    request: InferenceRequest
-    shape: Shape
-    answer: Answer
-    model: str
-    finish: str
-    created: int
-    usage_at_end: bool = False
-    usage_always: bool = False
-
-    def document(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
-        return {
-            "id": f"{self.shape.prefix}-{name_of(self.live.name)}-{self.request.number}",
-            "object": kind,
-            "created": self.created,
-            "model": self.model,
-            "choices": choices,
-        }
-
-    def usage(self, completed: int) -> dict[str, Any]:
-        prompt = self.request.input_tokens
-        return {
-            "prompt_tokens": prompt,
-            "completion_tokens": completed,
-            "total_tokens": prompt + completed,
-            "prompt_tokens_details": {"cached_tokens": min(self.request.cached_first, prompt)},
-        }
-
-    async def tokens(self) -> AsyncIterator[int]:
-        """The number of tokens there are, each time there are more. Raises Unavailable when they will not come.
-
-        Whoever stops listening has the request cancelled; what it got is charged either way.
-        """
-        reported = 0
-        self.live.stream_count += 1
-        self.serving.nudge()
-        try:
-            while True:
-                if self.live.lost(self.request):
-                    raise Unavailable(f"{self.live.name} lost its pools: {self.live.why}", retry_after_s=RETRY_AFTER_S)
-                there = self.live.tokens_of(self.request)
-                if there > reported:
-                    reported = there
-                    yield reported
-                if self.request.done:
-                    return
-                await self.live.news()
-        finally:
-            self.live.stream_count -= 1
-            self.live.cancel(self.request)
-            charge = self.serving.metering
-            current = self.request
-            charge.add(self.live.name, current.tenant, current.input_tokens, current.cached_first, reported)
-            self.serving.charge_now()
-
-
 async def _complete(serving: Serving, request: Request, shape: Shape, caller: Caller) -> Response:
     try:
-        body = await _body(request)
-        parameters = shape.parameters.read(body)
-        completion = await _accepted(serving, caller, body, parameters, shape)
-        if parameters.stream:
-            return StreamingResponse(
-                _stream(completion),
-                media_type="text/event-stream",
-                headers={"Cache-Control": "no-cache", "X-Time-Scale": f"{serving.clock.scale:g}"},
-            )
-        return await _whole(completion)
+        asked = _Asked.of(await _body(request), shape)
+        completing = asyncio.ensure_future(_completed(serving, caller, asked))
+        gone = asyncio.ensure_future(_disconnected(request))
+        try:
+            await asyncio.wait({completing, gone}, return_when=asyncio.FIRST_COMPLETED)
+            return completing.result() if completing.done() else Response(status_code=CLIENT_GONE)
+        finally:
+            gone.cancel()
+            completing.cancel()
+            await asyncio.wait({completing})
     except MatrixError as refused:
         return refusal(refused)
+
+
+async def _completed(serving: Serving, caller: Caller, asked: _Asked) -> Response:
+    """The whole answer, or one that has begun to be streamed."""
+    completion = await _accepted(serving, caller, asked)
+    if not completion.streamed:
+        return await whole(completion)
+    return Streamed(completion)
+
+
+async def _disconnected(request: Request) -> None:
+    """Return when the client, whose body has been read, went away."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _body(request: Request) -> dict[str, Any]:
@@ -163,49 +120,97 @@ async def _body(request: Request) -> dict[str, Any]:
     return body
 
 
-async def _accepted(
-    serving: Serving, caller: Caller, body: dict[str, Any], parameters: Parameters, shape: Shape
-) -> Completion:
-    """Hand what was asked to the engine; of a deployment that is scaled to zero, once it serves again."""
-    model = parameters.model
-    live = serving.serving_model(model, caller.project, caller.sees)
-    prompt = shape.prompt(body) or [""]
-    answer = Answer(" ".join(prompt))
-    wanted, finish = _length(parameters, answer, shape)
+@dataclass(frozen=True)
+class _Asked:
+    """A request as it was read: its prompt's tokens, and what its answer will be."""
+
+    shape: Shape
+    parameters: Parameters
+    prompt: list[str]
+    answer: Answer
+    wanted: int
+    finish: str
+
+    @classmethod
+    def of(cls, body: dict[str, Any], shape: Shape) -> _Asked:
+        """Raises InvalidField where it is not as it may be."""
+        parameters = shape.parameters.read(body)
+        prompt = shape.prompt(body) or [""]
+        answer = Answer(" ".join(prompt))
+        return cls(shape, parameters, prompt, answer, *_length(parameters, answer, shape))
+
+    @property
+    def answer_max(self) -> int:
+        """The most tokens that the answer may have."""
+        return max(self.wanted, self.parameters.token_limit or 0)
+
+    @property
+    def tokens_max(self) -> int:
+        return len(self.prompt) + self.answer_max
+
+
+async def _accepted(serving: Serving, caller: Caller, asked: _Asked) -> Completion:
+    """Hand what was asked to the best deployment that takes it. Where none serves, but one is scaled to zero or comes
+    back from there, wait for that. Raises NotFound, TooManyRequests, Unavailable, InvalidField."""
+    found = candidates(serving.live, asked.parameters.model, caller.project, caller.sees)
     came = serving.clock.now()
-    if not live.serves and live.activation.holds(live):
-        serving.nudge()
-        await live.activation.wait(live, serving.clock)
-    if not live.serves:
-        raise Unavailable(f"{live.name} is {live.state}: {live.why}", retry_after_s=RETRY_AFTER_S)
-    tenant = f"{caller.principal.own_project}/{caller.principal.name}"
-    blocks = prefix_blocks(prompt, live.spec.block_tokens)
-    most = max(wanted, parameters.token_limit or 0)
+    late: list[Overloaded] = []
+    for live in found:
+        if live.serves or live is found[0]:
+            try:
+                return await _taken(serving, live, caller, asked, came)
+            except Overloaded as refused:
+                late.append(refused)
+    soonest = min(late, key=lambda each: each.retry_after_s or 0)
+    soonest.retry_after_s = wall_s(soonest.retry_after_s or 0, serving.clock.scale)
+    raise soonest
+
+
+async def _taken(serving: Serving, live: LiveDeployment, caller: Caller, asked: _Asked, came: float) -> Completion:
+    project, key = caller.principal.own_project, caller.principal.name
+    lease, charge = serving.usage.admit((project, key, live.name, live.spec.model), asked.tokens_max)
     try:
-        if len(prompt) + most > live.pools_view().context_length:
-            raise ContextTooLong(len(prompt) + most, live.pools_view().context_length)
-        now = serving.clock.now()
-        accepted = live.submit(now, len(prompt), wanted, blocks, tenant, now - came)
-    except ContextTooLong as wrong:
-        too_long = InvalidField(
-            f"This model's maximum context length is {wrong.limit} tokens, you asked for {wrong.tokens} "
-            f"({len(prompt)} in the prompt, {most} for the answer)",
-            field="messages" if shape is Chat else "prompt",
-        )
-        raise too_long from wrong
-    options = parameters.stream_options or StreamOptions()
+        if not live.serves and live.activation.holds(live):
+            serving.nudge()
+            await live.activation.wait(live, serving.clock)
+        if not live.serves:
+            raise Unavailable(f"{live.name} is {live.state}: {live.why}", retry_after_s=RETRY_AFTER_S)
+        taken = _submitted(serving, live, f"{project}/{key}", asked, came)
+    except BaseException:
+        lease.withdraw(serving.clock.now())
+        raise
+    options = asked.parameters.stream_options or StreamOptions()
     return Completion(
         serving,
         live,
-        accepted,
-        shape,
-        answer,
-        model,
-        finish,
+        taken,
+        charge,
+        asked.shape,
+        asked.answer,
+        asked.parameters.model,
         int(serving.clock.now()),
+        {"X-Time-Scale": f"{serving.clock.scale:g}", **lease.headers},
+        streamed=bool(asked.parameters.stream),
         usage_at_end=bool(options.include_usage),
         usage_always=bool(options.continuous_usage_stats),
     )
+
+
+def _submitted(serving: Serving, live: LiveDeployment, tenant: str, asked: _Asked, came: float) -> InferenceRequest:
+    prompt, limit = asked.prompt, live.pools_view().context_length
+    blocks = prefix_blocks(prompt, live.spec.block_tokens)
+    now = serving.clock.now()
+    try:
+        if asked.tokens_max > limit:
+            raise ContextTooLong(asked.tokens_max, limit)
+        request = InferenceRequest(0, now, len(prompt), asked.wanted, blocks, tenant, asked.finish)
+        return live.submit(now, request, now - came)
+    except ContextTooLong as wrong:
+        raise InvalidField(
+            f"This model's maximum context length is {wrong.limit} tokens, you asked for {wrong.tokens} "
+            f"({len(prompt)} in the prompt, {asked.answer_max} for the answer)",
+            field="messages" if asked.shape is Chat else "prompt",
+        ) from wrong
 
 
 def _length(parameters: Parameters, answer: Answer, shape: Shape) -> tuple[int, str]:
@@ -220,71 +225,12 @@ def _length(parameters: Parameters, answer: Answer, shape: Shape) -> tuple[int, 
     return answer.natural_tokens, "stop"
 
 
-async def _whole(completion: Completion) -> Response:
-    words: list[str] = []
-    async for there in completion.tokens():
-        words += [completion.answer.word() for _ in range(there - len(words))]
-    shape = completion.shape
-    document = completion.document(shape.whole, [shape.choice("".join(words), completion.finish, chunk=False)])
-    return JSONResponse(document | {"usage": completion.usage(len(words))})
-
-
-async def _stream(completion: Completion) -> AsyncIterator[bytes]:
-    shape, reported = completion.shape, 0
-    if shape is Chat:
-        yield _event(_chunk(completion, shape.choice("", None, chunk=True, first=True), 0))
-    try:
-        async for there in completion.tokens():
-            events = []
-            while reported < there:
-                reported += 1
-                finish = completion.finish if reported == completion.request.output_tokens else None
-                events.append(
-                    _event(_chunk(completion, shape.choice(completion.answer.word(), finish, chunk=True), reported))
-                )
-            yield b"".join(events)
-    except MatrixError as refused:
-        yield _event({"error": _error(refused)})
-        return
-    if completion.usage_at_end:
-        yield _event(completion.document(shape.piece, []) | {"usage": completion.usage(reported)})
-    yield b"data: [DONE]\n\n"
-
-
-def _chunk(completion: Completion, choice: dict[str, Any], reported: int) -> dict[str, Any]:
-    document = completion.document(completion.shape.piece, [choice])
-    if completion.usage_always:
-        document["usage"] = completion.usage(reported)
-    return document
-
-
-def _event(document: dict[str, Any]) -> bytes:
-    return b"data: " + json.dumps(document, separators=(",", ":")).encode() + b"\n\n"
-
-
-def _model(live: LiveDeployment, project: str) -> dict[str, Any]:
+def _model(offer: Offer) -> dict[str, Any]:
     return {
-        "id": reference(live.name, project),
+        "id": offer.id,
         "object": "model",
         "created": 0,
         "owned_by": "cloudmatrix-infer",
-        "root": live.spec.model,
-        "max_model_len": live.pools_view().context_length,
+        "root": offer.root,
+        "max_model_len": offer.context_length,
     }
-
-
-def _error(refused: MatrixError) -> dict[str, Any]:
-    code = "context_length_exceeded" if "maximum context length" in refused.message else refused.reason
-    if refused.status == 404:
-        code = "model_not_found"
-    kind = TYPES.get(refused.status, "server_error")
-    return {"message": refused.message, "type": kind, "param": refused.field, "code": code}
-
-
-def refusal(refused: MatrixError) -> Response:
-    """A refusal in OpenAI's error form; 422 becomes its 400."""
-    headers = {}
-    if refused.retryable:
-        headers["Retry-After"] = str(max(1, round(refused.retry_after_s or 1)))
-    status = 400 if refused.status == 422 else refused.status
-    return JSONResponse({"error": _error(refused)}, status, headers)

@@ -36,6 +36,7 @@ class Parameters(_Known):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     presence_penalty: Penalty | None = None
@@ -49,7 +50,7 @@ class Parameters(_Known):
     @property
     def token_limit(self) -> int | None:
         """The most tokens that the answer may have."""
-        return self.max_tokens
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Self:
@@ -76,14 +77,9 @@ class TextParameters(Parameters):
 
 
 class ChatParameters(Parameters):
-    max_completion_tokens: Count | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     tool_choice: Literal["none", "auto"] | None = Field(None, description="no tool is ever called")
-
-    @property
-    def token_limit(self) -> int | None:
-        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Self:

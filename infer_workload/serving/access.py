@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from infer_workload.contract import DeploymentRequest, DeploymentView, UsageView
+from infer_workload.contract import DeploymentRequest, DeploymentView
+from infer_workload.metering.access import USAGE, USAGE_LIMITS
 from infer_workload.serving.store import DeploymentRow
 from matrixcommon.api.authorization import (
     EDITORS,
@@ -34,12 +35,11 @@ DEPLOYMENTS = ResourceKind(
     view=DeploymentView,
     row=DeploymentRow,
 )
-USAGE = ResourceKind("usage", Scope.PROJECT, {"LIST": VIEWERS}, view=UsageView)
 MODELS = ResourceKind("models", Scope.SERVICE, {"LIST": VIEWERS | USERS, "GET": VIEWERS | USERS})
 
 ACCESS = AccessRules(
     "CloudMatrix-Infer",
-    (DEPLOYMENTS, USAGE, MODELS),
+    (DEPLOYMENTS, USAGE, USAGE_LIMITS, MODELS),
     (
         Rule("POST", "/v1/chat/completions", "completions", USERS, Scope.SERVICE, mutates=False),
         Rule("POST", "/v1/completions", "completions", USERS, Scope.SERVICE, mutates=False),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
-from fastapi.responses import JSONResponse
+from fastapi import APIRouter, Query
 
 from infer_workload.contract import (
     DeploymentRequest,
@@ -16,20 +15,17 @@ from infer_workload.contract import (
     Sample,
     ScaleRequest,
     StatisticsView,
-    UsageView,
 )
 from infer_workload.engine.request import DECODING, PREFILLING, TRANSFERRING
-from infer_workload.serving.access import DEPLOYMENTS, USAGE
+from infer_workload.serving.access import DEPLOYMENTS
 from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.service import Serving
 from infer_workload.serving.statistics import WINDOW_S, percentiles
-from infer_workload.serving.store import UsageRow
 from infer_workload.serving.work import TPOT_OBJECTIVE_S, work_of
 from matrixcommon.api.authorization import Caller
-from matrixcommon.api.listing import Params, page
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.errors import NotFound
-from matrixcommon.model.resource_key import name_of, reference
+from matrixcommon.model.resource_key import name_of
 
 WINDOW_S_MAX = 600.0
 
@@ -104,19 +100,7 @@ def routes(serving: Serving) -> APIRouter:
         """Have pools of the sizes of the spec again."""
         serving.rescale(name, None, validate_only=validate_only)
 
-    @api.of(USAGE).ask("LIST")
-    async def usage(params: Params) -> Response:
-        await serving.settle_accounts()
-        with store.records.reading() as session:
-            return JSONResponse(page([_usage(row).wire() for row in store.usage(session)], params))
-
     return api.router
-
-
-def _usage(row: UsageRow) -> UsageView:
-    shown = {name: getattr(row, name) for name in UsageView.model_fields if name != "name"}
-    deployment = reference(row.deployment, row.project)
-    return UsageView.model_validate(shown | {"name": f"{row.key}.{deployment}", "deployment": deployment})
 
 
 def statistics_of(
@@ -143,6 +127,7 @@ def statistics_of(
         tpot=percentiles([entry[2] for entry in recent if entry[2] > 0]),
         counting_since=live.counting_since,
         submitted=live.submitted,
+        refused=live.admission.refused,
         finished=current.requests,
         cancelled=live.cancelled,
         lost=live.cut_off,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from itertools import count
 from math import inf
 
-from infer_workload.contract import DeploymentRequest, DrainView, LoadRequest, LoadView, PoolsView
+from infer_workload.contract import DeploymentRequest, LoadRequest, LoadView, PoolsView
 from infer_workload.ems.model_cache import ModelCache
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import InferenceRequest
@@ -22,13 +22,16 @@ from infer_workload.layout.recovery import Change, first_start_s, plan_change_at
 from infer_workload.layout.scale import PoolScale
 from infer_workload.layout.views import layout_text, pools_view, roles_of
 from infer_workload.serving.activation import Activation
+from infer_workload.serving.admission import Admission
 from infer_workload.serving.handover import Handover
 from infer_workload.serving.load_generator import BuiltInLoad
 from infer_workload.serving.states import DEGRADED, DEPLOYMENT_STATES, IDLE, LOADING, PENDING, SERVING, UNAVAILABLE
 from infer_workload.serving.statistics import Statistics
 from infer_workload.timing.calibration import load_calibration
+from infer_workload.timing.contention import MeasuredContention
 from infer_workload.timing.fabric import Fabric
 from infer_workload.timing.model import load_model
+from matrixcommon.model.errors import Overloaded
 
 
 class LiveDeployment:
@@ -53,25 +56,22 @@ class LiveDeployment:
         self.engine: Engine | None = None
         self.statistics = Statistics()
         self.fabric: Fabric | None = None
-        self.serves_from = inf
-        self.paused_until = 0.0
+        self.contention: MeasuredContention | None = None
+        self.serves_from = self._gain_at = inf
+        self.paused_until = self.counting_since = 0.0
         self._load: BuiltInLoad | None = None
         self._previous = previous
         """The roles that nodes had when the process ended: their weights are still there."""
         self._seed = seed
         self._model, self._calibration = load_model(), load_calibration()
         self.weights = ModelCache(self._calibration, {self._model.name} if request.warm_model_cache else set())
-        self._changed = changed
-        self._done = done
-        self._gain_at = inf
+        self._changed, self._done = changed, done
         self.loading: dict[str, float] = {}
         self._numbers = count(1)
         self._played = asyncio.Event()
         self.stream_count = 0
-        self.handover = Handover()
-        self.activation = Activation()
+        self.handover, self.activation, self.admission = Handover(), Activation(), Admission()
         self.booting: frozenset[str] = frozenset()
-        self.counting_since = 0.0
         self.submitted = self.cancelled = self.cut_off = self.requeued = 0
 
     # The fabric.
@@ -93,9 +93,18 @@ class LiveDeployment:
         if not fresh and not (self.booting - booting):
             return
         self._catch_up(now)
-        self.fabric, self.booting = fabric, booting
+        self.fabric, self.booting = fabric.beside(self.contention), booting
         self.handover.follow(fabric)
         self._follow(now)
+
+    def take_contention(self, contention: MeasuredContention, now: float) -> bool:
+        """Serve beside what others send now; whether that changes anything."""
+        if self.engine is None or self.fabric is None or contention.close_to(self.contention):
+            return False
+        self._catch_up(now)
+        self.contention, self.fabric = contention, self.fabric.beside(contention)
+        self.engine.retime(contention, now)
+        return True
 
     def _follow(self, now: float) -> None:
         """Lay out on what may be used of the present view."""
@@ -112,8 +121,6 @@ class LiveDeployment:
         assert self.fabric is not None
         playing = frozenset() if self.engine is None else self.engine.deployment.pools.nodes
         return self.fabric.leaving_out((self.booting - playing) | self.handover.unused(playing))
-
-    # What leaves.
 
     @property
     def draining(self) -> Drain | None:
@@ -164,19 +171,6 @@ class LiveDeployment:
             self._apply_layout(due, now)
         elif due:
             self._follow(now)
-
-    def drain_view(self) -> DrainView | None:
-        return self.handover.drain_view(self.engine)
-
-    def hold_for_unpowered(self, dark: frozenset[str], now: float, until: float) -> bool:
-        """Hold the decode pool until `until` if one of its nodes is dark: dispatch and combine wait for every rank."""
-        engine = self.engine
-        if engine is None or self.state == LOADING or not dark.intersection(engine.deployment.pools.decode):
-            return False
-        engine.advance(now)
-        engine.settle()
-        engine.pool.pause(until)
-        return True
 
     def _lost_state(self) -> str:
         """Pending where it never served, Unavailable where it did."""
@@ -287,18 +281,29 @@ class LiveDeployment:
     def serves(self) -> bool:
         return self.engine is not None and self.state in (SERVING, DEGRADED)
 
-    def submit(
-        self, now: float, prompt: int, answer: int, blocks: tuple[int, ...], tenant: str, waited_s: float = 0.0
-    ) -> InferenceRequest:
-        """Take a request of so many tokens, which had to wait so long before. Raises ContextTooLong; call only while
-        it `serves`."""
-        assert self.engine is not None
+    @property
+    def drafts(self) -> bool:
+        """Whether each step drafts a token (MTP)."""
+        return self.spec.mtp
+
+    def submit(self, now: float, request: InferenceRequest, waited_s: float = 0.0) -> InferenceRequest:
+        """Take a request, which had to wait so long before. Raises ContextTooLong, and Overloaded where it would not
+        be served in time; call only while it `serves`."""
         self.play(now)
-        request = InferenceRequest(next(self._numbers), now, prompt, answer, blocks, tenant)
-        request.arrived_at = self.engine.now - waited_s
-        self.engine.submit(request)
-        self.submitted += 1
+        engine = self.engine
+        assert engine is not None
+        request.number, request.arrived_at = next(self._numbers), engine.now - waited_s
+        self._admit(engine, request)
         return request
+
+    def _admit(self, engine: Engine, request: InferenceRequest) -> None:
+        try:
+            self.admission.check(engine, self.spec, request)
+        except Overloaded:
+            self.statistics.arrived(engine.now, request.input_tokens)
+            raise
+        engine.submit(request)
+        self.submitted += 1
 
     def tokens_of(self, request: InferenceRequest) -> int:
         return request.generated if self.engine is None else self.engine.tokens_of(request)
@@ -361,10 +366,7 @@ class LiveDeployment:
         """Submit the load's arrivals up to `now`; True when some are left for the next turn."""
         if self._load is None or self.engine is None:
             return False
-        before = self._load.view.submitted
-        left = self._load.play(now, self.engine, self._numbers)
-        self.submitted += self._load.view.submitted - before
-        return left
+        return self._load.play(now, self.engine, self._numbers, self._admit)
 
     def start_load_generator(self, request: LoadRequest | None, now: float) -> None:
         """Play this load from now on; None stops it."""

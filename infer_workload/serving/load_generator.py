@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import inf
 
 from infer_workload.contract import LoadRequest, LoadView
 from infer_workload.engine.engine import ContextTooLong, Engine
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.traffic.generator import Arrival, generate
+from matrixcommon.model.errors import Overloaded
+
+Admit = Callable[[Engine, InferenceRequest], None]
+"""Takes a request. Raises ContextTooLong, or Overloaded."""
 
 ARRIVALS_PER_TURN = 64
 """Arrivals played before others get their turn on the event loop."""
@@ -45,8 +49,8 @@ class BuiltInLoad:
     def next_at(self) -> float:
         return inf if self._next is None else self._next.at_s
 
-    def play(self, now: float, engine: Engine, numbers: Iterator[int]) -> bool:
-        """Submit the arrivals up to `now`; True when some are left for the next turn."""
+    def play(self, now: float, engine: Engine, numbers: Iterator[int], admit: Admit) -> bool:
+        """Have the arrivals up to `now` admitted; True when some are left for the next turn."""
         for _ in range(ARRIVALS_PER_TURN):
             arrival = self.take(now)
             if arrival is None:
@@ -54,9 +58,9 @@ class BuiltInLoad:
             engine.advance(arrival.at_s)
             tokens = arrival.input_tokens, arrival.output_tokens
             try:
-                engine.submit(InferenceRequest(next(numbers), arrival.at_s, *tokens, arrival.blocks))
+                admit(engine, InferenceRequest(next(numbers), arrival.at_s, *tokens, arrival.blocks))
                 self.view.submitted += 1
-            except ContextTooLong:
+            except (ContextTooLong, Overloaded):
                 self.view.refused += 1
         return self.next_at <= now
 

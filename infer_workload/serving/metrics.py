@@ -40,18 +40,48 @@ COUNTERS = {
     for metric in (
         _vllm("prompt_tokens_total", "counter", "tokens", "Prompt tokens of finished requests."),
         _vllm("generation_tokens_total", "counter", "tokens", "Generated tokens of finished requests."),
-        _vllm("request_success_total", "counter", "requests", "Finished requests."),
         _vllm("num_preemptions_total", "counter", "requests", "Requests sent back by the loss of nodes."),
+        _vllm("prefix_cache_queries_total", "counter", "tokens", "Prompt tokens asked of a cache in HBM: all of them."),
         _vllm(
-            "external_prefix_cache_queries_total", "counter", "tokens", "Prompt tokens asked of the context cache.",
+            "prefix_cache_hits_total", "counter", "tokens",
+            "Prompt tokens found there: none, for blocks are kept in EMS alone.",
         ),
+        _vllm("external_prefix_cache_queries_total", "counter", "tokens", "Prompt tokens asked of the context cache."),
         _vllm("external_prefix_cache_hits_total", "counter", "tokens", "Prompt tokens found in the context cache."),
         _vllm(
-            "spec_decode_num_drafts_total", "counter", "steps",
-            "Decode steps with a draft token, summed over the pool.", "alpha",
+            "spec_decode_num_drafts_total", "counter", "drafts",
+            "Drafts of finished requests: one a decode step with MTP.", "alpha",
+        ),
+        _vllm("spec_decode_num_draft_tokens_total", "counter", "tokens", "Tokens drafted: one a draft.", "alpha"),
+        _vllm(
+            "spec_decode_num_accepted_tokens_total", "counter", "tokens", "Drafted tokens that were accepted.", "alpha"
         ),
     )
 }  # fmt: skip
+SUCCESS = Metric(
+    "vllm:request_success_total",
+    "counter",
+    "requests",
+    "Finished requests.",
+    (DEPLOYMENT, Label("finished_reason", "why the answer ended", ("stop", "length", "abort"))),
+    stability="stable",
+)
+POSITION = Metric(
+    "vllm:spec_decode_num_accepted_tokens_per_pos_total",
+    "counter",
+    "tokens",
+    "Accepted tokens by place in the draft.",
+    (DEPLOYMENT, Label("position", "place in the draft", ("0",))),
+)
+CACHE = Metric(
+    "vllm:cache_config_info", "gauge", "1", "KV cache of the decode pool.",
+    (
+        DEPLOYMENT, Label("block_size", "tokens of a block", at_most=DEPLOYMENTS_MAX),
+        Label("num_gpu_blocks", "blocks there are", at_most=DEPLOYMENTS_MAX),
+        Label("cache_dtype", "bits of a value", at_most=8),
+    ),
+    together=DEPLOYMENT,
+)  # fmt: skip
 HISTOGRAMS = {
     name: _vllm(
         name, "histogram", "tokens" if name.endswith("_tokens") else "seconds (emulated)",
@@ -59,7 +89,7 @@ HISTOGRAMS = {
     )
     for name in HISTOGRAM_BUCKETS
 }  # fmt: skip
-METRICS = (*GAUGES.values(), *COUNTERS.values(), *HISTOGRAMS.values())
+METRICS = (*GAUGES.values(), *COUNTERS.values(), SUCCESS, POSITION, CACHE, *HISTOGRAMS.values())
 
 
 class DeploymentMetrics:
@@ -76,6 +106,7 @@ class DeploymentMetrics:
             for deployment, current in values.items():
                 family.add_metric([deployment], current[name.removeprefix("vllm:")])
             yield family
+        yield from _labelled(lives)
         for name, metric in HISTOGRAMS.items() if lives else ():
             histogram = metric.family()
             for deployment, live in lives:
@@ -93,12 +124,29 @@ def _values(live: LiveDeployment) -> dict[str, float]:
         "kv_cache_usage_perc": kv_usage(live),
         "prompt_tokens": done.prompt_tokens,
         "generation_tokens": done.generated_tokens,
-        "request_success": done.requests,
         "num_preemptions": engine.preemptions if engine else 0,
+        "prefix_cache_queries": engine.cache.counts.tokens_asked if engine else 0,
+        "prefix_cache_hits": 0,
         "external_prefix_cache_queries": engine.cache.counts.tokens_asked if engine else 0,
         "external_prefix_cache_hits": engine.cache.counts.tokens_hit if engine else 0,
-        "spec_decode_num_drafts": engine.pool.steps if engine and live.spec.mtp else 0,
+        "spec_decode_num_drafts": done.drafts if live.drafts else 0,
+        "spec_decode_num_draft_tokens": done.drafts if live.drafts else 0,
+        "spec_decode_num_accepted_tokens": done.drafts_accepted if live.drafts else 0,
     }
+
+
+def _labelled(lives: list[tuple[str, LiveDeployment]]) -> Iterator[Family]:
+    """What has more labels than the deployment's name."""
+    success, position, cache = SUCCESS.family(), POSITION.family(), CACHE.family()
+    for name, live in lives:
+        for reason, count in {**live.statistics.by_reason, "abort": live.cancelled}.items():
+            success.add_metric([name, reason], count)
+        position.add_metric([name, "0"], live.statistics.drafts_accepted if live.drafts else 0)
+        if live.engine is not None:
+            deployment, size = live.engine.deployment, live.spec.block_tokens
+            blocks = deployment.kv_tokens_per_die * deployment.decode_dies // size
+            cache.add_metric([name, str(size), str(blocks), f"{8 * deployment.model.kv_bytes}-bit"], 1)
+    yield from (success, position, cache)
 
 
 def _buckets(current: Histogram) -> list[tuple[str, float]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from infer_workload.layout.draining import Drain
 from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.states import LOADING
 
 
 def ready_nodes(live: LiveDeployment) -> list[str]:
@@ -14,6 +15,17 @@ def ready_nodes(live: LiveDeployment) -> list[str]:
         return []
     drained = live.draining.nodes if live.draining is not None and live.draining.drained else frozenset()
     return sorted(set(live.fabric.nodes) - live.booting - live.loading.keys() - drained)
+
+
+def hold_for_unpowered(live: LiveDeployment, dark: frozenset[str], now: float, until: float) -> bool:
+    """Hold the decode pool until `until` if one of its nodes is dark: dispatch and combine wait for every rank."""
+    engine = live.engine
+    if engine is None or live.state == LOADING or not dark.intersection(engine.deployment.pools.decode):
+        return False
+    engine.advance(now)
+    engine.settle()
+    engine.pool.pause(until)
+    return True
 
 
 def can_serve_without(live: LiveDeployment, drain: Drain) -> bool:

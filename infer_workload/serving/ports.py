@@ -2,26 +2,62 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
+
+from infer_workload.timing.contention import MeasuredContention
+from matrixlink.fabric.contention.patterns import Pattern
+from matrixlink.fabric.contention.ports_left import PortsLeft
 
 CHANGED_FROM = 0.1
 """A rate that differs by less is the same."""
+LEAST_GBPS = 0.01
+"""And so is one that differs by less than this of an NPU: a five-thousandth of its UB ports."""
 
 
 @dataclass(frozen=True)
-class DecodeTraffic:
-    """All-to-all among the decode nodes of an instance: GB/s that leave the node, per NPU."""
+class WorkloadLoad:
+    """What one pool sends on a plane of its instance: GB/s that leave the node, per NPU of `nodes`. A pull goes from
+    `nodes` to `targets`."""
 
     instance: str
+    plane: str
+    pattern: Pattern
     nodes: tuple[str, ...]
     gbps_per_npu: float
+    targets: tuple[str, ...] = ()
 
-    def close_to(self, other: DecodeTraffic | None) -> bool:
+    def close_to(self, other: WorkloadLoad | None) -> bool:
         """Whether the other needs not be reported anew."""
-        if other is None or (self.instance, self.nodes) != (other.instance, other.nodes):
+        if other is None or replace(self, gbps_per_npu=0.0) != replace(other, gbps_per_npu=0.0):
             return False
-        return abs(self.gbps_per_npu - other.gbps_per_npu) <= CHANGED_FROM * other.gbps_per_npu
+        differs = abs(self.gbps_per_npu - other.gbps_per_npu)
+        return differs <= max(LEAST_GBPS, CHANGED_FROM * other.gbps_per_npu)
+
+
+@dataclass(frozen=True)
+class Burst:
+    """What a load gets that comes all at once, beside what others send now: of an all-to-all what its slowest die
+    sends, GB/s (None: not known), and what each node's ports have left."""
+
+    gbps_per_die: float | None = None
+    ports: Mapping[str, PortsLeft] = field(default_factory=dict)
+
+
+def contention_of(loads: Mapping[str, WorkloadLoad], bursts: Mapping[str, Burst]) -> MeasuredContention:
+    """What the loads of one deployment get, as its timing takes it. Of a plane, what the pull says counts: it has the
+    ports of both sides."""
+    exchanges: dict[frozenset[str], float] = {}
+    ports: dict[tuple[str, str], PortsLeft] = {}
+    for name, load in loads.items():
+        burst = bursts.get(name)
+        if burst is None:
+            continue
+        if load.pattern == "all-to-all" and burst.gbps_per_die is not None:
+            exchanges[frozenset(load.nodes)] = burst.gbps_per_die
+        ports |= {(load.plane, node): left for node, left in burst.ports.items()}
+    return MeasuredContention(exchanges, ports)
 
 
 class FabricViews(Protocol):
@@ -44,8 +80,11 @@ class Hardware(Protocol):
     async def switched_off(self) -> frozenset[str]:
         """Nodes that are kept for their instance and switched off, or about to be."""
 
-    async def offer(self, name: str, traffic: DecodeTraffic | None) -> None:
+    async def offer(self, name: str, load: WorkloadLoad | None) -> None:
         """Put what the workload sends on the ports under that name, in place of what was there; None: no more."""
+
+    async def bursts(self) -> Mapping[str, Burst]:
+        """By name, what each of the loads that are there gets when it comes all at once."""
 
     async def traffic_names(self) -> frozenset[str]:
         """The names of all that is put there."""

@@ -20,18 +20,19 @@ from infer_workload.layout.deployment import DoesNotFit, Pools
 from infer_workload.layout.draining import Drain
 from infer_workload.layout.scale import PoolScale
 from infer_workload.layout.views import pools_of
+from infer_workload.metering.accounts import LOAD_KEY, LOAD_PROJECT
+from infer_workload.metering.service import UsageService
 from infer_workload.serving.live_deployment import LiveDeployment
-from infer_workload.serving.metering import LOAD_TENANT, Metering
-from infer_workload.serving.node_readiness import can_serve_without, ready_nodes
+from infer_workload.serving.node_readiness import can_serve_without, hold_for_unpowered, ready_nodes
 from infer_workload.serving.ports import FabricViews, Hardware
 from infer_workload.serving.store import DeploymentRow, InferStore
 from infer_workload.serving.workload_traffic import WorkloadTraffic
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.fabric import Fabric
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.errors import Conflict, InsufficientCapacity, MatrixError, NotFound, Unavailable
+from matrixcommon.model.errors import Conflict, InsufficientCapacity, MatrixError, Unavailable
 from matrixcommon.model.hardware_names import checked_resource_name
-from matrixcommon.model.resource_key import project_of, reference, resolve
+from matrixcommon.model.resource_key import project_of
 from matrixcommon.model.resource_model import condition
 
 log = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ class Serving:
     ) -> None:
         self.store = store
         self.clock = clock
-        self.metering = Metering()
+        self.usage = UsageService(store.records, clock)
         self.live: dict[str, LiveDeployment] = {}
         self._views = views
         self._hardware = hardware
@@ -77,6 +78,7 @@ class Serving:
 
     def restore(self) -> int:
         """Take up what the database knows; returns how many deployments."""
+        self.usage.restore()
         with self.store.records.reading() as session:
             rows = [
                 (row.name, row.spec, row.load, row.drain, row.roles, row.scale)
@@ -208,27 +210,13 @@ class Serving:
             return view
         generation = 0 if live.fabric is None else live.fabric.generation
         shown: dict[str, object] = {
-            "drain": live.drain_view(),
+            "drain": live.handover.drain_view(live.engine),
             "ready_nodes": ready_nodes(live),
             "fabric_generation": generation,
         }
         if scale:
             shown["scale"] = live.handover.scale_view(ScaleRequest.model_validate(scale), live.engine)
         return view.model_copy(update=shown)
-
-    def serving_model(self, model: str, project: str, sees: Callable[[str], bool]) -> LiveDeployment:
-        """The deployment that a completion asked for in `project` means: by its name, or by its model where only one
-        that the caller `sees` serves it. Else NotFound."""
-        key = resolve(model, project)
-        if key in self.live and sees(project_of(key)):
-            return self.live[key]
-        same = [live for name, live in self.live.items() if live.spec.model == model and sees(project_of(name))]
-        if len(same) == 1:
-            return same[0]
-        if same:
-            names = ", ".join(sorted(reference(live.name, project) for live in same))
-            raise NotFound(f"several deployments serve {model!r}; name one of them: {names}", field="model")
-        raise NotFound(f"no deployment is called {model[:80]!r} or serves a model of that name", field="model")
 
     # The fabric and time.
 
@@ -256,17 +244,21 @@ class Serving:
         dark = await self._hardware.unpowered()
         now = self.clock.now()
         current = sum(
-            live.hold_for_unpowered(dark, now, now + self.clock.at_least_wall(*HOLD_S)) for live in self.live.values()
+            hold_for_unpowered(live, dark, now, now + self.clock.at_least_wall(*HOLD_S)) for live in self.live.values()
         )
         if current:
             self.nudge()
         return f"{current} decode pools are held by ranks without power"
 
     async def show_traffic(self) -> str:
-        """Put what the deployments send on the emulated ports, for the fabric's counters to see."""
+        """Put what the deployments send on the emulated ports, and take the time that it takes there beside others."""
         if self._workload_traffic is None:
             return "there is no hardware"
-        return f"{await self._workload_traffic.tell(list(self.live.values()))} loads reported"
+        reported = await self._workload_traffic.tell(list(self.live.values()), self.clock.now())
+        changed = await self._workload_traffic.listen(list(self.live.values()), self.clock.now())
+        if changed:
+            self.nudge()
+        return f"{reported} loads reported, {changed} deployments at another pace"
 
     async def run(self) -> None:
         """For ever: play time on in every deployment, then rest until something is due."""
@@ -285,28 +277,7 @@ class Serving:
         """Something was submitted: look at what is due."""
         self._nudged.set()
 
-    def charge_now(self) -> None:
-        """Write what was used before the answer ends; what the database refuses is written by the next settlement."""
-        try:
-            self._charge()
-        except Exception:
-            log.exception("usage is not written yet")
-
-    async def settle_accounts(self) -> str:
-        """Write the gathered usage to the database."""
-        return f"{self._charge()} accounts charged"
-
     # Small helpers.
-
-    def _charge(self) -> int:
-        used = self.metering.take()
-        try:
-            if used:
-                self.store.charge(used)
-        except Exception:
-            self.metering.restore(used)
-            raise
-        return len(used)
 
     async def _rest(self, wall_s: float) -> None:
         """Until a nudge or for that long. Not by wait_for: before Python 3.12 it can swallow a cancellation."""
@@ -332,7 +303,7 @@ class Serving:
         if any((live.load is not None and live.serves) or live.activation.waiting for live in lives):
             return LOADED_TURN_WALL_S
         due = min((live.next_at() for live in lives), default=float("inf"))
-        return min(IDLE_TURN_WALL_S, max(0.005, (due - self.clock.now()) / self.clock.scale))
+        return min(IDLE_TURN_WALL_S, max(0.005, self.clock.wall_s(due - self.clock.now())))
 
     def _begin(self, name: str, allocation_request: DeploymentRequest, previous: Pools | None = None) -> LiveDeployment:
         live = LiveDeployment(
@@ -354,9 +325,15 @@ class Serving:
             raise InsufficientCapacity(refused.message, blocking=refused.blocking) from refused
 
     def _done(self, name: str, request: InferenceRequest) -> None:
-        if not request.tenant:
-            tokens = request.input_tokens, request.cached_first, request.generated
-            self.metering.add(name, LOAD_TENANT, *tokens)
+        if request.tenant or (live := self.live.get(name)) is None:
+            return
+        self.usage.accounts.add(
+            (LOAD_PROJECT, LOAD_KEY, name, live.spec.model),
+            requests=1,
+            prompt_tokens=request.input_tokens,
+            cached_tokens=min(request.cached_first, request.input_tokens),
+            completion_tokens=request.generated,
+        )
 
     def _changed(self, live: LiveDeployment) -> None:
         """Write down how a deployment stands, if that is news."""

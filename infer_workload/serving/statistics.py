@@ -16,17 +16,29 @@ KEPT_S = 600
 FINISHED_KEPT = 20_000
 ARRIVED_KEPT = 20_000
 
-SECONDS_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-TPOT_BUCKETS = (0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0)
-TOKEN_BUCKETS = (16, 64, 256, 1024, 4096, 8192, 16384, 32768, 65536, 131072)
+FIRST_TOKEN_BUCKETS = (
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0,
+    640.0, 2560.0,
+)  # fmt: skip
+TOKEN_SECONDS_BUCKETS = (
+    0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
+)  # fmt: skip
+REQUEST_BUCKETS = (
+    0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0, 960.0,
+    1920.0, 7680.0,
+)  # fmt: skip
+TOKEN_BUCKETS = tuple(count * 10**power for power in range(6) for count in (1, 2, 5))
+"""Upper bounds as vLLM has them (seconds, tokens), so that its dashboards and alerts fit; seconds are emulated."""
 HISTOGRAM_BUCKETS: dict[str, tuple[float, ...]] = {
-    "time_to_first_token_seconds": SECONDS_BUCKETS,
-    "inter_token_latency_seconds": TPOT_BUCKETS,
-    "request_time_per_output_token_seconds": TPOT_BUCKETS,
-    "e2e_request_latency_seconds": SECONDS_BUCKETS,
-    "request_queue_time_seconds": SECONDS_BUCKETS,
-    "request_prefill_time_seconds": SECONDS_BUCKETS,
-    "request_decode_time_seconds": SECONDS_BUCKETS,
+    "time_to_first_token_seconds": FIRST_TOKEN_BUCKETS,
+    "inter_token_latency_seconds": TOKEN_SECONDS_BUCKETS,
+    "request_time_per_output_token_seconds": TOKEN_SECONDS_BUCKETS,
+    "time_per_output_token_seconds": TOKEN_SECONDS_BUCKETS,
+    "e2e_request_latency_seconds": REQUEST_BUCKETS,
+    "request_queue_time_seconds": REQUEST_BUCKETS,
+    "request_inference_time_seconds": REQUEST_BUCKETS,
+    "request_prefill_time_seconds": REQUEST_BUCKETS,
+    "request_decode_time_seconds": REQUEST_BUCKETS,
     "request_prompt_tokens": TOKEN_BUCKETS,
     "request_generation_tokens": TOKEN_BUCKETS,
 }
@@ -44,9 +56,9 @@ class Histogram:
     def __post_init__(self) -> None:
         self.counts = [0] * (len(self.bounds) + 1)
 
-    def observe(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
+    def observe(self, value: float, times: int = 1) -> None:
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.total += value * times
 
 
 class Statistics:
@@ -56,17 +68,21 @@ class Statistics:
         self.prompt_tokens = 0
         self.generated_tokens = 0
         self.requests = 0
+        self.by_reason = {"stop": 0, "length": 0}
+        """Finished requests by why their answer ended, as OpenAI calls it."""
+        self.drafts = self.drafts_accepted = 0
+        """Decode steps of finished requests, each of which drafts a token with MTP, and drafts that became tokens."""
         self.histograms = {name: Histogram(bounds) for name, bounds in HISTOGRAM_BUCKETS.items()}
         self._seconds: dict[int, float] = {}
         self._arrived: deque[tuple[float, int]] = deque(maxlen=ARRIVED_KEPT)
         self._done: deque[tuple[float, float, float, int]] = deque(maxlen=FINISHED_KEPT)
 
     def arrived(self, at: float, tokens: int) -> None:
-        """A request was accepted, with so many tokens of prompt."""
+        """A request came, with so many tokens of prompt; those that are refused for load count, for they are work."""
         self._arrived.append((at, tokens))
 
     def arrivals(self, now: float, window_s: float) -> tuple[int, int]:
-        """Requests accepted in the window, and the tokens of their prompts. Where there were more than are kept, as
+        """Requests that came in the window, and the tokens of their prompts. Where there were more than are kept, as
         many as would have come at the pace of those."""
         count, tokens, since = 0, 0, now
         for at, size in reversed(self._arrived):
@@ -93,14 +109,20 @@ class Statistics:
         self.requests += 1
         self.prompt_tokens += request.input_tokens
         self.generated_tokens += request.output_tokens
+        self.by_reason[request.finish] += 1
+        steps = request.end_step - request.start_step
+        self.drafts += steps
+        self.drafts_accepted += max(0, request.output_tokens - request.tokens_at_start - steps)
         self._done.append((request.finished_at, request.ttft_s, request.tpot_s, request.input_tokens))
         current = self.histograms
         current["time_to_first_token_seconds"].observe(request.ttft_s)
         if request.output_tokens > 1:
-            current["inter_token_latency_seconds"].observe(request.tpot_s)
             current["request_time_per_output_token_seconds"].observe(request.tpot_s)
+            for name in ("inter_token_latency_seconds", "time_per_output_token_seconds"):
+                current[name].observe(request.tpot_s, request.output_tokens - 1)  # of every token
         current["e2e_request_latency_seconds"].observe(request.finished_at - request.arrived_at)
         current["request_queue_time_seconds"].observe(max(0.0, request.prefill_started_at - request.arrived_at))
+        current["request_inference_time_seconds"].observe(request.finished_at - request.prefill_started_at)
         current["request_prefill_time_seconds"].observe(request.first_token_at - request.prefill_started_at)
         current["request_decode_time_seconds"].observe(request.finished_at - request.first_token_at)
         current["request_prompt_tokens"].observe(request.input_tokens)

@@ -1,36 +1,96 @@
-"""WorkloadTraffic: what decoding sends over UB, put on the emulated ports so that MatrixLink's counters see it.
+"""WorkloadTraffic: what a deployment sends, put on the emulated ports, and what it gets there beside everybody else.
 
-Dispatch and combine move so many bytes per layer and step; over the time a step takes that is a rate, and the part of
-it that leaves a node goes over its ports. It is reported again only when it changed by a tenth: the fabric works its
-rates out again each time. Nothing comes back from it: how fast tokens come is decided by the FabricView alone. What
-prefill sends, and caches that move over RDMA and VPC, are not put there.
+Dispatch and combine of decode and of each prefill instance, KV on its way from prefill to decode, and blocks read out
+of the caching pool: each moves so many bytes over a while, and that rate goes over the ports of the nodes, where
+MatrixLink's counters see it. It is reported again only when it changed by a tenth: the fabric works its rates out
+again each time. These flows come in bursts, so back comes what a burst gets while others send what they do. That is
+how fast tokens come: a neighbour's traffic, a floor and a lost link are felt here and nowhere else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
+from infer_workload.engine.engine import Engine
 from infer_workload.serving.live_deployment import LiveDeployment
-from infer_workload.serving.ports import DecodeTraffic, Hardware
-from infer_workload.timing.fabric import DIES_PER_NODE
+from infer_workload.serving.ports import Hardware, WorkloadLoad, contention_of
+from infer_workload.timing.fabric import DIES_PER_NODE, RDMA, UB
+from matrixcommon.model.hardware_names import NPUS_PER_NODE
 from matrixcommon.model.resource_key import name_of, sibling
 
 PREFIX = "infer-"
 DIES_PER_NPU = 2
+MEAN_S = 30.0
+"""What comes now and then (prefill, KV, cache) is the mean of at least so many emulated seconds."""
 
 
-def decode_traffic(live: LiveDeployment) -> DecodeTraffic | None:
-    """What a deployment's decode pool sends now; None while nothing leaves a node."""
-    engine = live.engine
-    if engine is None or not live.serves or engine.pool.step_s <= 0 or engine.pool.active == 0:
-        return None
-    nodes, dies = tuple(engine.deployment.pools.decode), len(engine.pool.dies)
-    away = (dies - DIES_PER_NODE) / max(1, dies - 1)
-    if away <= 0:
-        return None
+@dataclass
+class Means:
+    """Rates of an engine's counters between two looks at least MEAN_S apart, a second."""
+
+    at: float
+    counted: dict[str, float]
+    rates: dict[str, float] = field(default_factory=dict)
+
+    def look(self, now: float, counted: dict[str, float]) -> dict[str, float]:
+        took = now - self.at
+        if took >= MEAN_S:
+            self.rates = {name: max(0.0, total - self.counted.get(name, 0.0)) / took for name, total in counted.items()}
+            self.at, self.counted = now, counted
+        return self.rates
+
+
+def decode_gbps(engine: Engine) -> float:
+    """GB/s that leave a decode node for others, per NPU."""
+    dies = len(engine.pool.dies)
+    if engine.pool.step_s <= 0 or engine.pool.active == 0:
+        return 0.0
     sent = engine.pool.timing.sent_bytes(engine.pool.active / dies)
-    gbps = DIES_PER_NPU * away * sent / engine.pool.step_s / 1e9
-    return DecodeTraffic(live.spec.instance, nodes, gbps)
+    return DIES_PER_NPU * _away(dies) * sent / engine.pool.step_s / 1e9
+
+
+def _away(dies: int) -> float:
+    """The share of an all-to-all's bytes that leaves the node."""
+    return max(0.0, (dies - DIES_PER_NODE) / max(1, dies - 1))
+
+
+def counted(engine: Engine) -> dict[str, float]:
+    """Bytes that each kind of traffic has moved: out of a die for prefill instances, in all for KV and cache."""
+    found = {"kv": engine.transferred_bytes, "cache": engine.fetched_bytes}
+    for instance in engine.instances:
+        found[f"p{instance.number}"] = instance.prefilled_tokens * instance.timing.sent_bytes_per_token
+    return found
+
+
+def loads_of(live: LiveDeployment, means: dict[str, float]) -> dict[str, WorkloadLoad]:
+    """What a deployment sends, by the load's name; nothing while it does not serve."""
+    engine = live.engine
+    if engine is None or not live.serves:
+        return {}
+    instance, pools = live.spec.instance, engine.deployment.pools
+    found: dict[str, WorkloadLoad] = {}
+
+    def add(kind: str, load: WorkloadLoad) -> None:
+        name = f"{PREFIX}{name_of(live.name)}"
+        found[sibling(live.name, f"{name}-{kind}" if kind else name)] = load
+
+    decode = tuple(pools.decode)
+    if len(decode) > 1:
+        add("", WorkloadLoad(instance, UB, "all-to-all", decode, decode_gbps(engine)))
+    for each in engine.instances:
+        if len(each.nodes) > 1:
+            rate = DIES_PER_NPU * _away(each.timing.layout.dies) * means.get(f"p{each.number}", 0.0) / 1e9
+            add(f"prefill-{each.number}", WorkloadLoad(instance, UB, "all-to-all", each.nodes, rate))
+    prefill = tuple(node for nodes in pools.prefill for node in nodes)
+    if prefill:
+        rate = means.get("kv", 0.0) / 1e9 / (len(prefill) * NPUS_PER_NODE)
+        add("kv", WorkloadLoad(instance, RDMA, "pull", prefill, rate, decode))
+    if prefill and pools.caching and engine.cache.capacity > 0:
+        rate = means.get("cache", 0.0) / 1e9 / (len(pools.caching) * NPUS_PER_NODE)
+        plane = engine.deployment.spec.cache_plane
+        add("cache", WorkloadLoad(instance, plane, "pull", tuple(pools.caching), rate, prefill))
+    return found
 
 
 class WorkloadTraffic:
@@ -39,25 +99,48 @@ class WorkloadTraffic:
 
     def __init__(self, hardware: Hardware) -> None:
         self._hardware = hardware
-        self._offered: dict[str, DecodeTraffic | None] | None = None
+        self._offered: dict[str, WorkloadLoad | None] | None = None
+        self._means: dict[str, Means] = {}
 
-    async def tell(self, lives: Iterable[LiveDeployment]) -> int:
+    async def tell(self, lives: Iterable[LiveDeployment], now: float) -> int:
         """Bring the loads up to date; how many were reported. Raises Unavailable where the hardware cannot be asked."""
-        now = {
-            sibling(live.name, PREFIX + name_of(live.name)): found for live in lives if (found := decode_traffic(live))
-        }
+        current = {live.name: loads_of(live, self._mean_of(live, now)) for live in lives}
+        loads = {name: load for each in current.values() for name, load in each.items()}
         if self._offered is None:
             self._offered = {
                 name: None for name in await self._hardware.traffic_names() if name_of(name).startswith(PREFIX)
             }
         reported = 0
-        for name, traffic in now.items():
-            if not traffic.close_to(self._offered.get(name)):
-                await self._hardware.offer(name, traffic)
-                self._offered[name] = traffic
+        for name, load in loads.items():
+            if not load.close_to(self._offered.get(name)):
+                await self._hardware.offer(name, load)
+                self._offered[name] = load
                 reported += 1
-        for name in [name for name in self._offered if name not in now]:
+        for name in [name for name in self._offered if name not in loads]:
             await self._hardware.offer(name, None)
             del self._offered[name]
             reported += 1
         return reported
+
+    async def listen(self, lives: Iterable[LiveDeployment], now: float) -> int:
+        """Have deployments take the time that their flows take beside others' now; how many changed theirs. Raises
+        Unavailable where the hardware cannot be asked."""
+        offered = {name: load for name, load in (self._offered or {}).items() if load is not None}
+        if not offered:
+            return 0
+        bursts = await self._hardware.bursts()
+        changed = 0
+        for live in lives:
+            names = loads_of(live, {})
+            own = {name: offered[name] for name in names if name in offered}
+            if own:
+                changed += live.take_contention(contention_of(own, bursts), now)
+        return changed
+
+    def _mean_of(self, live: LiveDeployment, now: float) -> dict[str, float]:
+        if live.engine is None:
+            self._means.pop(live.name, None)
+            return {}
+        found = counted(live.engine)
+        means = self._means.setdefault(live.name, Means(now, found))
+        return means.look(now, found)

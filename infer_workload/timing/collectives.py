@@ -1,8 +1,8 @@
 """The time of what dies say to each other: dispatch and combine of experts, cache transfers, fetches from the pool.
 
 Each is a start, an issue cost on the sending cores, and bytes over a port; with the number of ranks a token costs more.
-The bytes move at what the FabricView grants: a lost link, a slower port or a neighbour's share lengthens them. No
-exchange is ever faster than its bytes over the ports of one die. Bytes, seconds, GB/s in one direction.
+The bytes move at what the fabric gives beside others' flows: a lost link, a slower port or a neighbour's traffic
+lengthens them. No exchange is ever faster than its bytes over the ports of one die. Bytes, seconds, GB/s one way.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ class Exchange:
         key = (self.nodes, self.ranks)
         rate = self.fabric.reduced.get(key)
         if rate is None:
-            senders = min(self.ranks, DIES_PER_NODE)
-            remote = (self.ranks - senders) / max(1, self.ranks - 1)
-            rate = self.fabric.reduced[key] = self.fabric.slowest_die_gbps(UB, self.nodes, senders, remote)
+            rate = self.fabric.reduced[key] = self.fabric.exchange_gbps(self.nodes, self.ranks)
         return rate * efficiency
 
     def dispatch(self, tokens: float, copies: float | None = None) -> Operator:
@@ -128,12 +126,12 @@ def _fetch_gbps(
     fabric: Fabric, calibration: Calibration, reader_nodes: Sequence[str], pool_nodes: Sequence[str], plane: str
 ) -> float:
     if plane == VPC:
-        into = sum(fabric.node_gbps(VPC, node) for node in reader_nodes)
+        into = sum(fabric.node_gbps(VPC, node, into=True) for node in reader_nodes)
         out = sum(fabric.node_gbps(VPC, node) for node in pool_nodes)
         return min(into, out) * calibration.vpc_efficiency
     healthy = calibration.ub_sub_planes * calibration.ub_port_gbps
     into = sum(
-        DIES_PER_NODE * calibration.ub_cpu_read_gbps * min(1.0, fabric.die_gbps(UB, node) / healthy)
+        DIES_PER_NODE * calibration.ub_cpu_read_gbps * min(1.0, fabric.die_gbps(UB, node, into=True) / healthy)
         for node in reader_nodes
     )
     out = sum(

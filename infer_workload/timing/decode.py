@@ -10,9 +10,10 @@ Ranks are not equally fast: what is computed between two exchanges waits for the
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from math import log, sqrt
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import inf, log, sqrt
 
 from infer_workload.timing.calibration import Calibration
 from infer_workload.timing.collectives import Exchange
@@ -25,6 +26,11 @@ from infer_workload.timing.schedule import paired_s, serial_s, split
 
 CONTEXTS = (0.0, *(256.0 * 1.125**at for at in range(70)))
 """Tokens a request keeps: steps are evaluated at these mean contexts and taken in straight lines between them."""
+
+
+@lru_cache(maxsize=64)
+def _steps_of(*_: Hashable) -> dict[tuple[int, int], float]:
+    return {}
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,13 @@ class DecodeTiming:
     exchange: Exchange
     layout: ExpertLayout
     options: StepOptions = StepOptions()
-    _steps: dict[tuple[int, int], float] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def _steps(self) -> dict[tuple[int, int], float]:
+        """Steps that were evaluated, shared by all pools of one kind that get the same of the fabric: when a condition
+        comes back, nothing has to be worked out again."""
+        exchange = type(self.exchange), self.exchange.ranks, self.exchange.rate_gbps()
+        return _steps_of(self.model, self.calibration, exchange, self.layout, self.options)
 
     @property
     def tokens_per_step(self) -> float:
@@ -81,6 +93,8 @@ class DecodeTiming:
         at = min(bisect_right(CONTEXTS, context), len(CONTEXTS) - 1)
         low, high = CONTEXTS[at - 1], CONTEXTS[at]
         below, above = self._step_at(requests, at - 1), self._step_at(requests, at)
+        if below == inf:
+            return inf
         return below + (above - below) * (context - low) / (high - low)
 
     def _step_at(self, requests: int, at: int) -> float:

@@ -1,9 +1,10 @@
-"""What a FabricView lets a workload do, reduced to a few rates.
+"""What the fabric lets a workload do, reduced to a few rates.
 
-MatrixLink's view lists each node's ports per sub-plane. A collective that every die takes part in is as fast as its
-slowest member, so all that a step's time needs is, for each node, the rate one of its dies reaches when all of them
-send at once. Traffic is striped evenly over the sub-planes in use; a sub-plane that is so weak that it would hold the
-others back is left out (no source says how UB stripes: this is our assumption).
+MatrixLink's view lists what is granted of each node's ports per sub-plane, whoever else may send. What truly gets
+through depends on what others send now: where that is known (`Contention`), it is what counts. A collective that every
+die takes part in is as fast as its slowest member, so all that a step's time needs is that member's rate when all send
+at once. Traffic is striped over the sub-planes in proportion to what they have left, as MatrixLink routes it, so a pair
+reaches the sum of them.
 
 Rates are GB/s in one direction, latencies seconds.
 """
@@ -40,6 +41,32 @@ class PortRates:
     endpoint_gbps: list[float]
 
 
+class Left(Protocol):
+    """What may be used of one node's ports on one plane now, an entry per sub-plane (GB/s)."""
+
+    @property
+    def out_gbps(self) -> Sequence[float]: ...
+
+    @property
+    def in_gbps(self) -> Sequence[float]: ...
+
+    @property
+    def endpoint_out_gbps(self) -> Sequence[float]: ...
+
+    @property
+    def endpoint_in_gbps(self) -> Sequence[float]: ...
+
+
+class Contention(Protocol):
+    """What flows get beside those of others; None where that is not known."""
+
+    def exchange_gbps(self, nodes: frozenset[str]) -> float | None:
+        """Of an all-to-all over UB among all dies of these nodes, what its slowest die sends."""
+
+    def left(self, plane: str, node: str) -> Left | None:
+        """What a node's ports have left for transfers that come one by one."""
+
+
 @dataclass
 class Fabric:
     """The reduced view of one generation. A node missing from a plane has rate zero there."""
@@ -47,9 +74,10 @@ class Fabric:
     generation: int
     ports: Mapping[str, Mapping[str, Ports]]
     latency_us: Mapping[str, float]
+    contention: Contention | None = None
     reduced: dict[Hashable, float] = field(default_factory=dict, repr=False)
     """Rates that others worked out from this view, kept here because they hold as long as it does."""
-    _rates: dict[tuple[str, str, int, float], float] = field(default_factory=dict, repr=False)
+    _rates: dict[tuple[str, str, int, bool], float] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, view: Any) -> Fabric:
@@ -82,7 +110,11 @@ class Fabric:
             plane: {node: current for node, current in by_node.items() if node in kept}
             for plane, by_node in self.ports.items()
         }
-        return Fabric(self.generation, ports, self.latency_us)
+        return Fabric(self.generation, ports, self.latency_us, self.contention)
+
+    def beside(self, contention: Contention | None) -> Fabric:
+        """The same view beside others' traffic."""
+        return Fabric(self.generation, self.ports, self.latency_us, contention)
 
     @property
     def everybody(self) -> set[str]:
@@ -108,45 +140,62 @@ class Fabric:
     def nodes(self) -> list[str]:
         """Nodes that can take part in serving: those that reach the UB and the RDMA plane."""
         ub, rdma = self.ports.get(UB, {}), self.ports.get(RDMA, {})
-        return sorted(node for node in ub if node in rdma and self.die_gbps(UB, node) > 0 < self.die_gbps(RDMA, node))
+        return sorted(node for node in ub if node in rdma and _sum(ub[node]) > 0 < _sum(rdma[node]))
 
-    def die_gbps(self, plane: str, node: str, senders: int = DIES_PER_NODE, remote: float = 1.0) -> float:
-        """What each of `senders` endpoints of a node reaches when all send and the share `remote` leaves the node."""
-        key = (plane, node, senders, remote)
+    def exchange_gbps(self, nodes: Sequence[str], ranks: int) -> float:
+        """What the slowest die of an all-to-all over UB sends, among `ranks` dies on these nodes."""
+        if self.contention is not None:
+            found = self.contention.exchange_gbps(frozenset(nodes))
+            if found is not None:
+                return found
+        senders = min(ranks, DIES_PER_NODE)
+        remote = (ranks - senders) / max(1, ranks - 1)
+        return min((self.granted_die_gbps(UB, node, senders, remote) for node in nodes), default=0.0)
+
+    def die_gbps(self, plane: str, node: str, senders: int = DIES_PER_NODE, into: bool = False) -> float:
+        """What each of `senders` endpoints of a node reaches when all send to other nodes, or (`into`) receive."""
+        key = (plane, node, senders, into)
         if key not in self._rates:
-            ports = self.ports.get(plane, {}).get(node)
-            self._rates[key] = 0.0 if ports is None else striped(_lanes(ports, senders, remote))
+            left = self._left(plane, node)
+            if left is None:
+                self._rates[key] = self.granted_die_gbps(plane, node, senders, 1.0)
+            else:
+                ports = left.in_gbps if into else left.out_gbps
+                ends = left.endpoint_in_gbps if into else left.endpoint_out_gbps
+                self._rates[key] = sum(_lanes(ports, ends, senders, 1.0))
         return self._rates[key]
 
-    def slowest_die_gbps(
-        self, plane: str, nodes: Iterable[str], senders: int = DIES_PER_NODE, remote: float = 1.0
-    ) -> float:
-        """The rate of the slowest member of a collective over those nodes."""
-        return min((self.die_gbps(plane, node, senders, remote) for node in nodes), default=0.0)
-
-    def node_gbps(self, plane: str, node: str) -> float:
-        """What a whole node can take in or send out."""
-        key = (plane, node, 0, 0.0)
+    def node_gbps(self, plane: str, node: str, into: bool = False) -> float:
+        """What a whole node can send out, or (`into`) take in."""
+        key = (plane, node, 0, into)
         if key not in self._rates:
-            ports = self.ports.get(plane, {}).get(node)
-            self._rates[key] = 0.0 if ports is None else striped(ports.uplink_gbps)
+            left, ports = self._left(plane, node), self.ports.get(plane, {}).get(node)
+            if left is not None:
+                self._rates[key] = sum(left.in_gbps if into else left.out_gbps)
+            else:
+                self._rates[key] = 0.0 if ports is None else sum(ports.uplink_gbps)
         return self._rates[key]
+
+    def _left(self, plane: str, node: str) -> Left | None:
+        if self.contention is None or node not in self.ports.get(plane, {}):
+            return None
+        return self.contention.left(plane, node)
+
+    def granted_die_gbps(self, plane: str, node: str, senders: int, remote: float) -> float:
+        """What each of `senders` endpoints is granted when all send and the share `remote` leaves the node."""
+        ports = self.ports.get(plane, {}).get(node)
+        return 0.0 if ports is None else sum(_lanes(ports.uplink_gbps, ports.endpoint_gbps, senders, remote))
 
     def latency_s(self, plane: str) -> float:
         return self.latency_us.get(plane, 0.0) * 1e-6
 
 
-def _lanes(ports: Ports, senders: int, remote: float) -> list[float]:
+def _lanes(uplinks: Sequence[float], ends: Sequence[float], senders: int, remote: float) -> list[float]:
     """Per sub-plane, what one sender may push: its own port, or its part of the node's uplink."""
     if remote <= 0:
-        return list(ports.endpoint_gbps)
-    return [
-        min(endpoint, uplink / (senders * remote))
-        for endpoint, uplink in zip(ports.endpoint_gbps, ports.uplink_gbps, strict=True)
-    ]
+        return list(ends)
+    return [min(end, uplink / (senders * remote)) for end, uplink in zip(ends, uplinks, strict=True)]
 
 
-def striped(lanes: Sequence[float]) -> float:
-    """The best rate of even striping: the k strongest lanes, each as fast as the weakest of them."""
-    ranked = sorted(lanes, reverse=True)
-    return max((rate * (at + 1) for at, rate in enumerate(ranked)), default=0.0)
+def _sum(ports: Ports) -> float:
+    return min(sum(ports.uplink_gbps), sum(ports.endpoint_gbps))

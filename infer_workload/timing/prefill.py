@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from math import inf
 
 from infer_workload.timing.calibration import Calibration
 from infer_workload.timing.collectives import Exchange
@@ -75,6 +76,8 @@ class PrefillTiming:
             else self._at(at, column - 1)
             for at in (row - 1, row)
         )
+        if one == inf:
+            return inf
         return (1.0 - up) * one + up * other
 
     def _at(self, row: int, column: int) -> float:
@@ -99,6 +102,14 @@ class PrefillTiming:
         """The operators of a layer with experts and of one without, for that share of the chunk."""
         work = self._work(parts)
         return self._layers(share, *work) if work else ([], [])
+
+    @cached_property
+    def sent_bytes_per_token(self) -> float:
+        """What each die sends to the others over UB in one pass, for each token of a full chunk on all dies."""
+        tokens = self.calibration.prefill_tokens_per_npu // 2 * self.layout.dies
+        sparse, dense = self.operators([(tokens, 0)])
+        layers = ((self.model.moe_layers, sparse), (self.model.dense_layers, dense))
+        return sum(count * sum(each.wire_bytes for each in operators) for count, operators in layers) / tokens
 
     def _work(self, parts: Sequence[tuple[int, int]]) -> tuple[float, float, float, float] | None:
         """Tokens and pairs of a die, earlier tokens of all prompts, streams of text; None without tokens."""

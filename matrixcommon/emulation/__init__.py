@@ -1,4 +1,4 @@
-"""Timed behaviour as data: stages with delays.
+"""Timed behaviour as data: stages with delays; and the clock of a running stack, whose speed may change.
 
-It keeps no time: clocks are handed in.
+Stages keep no time: clocks are handed in.
 """

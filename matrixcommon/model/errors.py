@@ -23,6 +23,10 @@ it becomes an RFC 9457 problem document once, at the edge, and an error of the s
     ├── InvalidField            semantically wrong; `field` is the path             422
     ├── TooLarge                the body is over the limit                          413
     ├── Gone                    a watch asks for history we no longer keep          410
+    ├── TooManyRequests         come again; `retry_after_s` says when               429
+    │   ├── RateLimitExceeded       more than the project or key may ask in a minute, or at once
+    │   ├── UsageQuotaExceeded      more than it may use in a day
+    │   └── Overloaded              it would be served too late to meet the objective
     ├── NotYetSupported         in the contract, not in this version                501
     └── Unavailable             try again; `retry_after_s` says when                503
 """
@@ -155,6 +159,23 @@ class TooLarge(MatrixError):
 class InvalidField(MatrixError):
     status = 422
     final = True
+
+
+class TooManyRequests(MatrixError):
+    status = 429
+    retryable = True
+
+
+class RateLimitExceeded(TooManyRequests):
+    pass
+
+
+class UsageQuotaExceeded(TooManyRequests):
+    pass
+
+
+class Overloaded(TooManyRequests):
+    pass
 
 
 class NotYetSupported(MatrixError):

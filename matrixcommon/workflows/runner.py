@@ -290,7 +290,7 @@ class WorkflowRunner(Generic[C, R]):
         """One call of a step, for as long as an attempt may take. Raises Unavailable when it takes longer."""
         most_s = self._clock.at_least_wall(step.attempt_s, ATTEMPT_FLOOR_WALL_S)
         try:
-            async with asyncio.timeout(most_s / self._clock.scale) as attempt:
+            async with asyncio.timeout(self._clock.wall_s(most_s)) as attempt:
                 await function(work)
         except TimeoutError:
             if attempt.expired():
@@ -307,7 +307,7 @@ class WorkflowRunner(Generic[C, R]):
 
     async def _pause(self, run: _Run, most_s: float = WAIT_S) -> None:
         run.waiting = not run.wake.is_set()
-        await pause(self._clock, self._clock.at_least_wall(most_s, WAIT_FLOOR_WALL_S), run.wake)
+        await pause(self._clock, lambda: self._clock.at_least_wall(most_s, WAIT_FLOOR_WALL_S), run.wake)
         run.waiting = False
 
     def _give_up(self, name: str, reason: str, message: str, way_out: str = NEXT_RELEASE) -> None:

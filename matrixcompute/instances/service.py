@@ -203,7 +203,7 @@ class InstanceService:
         """Try now what was refused, instead of when its time comes."""
         with self._store.transaction() as session:
             instance = self._store.instance(session, name)
-            instance.retry_at = 0.0
+            instance.retry_at, instance.refused_generation = 0.0, None
             if instance.state == "Failed" and not below_floor(instance):
                 self._workflows.open(session, "create-instance", instance, "Provisioning", "Creating")
         self._wake()

@@ -25,8 +25,8 @@ from matrixcompute.store.recovery_policies import policies_by_target, policy_of
 from matrixcompute.store.store import ComputeStore, InstanceRow, OperationRow, WorkflowDrains
 
 REPAIR, MOVE, YIELD_CAPACITY, RELOCATE = "replace-node", "move-instance", "yield-capacity", "relocate-member"
-RESTORE = "restore-members"
-AS_LAST_ACTIVE = (REPAIR, RELOCATE, RESTORE)
+RESTORE, RESTORE_SLICES = "restore-members", "restore-slices"
+AS_LAST_ACTIVE = (REPAIR, RELOCATE, RESTORE, RESTORE_SLICES)
 """Verbs that bring back what last was active, whatever has been requested since."""
 STOP, START, RESTART = "stop-instance", "start-instance", "restart-instance"
 SUSPEND = "suspend-instance"

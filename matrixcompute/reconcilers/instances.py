@@ -15,7 +15,7 @@ from matrixcommon.workflows.runner import WorkflowRunner
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.model.observation import Observed
 from matrixcompute.model.states import HOLDING, SETTLED
-from matrixcompute.operations.context import REPAIR, SUSPEND
+from matrixcompute.operations.context import REPAIR, RESTORE_SLICES, SUSPEND
 from matrixcompute.operations.starter import WorkflowStarter, below_floor, change_verb
 from matrixcompute.reconcilers.findings import Findings
 from matrixcompute.reconcilers.preemption import PreemptionReconciler
@@ -187,7 +187,8 @@ class InstanceReconciler:
             return False
         repair_refused = name_of(instance.operation or "").startswith(REPAIR)
         if now < instance.retry_at and (not repair or repair_refused):
-            return False  # a refused change of shape does not keep a lost member from being replaced
+            # A refused change of shape does not keep a lost member from being replaced, nor a slice from coming back.
+            return not repair and self._slices_restored(session, instance, observed)
         if instance.state in UNSCHEDULED:
             self._workflows.open(session, "create-instance", instance, "Provisioning", "Creating")
             return True
@@ -208,11 +209,30 @@ class InstanceReconciler:
         if reduced and now >= instance.retry_at and self._room.due(instance.name):
             findings.to_restore.append(instance.name)
             return False
-        if instance.generation != instance.observed_generation or not self._whole(observed):
+        changed = instance.generation != instance.observed_generation
+        if changed and instance.refused_generation == instance.generation:
+            return self._slices_restored(session, instance, observed)
+        if changed or not self._whole(observed):
             self._workflows.open_change(session, instance)
             return True
         instance.set_condition("Progressing", False, "Settled", "nothing is under way", now)
         return False
+
+    def _slices_restored(self, session: Session, instance: InstanceRow, observed: Observed) -> bool:
+        """Have the slices of the present shape back while a changed one waits; whether a workflow was opened for it."""
+        before = session.get(OperationRow, instance.operation or "")
+        refused = before is not None and before.verb == RESTORE_SLICES and before.state == "Failed"
+        if (
+            instance.state != "Active"
+            or instance.generation == instance.observed_generation
+            or observed.allocation is None
+            or observed.joined
+            or any(each.state == "Withdrawing" for each in observed.slices)
+            or (refused and self._clock.now() < instance.retry_at)
+        ):
+            return False
+        self._workflows.open(session, RESTORE_SLICES, instance, "Updating", "Restoring")
+        return True
 
     def _suspended(self, session: Session, instance: InstanceRow) -> bool:
         """One that is to have nothing, or had nothing until now."""

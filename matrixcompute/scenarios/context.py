@@ -43,9 +43,13 @@ class RunContext:
 
     def __post_init__(self) -> None:
         self.started_at = self.clock.now()
-        self.look_s = self.clock.at_least_wall(LOOK_S, LOOK_FLOOR_WALL_S)
         self.changed_at = self.started_at
         """When something was last done to the world."""
+
+    @property
+    def look_s(self) -> float:
+        """How often the world is looked at (emulated seconds, at the present speed)."""
+        return self.clock.at_least_wall(LOOK_S, LOOK_FLOOR_WALL_S)
 
     @property
     def seconds(self) -> float:

@@ -71,6 +71,8 @@ class InstanceRow(ResourceRow, Base):
     """Which members the present spec lets go, where somebody has named them."""
     expires_at: Mapped[float | None] = mapped_column(Float)
     """When its lease ends, as MatrixResource last reported."""
+    refused_generation: Mapped[int | None] = mapped_column(Integer)
+    """The generation that was refused for good: it is not tried again until `:retry` or another spec."""
     cancelled: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     """The `CancelledChange`, until another spec is asked for."""
     scaling_policy: Mapped[str | None] = mapped_column(String(127))

@@ -16,6 +16,7 @@ from matrixcompute.operations.context import (
     REPAIR,
     RESTART,
     RESTORE,
+    RESTORE_SLICES,
     START,
     STOP,
     SUSPEND,
@@ -23,7 +24,7 @@ from matrixcompute.operations.context import (
 )
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.recovery_policies import policies_by_target, policy_of
-from matrixcompute.store.store import InstanceRow
+from matrixcompute.store.store import InstanceRow, OperationRow
 from matrixcompute.workflows import moving_steps, restoring_steps, steps, workload_steps
 
 RETRY_S = 30.0
@@ -32,10 +33,13 @@ RETRY_S = 30.0
 # ---- when one is refused for good -----------------------------------------------------------------------------------
 
 
+def _hopeless(refused: MatrixError) -> bool:
+    """Whether no waiting helps. Whom it is to lie near to may still come."""
+    return refused.final and not (refused.field or "").startswith(("affinity", "antiAffinity"))
+
+
 def _waits_for_room(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
-    # Whom it is to lie near to may still come.
-    hopeless = refused.final and not (refused.field or "").startswith(("affinity", "antiAffinity"))
-    instance.move("Failed" if hopeless else "Pending")
+    instance.move("Failed" if _hopeless(refused) else "Pending")
     # Who cancelled it does not want it tried again: it waits for `:retry` or another shape.
     instance.retry_at = math.inf if isinstance(refused, Cancelled) else now + RETRY_S
     if instance.expires_at is not None and instance.expires_at > now:
@@ -47,7 +51,13 @@ def _kept_as_it_was(session: Session, instance: InstanceRow, refused: MatrixErro
     below = isinstance(refused, BelowFloor) and instance.state == "Repairing"
     instance.move("Failed" if below else settled_state((instance.last_active or instance.shape).power))
     instance.retry_at = now if isinstance(refused, (Cancelled, StaleGeneration)) else now + RETRY_S
-    instance.set_condition("Progressing", False, refused.reason, refused.message, now)
+    message = refused.message
+    if _hopeless(refused):
+        carried = session.get(OperationRow, instance.operation or "")
+        if carried is not None and carried.spec_generation == instance.generation:
+            instance.refused_generation = instance.generation
+            message = f"{message}; it stays as it was until `:retry` or another spec"
+    instance.set_condition("Progressing", False, refused.reason, message, now)
 
 
 def _repair_refused(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
@@ -206,6 +216,15 @@ RESTORE_MEMBERS = Workflow(
 )
 """Members that an instance goes without are had back, since there is room; what is there serves meanwhile."""
 
+RESTORE_SLICES_OF = Workflow(
+    RESTORE_SLICES,
+    (Step(steps.admit_slices), *TO_ACTIVE),
+    refused=_kept_as_it_was,
+    committed_at="mark_active",
+)
+"""Slices that somebody withdrew, of an instance whose changed spec waits or was refused: it has those of the shape that
+it has."""
+
 DELETE_INSTANCE = Workflow(
     "delete-instance",
     (Step(steps.withdraw_slices), Step(steps.release_nodes), Step(steps.mark_deleted)),
@@ -232,6 +251,7 @@ WORKFLOWS = {
     workflow.verb: workflow
     for workflow in (
         CREATE_INSTANCE, SCALE_INSTANCE, STOP_INSTANCE, START_INSTANCE, RESTART_INSTANCE, MOVE_INSTANCE,
-        RELOCATE_MEMBER, REPLACE_NODE, RESTORE_MEMBERS, DELETE_INSTANCE, YIELD_TO_OTHERS, SUSPEND_INSTANCE,
+        RELOCATE_MEMBER, REPLACE_NODE, RESTORE_MEMBERS, RESTORE_SLICES_OF,
+        DELETE_INSTANCE, YIELD_TO_OTHERS, SUSPEND_INSTANCE,
     )
 }  # fmt: skip

@@ -18,7 +18,7 @@ from random import Random
 from typing import Any
 
 from matrixcommon.emulation.stages import Stages, stages_of
-from matrixcommon.model.clock import Clock
+from matrixcommon.model.clock import Clock, Seconds, seconds_now
 from matrixcommon.model.errors import MatrixError, StaleGeneration
 from matrixlink.agent.counters import reported_counters
 from matrixlink.agent.probing import AgentProbing
@@ -65,7 +65,7 @@ class LinkAgent:
         clock: Clock,
         random: Random,
         changed: Callable[[], None] = lambda: None,
-        lease_s: float = 30.0,
+        lease_s: Seconds = 30.0,
         probing: AgentProbing | None = None,
         meters: PortCounters | None = None,
     ) -> None:
@@ -220,7 +220,7 @@ class LinkAgent:
             node=self.hardware.name,
             epoch=self.epoch,
             sequence=self.sequence,
-            lease_seconds=self._lease_s,
+            lease_seconds=seconds_now(self._lease_s),
             programs=programs,
             ports=ports,
             probes=self.probing.report(self._clock.now(), self.hardware.ports) if self.probing else None,

@@ -15,22 +15,26 @@ from matrixlink.probing.plan import ROUND_S, ProbePlan
 
 
 class AgentProbing:
-    """One node's probes. `plan` answers with the present plan; `wires` is what probes are sent over; `round_s` how long
-    a round lasts, emulated seconds."""
+    """One node's probes. `plan` answers with the present plan; `wires` is what probes are sent over; `round` the
+    number of the present one at an instant, which all nodes count alike."""
 
     def __init__(
-        self, node: str, plan: Callable[[], ProbePlan], wires: ProbeTransport, round_s: float = ROUND_S
+        self,
+        node: str,
+        plan: Callable[[], ProbePlan],
+        wires: ProbeTransport,
+        round_at: Callable[[float], float] = lambda now: now / ROUND_S,
     ) -> None:
         self._node = node
         self._plan = plan
         self._wires = wires
-        self._round_s = round_s
+        self._round_at = round_at
         self._round = -1
         self._sweep: ProbeRoundResult | None = None
 
     def report(self, now: float, ports: Mapping[str, float]) -> ReportedProbes:
         """The present round: sent now, unless it was before. `ports`: those that say they are below their rate."""
-        round, plan = int(now / self._round_s), self._plan()
+        round, plan = int(self._round_at(now)), self._plan()
         if self._sweep is None or round != self._round:
             self._round, self._sweep = round, self._wires.sweep(plan, self._node, round)
         known = {f"{self._node}.{port}" for port, share in ports.items() if share < 1}

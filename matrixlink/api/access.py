@@ -44,7 +44,7 @@ from matrixlink.store.tables import (
     WorkflowDrains,
 )
 
-PLANES = ResourceKind("planes", Scope.PHYSICAL, READ, view=PlaneSummary)
+PLANES = ResourceKind("planes", Scope.PHYSICAL, {**READ, "GET /matrix": VIEWERS}, view=PlaneSummary)
 SWITCHES = ResourceKind("switches", Scope.PHYSICAL, READ, view=SwitchView)
 LINKS = ResourceKind("links", Scope.PHYSICAL, {**READ, "POST :undamp": ADMINS}, view=LinkView, row=LinkRow)
 QOS_CLASSES = ResourceKind("qos-classes", Scope.PHYSICAL, READ, view=QosClassView)

@@ -3,6 +3,7 @@
 GET /v1/telemetry?by=link&top=10&filter=plane=ub
 GET /v1/telemetry?by=slice&orderBy=droppedGbps desc
 GET /v1/telemetry?by=plane&watch=true
+GET /v1/planes/ub/matrix?supernode=sn0
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from fastapi.responses import JSONResponse
 from matrixcommon.api.listing import BOOKMARK_PERIOD_WALL_S, ListParams, Params, event, event_stream, page
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.errors import InvalidField
-from matrixlink.api.access import TELEMETRY
+from matrixlink.api.access import PLANES, TELEMETRY
+from matrixlink.contract.slices import LinkMatrixView
 from matrixlink.telemetry.views import GROUPS, Telemetry
 
 LOOK_PERIOD_WALL_S = 0.25
@@ -30,6 +32,10 @@ TOP_BY = "utilisation desc"
 
 def telemetry_routes(telemetry: Telemetry) -> APIRouter:
     api = ResourceRoutes()
+
+    @api.of(PLANES).ask("GET /matrix", summary="Every link of a plane of one supernode: its state and how busy it is")
+    async def get_matrix(name: str, supernode: Annotated[str, Query(max_length=63)] = "sn0") -> LinkMatrixView:
+        return telemetry.matrix(name, supernode)
 
     @api.of(TELEMETRY).ask("LIST")
     async def show(

@@ -335,6 +335,25 @@ class ProbesView(ApiModel):
     at_fault: dict[str, float]
 
 
+class LinkMatrixView(ApiModel):
+    """A plane of one supernode, nodes by ports. Column j is the port `ports[j]` of every node; where the wiring is
+    regular it leads to `switches[j]` (for the first node it does), which stands in `switch_cabinets[j]`. `states` has a
+    letter for each port of each node: u up, d degraded, x down, o out of use (drained). `utilisation` is in percent of
+    what the port carries now, the busier direction's; empty for nodes whose counters are not known.
+    """
+
+    plane: Plane
+    supernode: str
+    nodes: list[str]
+    cabinets: list[str]
+    ports: list[str]
+    sub_planes: list[int]
+    switches: list[str]
+    switch_cabinets: list[str]
+    states: list[str]
+    utilisation: list[list[int]]
+
+
 class TelemetryView(ApiModel):
     """What moves over one thing: a link (both directions of a node's port), switch, node's plane, plane, slice, or a
     project's plane. `capacity_gbps` is what it carries each way now (of a slice, what its members may use), utilisation

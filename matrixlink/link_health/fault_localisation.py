@@ -61,7 +61,7 @@ class FaultLocaliser:
     """`hear` is called for every report taken, `look` by the watcher."""
 
     def __init__(self, fabric: Fabric, promises: AdmissionState, conditions: LinkStateTracker, clock: Clock) -> None:
-        self.detected_within_s = DETECTED_WITHIN_ROUNDS * clock.at_least_wall(ROUND_S, ROUND_FLOOR_WALL_S)
+        self._clock = clock
         self._promises = promises
         self._conditions = conditions
         self._fabric = fabric
@@ -71,6 +71,11 @@ class FaultLocaliser:
         self.latency_us: dict[str, dict[str, float]] = {}
         """By node and plane, the mean of its newest round."""
         self.sent = self.failed = 0
+
+    @property
+    def detected_within_s(self) -> float:
+        """Emulated seconds, at the present speed."""
+        return DETECTED_WITHIN_ROUNDS * self._clock.at_least_wall(ROUND_S, ROUND_FLOOR_WALL_S)
 
     def record_results(self, report: LinkReport) -> bool:
         """Keep what a report tells of probes. True when there is something to look at."""

@@ -23,6 +23,7 @@ import numpy as np
 
 from matrixcommon.model.planes import Plane
 from matrixlink.fabric.condition.fabric import Fabric
+from matrixlink.fabric.contention.stripes import stripe_weights
 from matrixlink.model.protection import CHIP, NOTHING, SUB_PLANE, Protection
 from matrixlink.routing.routes import BandwidthNeeds, Demand, NodeRoutes, Routes, Stripe, Vector
 
@@ -219,13 +220,7 @@ def pair_states(chips_a: Chips, die_a: Weights, chips_b: Chips, die_b: Weights, 
     left = np.minimum(np.array(chips_a), np.array(chips_b))
     ends = np.minimum(np.array(die_a), np.array(die_b))
     chips, dies = _states(fails, left.shape[0], left.shape[1])
-    left = left * chips  # states x sub-planes x chips
-    planes = np.minimum(left.mean(axis=2), ends * dies)
-    total = planes.sum(axis=1)
-    weight = planes / np.where(total > 0, total, 1)[:, None]
-    sums = left.sum(axis=2)
-    each = left * (weight / np.where(sums > 0, sums, 1))[:, :, None]
-    return weight, each
+    return stripe_weights(left * chips, ends * dies)
 
 
 @functools.lru_cache(maxsize=4096)

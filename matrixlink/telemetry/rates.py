@@ -45,7 +45,6 @@ class PortRates:
         self.version = 0
         """Grows with every report that changed something: for those who watch."""
         self._clock = clock
-        self._heard_within_s = clock.at_least_wall(HEARD_WITHIN_S, HEARD_FLOOR_WALL_S)
         self._nodes: dict[str, NodeRates] = {}
 
     def record_counters(self, report: LinkReport) -> None:
@@ -104,7 +103,7 @@ class PortRates:
         return None if current is None else current.at
 
     def _fresh(self) -> dict[str, NodeRates]:
-        since = self._clock.now() - self._heard_within_s
+        since = self._clock.now() - self._clock.at_least_wall(HEARD_WITHIN_S, HEARD_FLOOR_WALL_S)
         return {node: current for node, current in self._nodes.items() if current.heard_at >= since}
 
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.quantities import timestamp
-from matrixlink.contract.slices import TelemetryView
+from matrixlink.contract.slices import LinkMatrixView, TelemetryView
 from matrixlink.link_health.fault_localisation import FaultLocaliser
 from matrixlink.slices.slice_controller import SliceController
 from matrixlink.store.tables import SliceRow
+from matrixlink.telemetry.matrix import link_matrix
 from matrixlink.telemetry.rates import PortRates
 from matrixresource.topology.compiled import CompiledTopology
 
@@ -80,6 +81,10 @@ class Telemetry:
 
     def by(self, group: str) -> list[TelemetryView]:
         return [found.view(group) for found in self._by[group]()]
+
+    def matrix(self, plane: str, supernode: str) -> LinkMatrixView:
+        """Raises NotFound, InvalidField."""
+        return link_matrix(self._fabric, self.rates, plane, supernode)
 
     # -- ports --------------------------------------------------------------------------------------------------------
 

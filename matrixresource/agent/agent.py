@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from matrixcommon.emulation.stages import Stage, Stages, stages_of
-from matrixcommon.model.clock import Clock
+from matrixcommon.model.clock import Clock, Seconds, seconds_now
 from matrixcommon.model.errors import StaleGeneration
 from matrixcommon.telemetry.trace import finished
 from matrixresource.agent.hardware import EmulatedNode
@@ -96,7 +96,7 @@ class ResourceAgent:
         clock: Clock,
         random: Random,
         changed: Callable[[], None],
-        lease_s: float,
+        lease_s: Seconds,
     ) -> None:
         self.node = node
         self._stages = stages
@@ -253,7 +253,7 @@ class ResourceAgent:
             node=self.node.name,
             epoch=self.epoch,
             sequence=self.sequence,
-            lease_s=self._lease_s,
+            lease_s=seconds_now(self._lease_s),
             power="Off" if self.status == "Off" else "On",
             status=self.reported_status,
             generation=self.generation,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
-from matrixcommon.model.clock import Clock
+from matrixcommon.model.clock import Clock, Seconds, seconds_now
 from matrixcommon.model.hardware_names import NpuName
 from matrixcommon.model.process_pauses import ProcessPauses
 from matrixcommon.persistence.table_cache import rows_where
@@ -74,9 +74,9 @@ class NodeReportProcessor:
         topology_manager: TopologyManager,
         clock: Clock,
         *,
-        grace_s: float,
+        grace_s: Seconds,
         nudge: Callable[[], None],
-        watch_period_s: float = math.inf,
+        watch_period_s: Seconds = math.inf,
     ) -> None:
         """`grace_s`: how long after our own start an agent that has not reported yet is not held against it.
         `watch_period_s`: how often leases are watched; where that comes late, this process was too busy to hear."""
@@ -203,7 +203,7 @@ class NodeReportProcessor:
         """Mark the agents whose leases ran out. Run on a period."""
         now = self._clock.now()
         late_s = self._pauses.beat()
-        if late_s:
+        if self._pauses.stalled:
             log.warning("behind: silence is not held against agents", extra={"late_s": round(late_s, 1)})
         touched = ChangedNodes()
         with self._store.transaction() as session:
@@ -211,7 +211,7 @@ class NodeReportProcessor:
             self._leases.forgive(late_s, now)  # what was written down before it, or meanwhile, is known now
             nodes = self._store.nodes(session)
             for node in nodes:
-                agent = self._leases.agent(node.name, now, new=now - self._started_at < self._grace_s)
+                agent = self._leases.agent(node.name, now, new=now - self._started_at < seconds_now(self._grace_s))
                 # Only for the worse: what is better is reported by a report, to whichever replica.
                 if agent is not None and WORSE[agent] > WORSE[node.agent]:
                     node.agent = agent

@@ -126,7 +126,7 @@ def create_app(
             {"X-Process-Id": str(os.getpid())},
         )
 
-    @app.get("/metrics", include_in_schema=False)
+    @app.api_route("/metrics", methods=["GET", "HEAD"], include_in_schema=False)
     async def metrics(request: Request) -> Response:
         principal = principal_of(request)
         if principal.role not in VIEWERS or not principal.everywhere:

@@ -47,8 +47,8 @@ class Periodic:
         self.name = name
         self._action = action
         self._clock = clock
-        self._period_s = clock.at_least_wall(period_s, floor_wall_s)
-        self._rest_s = clock.at_least_wall(rest_s, rest_floor_wall_s)
+        self._period = period_s, floor_wall_s
+        self._rest = rest_s, rest_floor_wall_s
         self._nudged = asyncio.Event()
         self.runs = 0
         self.failures = 0
@@ -79,8 +79,8 @@ class Periodic:
         while True:
             self._nudged.clear()
             await self.step()
-            await pause(self._clock, self._period_s, self._nudged)
-            await self._clock.sleep(self._rest_s)
+            await pause(self._clock, lambda: self._clock.at_least_wall(*self._period), self._nudged)
+            await pause(self._clock, lambda: self._clock.at_least_wall(*self._rest), asyncio.Event())
 
 
 def compaction(

@@ -13,9 +13,11 @@ from starlette.types import ASGIApp
 
 from matrixcommon.model.clock import Clock
 from services.chassis.database import DatabaseEngine, Migrations, opened
+from services.chassis.emulated_date import EmulatedDate
 from services.chassis.logging import configure
 from services.chassis.settings import ServiceSettings, Settings
 from services.chassis.tracing import configure_tracing
+from services.recordings.write_log import Recorded
 
 log = logging.getLogger(__name__)
 
@@ -32,15 +34,17 @@ def main_of(
         settings = settings_of.load(name, argv)
         configure(name, settings.log_level)
         configure_tracing(name)
-        app = build(settings, settings.clock(), opened(settings.database_url(name), migrations))
+        clock = settings.clock()
+        app = build(settings, clock, opened(settings.database_url(name), migrations))
         gc.freeze()  # a collection need not look at what stays as long as the process
-        serve(app, settings)
+        serve(Recorded(app, settings.state, name), settings, clock)
 
     return main
 
 
-def serve(app: ASGIApp, settings: Settings) -> None:
-    """Block until told to stop. With port 0 the port taken is in the log line `listening`."""
+def serve(app: ASGIApp, settings: Settings, clock: Clock | None = None) -> None:
+    """Block until told to stop. With port 0 the port taken is in the log line `listening`. With a clock the Date of
+    answers is its time, else the wall's."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     # Named TCP, because asyncio turns Nagle's delay off only where the protocol is named: 40 ms an answer otherwise.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -49,7 +53,8 @@ def serve(app: ASGIApp, settings: Settings) -> None:
     listener.listen(512)
     log.info("listening", extra={"url": f"http://{settings.host}:{listener.getsockname()[1]}"})
     config = uvicorn.Config(
-        app,
+        app if clock is None else EmulatedDate(app, clock),
+        date_header=clock is None,
         log_config=None,
         access_log=False,
         http="httptools",

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from matrixcommon.emulation.stack_clock import StackClock
 from matrixcommon.model.clock import Clock, ScaledClock
 
 PREFIX = "CLOUDMATRIX_"
@@ -31,6 +32,9 @@ class Settings(BaseModel):
     time_scale: float = Field(1.0, gt=0, le=100_000, description="emulated seconds that pass in one second")
     time_anchor_wall: float = Field(0.0, description="an instant on the wall clock (seconds since the epoch) ...")
     time_anchor_emulated: float | None = Field(None, description="... and the same instant in emulated time")
+    clock_file: Path | None = Field(
+        None, description="file that says how emulated time runs, read again as it changes; instead of the three above"
+    )
     log_level: str = Field("INFO", description="DEBUG, INFO, WARNING or ERROR")
     tokens: Path | None = Field(None, description="file of bearer tokens; without one every request is an admin's")
     token: str = Field("", description="bearer token this process shows to the others")
@@ -67,6 +71,8 @@ class Settings(BaseModel):
             raise SystemExit(2) from None
 
     def clock(self) -> Clock:
+        if self.clock_file is not None:
+            return StackClock(self.clock_file)
         return ScaledClock(self.time_scale, self.time_anchor_wall, self.time_anchor_emulated)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from random import Random, SystemRandom
 from typing import Any
@@ -12,19 +12,21 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 from pydantic import Field
 
+from infer_workload.metering import api as metering_api
+from infer_workload.metering.tables import Base
 from infer_workload.openai import completions
 from infer_workload.serving import api
 from infer_workload.serving.access import ACCESS
 from infer_workload.serving.metrics import DeploymentMetrics
-from infer_workload.serving.ports import FabricViews, Hardware
+from infer_workload.serving.ports import Burst, FabricViews, Hardware, WorkloadLoad
 from infer_workload.serving.service import Serving
-from infer_workload.serving.store import Base, InferStore
-from infer_workload.serving.workload_traffic import DecodeTraffic
+from infer_workload.serving.store import InferStore
 from matrixcommon.api.client import Collection
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.resource_key import key_of
 from matrixcommon.persistence.database_session import Database
 from matrixlink.client import LinkClient
+from matrixlink.fabric.contention.ports_left import PortsLeft
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.database import DatabaseEngine, Migrations
@@ -65,15 +67,32 @@ class HardwareOverHttp:
         found = [await self._nodes.all(status=status) for status in ("Stopping", "Off")]
         return frozenset(each["name"] for nodes in found for each in nodes)
 
-    async def offer(self, name: str, traffic: DecodeTraffic | None) -> None:
-        if traffic is None:
+    async def offer(self, name: str, load: WorkloadLoad | None) -> None:
+        if load is None:
             await self._traffic.delete(name)
             return
-        body = {"instance": traffic.instance, "plane": "ub", "pattern": "all-to-all", "members": list(traffic.nodes)}
-        await self._traffic.ensure(name, body | {"gbpsPerNpu": traffic.gbps_per_npu})
+        body: dict[str, Any] = {
+            "instance": load.instance, "plane": load.plane, "pattern": load.pattern, "members": list(load.nodes),
+            "gbpsPerNpu": load.gbps_per_npu, "bursts": True,
+        }  # fmt: skip
+        await self._traffic.ensure(name, body | ({"targets": list(load.targets)} if load.targets else {}))
+
+    async def bursts(self) -> Mapping[str, Burst]:
+        return {key_of(each["project"], each["name"]): _burst(each["burst"]) for each in await self._all_bursts()}
+
+    async def _all_bursts(self) -> list[dict[str, Any]]:
+        return [each for each in await self._traffic.all() if each.get("burst")]
 
     async def traffic_names(self) -> frozenset[str]:
         return frozenset(key_of(each["project"], each["name"]) for each in await self._traffic.all())
+
+
+def _burst(shown: dict[str, Any]) -> Burst:
+    ports = {
+        node: PortsLeft(each["outGbps"], each["inGbps"], each["endpointOutGbps"], each["endpointInGbps"])
+        for node, each in shown["ports"].items()
+    }
+    return Burst(shown.get("gbpsPerDie"), ports)
 
 
 def build(
@@ -110,14 +129,14 @@ def build(
     app = create_app(
         "infer",
         "CloudMatrix-Infer",
-        [api.routes(serving), completions.routes(serving)],
+        [api.routes(serving), metering_api.routes(serving.usage), completions.routes(serving)],
         ACCESS,
         tokens=Tokens(settings.tokens),
         watchers=[
             fabric,
             Periodic("hardware", serving.observe_power, clock, period_s=1.0, floor_wall_s=FABRIC_FLOOR_WALL_S),
             Periodic("traffic", serving.show_traffic, clock, period_s=5.0, floor_wall_s=1.0),
-            Periodic("accounts", serving.settle_accounts, clock, period_s=10.0, floor_wall_s=ACCOUNTS_FLOOR_WALL_S),
+            Periodic("accounts", serving.usage.keep, clock, period_s=10.0, floor_wall_s=ACCOUNTS_FLOOR_WALL_S),
             compaction(records, clock),
         ],
         tasks=tasks,

@@ -15,7 +15,9 @@ from typing import NoReturn
 
 import uvloop
 
-from matrixcontainer.kubeapi.auth.authentication import Access
+from matrixcommon.emulation.stack_clock import StackClock
+from matrixcommon.model.clock import ScaledClock
+from matrixcontainer.kubeapi.auth.authentication import Access, User
 from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.server import KubeApi
@@ -28,6 +30,7 @@ from services.chassis.logging import configure
 from services.chassis.tracing import configure_tracing
 from services.kube.server import Server
 from services.kube.users import USERS, tokens_of
+from services.recordings.write_log import Internal, Recorded
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +60,14 @@ class Kube:
     tokens: dict[str, str]
     seed: int | None
     workloads: bool
+    clock_file: str
     time_scale: float
+
+    @staticmethod
+    def _by_operator(tokens: dict[str, User]) -> Internal:
+        """Whether a request is the operator's, by its token: a consequence of what users asked."""
+        secrets = {f"Bearer {token}".encode() for token, user in tokens.items() if user == USERS["operator"]}
+        return lambda scope: any(key == b"authorization" and value in secrets for key, value in scope["headers"])
 
     def run(self) -> NoReturn:
         """Serve until asked to stop. A database that cannot be used ends the process with one line."""
@@ -73,7 +83,7 @@ class Kube:
             raise SystemExit(1) from None
         core = Core(store, time.time, random.Random(self.seed), Access(tokens, signing_key, time.time))
         core.report = _report
-        core.time_scale = self.time_scale
+        core.emulated_time = StackClock(Path(self.clock_file)) if self.clock_file else ScaledClock(self.time_scale)
         operator = USERS["operator"].name
         core.untraced = frozenset({operator})
         api = KubeApi(core, self.workloads, ca.read_text(), roles_for(operator))
@@ -89,7 +99,8 @@ class Kube:
             log.info("listening", extra={"url": self.url, "kubeconfig": str(kubeconfig.resolve())})
 
         async def serve() -> None:
-            server = Server(api, self.listener, certificate, key)
+            recorded = Recorded(api.asgi, folder.parent, "kube", self._by_operator(tokens))
+            server = Server(api, self.listener, certificate, key, recorded)
             server.stop_on_signals()
             await server.serve(announce)
 

@@ -43,6 +43,7 @@ def prepare(argv: Sequence[str] | None) -> tuple[dict[str, Any], list[int]]:
         "tokens": tokens,
         "seed": settings.seed,
         "workloads": settings.workloads,
+        "clock_file": str(settings.clock_file or ""),
         "time_scale": settings.time_scale,
     }
     return reported, [os.dup(current.fileno()), socket.dup(listener.fileno())]

@@ -41,12 +41,20 @@ LOGGING: dict[str, Any] = {"formatters": {}, "handlers": {}, "loggers": {}}  # i
 class Server:
     """Starts the controllers before it listens; ends open watches before it waits for connections to finish."""
 
-    def __init__(self, api: KubeApi, listener: socket.socket, certificate: Path | None = None, key: Path | None = None):
+    def __init__(
+        self,
+        api: KubeApi,
+        listener: socket.socket,
+        certificate: Path | None = None,
+        key: Path | None = None,
+        target: Callable[..., Any] | None = None,
+    ) -> None:
+        """`target`: what is served instead of the API itself, around it."""
         self.api, self._listener = api, listener
         self._stopping = asyncio.Event()
         self._granian = _OnSocket(
             listener,
-            target=api.asgi,
+            target=target or api.asgi,
             interface=Interfaces.ASGINL,
             backlog=BACKLOG,
             backpressure=_connections_max(),

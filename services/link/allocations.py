@@ -27,6 +27,10 @@ class ReservedNodes:
         self._believed: dict[str, tuple[float, frozenset[str]]] = {}
         self.counters: Counter[str] = Counter()
 
+    async def present(self) -> frozenset[str]:
+        """The keys of all allocations there are, as MatrixResource says now. Raises Unavailable while it is away."""
+        return frozenset(each.key for each in await self._resource.allocations())
+
     async def check(self, allocation: str, members: Sequence[str]) -> None:
         """Raises InvalidField for an allocation that is not there, or a member outside of it."""
         at, nodes = self._believed.get(allocation, (0.0, frozenset()))

@@ -28,6 +28,7 @@ from matrixlink.communicators.service import Communicators
 from matrixlink.controllers.agent_leases import Leases
 from matrixlink.controllers.link_health import LinkHealth
 from matrixlink.controllers.link_reports import LinkReportProcessor
+from matrixlink.controllers.orphaned_slices import OrphanedSlices
 from matrixlink.controllers.supernode_expiry import DepartedSupernodes
 from matrixlink.controllers.topology_follower import TopologyFollower, supernode_of
 from matrixlink.fabric.condition.fabric import Fabric
@@ -64,6 +65,7 @@ MIGRATIONS = Migrations("link", Base.metadata)
 HEALTH_PERIOD_S, HEALTH_FLOOR_WALL_S = 5.0, 0.5
 DEPARTED_PERIOD_S = 60.0
 TOPOLOGY_PERIOD_S = 5.0
+ORPHANS_PERIOD_S = 60.0
 
 
 class LinkSettings(LedSettings):
@@ -115,8 +117,8 @@ def build(
             learnt = supernode_of(name, document)
             if learnt.spec.fingerprint == spec.fingerprint:
                 fabric.set_topology(learnt)
-    pauses = ProcessPauses(clock, clock.at_least_wall(HEALTH_PERIOD_S, HEALTH_FLOOR_WALL_S))
-    leases = Leases(clock, clock.at_least_wall(settings.lease_grace, 6.0), pauses)
+    pauses = ProcessPauses(clock, lambda: clock.at_least_wall(HEALTH_PERIOD_S, HEALTH_FLOOR_WALL_S))
+    leases = Leases(clock, lambda: clock.at_least_wall(settings.lease_grace, 6.0), pauses)
     slice_controller = SliceController(store, fabric, clock, leases)
     conditions = LinkStateTracker(slice_controller.store, slice_controller.promises, clock, settings.damping())
     diagnosis = FaultLocaliser(fabric, slice_controller.promises, conditions, clock)
@@ -156,6 +158,9 @@ def build(
             forget_workflows(session, OperationRow, before=clock.now() - history_s(clock))
 
     allocations = ReservedNodes(resource, clock) if resource is not None else None
+    if allocations is not None:
+        orphans = OrphanedSlices(slice_controller, allocations, clock)
+        watchers.append(Periodic("orphans", orphans.reconcile, clock, period_s=ORPHANS_PERIOD_S, floor_wall_s=5.0))
     elements = DrainedElements(slice_controller)
     host = DrainHost(elements)
     runner = WorkflowRunner(WORKFLOWS, host, clock)

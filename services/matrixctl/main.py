@@ -13,6 +13,7 @@ import typer
 from matrixcommon.model.errors import InvalidField, MatrixError
 from services.matrixctl.commands import (
     apply,
+    console,
     defrag,
     demo,
     drains,
@@ -27,10 +28,11 @@ from services.matrixctl.commands import (
     top,
     topology,
     traffic,
-    unsupported,
 )
 from services.matrixctl.commands.command import declared_in
 from services.matrixctl.commands.experiments import runs, studies, timings
+from services.matrixctl.commands.help import explain
+from services.matrixctl.commands.running import bundle, clock, record, snapshot
 from services.matrixctl.output.screen import EXIT_USAGE, NotAccessible, refuse
 
 EPILOG = """Exit codes: 0 done; 1 refused or failed; 2 wrong use, or a command of a later version; 3 the stack is not
@@ -39,7 +41,11 @@ running or does not answer."""
 app = declared_in(
     (
         stack,
+        snapshot,
+        record,
+        console,
         get,
+        explain,
         apply,
         hardware,
         topology,
@@ -56,7 +62,8 @@ app = declared_in(
         studies,
         timings,
         demo,
-        unsupported,
+        clock,
+        bundle,
     ),
     typer.Typer(
         name="matrixctl",

@@ -35,6 +35,7 @@ from services.node_agent.fleet.fleet import HEARTBEAT_S, Fleet
 from services.node_agent.fleet.store import FleetStore
 from services.node_agent.fleet.wiring import RackWiring
 from services.process_faults.executor import ProcessExecutor
+from services.recordings.write_log import Recorded
 
 WIRING_PERIOD_S = 10.0
 
@@ -112,4 +113,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     memory = FleetStore(settings.state / "agents.db")
     resource = ResourceClient(http_client(settings.resource_url, settings.token))
     link = LinkClient(http_client(settings.link_url, settings.token))
-    serve(build(build_fleet(settings, settings.clock(), memory, resource, link), settings), settings)
+    clock = settings.clock()
+    app = build(build_fleet(settings, clock, memory, resource, link), settings)
+    serve(Recorded(app, settings.state, "agents"), settings, clock)

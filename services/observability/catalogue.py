@@ -9,22 +9,24 @@ from matrixcommon.telemetry.metric import Metric
 from matrixlink.telemetry.metrics import METRICS as LINK
 from services.chassis.metrics import METRICS as EVERY
 from services.compute.metrics import METRICS as COMPUTE
+from services.console.gateway.metrics import METRICS as CONSOLE
 from services.resource.metrics import METRICS as RESOURCE
 
-EVERYWHERE = "every process but kube"
+EVERYWHERE = "every process but kube and console"
 CATALOGUE: dict[str, tuple[Metric, ...]] = {
     EVERYWHERE: EVERY,
     "resource": RESOURCE,
     "link": LINK,
     "compute": COMPUTE,
     "infer": INFER,
+    "console": CONSOLE,
 }
 """By the process that exports them."""
 
 
 def metrics_of(process: str) -> tuple[Metric, ...]:
     """What a process exports."""
-    return (*EVERY, *CATALOGUE.get(process, ()))
+    return CONSOLE if process == "console" else (*EVERY, *CATALOGUE.get(process, ()))
 
 
 def every_metric() -> Iterator[Metric]:

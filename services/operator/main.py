@@ -50,8 +50,6 @@ from services.chassis.tracing import configure_tracing
 log = logging.getLogger(__name__)
 
 KOPF_ENDS_WALL_S = 2.0
-METRICS_S, METRICS_WALL_S_MIN = 5.0, 0.25
-"""Fresh enough for autoscalers, which look every fifteen emulated seconds; but a machine can only do so much."""
 
 
 class OperatorSettings(Settings):
@@ -270,10 +268,9 @@ class OperatorProcess:
         """Kopf takes the signals for itself when it starts, and then waits five seconds for tasks that are not its own;
         they are given back to the server."""
         handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-        metrics_wall_s = max(METRICS_S / self._settings.time_scale, METRICS_WALL_S_MIN)
         operator = asyncio.create_task(
             kopf.operator(
-                registry=registry_for(self.reconcilers, self._settings.kubeconfig, metrics_wall_s),
+                registry=registry_for(self.reconcilers, self._settings.kubeconfig, self._settings.clock()),
                 settings=kopf.OperatorSettings(),
                 clusterwide=True,
                 standalone=True,

@@ -112,9 +112,9 @@ def build(
         allocator,
         topology_manager,
         clock,
-        grace_s=clock.at_least_wall(settings.lease_grace, 6.0),
+        grace_s=lambda: clock.at_least_wall(settings.lease_grace, 6.0),
         nudge=refill.nudge,
-        watch_period_s=as_set(clock, settings.lease_watch, LEASE_WATCH_FLOOR_WALL_S),
+        watch_period_s=lambda: as_set(clock, settings.lease_watch, LEASE_WATCH_FLOOR_WALL_S),
     )
 
     host = RoomHost(store, allocator, clock)

@@ -14,7 +14,17 @@ from services.catalogue import PROCESSES
 from tests.upkeep.printed import settings_class
 
 CHART_SETS = {
-    *("host", "port", "state", "log_level", "seed", "time_scale", "time_anchor_wall", "time_anchor_emulated"),
+    *(
+        "host",
+        "port",
+        "state",
+        "log_level",
+        "seed",
+        "time_scale",
+        "time_anchor_wall",
+        "time_anchor_emulated",
+        "clock_file",
+    ),
     *("tokens", "token", "database", "supernodes", "spec", "stages", "link_stages"),
     *(
         "kubeconfig",

@@ -56,11 +56,11 @@ class Views:
 class Stage:
     """The application, running, with clients that speak to it in one process."""
 
-    def __init__(self, path, views=None, scale=SCALE):
+    def __init__(self, path, views=None, scale=SCALE, tokens=None):
         self.views = views or Views()
         self.database = DatabaseEngine(f"sqlite:///{path}")
         self.clock = ScaledClock(scale, time.time())
-        self.app = build(InferSettings(seed=1, agents_url=""), self.clock, self.database, self.views)
+        self.app = build(InferSettings(seed=1, agents_url="", tokens=tokens), self.clock, self.database, self.views)
         self.http = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://infer", timeout=20)
         self.openai = openai.AsyncOpenAI(
             base_url="http://infer/v1", api_key="none", http_client=self.http, max_retries=0, timeout=20

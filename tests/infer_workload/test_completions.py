@@ -14,7 +14,7 @@ async def test_chat_through_the_openai_client(serving):
         model="deepseek-r1", messages=[{"role": "user", "content": "Why is the sky blue?"}], max_tokens=24
     )
     assert same.choices[0].message.content == text
-    assert [model.id async for model in serving.openai.models.list()] == ["r1"]
+    assert [model.id async for model in serving.openai.models.list()] == ["r1", "deepseek-r1"]
 
 
 async def test_a_stream_has_a_chunk_for_each_token_then_usage(serving):
@@ -44,7 +44,7 @@ async def test_a_text_completion_counts_what_is_cached(serving):
     assert again.usage.prompt_tokens_details.cached_tokens == 1024
     used = (await serving.http.get("/v1/usage")).json()["items"]
     assert used == [
-        {"name": "anyone.r1", "project": "default", "key": "anyone", "deployment": "r1", "requests": 2, "promptTokens": 3000,
+        {"name": "anyone.r1.deepseek-r1", "project": "default", "key": "anyone", "deployment": "r1", "model": "deepseek-r1", "requests": 2, "promptTokens": 3000,
          "cachedTokens": 1024, "completionTokens": first.usage.completion_tokens + again.usage.completion_tokens}
     ]  # fmt: skip
 

@@ -11,7 +11,7 @@ def test_what_runs_on_leaving_nodes_finishes_and_nothing_new_begins_there():
     stage = Stage()
     live = stage.live
     stage.drain()
-    running, newest = live.drain_view().requests, live.submitted
+    running, newest = live.handover.drain_view(live.engine).requests, live.submitted
     assert running > 0
     assert not live.draining.drained
     while not live.draining.drained:
@@ -41,7 +41,7 @@ def test_without_a_drain_the_same_shrink_sends_requests_back():
 def test_at_the_deadline_what_is_left_is_handed_over_and_finishes():
     stage = Stage()
     stage.drain([node for node, role in stage.live.roles().items() if role == "decode"][-2:], deadline_s=0.5)
-    left = stage.live.drain_view().requests
+    left = stage.live.handover.drain_view(stage.live.engine).requests
     stage.plays(1, step=0.5)
     assert stage.live.draining.drained
     assert 0 < stage.live.requeued <= left

@@ -1,74 +1,209 @@
-"""What decoding sends is put on the hardware once it changed by a tenth, taken away with the deployment, and what an
-earlier life left there is found."""
+"""What a deployment sends is put on the hardware once it changed by a tenth, taken away with the deployment, and what an
+earlier life left there is found; what its bursts get beside others there is the time its steps take."""
 
 from types import SimpleNamespace
 
 import pytest
 
-from infer_workload.serving.workload_traffic import DecodeTraffic, WorkloadTraffic, decode_traffic
+from infer_workload.engine.engine import Engine
+from infer_workload.engine.request import InferenceRequest
+from infer_workload.experiments.experiment import healthy_fabric
+from infer_workload.layout.deployment import lay_out
+from infer_workload.serving.ports import Burst, WorkloadLoad, contention_of
+from infer_workload.serving.workload_traffic import MEAN_S, WorkloadTraffic, decode_gbps, loads_of
+from infer_workload.timing.calibration import load_calibration
+from infer_workload.timing.contention import MeasuredContention
+from infer_workload.timing.model import load_model
+from matrixlink.fabric.contention.ports_left import PortsLeft
 
-NODES = ("sn0-c00-n0", "sn0-c00-n1")
+PROMPT, ANSWER, REQUESTS = 4096, 512, 400
 
 
 class Ports:
-    """The emulated hardware as far as loads go."""
+    """The emulated hardware as far as loads go; `gets`: GB/s of a die in an exchange."""
 
     def __init__(self, *left):
         self.loads = dict.fromkeys(left)
         self.reported = 0
+        self.gets = None
 
-    async def offer(self, name, traffic):
+    async def offer(self, name, load):
         self.reported += 1
-        if traffic is None:
+        if load is None:
             del self.loads[name]
         else:
-            self.loads[name] = traffic
+            self.loads[name] = load
 
     async def traffic_names(self):
         return frozenset(self.loads)
 
-
-def a_live(name="r1", batch=10, nodes=NODES, step_s=0.03, serves=True):
-    timing = SimpleNamespace(sent_bytes=lambda requests: requests * 1e6)
-    dies = 16 * len(nodes)
-    pool = SimpleNamespace(step_s=step_s, active=batch * dies, dies=[None] * dies, timing=timing)
-    deployment = SimpleNamespace(pools=SimpleNamespace(decode=nodes))
-    engine = SimpleNamespace(pool=pool, deployment=deployment)
-    return SimpleNamespace(name=name, engine=engine, serves=serves, spec=SimpleNamespace(instance="i"))
+    async def bursts(self):
+        return {name: Burst(self.gets if name == "infer-r1" else None) for name in self.loads}
 
 
-def test_the_rate_is_bytes_over_the_step_as_far_as_they_leave_the_node():
-    found = decode_traffic(a_live())
-    assert (found.instance, found.nodes) == ("i", NODES)
-    assert found.gbps_per_npu == pytest.approx(2 * 16 / 31 * 10e6 / 0.03 / 1e9)
+def a_live(name="r1", nodes=8, requests=REQUESTS, serves=True):
+    engine = Engine(lay_out(healthy_fabric(nodes), load_model(), load_calibration()))
+    for number in range(requests):
+        engine.submit(InferenceRequest(number, 0.0, PROMPT, ANSWER))
+    engine.advance(2.0 if requests else 0.0)
+    while requests and engine.pool.active < requests / 3:
+        engine.advance(engine.next_at())
+    taken = []
+
+    def take(contention, now):
+        if contention.close_to(taken[-1] if taken else None):
+            return False
+        taken.append(contention)
+        engine.retime(contention, engine.now)
+        return True
+
+    live = SimpleNamespace(name=name, engine=engine, serves=serves, spec=SimpleNamespace(instance="i"))
+    live.take_contention = take
+    return live
 
 
-@pytest.mark.parametrize("live", [a_live(batch=0), a_live(step_s=0.0), a_live(serves=False), a_live(nodes=NODES[:1])])
-def test_nothing_is_sent_where_nothing_decodes_or_nothing_leaves(live):
-    assert decode_traffic(live) is None
+def test_decode_sends_bytes_over_the_step_as_far_as_they_leave_the_node():
+    live = a_live()
+    engine = live.engine
+    dies, batch = len(engine.pool.dies), engine.pool.active / len(engine.pool.dies)
+    load = loads_of(live, {})["infer-r1"]
+    assert (load.instance, load.plane, load.pattern) == ("i", "ub", "all-to-all")
+    assert load.nodes == tuple(engine.deployment.pools.decode)
+    sent = engine.pool.timing.sent_bytes(batch)
+    assert load.gbps_per_npu == pytest.approx(2 * (dies - 16) / (dies - 1) * sent / engine.pool.step_s / 1e9)
+
+
+def test_prefill_kv_and_cache_are_there_with_whom_they_go_to():
+    live = a_live()
+    pools = live.engine.deployment.pools
+    prefill = tuple(node for nodes in pools.prefill for node in nodes)
+    means = {"p1": 2e9, "kv": 16e9, "cache": 64e9}
+    loads = loads_of(live, means)
+    assert set(loads) == {"infer-r1", "infer-r1-prefill-1", "infer-r1-kv", "infer-r1-cache"}
+    assert loads["infer-r1-prefill-1"].gbps_per_npu == pytest.approx(2 * 16 / 31 * 2.0)
+    kv, cache = loads["infer-r1-kv"], loads["infer-r1-cache"]
+    assert (kv.plane, kv.nodes, kv.targets) == ("rdma", prefill, tuple(pools.decode))
+    assert kv.gbps_per_npu == pytest.approx(16 / len(prefill) / 8)
+    assert (cache.plane, cache.nodes, cache.targets) == ("ub", tuple(pools.caching), prefill)
+    assert cache.gbps_per_npu == pytest.approx(64 / len(pools.caching) / 8)
+
+
+async def test_means_are_what_moved_over_the_time_it_took():
+    ports, live = Ports(), a_live(requests=0)
+    own, engine = WorkloadTraffic(ports), live.engine
+    await own.tell([live], 0.0)
+    for number in range(100):
+        engine.submit(InferenceRequest(number, 0.0, PROMPT, ANSWER))
+    engine.advance(MEAN_S)
+    await own.tell([live], MEAN_S)
+    nodes = engine.deployment.pools.prefill_nodes
+    moved = 100 * PROMPT * engine.deployment.model.kv_bytes_per_token
+    assert ports.loads["infer-r1-kv"].gbps_per_npu == pytest.approx(moved / MEAN_S / 1e9 / nodes / 8)
+    assert ports.loads["infer-r1-prefill-1"].gbps_per_npu > 0
+    await own.tell([live], 3 * MEAN_S)
+    assert ports.loads["infer-r1-kv"].gbps_per_npu == 0
+
+
+@pytest.mark.parametrize("changes", [{"serves": False}, {"nodes": 2, "requests": 0}])
+def test_nothing_is_sent_where_nothing_serves_or_nothing_leaves(changes):
+    assert "infer-r1" not in loads_of(a_live(**changes), {})
 
 
 async def test_only_changes_are_reported():
-    ports = Ports()
+    ports, live, other = Ports(), a_live(), a_live("r2")
     own = WorkloadTraffic(ports)
-    assert await own.tell([]) == 0
-    assert await own.tell([a_live()]) == 1
-    assert await own.tell([a_live(batch=10.5)]) == 0
-    assert await own.tell([a_live(batch=12)]) == 1
-    assert await own.tell([a_live(batch=12), a_live("r2")]) == 1
-    assert set(ports.loads) == {"infer-r1", "infer-r2"}
-    assert await own.tell([a_live("r2")]) == 1
-    assert set(ports.loads) == {"infer-r2"}
+    assert await own.tell([], 0.0) == 0
+    assert await own.tell([live], 0.0) == 4
+    assert await own.tell([live], 1.0) == 0
+    before = decode_gbps(live.engine)
+    while live.engine.pool.active and abs(decode_gbps(live.engine) / before - 1) < 0.2:
+        live.engine.advance(live.engine.next_at())
+    assert await own.tell([live], 2.0) == 1
+    assert await own.tell([live, other], 3.0) == 4
+    assert {name.partition("-")[2][:2] for name in ports.loads} == {"r1", "r2"}
+    assert await own.tell([other], 4.0) == 4
+    assert all("r2" in name for name in ports.loads)
 
 
 async def test_what_an_earlier_life_left_is_taken_away_and_others_loads_are_not():
     ports = Ports("infer-gone", "infer-r1", "by-hand")
-    await WorkloadTraffic(ports).tell([a_live()])
-    assert set(ports.loads) == {"infer-r1", "by-hand"}
-    assert isinstance(ports.loads["infer-r1"], DecodeTraffic)
+    await WorkloadTraffic(ports).tell([a_live()], 0.0)
+    assert {name for name in ports.loads if "infer-r1" not in name} == {"by-hand"}
+    assert isinstance(ports.loads["infer-r1"], WorkloadLoad)
 
 
 async def test_a_start_without_deployments_takes_leftovers_away():
     ports = Ports("infer-gone", "by-hand")
-    await WorkloadTraffic(ports).tell([])
+    await WorkloadTraffic(ports).tell([], 0.0)
     assert set(ports.loads) == {"by-hand"}
+
+
+async def test_what_a_burst_gets_is_what_a_step_takes_and_is_worked_out_once_a_change():
+    ports, live = Ports(), a_live()
+    own, engine = WorkloadTraffic(ports), live.engine
+    await own.tell([live], 0.0)
+    alone = engine.pool.step_s
+    ports.gets = engine.pool.timing.exchange.rate_gbps() / 8
+    assert await own.listen([live], 1.0) == 1
+    beside = engine.pool.step_s
+    assert engine.pool.timing.exchange.rate_gbps() == ports.gets
+    assert beside > 1.02 * alone
+    assert await own.listen([live], 2.0) == 0
+    ports.gets *= 8
+    assert await own.listen([live], 3.0) == 1
+    assert engine.pool.step_s == pytest.approx(alone, rel=0.01)
+
+
+def test_ports_that_others_fill_slow_kv_and_cache():
+    engine = a_live().engine
+    deployment = engine.deployment
+    prefill, decode = deployment.pools.prefill[0], deployment.pools.decode
+    loads = {"kv": WorkloadLoad("i", "rdma", "pull", prefill, 0.0, decode)}
+    left = PortsLeft([200.0], [200.0], [12.5], [12.5])
+    measured = contention_of(loads, {"kv": Burst(None, dict.fromkeys((*prefill, *decode), left))})
+    whole = [engine._port_gbps(port) for port in (engine.instances[0], engine.pool.dies[0])]
+    engine.retime(measured, engine.now)
+    halved = [engine._port_gbps(port) for port in (engine.instances[0], engine.pool.dies[0])]
+    assert halved == pytest.approx([rate / 2 for rate in whole])
+
+
+def test_a_pool_without_a_way_stands_still_and_goes_on_from_there():
+    engine = a_live().engine
+    decode = frozenset(engine.deployment.pools.decode)
+    steps, at = engine.pool.steps, engine.now
+    engine.retime(MeasuredContention({decode: 0.0}), at)
+    arriving = InferenceRequest(10_000, at, PROMPT, ANSWER)
+    engine.submit(arriving)
+    engine.advance(at + 100.0)
+    assert engine.pool.steps == steps
+    engine.retime(MeasuredContention(), at + 100.0)
+    engine.advance(at + 100.5)
+    engine.settle()
+    assert 0 < engine.pool.steps - steps < 0.6 / engine.pool.step_s
+    engine.advance(float("inf"))
+    assert arriving.generated == ANSWER
+    assert not engine.in_flight
+
+
+def test_a_chunk_under_way_goes_on_at_the_pace_of_now():
+    engine = a_live(requests=0).engine
+    nodes = frozenset(engine.instances[0].nodes)
+    alone = engine.instances[0].timing.chunk_s([(PROMPT, 0)])
+    for number, (gbps, waits_s) in enumerate(((None, 0.0), (20.0, 0.0), (0.0, 30.0))):
+        request = InferenceRequest(number, engine.now, PROMPT, 1)
+        engine.submit(request)
+        engine.advance(engine.now + alone / 2)
+        expected = alone
+        if gbps is not None:
+            engine.retime(MeasuredContention({nodes: gbps}), engine.now)
+            slower = engine.instances[0].timing.chunk_s([(PROMPT, 0)])
+            assert slower > 1.1 * alone
+            expected = alone / 2 + slower / 2
+        if waits_s:
+            engine.advance(engine.now + waits_s)
+            assert request.first_token_at < 0
+            engine.retime(MeasuredContention(), engine.now)
+            expected = alone + waits_s
+        engine.advance(float("inf"))
+        assert request.ttft_s == pytest.approx(expected, rel=1e-6)
+        engine.retime(MeasuredContention(), engine.now)

@@ -165,7 +165,11 @@ def test_each_what_if_changes_what_it_says_and_nothing_else(name):
     base = Trial(generate=10, nodes=16)
     changed = what_if(name, base)
     differ = {each for each in PARAMETERS if getattr(base, each) != getattr(changed, each)}
-    expected = {"more-prefill": {"prefill", "decode"}, "more-decode": {"prefill", "decode"}}.get(name)
+    pools, greedy = {"prefill", "decode"}, {"neighbour_load", "neighbour_weight"}
+    expected = {
+        "more-prefill": pools, "more-decode": pools, "greedy-neighbour": greedy,
+        "greedy-neighbour-and-a-floor": greedy | {"floor_share"}, "busy-rdma": {"neighbour_load", "neighbour_plane"},
+    }.get(name)  # fmt: skip
     assert differ == expected if expected else len(differ) == 1
     assert run(changed).report.finished == 10
 

@@ -12,7 +12,7 @@ from infer_workload.timing.calibration import Calibration, entries, load_calibra
 from infer_workload.timing.collectives import Exchange, cache_fetch_s
 from infer_workload.timing.decode import StepOptions, waits
 from infer_workload.timing.experts import lay_experts
-from infer_workload.timing.fabric import UB, Fabric, PortRates, striped
+from infer_workload.timing.fabric import UB, Fabric, PortRates
 from infer_workload.timing.model import load_model
 from infer_workload.timing.operators import ATTENTION, CUBE, EXPERTS, VECTOR, Die, Operator
 from infer_workload.timing.operators import UB as PORT
@@ -109,11 +109,10 @@ def test_a_neighbours_floor_on_the_uplinks_slows_the_exchange():
     assert exchange(320, shared).combine_s(96) > exchange(320, whole).combine_s(96)
 
 
-def test_striping_leaves_out_a_sub_plane_that_would_hold_the_others_back():
-    assert striped([28.0] * 7) == 196
-    assert striped([28.0] * 6 + [1.0]) == 168
-    assert striped([28.0] * 6 + [27.0]) == 189
-    assert striped([0.0] * 7) == 0
+def test_a_sub_plane_takes_as_much_of_the_traffic_as_it_has_left():
+    one = {UB: {"n": PortRates([448.0] * 6 + [28.0], [28.0] * 7)}, "rdma": {}}
+    assert Fabric(1, one, {}).die_gbps(UB, "n") == pytest.approx(28 * 6 + 28 / 16)
+    assert Fabric(1, {UB: {"n": PortRates([0.0] * 7, [28.0] * 7)}}, {}).die_gbps(UB, "n") == 0
 
 
 def test_cached_blocks_come_faster_over_ub_than_over_vpc():

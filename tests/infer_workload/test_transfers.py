@@ -79,7 +79,7 @@ def test_rates_are_those_that_share_gives(ports, out, into):
 def test_the_reduced_rate_of_a_die_is_what_share_gives_flow_by_flow(uplink, endpoint, senders, remote):
     """Each die sends a remote part over its port and the uplink and a local part over its port alone."""
     fabric = Fabric(1, {UB: {"n": PortRates([uplink], [endpoint])}, RDMA: {}}, {})
-    reduced = fabric.die_gbps(UB, "n", senders, remote)
+    reduced = fabric.granted_die_gbps(UB, "n", senders, remote)
     flows = [Flow(("uplink",), ceiling=endpoint * remote) for _ in range(senders)]
     rates = share(flows, {"uplink": uplink})
     assert reduced == pytest.approx(float(rates[0]) / remote)

@@ -18,7 +18,7 @@ def found() -> Validation:
     return validate()
 
 
-MISSED = {"prefill, 2K prompts, 16 cards": 0.35}
+MISSED = {"prefill, 2K prompts, 16 cards": 0.25}
 """Predicted figures that the model does not meet within a tenth, and how far off they may be: the Atlas 800I A2's
 prefill, whose rates and parallel form are unpublished. Never made good by changing a constant."""
 

@@ -8,6 +8,7 @@ from typing import Any
 import kopf
 import pytest
 
+from matrixcommon.model.clock import WallClock
 from matrixcommon.model.errors import Conflict, InvalidField, Unavailable
 from matrixcontainer.client.client import INSTANCE
 from matrixcontainer.kubeapi.meta.qualified_names import qualified_mistakes
@@ -131,7 +132,7 @@ async def test_what_was_refused_for_now_is_tried_with_the_next_that_changed() ->
 
 def test_what_kopf_notes_of_a_handler_is_a_name_that_an_annotation_may_have() -> None:
     kube: Any = OneResource()
-    registry = registry_for(reconcilers_for(kube, kube, kube, kube, lambda: 0.0, ""), None, 1.0)
+    registry = registry_for(reconcilers_for(kube, kube, kube, kube, lambda: 0.0, ""), None, WallClock())
     handlers = [*registry._changing.get_all_handlers(), *registry._spawning.get_all_handlers()]
     assert {handler.id for handler in handlers} == {"reconcile", "resync", "metrics"}
     assert [qualified_mistakes(f"kopf.cloudmatrix.io/{handler.id}") for handler in handlers if handler.id] == [
@@ -142,7 +143,7 @@ def test_what_kopf_notes_of_a_handler_is_a_name_that_an_annotation_may_have() ->
 def test_a_timer_at_work_holds_up_a_deletion_no_longer_than_it_takes() -> None:
     """Kopf looks again whether a timer has ended; by default a minute later, which a user would wait for."""
     kube: Any = OneResource()
-    registry = registry_for(reconcilers_for(kube, kube, kube, kube, lambda: 0.0, ""), None, 1.0)
+    registry = registry_for(reconcilers_for(kube, kube, kube, kube, lambda: 0.0, ""), None, WallClock())
     settings = kopf.OperatorSettings()
     for handler in registry._activities.get_all_handlers():
         if handler.activity == "startup":

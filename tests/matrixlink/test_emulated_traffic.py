@@ -5,10 +5,11 @@ import asyncio
 import pytest
 
 from matrixcommon.model.hardware_names import NodeName
+from matrixlink.fabric.contention.patterns import demands
 from matrixresource.agent.hardware import EmulatedNode, InjectedFault
 from matrixresource.topology.loading import load_spec
 from services.node_agent.network.traffic import EmulatedTraffic
-from services.node_agent.network.traffic_patterns import Load, demands
+from services.node_agent.network.traffic_patterns import Load
 from tests.clocks import FixedClock
 
 NODES = [f"sn0-c00-n{n}" for n in range(4)]
@@ -71,8 +72,8 @@ class Machine:
     ],
 )
 def test_patterns(pattern, pairs):
-    assert {(a, b): gbps for a, b, gbps in demands(pattern, "abcd", 3.0, None)} == pairs
-    assert list(demands(pattern, "a", 3.0, None)) == []
+    assert {(a, b): gbps for a, b, gbps in demands(pattern, "abcd", 3.0)} == pairs
+    assert list(demands(pattern, "a", 3.0)) == []
 
 
 @pytest.mark.parametrize(
@@ -204,3 +205,31 @@ async def test_many_changes_in_one_moment_are_worked_out_once(monkeypatch):
     machine.clock.at += 10
     counted = machine.traffic.read(NODES[0])
     assert (counted.sent_gb[-1], counted.dropped_gb[-1]) == pytest.approx((80, 80))
+
+
+def test_a_load_that_bursts_is_told_what_a_burst_gets_beside_the_others():
+    machine = Machine()
+    machine.load(gbps_per_npu=0.0, bursts=True)
+    alone = machine.traffic.burst("l").gbps_per_die
+    assert alone == pytest.approx(196.0), "a die's seven links"
+    machine.program("t")
+    machine.load("m", "t", gbps_per_npu=UB_NODE_GBPS / 8 / 2)
+    assert machine.traffic.burst("l").gbps_per_die == pytest.approx(98.0, rel=0.03)
+    left = machine.traffic.burst("l").ports[NODES[1]]
+    assert left.in_gbps == left.out_gbps == pytest.approx([224.0] * 7)
+    assert machine.traffic.burst("m") is None, "it does not burst"
+    machine.traffic.remove("m")
+    assert machine.traffic.burst("l").gbps_per_die == pytest.approx(alone)
+    machine.load(gbps_per_npu=100.0, bursts=True)
+    assert machine.traffic.burst("l").gbps_per_die == pytest.approx(alone), "its own mean is no neighbour of it"
+
+
+def test_a_pull_goes_from_its_members_to_its_targets():
+    machine = Machine("rdma")
+    machine.load(gbps_per_npu=10.0, pattern="pull", members=NODES[:2], targets=NODES[1:], bursts=True)
+    rates = machine.traffic.rates().slices["s"]
+    assert [rates[at][0] for at in range(4)] == pytest.approx([80, 80, 0, 0])
+    assert [rates[at][1] for at in range(4)] == pytest.approx([0, 80 / 3, 80 / 3 + 40, 80 / 3 + 40])
+    found = machine.traffic.burst("l")
+    assert found.gbps_per_die is None
+    assert found.ports[NODES[3]].endpoint_in_gbps == [25.0]

@@ -8,7 +8,7 @@ import pytest
 
 from matrixcommon.model.errors import Gone
 from matrixlink.client import LinkClient
-from tests.asgi import StreamingASGITransport
+from services.testing.asgi import StreamingASGITransport
 from tests.matrixlink.fleet import NODES, a_request
 
 

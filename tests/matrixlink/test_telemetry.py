@@ -2,11 +2,12 @@
 stream, and the series for Prometheus."""
 
 import json
+import math
 
 import pytest
 
 from services.node_agent.network.traffic_patterns import Load
-from tests.asgi import StreamingASGITransport
+from services.testing.asgi import StreamingASGITransport
 from tests.matrixlink.fleet import NODES, Stack, a_request
 
 PER_NPU = 14.0
@@ -175,3 +176,26 @@ async def test_a_report_of_counters_that_make_no_sense_is_refused_by_itself_and_
     assert refused["reason"] == "InvalidField"
     assert "counters.sent.3" in refused["message"]
     assert accepted["accepted"]
+
+
+async def test_a_plane_is_a_matrix_of_nodes_by_ports(stack):
+    async def matrix(query=""):
+        return await stack.http.get(f"/v1/planes/ub/matrix?{query}")
+
+    found = (await matrix()).json()
+    assert (len(found["nodes"]), len(found["ports"])) == (48, 112)
+    column = found["ports"].index("ub-p3-k11")
+    assert (found["subPlanes"][column], found["switches"][column]) == (3, "sn0-l2p3-k11")
+    assert set(found["switchCabinets"]) == {f"sn0-c{cabinet}" for cabinet in range(12, 16)}
+    moving = found["nodes"].index(NODES[1])
+    assert set(found["utilisation"][moving]) == {math.ceil(NODE / 112 / 28 * 100)}
+    assert set("".join(found["states"])) == {"u"}
+
+    stack.slice_controller().fabric.set_ports(NODES[1], {"ub-p3-k11": 0.0, "ub-p3-k12": 14.0})
+    stack.slice_controller().fabric.set_drained({NODES[1]: ["ub-p3-k13"]})
+    states = (await matrix("supernode=sn0")).json()["states"]
+    assert states[moving][column : column + 3] == "xdo"
+    assert sum(each.count("u") for each in states) == 48 * 112 - 3
+
+    assert (await matrix("supernode=sn9")).json()["field"] == "supernode"
+    assert (await stack.http.get("/v1/planes/wifi/matrix")).status_code == 404

@@ -15,7 +15,7 @@ from matrixresource.defragmentation import plan
 from matrixresource.scheduler.changes import preemption, resize
 from matrixresource.scheduler.explain import explain
 from services.resource.main import ResourceSettings, build
-from tests.asgi import StreamingASGITransport
+from services.testing.asgi import StreamingASGITransport
 from tests.matrixresource.machine import Machine
 
 PATIENCE_S = 20.0

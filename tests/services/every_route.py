@@ -40,7 +40,7 @@ NAMES = {
     "domains": "sn0-c00", "planes": "ub", "switches": "sn0-l2p0-k00", "links": f"{NODE}.ub-p0-k00", "models": "chat",
     "qos-classes": "Guaranteed", "forwarding-tables": "sn0-l2p0-k00", "drains": "care", "faults": "hurt",
     "defragmentations": "room", "members": NODE, "scaling-policies": "follow",
-    "recovery-policies": "gentle", "disruption-budgets": "office-hours", "processes": "none", "process-faults": "none", "workflow-drains": "upgrade",
+    "recovery-policies": "gentle", "usage-limits": "small", "disruption-budgets": "office-hours", "processes": "none", "process-faults": "none", "workflow-drains": "upgrade",
     "maintenances": "century", "scenarios": "own", "scenario-runs": "rehearsal",
 }  # fmt: skip
 REPORT = {"node": NODE, "epoch": 1 << 40, "sequence": 1}
@@ -154,6 +154,8 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("infer", "DELETE", "/v1/deployments/{}/drain"): None,
     ("infer", "PUT", "/v1/deployments/{}/scale"): {"prefillNodes": 2, "decodeNodes": 2},
     ("infer", "DELETE", "/v1/deployments/{}/scale"): None,
+    ("infer", "PUT", "/v1/usage-limits/{}"): {"requestsPerMinute": 600},
+    ("infer", "DELETE", "/v1/usage-limits/{}"): None,
     ("infer", "POST", "/v1/chat/completions"): {"model": "chat", "messages": [{"role": "user", "content": "hi"}]},
     ("infer", "POST", "/v1/completions"): {"model": "chat", "prompt": "hi"},
     ("agents", "PUT", "/v1/supernodes/{}"): None,

@@ -63,6 +63,7 @@ async def furnished(stack: Stack) -> dict[str, str]:
     await put("agents", "/v1/faults/hurt", {"kind": "node-down", "target": "sn0-c11-n3"}, {})
     if "infer" in stack.services:
         await put("infer", "/v1/deployments/chat", {"instance": "a"}, params)
+        await put("infer", "/v1/usage-limits/small", {"tokensPerMinute": 1000}, params)
         await settles(stack, "infer", "/v1/deployments/chat", "Serving", params)
     operations = (await stack.http["compute"].get("/v1/operations", params=params)).json()["items"]
     made = {"operations": operations[0]["name"], "members": members[0]["node"]}
@@ -102,7 +103,7 @@ async def test_a_model_user_completes_a_prompt_of_its_projects_models_and_of_no_
             answer = await endpoint.post("/v1/completions", json=asked, headers=token)
             assert answer.status_code == status, answer.text
             models = (await endpoint.get("/v1/models", headers=token)).json()["data"]
-            assert [model["id"] for model in models] == (["chat"] if project == MARK else [])
+            assert [model["id"] for model in models] == (["chat", "deepseek-r1"] if project == MARK else [])
             assert (await endpoint.get("/v1/deployments", headers=token)).status_code == 403
 
 
@@ -201,6 +202,9 @@ async def test_a_body_that_names_another_project_is_refused(tmp_path):
                 path, json={"nodes": 1}, params={"project": MARK}, headers={"Authorization": f"Bearer {token}"}
             )
             assert answer.status_code == 404, answer.text
+        plan = {"nodes": 1, "project": MARK}
+        answer = await stack.http["resource"].post("/v1/plans", json=plan, headers={"Authorization": f"Bearer {token}"})
+        assert (answer.status_code, answer.json().get("field")) == (404, "project"), answer.text
         assert not differences(before, remembered(stack))
 
 

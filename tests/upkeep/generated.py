@@ -12,7 +12,6 @@ HELM = "tests.charts.helm.build:missing"
 
 GENERATED: tuple[Generated, ...] = (
     Generated("README.md", f"{PRINTED}:process_table", "processes"),
-    Generated("README.md", f"{PRINTED}:not_yet_commands", "not-yet-commands"),
     *(
         Generated(f"{package.replace('.', '/')}/README.md", "tests.upkeep.rooms:picture", "rooms", arguments=(package,))
         for package in PACKAGES
@@ -54,6 +53,7 @@ GENERATED: tuple[Generated, ...] = (
         for service in ("resource", "link", "compute", "infer", "agents")
     ),
     Generated("docs/reference/matrixctl.md", f"{PRINTED}:command_reference"),
+    Generated("docs/reference/reasons.md", f"{PRINTED}:reasons_reference"),
     Generated("docs/reference/kube-differences.md", "tests.conformance.differences:page"),
     Generated("docs/reference/settings.md", f"{PRINTED}:settings_reference"),
     Generated("tests/golden/workflow-steps.json", "tests.upkeep.workflow_steps:printed"),

@@ -29,12 +29,6 @@ def published_figures() -> str:
     return markdown(validate())
 
 
-def not_yet_commands() -> str:
-    from services.matrixctl.commands.unsupported import NOT_YET
-
-    return "\n".join(f"- `matrixctl {name}`: {purpose}" for name, purpose in NOT_YET.items()) + "\n"
-
-
 def command_reference() -> str:
     """Every command of matrixctl with its arguments and options, from the command line's own definitions."""
     import typer
@@ -46,17 +40,41 @@ def command_reference() -> str:
     for path, command in _commands("matrixctl", root):
         if command.hidden:
             continue
-        lines += [f"## {path}", "", *(line.strip() for line in (command.help or "").strip().splitlines()), ""]
+        text, _, examples = (command.help or "").strip().partition("\nExamples:\n")
+        lines += [f"## {path}", "", *(line.strip() for line in text.strip().splitlines()), ""]
+        if examples:
+            lines += ["```", *(line.strip() for line in examples.splitlines()), "```", ""]
         rows = [_parameter(parameter) for parameter in command.params if parameter.name != "help"]
         if rows:
             lines += ["| | | default |", "| --- | --- | --- |", *rows, ""]
     return "\n".join(lines)
 
 
+def reasons_reference() -> str:
+    """Every reason, with what it means and what to do then."""
+    from itertools import groupby
+
+    from matrixcommon.model.reasons import reasons
+
+    lines = [
+        "# Reasons",
+        "",
+        "Printed from the code by `make regenerate`; `matrixctl explain REASON` says the same.",
+        "",
+    ]
+    for group, entries in groupby(reasons().values(), key=lambda each: each.group):
+        lines += [f"## {group}", "", "| reason | what it means | what to do |", "| --- | --- | --- |"]
+        lines += [f"| `{each.name}` | {each.means} | {each.do or '-'} |" for each in entries]
+        lines += [""]
+    return "\n".join(lines)
+
+
 def _commands(path: str, command: Any) -> list[tuple[str, Any]]:
     if not hasattr(command, "commands"):
         return [(path, command)]
-    return [found for name, child in sorted(command.commands.items()) for found in _commands(f"{path} {name}", child)]
+    own = [(path, command)] if command.invoke_without_command and path != "matrixctl" else []
+    children = sorted(command.commands.items())
+    return own + [found for name, child in children for found in _commands(f"{path} {name}", child)]
 
 
 def _parameter(parameter: Any) -> str:

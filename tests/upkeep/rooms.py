@@ -24,6 +24,7 @@ PACKAGES = (
     "matrixcontainer",
     "matrixcontainer.kubeapi",
     "infer_workload",
+    "services.console",
     "services.matrixctl",
     "services.node_agent",
 )

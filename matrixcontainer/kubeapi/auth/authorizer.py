@@ -10,7 +10,7 @@ evaluation. Contract: public documentation "Using RBAC Authorization".
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from matrixcontainer.kubeapi.auth.authentication import User
 from matrixcontainer.kubeapi.meta import errors
@@ -27,8 +27,7 @@ DECISIONS_MAX, USERS_MAX = 4096, 1024  # kept
 KEPT_CHARS_MAX = 512  # of what somebody wants, for the decision to be kept
 
 
-@dataclass(frozen=True, slots=True)
-class Attributes:
+class Attributes(NamedTuple):
     """One thing somebody wants to do: a verb on a resource, or on a path that is none (`path` set)."""
 
     verb: str
@@ -45,8 +44,7 @@ class Attributes:
 
     @property
     def chars(self) -> int:
-        words = (self.verb, self.group, self.resource, self.subresource, self.namespace, self.name, self.path)
-        return sum(map(len, words))
+        return sum(map(len, self))
 
 
 @dataclass(frozen=True)

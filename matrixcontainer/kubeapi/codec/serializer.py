@@ -4,6 +4,7 @@ them.
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 from matrixcontainer.kubeapi.codec.yaml_decode import read_yaml
@@ -48,20 +49,34 @@ def _constant(text: str) -> Any:
     raise ValueError(f"invalid character in {text!r} looking for beginning of value")
 
 
+class _Repeated(Exception):
+    """A key came twice."""
+
+
+def _once(found: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(found)
+    if len(made) < len(found):
+        raise _Repeated
+    return made
+
+
+def _decoder(pairs: Callable[[list[tuple[str, Any]]], Any]) -> json.JSONDecoder:
+    return json.JSONDecoder(object_pairs_hook=pairs, parse_int=_integer, parse_float=_number, parse_constant=_constant)
+
+
+WITHOUT_REPETITION, WITH_REPETITION = _decoder(_once), _decoder(dict)
+
+
 def parse_json(body: bytes, duplicates: list[str]) -> Any:
     repeated = False
-
-    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
-        nonlocal repeated
-        made = dict(found)
-        repeated = repeated or len(made) < len(found)
-        return made
-
     try:
         text = body.decode()
-        value = json.loads(
-            text, object_pairs_hook=pairs, parse_int=_integer, parse_float=_number, parse_constant=_constant
-        )
+        if text.startswith("\ufeff"):
+            raise ValueError("it begins with a byte order mark")
+        try:
+            value = WITHOUT_REPETITION.decode(text)
+        except _Repeated:
+            repeated, value = True, WITH_REPETITION.decode(text)
         if "\\ud" in text or "\\uD" in text:
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as failure:

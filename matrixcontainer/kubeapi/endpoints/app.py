@@ -115,8 +115,10 @@ class App:
         if user is None:
             raise errors.unauthorized()
         authorizer = self._core.authorizer
-        if any(name.startswith("impersonate-") for name in request.headers):
-            user = who_is_meant(user, request.headers, authorizer)
+        for name in request.headers:
+            if name.startswith("impersonate-"):
+                user = who_is_meant(user, request.headers, authorizer)
+                break
         request.user = user
         authorizer.demand(user, attributes_of(request, target))
 

@@ -55,8 +55,12 @@ def query_of(text: bytes) -> dict[str, str]:
 
 def headers_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Headers by lower-case name. Repeated ones become one; of those that impersonate, values may hold commas."""
-    headers: dict[str, str] = {}
-    for name, value in raw:
+    pairs = list(raw)
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in pairs}
+    if len(headers) == len(pairs):
+        return headers
+    headers.clear()
+    for name, value in pairs:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         if key in headers:
             text = f"{headers[key]}{chr(10) if key.startswith('impersonate-') else ','}{text}"

@@ -10,6 +10,8 @@ import json
 from functools import lru_cache
 from typing import Any
 
+import orjson
+
 from matrixcontainer.kubeapi.meta.errors import ABSENT
 from matrixcontainer.kubeapi.schema.structural import Schema
 from matrixcontainer.kubeapi.schema.types import schema_of
@@ -82,11 +84,16 @@ def is_granular(schema: Schema, value: Any) -> bool:
 def paths_of(value: Any, schema: Schema, path: Path = (), nodes: bool = False) -> set[Path]:
     """The set of a whole value; with `nodes`, inner objects are members too, as when they have just appeared."""
     found: set[Path] = set()
+    _add_paths(found, value, schema, path, nodes)
+    return found
+
+
+def _add_paths(found: set[Path], value: Any, schema: Schema, path: Path, nodes: bool) -> None:
     if is_granular(schema, value):
         for key, item in value.items():
             inner = (*path, f"f:{key}")
             child = child_schema(schema, key, path)
-            found |= paths_of(item, child, inner, nodes)
+            _add_paths(found, item, child, inner, nodes)
             declared = key in schema.properties or (not path and key in ("apiVersion", "kind", "metadata"))
             bare = item is None or item == {} or not declared
             if bare or (nodes and (is_granular(child, item) or is_associative(child, item))):
@@ -94,11 +101,10 @@ def paths_of(value: Any, schema: Schema, path: Path = (), nodes: bool = False) -
     elif is_associative(schema, value):
         for item in value:
             inner = (*path, item_element(schema, item))
-            found |= paths_of(item, schema.items or ANY, inner, nodes)
+            _add_paths(found, item, schema.items or ANY, inner, nodes)
             found.add(inner)
     else:
         found.add(path)
-    return found
 
 
 def applied_paths(obj: dict[str, Any], schema: Schema) -> Paths:
@@ -107,11 +113,18 @@ def applied_paths(obj: dict[str, Any], schema: Schema) -> Paths:
 
 def compare(old: Any, new: Any, schema: Schema, path: Path = ()) -> tuple[set[Path], set[Path], set[Path]]:
     """(added, modified, removed) between two values of one schema."""
-    if type(old) is type(new) and old == new:
-        return set(), set(), set()
     added: set[Path] = set()
     modified: set[Path] = set()
     removed: set[Path] = set()
+    _compare(old, new, schema, path, added, modified, removed)
+    return added, modified, removed
+
+
+def _compare(
+    old: Any, new: Any, schema: Schema, path: Path, added: set[Path], modified: set[Path], removed: set[Path]
+) -> None:
+    if type(old) is type(new) and old == new:
+        return
     if old is None:  # what Go prints as null was there all the same
         old = {} if is_granular(schema, new) else [] if is_associative(schema, new) else None
     if is_granular(schema, old) and is_granular(schema, new):
@@ -130,7 +143,6 @@ def compare(old: Any, new: Any, schema: Schema, path: Path = ()) -> tuple[set[Pa
             )
     elif path:
         modified.add(path)
-    return added, modified, removed
 
 
 def _compare_child(
@@ -138,15 +150,12 @@ def _compare_child(
 ) -> None:
     if old is ABSENT:
         added.add(path)
-        added |= paths_of(new, schema, path, nodes=True)
+        _add_paths(added, new, schema, path, nodes=True)
     elif new is ABSENT:
         removed.add(path)
-        removed |= paths_of(old, schema, path, nodes=True)
+        _add_paths(removed, old, schema, path, nodes=True)
     else:
-        more = compare(old, new, schema, path)
-        added |= more[0]
-        modified |= more[1]
-        removed |= more[2]
+        _compare(old, new, schema, path, added, modified, removed)
 
 
 def with_fields(paths: Paths, schema: Schema) -> Paths:
@@ -197,11 +206,11 @@ def _tidy(node: dict[str, Any]) -> dict[str, Any]:
 
 def from_fields(tree: dict[str, Any]) -> Paths:
     """The set a tree form stands for; malformed members are ignored."""
-    return _parsed(_compact(tree))
+    return _parsed(orjson.dumps(tree))
 
 
 @lru_cache(SHAPES_KEPT)
-def _parsed(text: str) -> Paths:
+def _parsed(text: bytes) -> Paths:
     found: set[Path] = set()
 
     def visit(node: Any, path: Path) -> None:

@@ -6,6 +6,7 @@ has to know the server they run in.
 
 import random
 from collections.abc import Callable
+from typing import Protocol
 
 from matrixcontainer.kubeapi.auth.authentication import Access
 from matrixcontainer.kubeapi.auth.authorizer import Authorizer
@@ -15,6 +16,26 @@ from matrixcontainer.kubeapi.registry.rest import Verbs
 from matrixcontainer.kubeapi.storage.store import Store
 
 FAILURES_MAX, FAILURE_CHARS_MAX = 20, 1000
+
+
+class EmulatedTime(Protocol):
+    """The time of the emulated world, for who acts on it; its speed may change, and it may stand still."""
+
+    def now(self) -> float:
+        """Seconds since the epoch; never falls."""
+
+    def wall_s(self, seconds: float) -> float:
+        """Seconds of ours until so many of its own have passed; infinity while it stands still."""
+
+
+class OurTime:
+    """The emulated world has our time."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
+
+    def wall_s(self, seconds: float) -> float:
+        return seconds
 
 
 class Core:
@@ -27,7 +48,7 @@ class Core:
         self.verbs = Verbs(store, self.registry, now, rng)
         self.untraced: frozenset[str] = frozenset()
         """Users whose writes begin no trace: controllers, which never stop writing."""
-        self.time_scale = 1.0  # emulated seconds in one of ours, for who acts on the emulated world
+        self.emulated_time: EmulatedTime = OurTime(now)
         self.stopping = False
         self.failures: list[str] = []
         self.report: Callable[[BaseException, str], None] = lambda failure, where: None

@@ -33,12 +33,12 @@ class Schema:
     """One node of a structural schema; children are Schemas too."""
 
     __slots__ = (
-        "additional", "all_of", "any_of", "default", "description", "embedded", "enum", "exclusive_maximum",
-        "exclusive_minimum", "format", "int_or_string", "items", "list_keys", "list_type", "map_type", "max_items",
-        "max_length", "max_properties", "maximum", "merge_key", "min_items", "min_length", "min_properties",
-        "minimum", "multiple_of", "negated", "nullable", "one_of", "pattern", "pattern_text", "preserve",
-        "properties", "ref", "required", "rules", "strategy", "type", "unique_items", "validator", "with_embedded",
-        "with_rules", "with_unique_lists",
+        "additional", "all_of", "any_of", "default", "defaulted", "description", "embedded", "enum",
+        "exclusive_maximum", "exclusive_minimum", "format", "int_or_string", "items", "list_keys", "list_type",
+        "map_type", "max_items", "max_length", "max_properties", "maximum", "merge_key", "min_items", "min_length",
+        "min_properties", "minimum", "multiple_of", "negated", "nullable", "one_of", "pattern", "pattern_text",
+        "preserve", "properties", "ref", "required", "rules", "strategy", "type", "unique_items", "validator",
+        "with_embedded", "with_rules", "with_unique_lists",
     )  # fmt: skip
 
     def __init__(self, document: dict[str, Any] | None = None) -> None:
@@ -81,6 +81,7 @@ class Schema:
         self.with_rules: bool | None = None
         self.with_embedded: bool | None = None
         self.with_unique_lists: bool | None = None
+        self.defaulted: list[tuple[str, Schema]] | None = None
         self.validator: Validator | None = None  # compiled when first asked
 
     def child(self, key: str) -> "Schema | None":
@@ -91,6 +92,20 @@ class Schema:
 
     def has_default(self) -> bool:
         return self.default is not ABSENT
+
+    def is_leaf(self) -> bool:
+        """Whether it says nothing of what a value holds."""
+        return not self.properties and self.items is None and not isinstance(self.additional, Schema)
+
+    def defaulted_fields(self) -> list[tuple[str, "Schema"]]:
+        """The properties that have a default, or anything below them that has; looked up once."""
+        if self.defaulted is None:
+            self.defaulted = [
+                (key, child)
+                for key, child in self.properties.items()
+                if any(node.default is not ABSENT for node in walk(child))
+            ]
+        return self.defaulted
 
     def has_rules(self) -> bool:
         """Whether this node or any below it has validation rules; looked up once."""
@@ -136,10 +151,9 @@ def prune(value: Any, schema: Schema, path: str = "", unknown: list[str] | None 
         for key in list(value):
             if key in exempt:
                 continue
-            if key in schema.properties:
-                prune(value[key], schema.properties[key], join(path, key), unknown)
-            elif isinstance(schema.additional, Schema):
-                prune(value[key], schema.additional, join(path, key), unknown)
+            if (child := schema.child(key)) is not None:
+                if isinstance(item := value[key], (dict, list)):
+                    prune(item, child, join(path, key), unknown)
             elif schema.additional is True or schema.preserve:
                 continue
             elif schema.type == "object" or schema.properties or root:
@@ -204,7 +218,7 @@ def _copied(value: Any) -> Any:
 def apply_defaults(value: Any, schema: Schema) -> Any:
     """Fill in missing fields in place; a null where null is not allowed and a default exists counts as missing."""
     if isinstance(value, dict):
-        for key, child in schema.properties.items():
+        for key, child in schema.defaulted_fields():
             if child.default is not ABSENT and (
                 key not in value or (value[key] is None and not child.nullable and child.default is not None)
             ):
@@ -231,7 +245,8 @@ def drop_nulls(value: Any, schema: Schema) -> Any:
             if child is None:
                 continue
             if item is not None:
-                drop_nulls(item, child)
+                if not child.is_leaf():
+                    drop_nulls(item, child)
             elif not child.nullable and not child.preserve and (child.type or child.int_or_string):
                 del value[key]
     elif isinstance(value, list) and schema.items is not None:

@@ -225,7 +225,8 @@ def _find_duplicates(value: Any, schema: Schema, path: str, found: list[Cause]) 
     elif isinstance(value, dict):
         for key, item in value.items():
             if (child := schema.properties.get(key)) is not None:
-                _find_duplicates(item, child, f"{path}.{key}" if path else key, found)
+                if child.has_unique_lists():
+                    _find_duplicates(item, child, f"{path}.{key}" if path else key, found)
             elif isinstance(schema.additional, Schema):
                 _find_duplicates(item, schema.additional, f"{path}[{key}]", found)
 

@@ -37,7 +37,25 @@ class Batch:
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self.done: asyncio.Future[None] = self._loop.create_future()
+        self._writers: list[asyncio.Future[None]] = []
+
+    def outcome(self) -> "asyncio.Future[None]":
+        """What `done` will be, for one writer, who may give up waiting for it."""
+        writer: asyncio.Future[None] = self._loop.create_future()
+        self._writers.append(writer)
+        return writer
+
+    def settle(self, failure: Exception | None = None) -> None:
+        for one in (self.done, *self._writers):
+            if one.done():
+                continue
+            if failure is None:
+                one.set_result(None)
+            else:
+                one.set_exception(failure)
+                one.exception()  # every writer of the batch may have gone already
 
 
 class Store:
@@ -130,7 +148,7 @@ class Store:
                 asyncio.get_running_loop().call_soon(self._begin)
         batch.changes.append(change)
         self._pending[change.record.key] = _left_by(change)
-        await asyncio.shield(batch.done)
+        await batch.outcome()
         if change.record.revision == LOST:
             raise Conflict(change.record.key)
         return change.record
@@ -209,7 +227,7 @@ class Store:
             self.revision = batch.changes[-1].revision
         gathered = self._gathering.changes if self._gathering else []
         self._pending = {change.record.key: _left_by(change) for change in gathered} if gathered else {}
-        batch.done.set_result(None)
+        batch.settle()
         self._wake(batch.changes)
         self._begin()
 
@@ -217,8 +235,7 @@ class Store:
         lost = failure if isinstance(failure, StorageError) else StorageError(f"the store failed: {failure!r}")
         for one in (batch, self._gathering):
             if one is not None:
-                one.done.set_exception(lost)
-                one.done.exception()  # every writer of the batch may have gone already
+                one.settle(lost)
         self._gathering, self._pending = None, {}
         self._next = self.revision
         if isinstance(failure, HistoryGap):

@@ -19,6 +19,7 @@ from matrixcontainer.kubeapi.endpoints.request import BODY_BYTES_MAX, Request, h
 from matrixcontainer.kubeapi.endpoints.response import Response
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.registry.watch import Watch
+from matrixcontainer.kubeapi.transport.watch_feed import SendPiece, WatchFeed, pieces_of
 
 Scope = dict[str, Any]
 Message = dict[str, Any]
@@ -26,7 +27,6 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 DISCARDED_BYTES_MAX = 256 * 1024  # of a body nobody wanted; as much as Go's server reads to keep a connection
-PIECE_BYTES = 64 * 1024  # of a stream; the server takes a few before it looks whether they are read
 TOKEN_PROTOCOL = "base64url.bearer.authorization.k8s.io."
 NORMAL_CLOSURE = 1000  # RFC 6455, section 7.4.1
 
@@ -47,7 +47,7 @@ class Asgi:
             await self._http(request, receive, send, scope["http_version"].startswith("1"))
 
     async def _http(self, request: Request, receive: Receive, send: Send, http_1: bool) -> None:
-        body = Body(request.headers, receive)
+        body = Body(request.headers, receive, http_1)
         request.read = body.read
         response = await self._app.respond(request)
         head = _headers(request, response)
@@ -59,14 +59,32 @@ class Asgi:
             await send({"type": "http.response.body", "body": shown})
             return
 
-        async def say(chunk: bytes) -> None:
-            for at in range(0, len(chunk), PIECE_BYTES):
-                piece = chunk[at : at + PIECE_BYTES]
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        def send_piece(piece: bytes) -> Awaitable[None]:
+            return send({"type": "http.response.body", "body": piece, "more_body": True})
 
-        await send({"type": "http.response.body", "body": b"", "more_body": True})
-        if await self._stream(request, response.body, say, receive, "http.disconnect"):
+        await send_piece(b"")
+        if isinstance(response.body, Watch):
+            ended = await self._feed(request, WatchFeed(response.body, send_piece), receive)
+        else:
+            ended = await self._stream(request, response.body, send_pieces(send_piece), receive, "http.disconnect")
+        if ended:
             await send({"type": "http.response.body", "body": b""})
+
+    async def _feed(self, request: Request, feed: WatchFeed, receive: Receive) -> bool:
+        """Until it ends or its client has gone; whether it has come to its end."""
+        leaving = asyncio.ensure_future(_until("http.disconnect", receive))
+        try:
+            feed.start()
+            await asyncio.wait((feed.ended, leaving), return_when=asyncio.FIRST_COMPLETED)
+            ended = feed.ended.done()
+            if ended and (failure := feed.ended.exception()) is not None:
+                self._app.failed(request, failure)
+                raise failure  # nothing sensible can be sent in mid-stream: the client sees it break off
+        finally:
+            leaving.cancel()
+            feed.close()
+            await asyncio.gather(leaving, return_exceptions=True)
+        return ended
 
     async def _websocket(self, request: Request, receive: Receive, send: Send) -> None:
         await receive()  # that it wants to connect
@@ -122,9 +140,11 @@ class Asgi:
 class Body:
     """What follows the head of a request, while there is more of it."""
 
-    def __init__(self, headers: dict[str, str], receive: Receive) -> None:
+    def __init__(self, headers: dict[str, str], receive: Receive, http_1: bool) -> None:
         self._receive = receive
         self._stated = headers.get("content-length", "0")
+        # On HTTP/1.1 a body ends with its last byte; on HTTP/2 that it has ended may be said afterwards.
+        self._length = int(self._stated) if http_1 and self._stated.isdigit() else None
         # A client that asks first sends nothing unless it is read; on HTTP/2 nobody has to take in what is not wanted.
         self._comes = (self._stated != "0" or "transfer-encoding" in headers) and "expect" not in headers
         self._more, self._broken = True, False
@@ -140,9 +160,11 @@ class Body:
             size += len(chunk)
             if size > BODY_BYTES_MAX:
                 raise errors.too_large(BODY_BYTES_MAX)
+            if size == self._length:
+                self._more = False
         if self._broken:
             raise errors.bad_request("unexpected EOF")
-        return b"".join(parts)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def discard(self) -> bool:
         """Take in what is left of a small one, or the connection could not be used again; whether it can."""
@@ -160,6 +182,16 @@ class Body:
             if chunk := message.get("body", b""):
                 return bytes(chunk)
         return b""
+
+
+def send_pieces(send_piece: SendPiece) -> SendPiece:
+    """Sends a chunk of any length in pieces."""
+
+    async def say(chunk: bytes) -> None:
+        for piece in pieces_of(chunk):
+            await send_piece(piece)
+
+    return say
 
 
 async def lines(watch: Watch) -> AsyncIterator[bytes]:
@@ -186,11 +218,14 @@ async def _until(kind: str, receive: Receive) -> None:
 
 
 def _headers(request: Request, response: Response) -> list[tuple[bytes, bytes]]:
-    found = [("content-type", response.media), ("cache-control", "no-cache, private"), *response.headers.items()]
-    found += [("warning", f"299 - {_quoted(text)}") for text in dict.fromkeys(request.warnings)]
+    found = [(b"content-type", response.media.encode("latin-1", "replace")), (b"cache-control", b"no-cache, private")]
     if isinstance(response.body, bytes):
-        found.append(("content-length", str(len(response.body))))
-    return [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in found]
+        found.append((b"content-length", b"%d" % len(response.body)))
+    if response.headers or request.warnings:
+        more = list(response.headers.items())
+        more += [("warning", f"299 - {_quoted(text)}") for text in dict.fromkeys(request.warnings)]
+        found += [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in more]
+    return found
 
 
 def _quoted(text: str) -> str:

@@ -48,7 +48,10 @@ class Cluster:
     @cached_property
     def http(self) -> httpx.Client:
         current = yaml.safe_load(self.kubeconfig.read_text())
-        cluster, user = current["clusters"][0]["cluster"], current["users"][0]["user"]
+        try:
+            cluster, user = current["clusters"][0]["cluster"], current["users"][0]["user"]
+        except (KeyError, IndexError, TypeError) as wrong:
+            raise NotRunning(f"{self.kubeconfig} names no cluster or no user; `matrixctl up` writes it anew") from wrong
         trust = ssl.create_default_context()
         if "certificate-authority-data" in cluster:
             trust.load_verify_locations(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())

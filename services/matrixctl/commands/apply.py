@@ -12,7 +12,8 @@ from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import CabinetName, NodeName, NpuName, SwitchName
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.get import get
-from services.matrixctl.commands.options import OfProject, OnStack, Output
+from services.matrixctl.commands.help import completion
+from services.matrixctl.commands.options import OfProject, OnStack, Output, printed
 from services.matrixctl.output.resource_kinds import listing, noun_of, unknown
 from services.matrixctl.output.screen import Form, say
 
@@ -35,8 +36,11 @@ def apply(
 @command("delete")
 def delete(
     stack: OfProject,
-    noun: Annotated[str | None, typer.Argument(help="As for get; a service refuses what cannot be deleted.")] = None,
-    names: Annotated[list[str] | None, typer.Argument(help="Which ones.")] = None,
+    noun: Annotated[
+        str | None,
+        typer.Argument(help="As for get; a service refuses what cannot be deleted.", autocompletion=completion.nouns),
+    ] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Which ones.", autocompletion=completion.resources)] = None,
     file: Annotated[
         Path | None, typer.Option("--filename", "-f", help="Manifest: what it names in the Kubernetes API.")
     ] = None,
@@ -68,9 +72,13 @@ def _cluster(stack: OnStack, file: Path) -> Cluster:
 @command("fault inject")
 def fault_inject(
     stack: OnStack,
-    kind: Annotated[str, typer.Argument(help="As `fault kinds` lists them.")],
+    kind: Annotated[str, typer.Argument(help="As `fault kinds` lists them.", autocompletion=completion.fault_kinds)],
     target: Annotated[
-        str, typer.Argument(help="A node, its NPU (sn0-c03-n2-npu5) or port (sn0-c03-n2/vpc), a cabinet, a switch.")
+        str,
+        typer.Argument(
+            help="A node, its NPU (sn0-c03-n2-npu5) or port (sn0-c03-n2/vpc), a cabinet, a switch.",
+            autocompletion=completion.of("nodes"),
+        ),
     ],
     name: Annotated[str | None, typer.Option(help="Name of the fault (default: kind and target).")] = None,
     parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="key=value, kind by kind.")] = None,
@@ -119,17 +127,16 @@ def _value(text: str) -> Any:
 
 
 @command("fault kinds")
-def fault_kinds() -> None:
+def fault_kinds(output: Output = Form.TABLE) -> None:
     """What can be injected, and with which parameters; those of services only by a scenario."""
     from matrixresource.agent.fault_catalogue import CATALOGUE
 
-    listing(
-        "kind, strikes, what happens:means, level, found by:foundBy",
-        (
-            {"kind": kind, "strikes": each.strikes, "means": each.means, "level": each.level, "foundBy": each.found_by}
-            for kind, each in CATALOGUE.items()
-        ),
-    )
+    items = [
+        {"name": kind, "strikes": each.strikes, "means": each.means, "level": each.level, "foundBy": each.found_by}
+        for kind, each in CATALOGUE.items()
+    ]
+    if not printed({"items": items}, output):
+        listing("kind:name, strikes, what happens:means, level, found by:foundBy", items)
 
 
 @command("fault list")
@@ -141,7 +148,9 @@ def fault_list(stack: OnStack, output: Output = Form.TABLE) -> None:
 @command("fault clear")
 def fault_clear(
     stack: OnStack,
-    name: Annotated[str | None, typer.Argument(help="Which one.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Which one.", autocompletion=completion.of("injected-faults"))
+    ] = None,
     all: Annotated[bool, typer.Option("--all", help="Every one.")] = False,
 ) -> None:
     """Repair what was broken."""

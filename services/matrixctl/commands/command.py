@@ -18,6 +18,8 @@ from typing import Any, TypeVar, get_type_hints
 
 import typer
 
+from services.matrixctl.commands.help.examples import help_of
+
 F = TypeVar("F", bound=Callable[..., None])
 
 _declared: list[tuple[str, Callable[..., None], dict[str, Any]]] = []
@@ -40,7 +42,8 @@ def command(words: str, **settings: Any) -> Callable[[F], F]:
 
 
 def declared_in(modules: Iterable[ModuleType], app: typer.Typer) -> typer.Typer:
-    """`app` with the commands of these modules, in their order."""
+    """`app` with the commands of these modules, in their order. One that bears a group's word is what the group does
+    when no other word follows."""
     places = [module.__name__ for module in modules]
     groups: dict[str, typer.Typer] = {}
     for words, function, settings in sorted(_declared, key=lambda each: places.index(each[1].__module__)):
@@ -48,8 +51,38 @@ def declared_in(modules: Iterable[ModuleType], app: typer.Typer) -> typer.Typer:
         if second and first not in groups:
             groups[first] = typer.Typer(help=_groups[first], no_args_is_help=True)
             app.add_typer(groups[first], name=first)
-        (groups[first] if second else app).command(second or first, **settings)(_expanded(function))
+        settings["help"] = help_of(words, settings.get("help") or inspect.getdoc(function) or "")
+        if not second and first in _groups:
+            _default_of(groups, first, app, settings)(_expanded(function))
+        else:
+            (groups[first] if second else app).command(second or first, **settings)(_expanded(function))
     return app
+
+
+def _default_of(
+    groups: dict[str, typer.Typer], word: str, app: typer.Typer, settings: dict[str, Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The group's callback; it does nothing where a command of the group is called."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def run(context: typer.Context, **given: Any) -> None:
+            if context.invoked_subcommand is None:
+                function(**given)
+
+        context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+        own = inspect.signature(function)
+        run.__signature__ = own.replace(parameters=[context, *own.parameters.values()])  # type: ignore[attr-defined]
+        run.__annotations__ = {"context": typer.Context, **function.__annotations__}
+        if word not in groups:
+            groups[word] = typer.Typer()
+            app.add_typer(groups[word], name=word)
+        groups[word].info.no_args_is_help = False
+        groups[word].info.help = settings.get("help") or function.__doc__
+        groups[word].callback(invoke_without_command=True)(run)
+        return run
+
+    return register
 
 
 def _expanded(function: Callable[..., None]) -> Callable[..., None]:

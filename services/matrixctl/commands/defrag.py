@@ -9,6 +9,7 @@ import typer
 from matrixcommon.model.errors import InvalidField
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.get import show
+from services.matrixctl.commands.help.completion import of
 from services.matrixctl.commands.options import OnStack, Output, printed
 from services.matrixctl.output.resource_kinds import listing, noun_of
 from services.matrixctl.output.screen import EXIT_REFUSED, Form, say
@@ -19,7 +20,7 @@ PATH = "/v1/defragmentations"
 
 group("defrag", "Make room for a block by moving others, member by member. Nothing moves before the plan is approved.")
 
-Name = Annotated[str, typer.Argument(help="The plan's name.")]
+Name = Annotated[str, typer.Argument(help="The plan's name.", autocompletion=of("defragmentations"))]
 Wait = Annotated[bool, typer.Option("--wait", help="Until it is over; exit code 1 unless it went as requested.")]
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from services.matrixctl.commands.command import command, group
+from services.matrixctl.commands.help.completion import of
 from services.matrixctl.commands.options import OfProject, OnStack, Output, printed
 from services.matrixctl.output.resource_kinds import listing
 from services.matrixctl.output.screen import EXIT_REFUSED, Form, say
@@ -14,7 +15,7 @@ from services.matrixctl.output.screen import EXIT_REFUSED, Form, say
 group("drain", "Take links or switches out of use for maintenance, make before break, or put them back.")
 
 Parts = list[str] | None
-Name = Annotated[str, typer.Argument(help="The drain's name.")]
+Name = Annotated[str, typer.Argument(help="The drain's name.", autocompletion=of("drains"))]
 
 
 @command("what-if")
@@ -27,10 +28,6 @@ def what_if(
 ) -> None:
     """Say which floors and routes a failure, a drain or a repair would change; nothing changes. Exit code 1 where a
     floor would break.
-
-        --fail sn0-l2p3-k11                     an L2 chip
-        --fail sn0-c03 --drain sn0-c05-n1.ub-p2 a cabinet lost while a node's uplinks are drained
-        --repair sn0-c00-n0-l1p4                what an L1 chip would give back
     """
     body = {"fail": fail or [], "drain": drain or [], "repair": repair or []}
     answer = stack.client.call("link", "POST", "/v1/what-ifs", body=body)

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from difflib import get_close_matches
 from queue import SimpleQueue
 from threading import Thread
 from typing import Annotated, Any
@@ -13,11 +14,12 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from matrixcommon.api.client import at
 from matrixcommon.model.errors import Gone, MatrixError, NotFound, NotYetSupported, Unavailable
 from matrixcommon.model.resource_key import name_of
 from services.matrixctl.clients.api_client import ApiClient
+from services.matrixctl.clients.collections import every, named, one, served
 from services.matrixctl.commands.command import command
+from services.matrixctl.commands.help.completion import nouns, of, resources
 from services.matrixctl.commands.options import OfProject, Output, printed
 from services.matrixctl.output.resource_kinds import NOUNS, Noun, cells, listing, noun_of, titles
 from services.matrixctl.output.screen import Form, say
@@ -37,8 +39,8 @@ def show(noun: Noun, views: list[dict[str, Any]], form: Form, single: bool) -> N
 @command("get")
 def get(
     stack: OfProject,
-    noun: Annotated[str, typer.Argument(help=", ".join(noun.name for noun in NOUNS))],
-    name: Annotated[str | None, typer.Argument(help="Only this one.")] = None,
+    noun: Annotated[str, typer.Argument(help=", ".join(noun.name for noun in NOUNS), autocompletion=nouns)],
+    name: Annotated[str | None, typer.Argument(help="Only this one.", autocompletion=resources)] = None,
     filter: Annotated[str | None, typer.Option(help="e.g. 'state=Active AND cabinet!=sn0-c03'")] = None,
     watch: Watch = False,
     output: Output = Form.TABLE,
@@ -51,38 +53,9 @@ def get(
         _follow(client, kind, name, output, filter)
         return
     if name is not None:
-        show(kind, [_one(client, kind, name)], output, single=True)
+        show(kind, [found(client, kind, name)], output, single=True)
         return
-    params = {"orderBy": kind.order} | ({"filter": filter} if filter else {})
-    views = [
-        _of(service, kind, view) for service in served(client, kind) for view in client.list(service, kind.path, params)
-    ]
-    if kind.others:
-        views.sort(key=lambda view: str(view.get(kind.order)))
-    show(kind, views, output, single=False)
-
-
-def served(client: ApiClient, kind: Noun) -> list[str]:
-    """The running services that have some."""
-    running = [each for each in (kind.service, *kind.others) if each in client.stack.children]
-    return running if kind.others and running else [kind.service]
-
-
-def _of(service: str, kind: Noun, view: dict[str, Any]) -> dict[str, Any]:
-    return {"service": service, **view} if kind.others else view
-
-
-def _one(client: ApiClient, kind: Noun, name: str) -> dict[str, Any]:
-    """The resource of that name, of whichever service has it. Raises NotFound."""
-    service = owner(client, kind, name)
-    return _of(service, kind, client.one(service, kind.path, name, kind.whole))
-
-
-def owner(client: ApiClient, kind: Noun, name: str) -> str:
-    """The service that has the resource of that name; where none has, the first that might."""
-    path = at(kind.path.removeprefix("/v1/"), name)
-    found = (service for service in served(client, kind) if kind.others and client.get(service, path) is not None)
-    return next(found, served(client, kind)[0])
+    show(kind, every(client, kind, filter), output, single=False)
 
 
 def _follow(client: Any, kind: Any, name: str | None, form: Form, filter: str | None) -> None:
@@ -95,7 +68,9 @@ def _follow(client: Any, kind: Any, name: str | None, form: Form, filter: str | 
             for change, view in _changes(client, kind, {"filter": filter} if filter else {}):
                 if name is not None and view.get("name") != name_of(name):
                     continue
-                if form in (Form.JSON, Form.YAML):
+                if form is Form.NAME:
+                    print(view.get("name", ""), flush=True)
+                elif form in (Form.JSON, Form.YAML):
                     print(json.dumps({"type": change, "object": view}), flush=True)
                 else:
                     print("  ".join(cell.ljust(16) for cell in [change, *cells(columns, view)]), flush=True)
@@ -111,7 +86,7 @@ def _changes(client: ApiClient, kind: Noun, params: dict[str, str]) -> Iterator[
     def follow(service: str) -> None:
         try:
             for change, view in client.watch(service, kind.path, params):
-                news.put((change, _of(service, kind, view)))
+                news.put((change, named(service, kind, view)))
             news.put(None)
         except MatrixError as away:
             news.put(away)
@@ -127,13 +102,16 @@ def _changes(client: ApiClient, kind: Noun, params: dict[str, str]) -> Iterator[
 @command("describe")
 def describe(
     stack: OfProject,
-    noun: Annotated[str, typer.Argument(help="As for get.")],
-    name: Annotated[str, typer.Argument(help="Which one.")],
+    noun: Annotated[str, typer.Argument(help="As for get.", autocompletion=nouns)],
+    name: Annotated[str, typer.Argument(help="Which one.", autocompletion=resources)],
+    output: Output = Form.TABLE,
 ) -> None:
     """Everything about one resource: its fields, conditions, members and events."""
     kind = noun_of(noun)
     client = stack.client
-    view = _one(client, kind, name)
+    view = found(client, kind, name)
+    if printed(view, output):
+        return
     service = view.get("service", kind.service)
     tables = {key: view.pop(key) for key in list(view) if _is_table(view[key])}
     print(yaml.safe_dump(view, sort_keys=False, allow_unicode=True), end="")
@@ -158,6 +136,29 @@ def _is_table(value: Any) -> bool:
         and bool(value)
         and all(isinstance(row, dict) and not any(isinstance(cell, dict) for cell in row.values()) for row in value)
     )
+
+
+def found(client: ApiClient, kind: Noun, name: str) -> dict[str, Any]:
+    """The resource of that name. Raises NotFound, with the name that was perhaps meant."""
+    try:
+        return one(client, kind, name)
+    except NotFound as missing:
+        near = get_close_matches(name, [str(view.get("name")) for view in every(client, kind)], 1, cutoff=0.7)
+        if not near:
+            raise
+        raise NotFound(f"{missing.message}; did you mean {near[0]!r}?", field=missing.field) from missing
+
+
+@command("operations")
+def operations(
+    stack: OfProject,
+    name: Annotated[str | None, typer.Argument(help="Only this one.", autocompletion=of("operations"))] = None,
+    filter: Annotated[str | None, typer.Option(help="e.g. 'state=Running AND target=deepseek'")] = None,
+    watch: Watch = False,
+    output: Output = Form.TABLE,
+) -> None:
+    """Long work of all services, with the step it is at: `get operations`. `operation` has what may be asked of one."""
+    get(stack, "operations", name, filter, watch, output)
 
 
 @command("events")

@@ -11,6 +11,7 @@ import yaml
 
 from matrixcommon.model.errors import Conflict, InvalidField, NotFound
 from services.matrixctl.commands.command import command, group
+from services.matrixctl.commands.help.completion import of
 from services.matrixctl.commands.options import OnStack
 from services.matrixctl.output.screen import say
 
@@ -19,7 +20,7 @@ group("supernode", "Add a supernode to the machine, or take one out.")
 group("node", "Have nodes verified, serviced, quarantined or retired, and back again; keep newcomers off them.")
 group("npu", "Revoke what faults have done to an NPU.")
 
-Domain = Annotated[str, typer.Argument(help="A cabinet (sn0-c03) or a supernode (sn0).")]
+Domain = Annotated[str, typer.Argument(help="A cabinet (sn0-c03) or a supernode (sn0).", autocompletion=of("domains"))]
 Reason = Annotated[str, typer.Option(help="Why; it is shown with the domain.")]
 SupernodeWord = Annotated[str, typer.Argument(help="sn0, sn1 and so on.")]
 
@@ -96,8 +97,26 @@ def supernode_remove(stack: OnStack, name: SupernodeWord) -> None:
     say(f"{name} is out of the inventory; {left}")
 
 
-NodeWord = Annotated[str, typer.Argument(help="A node (sn0-c03-n2).")]
+NodeWord = Annotated[str, typer.Argument(help="A node (sn0-c03-n2).", autocompletion=of("nodes"))]
 Force = Annotated[bool, typer.Option("--force", help="Also where somebody has it, who then loses it.")]
+
+
+@command("node cordon")
+def node_cordon(stack: OnStack, name: NodeWord) -> None:
+    """Keep newcomers off it; what runs there continues. Cordons of others, such as `kubectl cordon`, stay beside it."""
+    _cordon(stack, name, "cordon")
+
+
+@command("node uncordon")
+def node_uncordon(stack: OnStack, name: NodeWord) -> None:
+    """Take this cordon away again; those of others stay."""
+    _cordon(stack, name, "uncordon")
+
+
+def _cordon(stack: OnStack, name: str, verb: str) -> None:
+    view = stack.client.call("resource", "POST", f"/v1/nodes/{name}:{verb}")
+    by = view.get("cordonedBy", [])
+    say(f"{name} is {'cordoned by ' + ', '.join(by) if by else 'not cordoned'}")
 
 
 @command("node enrol")

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from matrixcommon.api.client import at
+from services.matrixctl.clients.collections import owner, served
 from services.matrixctl.commands.command import command, group
-from services.matrixctl.commands.get import owner, served
+from services.matrixctl.commands.help.completion import of
 from services.matrixctl.commands.options import OfProject, OnStack
 from services.matrixctl.output.resource_kinds import noun_of
 from services.matrixctl.output.screen import say
@@ -20,21 +21,22 @@ group(
     "`describe operation NAME` its steps.",
 )
 
-Name = Annotated[str, typer.Argument(help="Which one.")]
+Instance = Annotated[str, typer.Argument(help="Which one.", autocompletion=of("instances"))]
+Operation = Annotated[str, typer.Argument(help="Which one.", autocompletion=of("operations"))]
 Service = Annotated[str | None, typer.Option("--service", help="Only of this one: compute, link or resource.")]
-DrainName = Annotated[str, typer.Argument(help="What the drain is called.")]
+DrainName = Annotated[str, typer.Argument(help="What the drain is called.", autocompletion=of("workflow-drains"))]
 LeaseS = Annotated[float, typer.Option("--lease", help="Emulated seconds from now.")]
 
 
 @command("instance renew")
-def instance_renew(stack: OfProject, name: Name, lease_s: LeaseS) -> None:
+def instance_renew(stack: OfProject, name: Instance, lease_s: LeaseS) -> None:
     """Let its lease start again; without it the instance is deleted when that ends."""
     view = stack.client.call("compute", "POST", at("instances", name, ":renew"), body={"leaseS": lease_s})
     say(f"{name} is held until {view['expiresAt']}")
 
 
 @command("instance stop")
-def instance_stop(stack: OfProject, name: Name) -> None:
+def instance_stop(stack: OfProject, name: Instance) -> None:
     """Switch its nodes off and keep them, with what links promise it; `instance start` has them back within a boot.
 
     Of an instance that a CloudMatrixInstance describes, the resource says whether it is on:
@@ -44,13 +46,13 @@ def instance_stop(stack: OfProject, name: Name) -> None:
 
 
 @command("instance start")
-def instance_start(stack: OfProject, name: Name) -> None:
+def instance_start(stack: OfProject, name: Instance) -> None:
     """Switch the nodes of a stopped instance on again; what broke meanwhile is replaced."""
     _instance_verb(stack, name, "start")
 
 
 @command("instance restart")
-def instance_restart(stack: OfProject, name: Name) -> None:
+def instance_restart(stack: OfProject, name: Instance) -> None:
     """Switch its nodes off and on again. Only for one that is Active."""
     _instance_verb(stack, name, "restart")
 
@@ -62,21 +64,21 @@ def _instance_verb(stack: OfProject, name: str, verb: str) -> None:
 
 
 @command("instance retry")
-def instance_retry(stack: OfProject, name: Name) -> None:
+def instance_retry(stack: OfProject, name: Instance) -> None:
     """Try now what was refused, instead of when its time comes; also one that has Failed."""
     view = stack.client.call("compute", "POST", at("instances", name, ":retry"))
     say(f"{name} is {view['state']}")
 
 
 @command("operation cancel")
-def operation_cancel(stack: OfProject, name: Name) -> None:
+def operation_cancel(stack: OfProject, name: Operation) -> None:
     """Undo what it did so far, and leave everything as it was; refused once it is past the step that commits it."""
     view = _asked(stack, name, "cancel")
     say(f"{name} is {view['state']}: {view['message']}")
 
 
 @command("operation resume")
-def operation_resume(stack: OfProject, name: Name) -> None:
+def operation_resume(stack: OfProject, name: Operation) -> None:
     """Have one that is stuck tried again. `describe operation NAME` shows its steps and what each said last."""
     view = _asked(stack, name, "resume")
     say(f"{name} is {view['state']} at {view['step']}")
@@ -84,7 +86,7 @@ def operation_resume(stack: OfProject, name: Name) -> None:
 
 @command("operation abandon")
 def operation_abandon(
-    stack: OfProject, name: Name, reason: Annotated[str, typer.Option("--reason", help="Why; kept with it.")]
+    stack: OfProject, name: Operation, reason: Annotated[str, typer.Option("--reason", help="Why; kept with it.")]
 ) -> None:
     """Give one up where it stands, without undoing what it did; for one that will never succeed, nor be undone.
 

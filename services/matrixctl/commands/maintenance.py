@@ -11,6 +11,7 @@ import yaml
 from matrixcommon.model.errors import InvalidField
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.get import show
+from services.matrixctl.commands.help.completion import of
 from services.matrixctl.commands.options import OnStack, Output, printed
 from services.matrixctl.output.resource_kinds import listing, noun_of
 from services.matrixctl.output.screen import EXIT_REFUSED, Form, say
@@ -23,8 +24,8 @@ group("maintenance", "Work on a node, cabinet, switch or supernode while instanc
 
 group("budget", "How many nodes maintenances may take out at once, for which reasons and when.")
 
-Name = Annotated[str, typer.Argument(help="The maintenance's name.")]
-BudgetName = Annotated[str, typer.Argument(help="The budget's name.")]
+Name = Annotated[str, typer.Argument(help="The maintenance's name.", autocompletion=of("maintenances"))]
+BudgetName = Annotated[str, typer.Argument(help="The budget's name.", autocompletion=of("disruption-budgets"))]
 Watch = Annotated[
     bool, typer.Option("--watch", "-w", help="Until it is over, with its progress; exit code 1 unless it completed.")
 ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from services.matrixctl.output.screen import Form, document
+from services.matrixctl.output.screen import FOR_PROGRAMS, Form, document
 
 if TYPE_CHECKING:
     from services.matrixctl.clients.api_client import ApiClient
@@ -56,7 +56,7 @@ class OfProject(OnStack):
 
 def printed(answer: Any, form: Form) -> bool:
     """Whether that was it: programs get the answer as it is."""
-    if form not in (Form.JSON, Form.YAML):
+    if form not in FOR_PROGRAMS:
         return False
     document(answer, form)
     return True

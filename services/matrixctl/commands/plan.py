@@ -36,12 +36,6 @@ def plan(
     With --nodes, --npus, --cpus or --memory-gib: whether they fit, and what the loss of a cabinet would take; if not,
     what stands in the way in each cabinet and what would help; the exit code is then 1. With --preempt it says whom it
     would preempt.
-
-        --nodes 4 --required                 four nodes of one cabinet
-        --npus 2                             a quarter of a node
-        --nodes 24 --block 8                 three logical supernodes
-        --nodes 4 --affinity db --anti-affinity web      where db lies, not web
-        --nodes 40 --priority 9 --preempt    whoever that preempts
     """
     if (file is None) != wanted.sized:
         flags = "--filename, --nodes, --npus, --cpus, --memory-gib"

@@ -10,6 +10,7 @@ from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField
 from services.matrixctl.commands.allocation_options import AllocationOptions
 from services.matrixctl.commands.command import command, group
+from services.matrixctl.commands.help.completion import of
 from services.matrixctl.commands.options import OfProject, OnStack
 from services.matrixctl.output.screen import say
 
@@ -17,8 +18,11 @@ group("quota", "How much a project may hold at once. `get quotas` shows all.")
 group("reservation", "What is kept for later. `get reservations` shows all.")
 group("allocation", "What is held, whoever asked for it. `get allocations` shows all.")
 
-Whose = Annotated[str, typer.Argument(help="Whose it is; `default` unless a project was named.")]
-Name = Annotated[str, typer.Argument(help="Which one.")]
+Whose = Annotated[
+    str, typer.Argument(help="Whose it is; `default` unless a project was named.", autocompletion=of("quotas"))
+]
+Allocation = Annotated[str, typer.Argument(help="Which one.", autocompletion=of("allocations"))]
+Reservation = Annotated[str, typer.Argument(help="Which one.", autocompletion=of("reservations"))]
 LeaseS = Annotated[float, typer.Option("--lease", help="Emulated seconds from now.")]
 
 
@@ -51,7 +55,7 @@ def quota_delete(stack: OnStack, project: Whose) -> None:
 def reserve(
     stack: OfProject,
     wanted: AllocationOptions,
-    name: Name,
+    name: Reservation,
     starts_at: Annotated[str, typer.Option("--at", help="When, in emulated time: 2026-01-31T08:00:00Z.")],
     duration_s: Annotated[float, typer.Option("--for", help="For how many emulated seconds.")],
 ) -> None:
@@ -62,14 +66,14 @@ def reserve(
 
 
 @command("reservation delete")
-def reservation_delete(stack: OfProject, name: Name) -> None:
+def reservation_delete(stack: OfProject, name: Reservation) -> None:
     """Keep nothing for it any more."""
     stack.client.call("resource", "DELETE", at("reservations", name))
     say(f"nothing is kept for {name}")
 
 
 @command("allocation renew")
-def allocation_renew(stack: OfProject, name: Name, lease_s: LeaseS) -> None:
+def allocation_renew(stack: OfProject, name: Allocation, lease_s: LeaseS) -> None:
     """Let its lease start again."""
     view = stack.client.call("resource", "POST", at("allocations", name, ":renew"), body={"leaseS": lease_s})
     say(f"{name} is held until {view['expiresAt']}")
@@ -78,7 +82,7 @@ def allocation_renew(stack: OfProject, name: Name, lease_s: LeaseS) -> None:
 @command("allocation replace")
 def allocation_replace(
     stack: OfProject,
-    name: Name,
+    name: Allocation,
     node: Annotated[str, typer.Argument(help="The member or spare to give up.")],
     reason: Annotated[str, typer.Option(help="Why; it is kept with the allocation.")] = "Requested",
 ) -> None:
@@ -89,7 +93,7 @@ def allocation_replace(
 
 
 @command("allocation release")
-def allocation_release(stack: OfProject, name: Name) -> None:
+def allocation_release(stack: OfProject, name: Allocation) -> None:
     """Give it back. One that an instance owns is taken again: delete the instance instead."""
     view = stack.client.call("resource", "DELETE", at("allocations", name))
     say(f"{name} is {view['state']}" if view else f"{name} is gone")

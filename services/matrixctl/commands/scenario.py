@@ -13,6 +13,7 @@ from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.quantities import duration_text
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.get import show
+from services.matrixctl.commands.help.completion import of, scenarios
 from services.matrixctl.commands.options import OnStack, Output, printed
 from services.matrixctl.output.resource_kinds import listing, noun_of
 from services.matrixctl.output.screen import Form, say
@@ -28,8 +29,14 @@ RUNS = "/v1/scenario-runs"
 EXIT_CODES = {"PASS": 0, "FAIL": 1, "STOPPED": 4, "INVALID": 5}
 MARKS = {"met": "[green]met[/]", "missed": "[red]missed[/]", "unverified": "[red]unverified[/]"}
 
-What = Annotated[str, typer.Argument(metavar="SCENARIO", help="A file, or a name that `scenario list` shows.")]
-Name = Annotated[str, typer.Argument(metavar="RUN", help="The name of a run of MatrixCompute.")]
+What = Annotated[
+    str,
+    typer.Argument(metavar="SCENARIO", help="A file, or a name that `scenario list` shows.", autocompletion=scenarios),
+]
+Name = Annotated[
+    str,
+    typer.Argument(metavar="RUN", help="The name of a run of MatrixCompute.", autocompletion=of("scenario-runs")),
+]
 Seed = Annotated[int | None, typer.Option(help="For everything left to chance (default: the scenario's own).")]
 
 

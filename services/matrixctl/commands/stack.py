@@ -97,7 +97,10 @@ def _refuse_other_settings(folder: Any, time_scale: float | None, only: str | No
     if stack is None:
         return
     if time_scale is not None and time_scale != stack.time.scale:
-        raise Conflict(f"it runs at --time-scale {stack.time.scale:g}; take it down first", field="--time-scale")
+        raise Conflict(
+            f"it runs at --time-scale {stack.time.scale:g}; `matrixctl clock speed {time_scale:g}` changes that",
+            field="--time-scale",
+        )
     if only is not None and {process.name for process in choose(only)} - set(stack.children):
         raise Conflict(f"it runs only {', '.join(stack.children)}; take it down first", field="--only")
 
@@ -109,6 +112,8 @@ def show_where(folder: Any) -> None:
     flag = "" if folder.path == DEFAULT_STATE.expanduser().absolute() else f" --state {folder.path}"
     if "kube" in stack.children:
         say(f"  export KUBECONFIG={folder.kubeconfig}     then: kubectl get nodes")
+    if "console" in stack.children:
+        say(f"  matrixctl console{flag}")
     say(f"  matrixctl get nodes{flag}")
     say(
         f"The services and matrixctl tell emulated time, {timestamp(stack.time.emulated(time.time()))} now; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -11,9 +12,43 @@ import typer
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import OnStack, Output, printed
 from services.matrixctl.output.resource_kinds import listing
-from services.matrixctl.output.screen import Form, say, table
+from services.matrixctl.output.screen import Form, console, say, table
 
 group("top", "How full the machine is, and what moves over the fabric.")
+
+
+Once = Annotated[bool, typer.Option("--once", "-1", help="Print it once and end, also on a terminal.")]
+
+Ascii = Annotated[bool, typer.Option("--ascii", help="Nothing but ASCII (default: where the terminal needs it).")]
+Light = Annotated[bool, typer.Option("--light", help="For a light background (default: as COLORFGBG says).")]
+
+
+@command("top")
+def top(
+    stack: OnStack,
+    once: Once = False,
+    ascii: Ascii = False,
+    light: Light = False,
+) -> None:
+    """The machine on one screen: every NPU and who holds it, instances, busiest links, events.
+
+    Read-only, read again every two seconds; `?` shows the keys. Where standard output is no terminal it is printed
+    once. `top capacity`, `top links`, `top slices` and `top fabric` print tables of figures.
+    """
+    from services.matrixctl.top.drawing import ascii_only, is_light
+    from services.matrixctl.top.drawing import once as drawn
+    from services.matrixctl.top.source import StackSource
+
+    source = StackSource(stack.client)
+    ascii = ascii or ascii_only()
+    if once or not sys.stdout.isatty():
+        screen = console()
+        for line in drawn(source.read(), screen.width, ascii):
+            screen.print(line, no_wrap=True, overflow="crop")
+        return
+    from services.matrixctl.top.screen import TopApp  # only here: Textual takes a while to import
+
+    TopApp(source, ascii, light or is_light()).run()
 
 
 @command("top capacity")

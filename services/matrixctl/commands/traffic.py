@@ -23,12 +23,14 @@ def traffic_put(
     slice: Annotated[str | None, typer.Option(help="The slice it goes over.")] = None,
     instance: Annotated[str | None, typer.Option(help="Or the instance, on a plane.")] = None,
     plane: Annotated[str, typer.Option(help="ub, rdma or vpc, with --instance.")] = "ub",
-    pattern: Annotated[str, typer.Option(help="all-to-all, permutation, ring or incast.")] = "all-to-all",
+    pattern: Annotated[str, typer.Option(help="all-to-all, permutation, ring, incast or pull.")] = "all-to-all",
     target: Annotated[str | None, typer.Option(help="The node that an incast goes to.")] = None,
+    targets: Annotated[list[str] | None, typer.Option("--to", help="A node that a pull goes to; repeat it.")] = None,
 ) -> None:
     """Put a load on the members of a slice, or change it."""
     body: dict[str, Any] = {"gbpsPerNpu": gbps, "pattern": pattern, "plane": plane}
     body |= {key: value for key, value in (("slice", slice), ("instance", instance), ("target", target)) if value}
+    body |= {"targets": targets} if targets else {}
     view = stack.client.call("agents", "PUT", at("traffic", name), body=body)
     say(
         f"{view['members']} members offer {view['offeredGbps']:,.0f} GB/s; {view['sentGbps']:,.0f} get through"

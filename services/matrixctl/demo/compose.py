@@ -1,8 +1,11 @@
-"""`make demo-compose`: both stories, or one, on containers and PostgreSQL, through the published ports.
+"""The stories on containers and PostgreSQL: `make demo-compose`, both or one, each on containers of its own.
 
     python -m services.matrixctl.demo.compose [failover|autoscale] [--keep]
 
-Each is reported on containers of its own, at its own pace.
+builds the image, starts the containers, waits until they answer on their published ports, and runs the story as one
+more container beside them, a profile of docker-compose.yml; by hand that is
+
+    docker compose build && docker compose run --rm failover; docker compose down -v
 
 CLOUDMATRIX_BASE and CLOUDMATRIX_POSTGRES_IMAGE choose other images than the public ones.
 """
@@ -14,24 +17,19 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
-from matrixcommon.model.errors import MatrixError
 from services.catalogue import PROCESSES
-from services.matrixctl.demo.run import STORIES, conclude, tell_on
-from services.matrixctl.demo.story import Outcome, StepFailed, until
+from services.matrixctl.demo.in_container import wait_until_ready
+from services.matrixctl.demo.run import STORIES
+from services.matrixctl.demo.story import StepFailed
 from services.matrixctl.demo.telling import Story
-from services.matrixctl.output.screen import EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_USAGE, one_line, say
-from services.matrixctl.supervisor.probe import readiness
+from services.matrixctl.output.screen import EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_USAGE, say
 from services.matrixctl.supervisor.state_folder import Folder
 
 ROOT = Path(__file__).resolve().parents[3]
 STATE = ROOT / ".state" / "compose"
 BUILD_PATIENCE_WALL_S = 1200.0
-READY_PATIENCE_WALL_S = 180.0
-LEFT_OUT = {"failover": ("cut", "scale", "plan", "priority", "close")}
-"""Steps that containers tell nothing new about."""
 
 
 def compose_command() -> list[str] | None:
@@ -79,17 +77,17 @@ class Containers:
     def up(self) -> None:
         self.folder.path.mkdir(parents=True, exist_ok=True)
         self.compose("build", patience_wall_s=BUILD_PATIENCE_WALL_S)
+        began = time.monotonic()
         self.compose("up", "-d", patience_wall_s=BUILD_PATIENCE_WALL_S)
-        waiting = {process.name for process in PROCESSES}
+        wait_until_ready({process.name: f"{process.scheme}://127.0.0.1:{process.port}" for process in PROCESSES})
+        say(f"   [dim]the image is built; up and ready in {time.monotonic() - began:.1f} s[/]")
 
-        def all_ready() -> bool:
-            for process in PROCESSES:
-                url = f"{process.scheme}://127.0.0.1:{process.port}"
-                if process.name in waiting and readiness(url, 2.0).ready:
-                    waiting.discard(process.name)
-            return not waiting
-
-        until("containers become ready", all_ready, READY_PATIENCE_WALL_S, progress=lambda: ", ".join(sorted(waiting)))
+    def tell(self, story: Story) -> int:
+        """Run the container that tells it, printing what it prints; its exit code."""
+        terminal = [] if sys.stdout.isatty() else ["-T"]
+        command = [*self._command, "run", "--rm", "--no-deps", *terminal, story.name]
+        sys.stdout.flush()
+        return subprocess.run(command, cwd=ROOT, env=self._environment, check=False).returncode
 
     def down(self) -> None:
         self.compose("down", "-v", "--remove-orphans")
@@ -100,29 +98,24 @@ class Containers:
 
 def run_demo(command: list[str], story: Story, state: Path = STATE, keep: bool = False) -> int:
     """Build, start, tell the story, stop. Returns 0 only when every step held."""
-    steps = tuple(step for step in story.steps if step.name not in LEFT_OUT.get(story.name, ()))
     containers = Containers(command, state, story.time_scale)
-    began = time.monotonic()
     try:
-        say(f"[bold]{story.title}[/]")
         say("[bold cyan]0 Build the image and start the containers[/]")
         containers.down()
         containers.up()
-        say(f"   [dim]{time.monotonic() - began:.1f} s[/]")
-        outcome = tell_on(containers.folder, replace(story, steps=steps))
-        if not outcome.ok:
+        code = containers.tell(story)
+        if code != 0:
             print(containers.logs(), file=sys.stderr)
     except StepFailed as failure:
-        outcome = Outcome(failed="start", seen=str(failure))
-    except MatrixError as refused:
-        outcome = Outcome(failed="start", seen=one_line(refused))
+        say(f"\n[bold red]the containers do not start[/]: {failure}")
+        code = EXIT_REFUSED
     finally:
         if not keep:
             containers.down()
-    if not outcome.ok:
-        say(f"\n[bold red]failed at step `{outcome.failed}`[/]: {outcome.seen}")
-        return EXIT_REFUSED
-    return conclude(outcome, containers.folder, False, time.monotonic() - began)
+    if keep:
+        flag = f"--state {containers.folder.path}"
+        say(f"the containers run on: matrixctl status {flag}; docker compose down -v ends them")
+    return code
 
 
 def main(arguments: list[str]) -> int:

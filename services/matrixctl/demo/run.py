@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 
-from matrixcommon.model.errors import MatrixError
+from matrixcommon.model.errors import MatrixError, NotFound
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.clients.kubernetes import cluster_of
 from services.matrixctl.demo.autoscale import AUTOSCALE
@@ -24,8 +26,16 @@ PATIENCE_WALL_S = 20.0
 
 
 def example(name: str) -> Path:
-    """A manifest of the examples folder, which stands beside the packages."""
-    return Path(__file__).resolve().parents[3] / "examples" / name
+    """A manifest of the examples folder: beside the packages in a checkout, else where the installed package has it.
+    Raises NotFound."""
+    beside = Path(__file__).resolve().parents[3] / "examples" / name
+    if beside.exists():
+        return beside
+    with suppress(metadata.PackageNotFoundError):
+        for file in metadata.files("cloudmatrix") or ():
+            if file.name == name and file.parent.name == "examples":
+                return Path(str(file.locate())).resolve()
+    raise NotFound(f"the example {name} is neither in {beside.parent} nor in the installed package")
 
 
 def run_demo(story: Story, state: Path, keep: bool) -> int:

@@ -13,7 +13,8 @@ from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from matrixcommon.model.errors import MatrixError, Unavailable
+from matrixcommon.model.errors import InvalidField, MatrixError, Unavailable
+from matrixcommon.model.reasons import reasons
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,6 +31,10 @@ class Form(StrEnum):
     WIDE = "wide"
     JSON = "json"
     YAML = "yaml"
+    NAME = "name"
+
+
+FOR_PROGRAMS = (Form.JSON, Form.YAML, Form.NAME)
 
 
 class NotRunning(MatrixError):
@@ -53,6 +58,13 @@ def console() -> Console:
 def say(text: str = "") -> None:
     """One line, with Rich markup."""
     console().print(text)
+
+
+def text(value: object) -> str:
+    """Text that is not ours, so that nothing in it is taken for markup."""
+    from rich.markup import escape
+
+    return escape(str(value))
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -94,9 +106,23 @@ def coloured(word: str) -> str:
     return word
 
 
+def names_in(value: Any) -> list[str]:
+    """The names of the resources that a value is, or has as its `items` or in whatever else it lists. Raises
+    InvalidField where it has none."""
+    items = value.get("items", [value] if "name" in value else None) if isinstance(value, dict) else value
+    if items is None:
+        items = next((each for each in value.values() if isinstance(each, list)), [])
+    names = [str(each["name"]) for each in items if isinstance(each, dict) and each.get("name")]
+    if items and not names:
+        raise InvalidField("what is printed here has no names; use table, wide, json or yaml", field="--output")
+    return names
+
+
 def document(value: Any, form: Form) -> None:
-    """A value for programs, as JSON or YAML; plain, however wide."""
-    if form is Form.YAML:
+    """A value for programs, as JSON or YAML, or its names, a line each; plain, however wide."""
+    if form is Form.NAME:
+        print("".join(f"{name}\n" for name in names_in(value)), end="")
+    elif form is Form.YAML:
         import yaml
 
         print(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), end="")
@@ -111,6 +137,8 @@ def one_line(error: MatrixError) -> str:
         text += f" [field {error.field}]"
     if error.blocking:
         text += " [blocking: " + "; ".join(_blocking(item) for item in error.blocking) + "]"
+    if (known := reasons().get(error.reason)) and known.do and "`" not in error.message:
+        text += f" [next: {known.do}]"
     return " ".join(text.split())
 
 

@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
-from matrixcommon.model.clock import Clock, ScaledClock
+from matrixcommon.emulation.stack_clock import StackClock
+from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict
 from matrixcompute.scenarios.preflight import preview
 from matrixcompute.scenarios.report import Entry, Preview, RunReport
@@ -39,7 +40,7 @@ complete: Callable[[Coroutine[Any, Any, Any]], Any] = asyncio.run
 @asynccontextmanager
 async def reached(client: ApiClient) -> AsyncIterator[tuple[World, Clock]]:
     """The services of a running stack, and its time."""
-    time, token = client.stack.time, client.folder.admin_token()
+    token = client.folder.admin_token()
     there = [each for each in SERVICES if each in client.stack.children]
     async with AsyncExitStack() as opened:
         http = {
@@ -48,7 +49,7 @@ async def reached(client: ApiClient) -> AsyncIterator[tuple[World, Clock]]:
         }
         yield (
             World(http, ProcessFaults(client.folder, client.stack)),
-            ScaledClock(time.scale, time.anchor_wall, time.anchor_emulated),
+            StackClock(client.folder.clock_file),
         )
 
 

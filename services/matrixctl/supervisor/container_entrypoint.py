@@ -9,7 +9,9 @@ database), and the digests of all tokens. Where it listens and where its neighbo
     stack.json, admin-token, kubeconfig   for whoever uses the stack from outside, as in every state folder
     PROCESS-token, database-passwords     made once; no container of a process sees them here
     shared/tokens.json                    digests, read by all
+    shared/clock.json                     how emulated time runs, read by all
     processes/NAME/                       the folder of a process: settings.json, and what it keeps
+    processes/demo/                       what an administrator has, with the stack's addresses inside: for the stories
     postgres/                             how the databases are made, each with a role of its own
 """
 
@@ -22,15 +24,19 @@ import secrets
 import sys
 import time
 from collections.abc import MutableMapping
+from dataclasses import replace
 from pathlib import Path
 
+from matrixcommon.emulation.stack_clock import change_timeline, read_timeline, write_timeline
 from matrixcommon.model.errors import MatrixError
 from services.catalogue import BY_NAME, PROCESSES
 from services.matrixctl.supervisor.state_folder import Child, Folder, Stack, StackTime, write
 
 PREPARE = "prepare"
+DEMO = "demo"
 SETTINGS = "settings.json"
 SHARED_TOKENS = "/shared/tokens.json"
+SHARED_CLOCK = "/shared/clock.json"
 DATABASES = tuple(process.name for process in PROCESSES if process.has_database)
 
 
@@ -38,10 +44,11 @@ def prepare(folder: Folder, scale: float) -> Stack:
     """Tokens, passwords and time for a run. Prepared again while the others run, time stays where they see it."""
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.path.chmod(0o700)  # the engine may have made it, for everybody to see
-    _share_tokens(folder)
+    _share(folder, folder.tokens, folder.clock_file)
     folder.prepare()
     before, now = folder.read(), time.time()
     when = before.time.next_run(scale, now) if before else StackTime(scale, now, now)
+    _prepare_clock(folder.clock_file, when)
     children = {
         process.name: Child(process.name, port=process.port, url=f"{process.scheme}://127.0.0.1:{process.port}")
         for process in PROCESSES
@@ -51,13 +58,9 @@ def prepare(folder: Folder, scale: float) -> Stack:
     passwords = _passwords(folder)
     _prepare_databases(folder.path / "postgres", passwords)
     operator_token = _prepare_kube(folder)
-    clock = {
-        "TIME_SCALE": repr(when.scale),
-        "TIME_ANCHOR_WALL": repr(when.anchor_wall),
-        "TIME_ANCHOR_EMULATED": repr(when.anchor_emulated),
-    }
+    _prepare_demo(folder, stack)
     for process in PROCESSES:
-        settings = {**clock, "TOKENS": SHARED_TOKENS, "TOKEN": folder.token_of(process)}
+        settings = {"CLOCK_FILE": SHARED_CLOCK, "TOKENS": SHARED_TOKENS, "TOKEN": folder.token_of(process)}
         if process.has_database:
             settings["DATABASE"] = f"postgresql://{process.name}:{passwords[process.name]}@postgres/{process.name}"
         if process.name == "kube":
@@ -76,12 +79,21 @@ def _of(folder: Folder, name: str) -> Path:
     return own
 
 
-def _share_tokens(folder: Folder) -> None:
-    """The file of digests lies in a folder that all containers see: it is replaced whenever it changes."""
+def _share(folder: Folder, *files: Path) -> None:
+    """Files that all containers read lie in a folder that all of them see: they are replaced whenever they change."""
     shared = folder.path / "shared"
     shared.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if not folder.tokens.is_symlink():
-        folder.tokens.symlink_to(Path(shared.name) / folder.tokens.name)
+    for file in files:
+        if not file.is_symlink():
+            file.symlink_to(Path(shared.name) / file.name)
+
+
+def _prepare_clock(file: Path, when: StackTime) -> None:
+    """The containers of an earlier run may still read it: time continues for them, at the speed that is asked for."""
+    if not file.exists():
+        write_timeline(file, when.timeline())
+    elif read_timeline(file).speed(time.time()) != when.scale:
+        change_timeline(file, lambda timeline, at: timeline.changed(at, when.scale))
 
 
 def _passwords(folder: Folder) -> dict[str, str]:
@@ -128,6 +140,22 @@ def _prepare_kube(folder: Folder) -> str:
     if not folder.kubeconfig.is_symlink():
         folder.kubeconfig.symlink_to(Path("processes") / kube.name / "kubeconfig")
     return token
+
+
+def _prepare_demo(folder: Folder, stack: Stack) -> None:
+    """A folder that reads as the stack's own does, from inside the containers' network."""
+    from matrixcontainer.kubeapi.transport.certificates import write_kubeconfig
+
+    inside = Folder(_of(folder, DEMO))
+    children = {
+        process.name: replace(stack.children[process.name], url=f"{process.scheme}://{process.name}:{process.port}")
+        for process in PROCESSES
+    }
+    inside.write(replace(stack, children=children))
+    write(inside.path / "admin-token", folder.admin_token() + "\n")
+    authority = _of(folder, "kube") / "kube" / "ca.crt"
+    server = children["kube"].url
+    write_kubeconfig(inside.kubeconfig, server, authority, "cloudmatrix-admin", folder.admin_token())
 
 
 def give(folder: Path, owner: str) -> None:

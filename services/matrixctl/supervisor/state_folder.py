@@ -3,6 +3,7 @@
     stack.json     the processes and their ports, the time of the stack, what the supervisor last saw
     run/           a seat per process
     logs/          what each process says, one line of JSON per event
+    clock.json     how emulated time runs: the speeds, and from when on each; changed by `matrixctl clock`
     tokens.json    digests of bearer tokens; admin-token holds matrixctl's, PROCESS-token each process's,
                    for the owner's eyes only
     kubeconfig     written by the embedded Kubernetes API; kubeconfig-operator beside it is the operator's
@@ -16,13 +17,17 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from matrixcommon.emulation.stack_clock import read_timeline
 from matrixcommon.model.errors import MatrixError
+from matrixcommon.model.timeline import Timeline
 from services.catalogue import PROCESSES, Process
 from services.matrixctl.supervisor.process_lock import Holder, ProcessLock, SeatTaken
 
@@ -51,6 +56,14 @@ class StackTime:
 
     def emulated(self, wall: float) -> float:
         return self.anchor_emulated + (wall - self.anchor_wall) * self.scale
+
+    def follow(self, timeline: Timeline, wall: float) -> StackTime:
+        """As the clock's file has it: at the speed of an instant of the wall, or of when the stack was stopped."""
+        now = timeline.at(wall if self.stopped_wall is None else min(wall, self.stopped_wall))
+        return replace(self, scale=now.speed, anchor_wall=now.wall_s, anchor_emulated=now.emulated_s)
+
+    def timeline(self) -> Timeline:
+        return Timeline.steady(self.scale, self.anchor_wall, self.anchor_emulated)
 
     def next_run(self, scale: float, wall: float) -> StackTime:
         """Time for a run that starts at `wall`: from where the last one got to, or today, whichever is later.
@@ -90,6 +103,13 @@ class Stack:
     supervisor_pid: int = 0
     contained: bool = False
     """Its processes are containers: no seats, no supervisor of ours."""
+    topology: str = ""
+    """The file in which its supernodes were drawn."""
+
+    @classmethod
+    def of_names(cls, names: Iterable[str], when: StackTime, seed: int | None) -> Stack:
+        """Of those processes of the catalogue."""
+        return cls(tuple(process for process in PROCESSES if process.name in set(names)), when, seed)
 
     def with_child(self, child: Child) -> Stack:
         return replace(self, children=self.children | {child.name: child})
@@ -103,6 +123,7 @@ class Folder:
         self.logs = self.path / "logs"
         self.run = self.path / "run"
         self.stack_file = self.path / "stack.json"
+        self.clock_file = self.path / "clock.json"
         self.tokens = self.path / "tokens.json"
         self.kubeconfig = self.path / "kubeconfig"
         self.operator_kubeconfig = self.path / "kubeconfig-operator"
@@ -164,14 +185,21 @@ class Folder:
         What another version wrote is read as far as it is known here. Raises Unreadable where it makes no sense.
         """
         try:
-            return _stacks().validate_json(self.stack_file.read_bytes())
+            stack = _stacks().validate_json(self.stack_file.read_bytes())
         except FileNotFoundError:
             return None
         except ValueError as wrong:
             raise Unreadable(f"{self.stack_file} cannot be read ({wrong}); move it away, its stack is lost") from wrong
+        with suppress(FileNotFoundError):
+            return replace(stack, time=stack.time.follow(read_timeline(self.clock_file), time.time()))
+        return stack
+
+    def document(self, stack: Stack) -> str:
+        """As stack.json holds it."""
+        return _stacks().dump_json(stack, indent=1).decode()
 
     def write(self, stack: Stack) -> None:
-        write(self.stack_file, _stacks().dump_json(stack, indent=1).decode())
+        write(self.stack_file, self.document(stack))
 
 
 @cache

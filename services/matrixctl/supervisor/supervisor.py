@@ -27,6 +27,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from matrixcommon.emulation.stack_clock import change_timeline, write_timeline
 from matrixresource.topology import Supernode
 from services.catalogue import PROCESSES, Process
 from services.chassis.logging import configure
@@ -40,6 +41,7 @@ from services.matrixctl.supervisor.process_spawn import (
     preload,
     spawn,
 )
+from services.matrixctl.supervisor.restored_state import change_over, pending
 from services.matrixctl.supervisor.state_folder import SUPERVISOR, Child, Folder, Stack, StackTime
 
 log = logging.getLogger("supervisor")
@@ -113,13 +115,7 @@ class Supervisor:
         now = time.time()
         before = self.folder.read()
         living = self.folder.holders()
-        scale = self.request.scale or (before.time.scale if before else 1.0)
-        if before is None:
-            when = StackTime(scale, now, now)
-        elif living and scale == before.time.scale:
-            when = replace(before.time, stopped_wall=None)
-        else:
-            when = before.time.next_run(scale, now)
+        when = self._first_time(before, bool(living), now)
         children = {}
         for process in self.request.processes:
             current = before.children.get(process.name) if before else None
@@ -129,7 +125,22 @@ class Supervisor:
                 port = self._port(process, current.port if current else 0)
                 children[process.name] = Child(process.name, port=port, url=f"{process.scheme}://{HOST}:{port}")
         seed = self.request.seed if self.request.seed is not None else (before.seed if before else None)
-        return Stack(self.request.processes, when, seed, self.request.database, children, os.getpid())
+        topology = self.request.topology or (before.topology if before else "")
+        return Stack(
+            self.request.processes, when, seed, self.request.database, children, os.getpid(), topology=topology
+        )
+
+    def _first_time(self, before: Stack | None, living: bool, now: float) -> StackTime:
+        """Time as the clock's file has it now. What lives of the last run continues by that file, at another speed if
+        one is asked for; else the file begins anew from where time got to."""
+        scale = self.request.scale or (before.time.scale if before else 1.0)
+        if before is not None and living and self.folder.clock_file.exists():
+            if scale != before.time.scale:
+                change_timeline(self.folder.clock_file, lambda timeline, at: timeline.changed(at, scale))
+            return replace(before.time, stopped_wall=None)
+        when = StackTime(scale, now, now) if before is None else before.time.next_run(scale, now)
+        write_timeline(self.folder.clock_file, when.timeline())
+        return when
 
     def _port(self, process: Process, last: int) -> int:
         wanted = [port for port in (process.port, last) if port]
@@ -142,9 +153,7 @@ class Supervisor:
             "HOST": HOST,
             "PORT": str(self.stack.children[name].port),
             "STATE": str(self.folder.path),
-            "TIME_SCALE": repr(self.stack.time.scale),
-            "TIME_ANCHOR_WALL": repr(self.stack.time.anchor_wall),
-            "TIME_ANCHOR_EMULATED": repr(self.stack.time.anchor_emulated),
+            "CLOCK_FILE": str(self.folder.clock_file),
             "TOKENS": str(self.folder.tokens),
             "TOKEN": self._tokens[name],
         }
@@ -152,8 +161,8 @@ class Supervisor:
             settings["SEED"] = str(self.stack.seed)
         if process.has_database and self.stack.database:
             settings["DATABASE"] = self.stack.database.replace("{service}", name)
-        if name == "resource" and self.request.topology:
-            settings["TOPOLOGY"] = self.request.topology
+        if name == "resource" and self.stack.topology:
+            settings["TOPOLOGY"] = self.stack.topology
         if name == "operator" and "kube" in self.stack.children:
             settings["SHARED_CLUSTER"] = "false"
         if name == "kube":
@@ -340,7 +349,8 @@ class Supervisor:
 _OURS = frozenset(
     f"CLOUDMATRIX_{key}"
     for key in (
-        *("HOST", "PORT", "STATE", "TIME_SCALE", "TIME_ANCHOR_WALL", "TIME_ANCHOR_EMULATED", "TOKENS", "TOKEN"),
+        *("HOST", "PORT", "STATE", "TIME_SCALE", "TIME_ANCHOR_WALL", "TIME_ANCHOR_EMULATED"),
+        *("CLOCK_FILE", "TOKENS", "TOKEN"),
         *("SEED", "DATABASE", "TOPOLOGY", "KUBECONFIG", "KUBE_ADMIN_TOKEN"),
         *(f"{process.name.upper()}_URL" for process in PROCESSES),
     )
@@ -367,6 +377,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SeatTaken as taken:
         print(f"another supervisor keeps {folder.path}: {taken}", file=sys.stderr)
         return EXIT_SEAT_TAKEN
+    if pending(folder) is not None:
+        stop(folder.holders(), STOP_PATIENCE_WALL_S)
+        change_over(folder)
     asked = os.environ.pop("CLOUDMATRIX_STACK_REQUEST", "")
     request = Request.from_json(asked) if asked else Request()
     if can_fork():

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from matrixcommon.emulation.stages import Stages
-from matrixcommon.model.clock import as_set
+from matrixcommon.model.clock import Seconds, as_set
 from matrixlink.agent import AgentProbing, LinkAgent
 from matrixlink.client import LinkClient
 from matrixlink.contract.slices import LinkReport, LinkReportAnswer, ProgramView
@@ -26,9 +26,9 @@ never below the floor, unless less is asked for."""
 
 def resource_agents(fleet: Fleet, client: ResourceClient, stages: Stages, lease_s: float = LEASE_S) -> None:
     """Put a resource agent on every node and join them to MatrixResource."""
-    lease_s = as_set(fleet.clock, lease_s, LEASE_FLOOR_WALL_S)
+    lease = _lease(fleet, lease_s)
     fleet.add_agents(
-        "resource", lambda node, random, changed: ResourceAgent(node, stages, fleet.clock, random, changed, lease_s)
+        "resource", lambda node, random, changed: ResourceAgent(node, stages, fleet.clock, random, changed, lease)
     )
     fleet.connect(Line("resource", client, "assignments", AssignmentView, "name", ResourceAgent.handle_reply))
 
@@ -38,16 +38,23 @@ def link_agents(
 ) -> None:
     """Put a link agent on every node, wire the nodes together, and join the agents to MatrixLink. `built_gbps`: a
     port's full rate, by its name."""
-    lease_s = as_set(fleet.clock, lease_s, LEASE_FLOOR_WALL_S)
-    round_s = fleet.clock.at_least_wall(ROUND_S, ROUND_FLOOR_WALL_S)
+    lease = _lease(fleet, lease_s)
+
+    def round_at(now: float) -> float:
+        return fleet.clock.periods(ROUND_S, ROUND_FLOOR_WALL_S)
+
     wires = EmulatedWires(fleet.nodes, fleet.spec)
 
     def agent(node: EmulatedNode, random: Random, changed: Callable[[], None]) -> LinkAgent:
-        probing = AgentProbing(str(node.name), lambda: probe_plan(node.supernode), wires, round_s)
-        return LinkAgent(node, built_gbps, stages, fleet.clock, random, changed, lease_s, probing, fleet.traffic)
+        probing = AgentProbing(str(node.name), lambda: probe_plan(node.supernode), wires, round_at)
+        return LinkAgent(node, built_gbps, stages, fleet.clock, random, changed, lease, probing, fleet.traffic)
 
     fleet.add_agents("link", agent)
     fleet.connect(Line("link", client, "programs", ProgramView, "node", _take_answer, "lease_seconds"))
+
+
+def _lease(fleet: Fleet, lease_s: float) -> Seconds:
+    return lambda: as_set(fleet.clock, lease_s, LEASE_FLOOR_WALL_S)
 
 
 def _take_answer(agent: LinkAgent, report: LinkReport, answer: LinkReportAnswer) -> None:

@@ -27,8 +27,14 @@ def traffic_routes(fleet: Fleet) -> APIRouter:
             raise InvalidField("give either a slice, or an instance and a plane", field="slice")
         if body.target is not None and body.pattern != "incast":
             raise InvalidField("only an incast has a target", field="target")
-        if body.target is not None and body.target not in fleet.nodes:
-            raise InvalidField(f"this fleet has no node {body.target}", field="target")
+        if (body.targets is not None) != (body.pattern == "pull"):
+            raise InvalidField("a pull has targets, and nothing else has", field="targets")
+        if body.gbps_per_npu == 0 and not body.bursts:
+            raise InvalidField("above 0; 0 is for a load that bursts", field="gbpsPerNpu")
+        for field, named in (("target", [body.target]), ("targets", body.targets or [])):
+            for node in named:
+                if node is not None and node not in fleet.nodes:
+                    raise InvalidField(f"this fleet has no node {node}", field=field)
         checked_resource_name(name)
         if validate_only:
             return _view(name, body)
@@ -55,7 +61,7 @@ def traffic_routes(fleet: Fleet) -> APIRouter:
         rates = fleet.traffic.rates()
         current = fleet.traffic.loads_of(load)
         moving = [each for slice in current for each in rates.slices.get(slice, {}).values()] if rates else []
-        senders = sum(len(tables) - (load.pattern == "incast") for tables in current.values() if len(tables) > 1)
+        senders = sum(load.senders(tables) for tables in current.values())
         return LoadView(
             name=name_of(name),
             project=project_of(name),
@@ -65,6 +71,7 @@ def traffic_routes(fleet: Fleet) -> APIRouter:
             offered_gbps=round(senders * load.gbps_per_npu * fleet.spec.node.npus, 6),
             sent_gbps=round(sum(each[0] for each in moving), 6),
             dropped_gbps=round(sum(each[2] for each in moving), 6),
+            burst=fleet.traffic.burst(name) if name in fleet.traffic.loads else None,
         )
 
     return api.router

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from matrixcommon.api.client import WatchEvent
-from matrixcommon.model.clock import Clock, pause
+from matrixcommon.model.clock import Clock, Seconds, pause, seconds_now
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.resource_model import ApiModel
 from matrixresource.agent.hardware import MessageFaults
@@ -58,7 +58,7 @@ class Uplink:
         self,
         line: Line,
         clock: Clock,
-        period_s: float,
+        period_s: Seconds,
         reachable: Callable[[], Iterable[str]],
         agent_of: Callable[[str], Any],
         remember: Callable[[], None],
@@ -84,11 +84,12 @@ class Uplink:
 
     async def report(self) -> None:
         """For ever: the whole fleet every period, those with news in between."""
-        due_at = self._clock.now()
+        due_at, changes = self._clock.now(), self._clock.changes
         while True:
             try:
-                now = self._clock.now()
-                everybody = now >= due_at
+                # At another speed leases are asked for anew, and at once.
+                everybody = self._clock.now() >= due_at or self._clock.changes != changes
+                changes = self._clock.changes
                 reachable = list(self._reachable())
                 batch = reachable if everybody else [node for node in reachable if node in self._news]
                 self._news.clear()
@@ -109,8 +110,9 @@ class Uplink:
             await self._pause(due_at - self._clock.now())
 
     async def _pause(self, seconds: float) -> None:
-        await pause(self._clock, max(0.0, seconds), self._wake)
-        gather_s = min(GATHER_S, self._period_s / 10)  # never so long that a fast heartbeat looks late
+        changes = self._clock.changes
+        await pause(self._clock, lambda: seconds if self._clock.changes == changes else 0.0, self._wake)
+        gather_s = min(GATHER_S, seconds_now(self._period_s) / 10)  # never so long that a fast heartbeat looks late
         await self._clock.sleep(self._clock.at_least_wall(gather_s, GATHER_FLOOR_WALL_S))
 
     async def _send(self, nodes: list[str], sent: Callable[[], None]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 
-from matrixcommon.model.clock import Clock
+from matrixcommon.model.clock import Clock, Seconds, seconds_now
 
 log = logging.getLogger(__name__)
 
@@ -28,10 +28,11 @@ REST = 0.5
 class ReportPace:
     """Of one line. `begin` a round of so many calls, `sent` after each of them, `end` it; seconds are emulated."""
 
-    def __init__(self, name: str, clock: Clock, period_s: float) -> None:
+    def __init__(self, name: str, clock: Clock, period_s: Seconds) -> None:
         self._name = name
         self._clock = clock
-        self._period_s = period_s
+        self._period = period_s
+        self._changes = clock.changes
         self._intervals: deque[float] = deque(maxlen=ROUNDS_REMEMBERED)
         self._began_at: float | None = None
         self._calls = self._done = 0
@@ -42,8 +43,15 @@ class ReportPace:
         """Whether nothing is known yet of what a call costs."""
         return self._began_at is None
 
+    @property
+    def _period_s(self) -> float:
+        return seconds_now(self._period)
+
     def begin(self, calls: int) -> None:
         now = self._clock.now()
+        if self._changes != self._clock.changes:  # intervals of another speed say nothing of this one
+            self._changes, self._began_at = self._clock.changes, None
+            self._intervals.clear()
         if self._began_at is not None:
             self._intervals.append(now - self._began_at)
         self._began_at, self._calls, self._done = now, calls, 0

@@ -107,7 +107,10 @@ class Fleet:
 
     def connect(self, line: Line) -> None:
         """Join one kind of agent to its service."""
-        period_s, kind = as_set(self.clock, self._heartbeat_s, HEARTBEAT_FLOOR_WALL_S), line.name
+        kind = line.name
+
+        def period_s() -> float:
+            return as_set(self.clock, self._heartbeat_s, HEARTBEAT_FLOOR_WALL_S)
 
         def answering(node: str) -> Any:
             there = self.nodes.get(NodeName(node))

@@ -4,17 +4,17 @@ A load is what a workload does: so much from each NPU of a slice's members to th
 is in the switches' tables, not by what anybody requested: a node without a table sends nothing, stripes and detours say
 over which sub-planes and L2 chips, and a port that carries less than it says is found out by the bytes. Rates are
 the fabric core's, guarantee plus share by the floors and weights in the tables
-(`matrixlink/fabric/sharing/max_min_arrays.py`). UB and RoCE are lossless: what is too much waits at the sender, and
-only what goes into a port that carries nothing is dropped.
+(`matrixlink/fabric/contention`). UB and RoCE are lossless: what is too much waits at the sender, and only what goes
+into a port that carries nothing is dropped. A load that comes in bursts is told what a burst gets beside the others.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,30 +22,16 @@ from numpy.typing import NDArray
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.hardware_names import NodeName
 from matrixlink.fabric.condition.port_order import port_order
-from matrixlink.fabric.sharing.max_min_arrays import fair_rates, on_links
-from matrixlink.fabric.sharing.traffic import traffic
+from matrixlink.fabric.contention.offers import Offer, Pieces
+from matrixlink.fabric.contention.port_groups import PortGroups
+from matrixlink.fabric.contention.shared_ports import SharedPorts
 from matrixlink.ports import CounterSample
 from matrixresource.agent.hardware import EmulatedNode
 from matrixresource.topology.spec import SupernodeSpec
-from services.node_agent.network.port_groups import PortGroups
-from services.node_agent.network.traffic_patterns import Load, Table, demands
+from services.node_agent.network.traffic_patterns import Burst, BurstPorts, Load, Table
+from services.node_agent.network.true_ports import port_groups
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of a member's load that takes one way: through a group of ports out of one node and into another."""
-
-    slice: str
-    source: int
-    target: int
-    out: int
-    into: int
-    gbps: float
-    """Offered."""
-    part: float
-    """Of all that its source offers on the slice."""
 
 
 @dataclass
@@ -69,6 +55,10 @@ class EmulatedTraffic:
         self._rates: Rates | None = None
         self._seen: object = None
         self._due = False
+        self._ports: SharedPorts | None = None
+        self._offered: dict[str, list[int]] = {}
+        """By load, the numbers of its offers."""
+        self._bursts: dict[str, Burst] = {}
         self._names: list[str] = []
         ports = len(port_order(spec).outward)
         self._sent, self._received, self._dropped = (np.zeros((0, ports)) for _ in range(3))
@@ -115,7 +105,7 @@ class EmulatedTraffic:
     def loads_of(self, load: Load) -> dict[str, dict[str, Table]]:
         """By slice that a load goes by, the tables of the nodes that have power."""
         current: dict[str, dict[str, Table]] = defaultdict(dict)
-        only = None if load.members is None else set(load.members)
+        only = None if load.members is None else {*load.members, *load.aims()}
         for name, node in zip(self._names, self._nodes, strict=True):
             if only is not None and name not in only:
                 continue
@@ -199,90 +189,71 @@ class EmulatedTraffic:
     # -- rates --------------------------------------------------------------------------------------------------------
 
     def _work_out(self) -> Rates:
-        groups = PortGroups(self._spec, self._nodes)
-        pieces = [piece for load in self.loads.values() for piece in self._pieces(load, groups)]
+        self._bursts.clear()
+        self._offered, offers = {}, list[Offer]()
+        for name, load in self.loads.items():
+            for offer in self._offers(load):
+                self._offered.setdefault(name, []).append(len(offers))
+                offers.append(offer)
+        ports = self._ports = SharedPorts(port_groups(self._spec, self._nodes), self._names, offers)
+        groups = ports.groups
         shape = groups.carries.shape
         found = Rates(np.zeros(shape), np.zeros(shape), np.zeros(shape))
-        if not pieces:
-            return found
-        got = _shared(pieces, groups, self._terms)
         moved = np.zeros((3, len(self._nodes), len(groups.groups)))
-        for piece, gbps in zip(pieces, got.tolist(), strict=True):
-            self._put_down(found.slices, moved, piece, gbps, groups)
-        for number, ports in enumerate(groups.groups):
+        for pieces, gbps in zip(ports.pieces, ports.moving(), strict=True):
+            self._put_down(found.slices, moved, pieces, gbps, groups)
+        for number, members in enumerate(groups.groups):
             for into, each in zip((found.sent, found.received, found.dropped), moved, strict=True):
-                into[:, ports] = each[:, [number]] / len(ports)
+                into[:, members] = each[:, [number]] / len(members)
         return found
 
-    def _pieces(self, load: Load, groups: PortGroups) -> Iterator[Piece]:
-        known: dict[int, list[tuple[int, float]]] = {}
-        for slice, tables in self.loads_of(load).items():
-            offered = load.gbps_per_npu * self._spec.node.npus
-            for source, target, gbps in demands(load.pattern, sorted(tables), offered, load.target):
-                table = tables[source]
-                if target not in table["peers"] or table["isolation_key"] != tables[target]["isolation_key"]:
-                    continue  # no route, or a key that the other side does not let in
-                stripes = table["detours"].get(target, table["stripes"])
-                a, b = self._index[source], self._index[target]
-                ways = known.get(id(stripes))
-                if ways is None:
-                    ways = known[id(stripes)] = list(groups.ways(table["plane"], stripes))
-                for group, part in ways:
-                    yield Piece(slice, a, b, group, group, gbps * part, gbps * part / offered)
+    def _offers(self, load: Load) -> list[Offer]:
+        """What a load offers, slice by slice."""
+        senders = None if load.members is None else set(load.members)
+        return [
+            Offer(
+                slice, load.pattern, load.gbps_per_npu, programs,
+                [node for node in programs if senders is None or node in senders], load.aims(),
+            )
+            for slice, programs in self.loads_of(load).items()
+        ]  # fmt: skip
 
-    def _terms(self, piece: Piece) -> tuple[float, float, float]:
-        """Weight, floor and ceiling of a piece, by its source's table: its part of the node's."""
-        table = self._nodes[piece.source].tables[piece.slice]
-        ceiling = table.get("ceiling_gbps")
-        most = piece.gbps if ceiling is None else min(piece.gbps, ceiling * piece.part)
-        return table["weight"] * piece.part, min(most, table["floor_gbps"] * piece.part), most
+    def burst(self, name: str) -> Burst | None:
+        """What a load gets that comes all at once, beside what others send now; None for one that does not."""
+        load = self.loads[name]
+        if not load.bursts:
+            return None
+        self.rates()
+        if self._ports is None:
+            return None
+        if name not in self._bursts:
+            self._bursts[name] = self._burst_of(load, self._ports, self._offered.get(name, []))
+        return self._bursts[name]
+
+    def _burst_of(self, load: Load, ports: SharedPorts, own: list[int]) -> Burst:
+        found = Burst()
+        exchanges = []
+        for slice, programs in self.loads_of(load).items():
+            if load.pattern == "all-to-all" and load.complete(programs):
+                exchanges.append(ports.exchange_gbps(slice, programs, own))
+                found.gbps_per_die = min(exchanges)
+            left = ports.left(slice, programs)
+            found.ports |= {node: BurstPorts(**asdict(each)) for node, each in left.items()}
+        return found
 
     @staticmethod
     def _put_down(
-        slices: dict[str, dict[int, list[float]]], moved: Floats, piece: Piece, gbps: float, groups: PortGroups
+        slices: dict[str, dict[int, list[float]]], moved: Floats, pieces: Pieces, gbps: Floats, groups: PortGroups
     ) -> None:
-        """Add a piece to what its slice and its groups of ports carry."""
-        by_node = slices.setdefault(piece.slice, {})
-        sender = by_node.setdefault(piece.source, [0.0, 0.0, 0.0])
-        receiver = by_node.setdefault(piece.target, [0.0, 0.0, 0.0])
-        if gbps > 0:
-            moved[0, piece.source, piece.out] += gbps
-            moved[1, piece.target, piece.into] += gbps
-            sender[0] += gbps
-            receiver[1] += gbps
-            return
-        dead = piece.source if groups.group_gbps[piece.source, piece.out] <= 0 else piece.target
-        moved[2, dead, piece.out] += piece.gbps
-        sender[2] += piece.gbps
-
-
-def _shared(
-    pieces: Sequence[Piece], groups: PortGroups, terms: Callable[[Piece], tuple[float, float, float]]
-) -> Floats:
-    """GB/s of each piece. Links are: a node's groups of ports out, the same in, its dies out and in by sub-plane."""
-    nodes, count = groups.group_gbps.shape
-    planes = groups.spec.ub.sub_planes
-    dies_out = 2 * nodes * count
-    dies_in = dies_out + nodes * planes
-    capacity = np.concatenate(
-        [groups.group_gbps.ravel(), groups.group_gbps.ravel(), groups.dies_gbps.ravel(), groups.dies_gbps.ravel()]
-    )
-    paths = np.full((len(pieces), 4), -1, np.int64)
-    for at, piece in enumerate(pieces):
-        p = groups.sub_plane(piece.out)
-        paths[at, :2] = piece.source * count + piece.out, nodes * count + piece.target * count + piece.into
-        if p is not None:
-            paths[at, 2:] = dies_out + piece.source * planes + p, dies_in + piece.target * planes + p
-    weight, floor, ceiling = (np.array(each) for each in zip(*map(terms, pieces), strict=True))
-    made = traffic(capacity, paths, weight=weight, floor=_fitting(capacity, paths, floor), ceiling=ceiling)
-    return fair_rates(made)
-
-
-def _fitting(capacity: Floats, paths: NDArray[np.int64], floor: Floats) -> Floats:
-    """Floors as far as the ports carry them: they were promised by the hose model and on links that were whole; where
-    more is asked of a port, all floors over it yield alike."""
-    booked = on_links(traffic(capacity, paths, ceiling=np.inf), floor)
-    fits = np.ones(len(capacity))
-    np.divide(capacity, booked, out=fits, where=booked > capacity)
-    scale = np.where(paths >= 0, fits[np.maximum(paths, 0)], 1.0).min(axis=1)
-    return floor * scale * (1 - 1e-12)
+        """Add a load's pieces to what their slice and their groups of ports carry."""
+        by_node = slices.setdefault(pieces.slice, {})
+        dropped = np.where(gbps > 0, 0.0, pieces.gbps)
+        from_dead = groups.group_gbps[pieces.source, pieces.group] <= 0
+        dead = np.where(from_dead, pieces.source, pieces.target)
+        np.add.at(moved[0], (pieces.source, pieces.group), gbps)
+        np.add.at(moved[1], (pieces.target, pieces.group), gbps)
+        np.add.at(moved[2], (dead, pieces.group), dropped)
+        for row, (ends, values) in enumerate(((pieces.source, gbps), (pieces.target, gbps), (pieces.source, dropped))):
+            sums = np.bincount(ends, values, len(moved[0]))
+            for node in np.unique(ends).tolist():
+                by_node.setdefault(node, [0.0, 0.0, 0.0])[row] += float(sums[node])

@@ -1,32 +1,35 @@
-"""What a workload offers the network: loads, and who sends how much to whom in each of their patterns."""
+"""What a workload offers the network, and what is shown of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from pydantic import Field
 
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.resource_model import ApiModel, ResourceView
+from matrixlink.fabric.contention.patterns import Pattern
 
-Pattern = Literal["all-to-all", "permutation", "ring", "incast"]
 Table = Mapping[str, Any]
 
 
 class Load(ApiModel):
     """What a workload offers: `gbps_per_npu` out of every NPU of the members of a slice, or of an instance's slice on a
     plane, or only of some `members`. all-to-all: to all others alike; permutation: each to one, halfway round; ring:
-    each to the next; incast: all to `target` (by default the first)."""
+    each to the next; incast: all to `target` (by default the first); pull: each to all of `targets` alike. One that
+    `bursts` offers so much on average, all at once now and then: what a burst gets is shown."""
 
     slice: str | None = Field(None, max_length=253)
     instance: str | None = Field(None, max_length=253)
     plane: Plane = Plane.UB
     pattern: Pattern = "all-to-all"
-    gbps_per_npu: float = Field(gt=0, le=1e4)
+    gbps_per_npu: float = Field(ge=0, le=1e4)
     target: NodeName | None = None
+    targets: list[NodeName] | None = Field(None, min_length=1, max_length=4096)
     members: list[NodeName] | None = Field(None, max_length=4096)
+    bursts: bool = False
 
     REFERENCES: ClassVar = ("slice", "instance")
 
@@ -35,6 +38,38 @@ class Load(ApiModel):
         if self.slice is not None:
             return slice == self.slice
         return bool(table.get("instance") == self.instance and table.get("plane") == self.plane)
+
+    def senders(self, tables: Mapping[str, Table]) -> int:
+        """How many of a slice's members send."""
+        if self.pattern == "pull":
+            return sum(node in tables for node in self.members) if self.members is not None else len(tables)
+        return len(tables) - (self.pattern == "incast") if len(tables) > 1 else 0
+
+    def complete(self, tables: Mapping[str, Table]) -> bool:
+        """Whether everybody that it names has a table."""
+        return self.members is None or all(node in tables for node in self.members)
+
+    def aims(self) -> tuple[str, ...]:
+        """The nodes that it goes to, where it names them."""
+        return tuple(map(str, self.targets or ([self.target] if self.target is not None else [])))
+
+
+class BurstPorts(ApiModel):
+    """What a burst may use of one node's ports, an entry per sub-plane, GB/s: of the whole node out and in, and of one
+    endpoint (the slowest die's links or port, on VPC the card)."""
+
+    out_gbps: list[float]
+    in_gbps: list[float]
+    endpoint_out_gbps: list[float]
+    endpoint_in_gbps: list[float]
+
+
+class Burst(ApiModel):
+    """What a load gets when it comes all at once, others sending what they do now. `gbps_per_die`: of an all-to-all,
+    what its slowest die sends; `ports`: what each member's ports have left, for transfers that come one by one."""
+
+    gbps_per_die: float | None = None
+    ports: dict[str, BurstPorts] = Field(default_factory=dict)
 
 
 class LoadView(ResourceView):
@@ -47,20 +82,4 @@ class LoadView(ResourceView):
     offered_gbps: float
     sent_gbps: float
     dropped_gbps: float
-
-
-def demands(
-    pattern: Pattern, members: Sequence[str], gbps: float, target: str | None
-) -> Iterator[tuple[str, str, float]]:
-    """Who sends how much to whom when each member offers `gbps`. Nobody sends to itself."""
-    count = len(members)
-    if count < 2:
-        return
-    if pattern == "incast":
-        sink = target if target is not None and target in members else members[0]
-        yield from ((member, sink, gbps) for member in members if member != sink)
-        return
-    steps = {"all-to-all": range(1, count), "permutation": [count // 2], "ring": [1]}[pattern]
-    for at, member in enumerate(members):
-        for step in steps:
-            yield member, members[(at + step) % count], gbps / len(steps)
+    burst: Burst | None = None

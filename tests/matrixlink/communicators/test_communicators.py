@@ -8,7 +8,7 @@ import pytest
 from matrixcommon.model.errors import Conflict, InvalidField, NotFound, NotYetSupported, PreconditionFailed
 from matrixlink.contract.communicators import CommunicatorRequest
 from matrixresource.topology import Supernode
-from tests.asgi import StreamingASGITransport
+from services.testing.asgi import StreamingASGITransport
 from tests.matrixlink.client import WholeLinkClient
 from tests.matrixlink.fleet import NODES, Stack, a_request
 

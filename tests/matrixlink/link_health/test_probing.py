@@ -169,7 +169,7 @@ def test_one_round_alone_confirms_nothing():
 
 def test_an_agent_tells_failures_only_and_not_those_its_own_port_explains():
     hardware = {name: EmulatedNode(NodeName(name)) for name in ALL}
-    probing = AgentProbing(A, lambda: PLAN, EmulatedWires(hardware, SUPERNODE.spec), 10.0)
+    probing = AgentProbing(A, lambda: PLAN, EmulatedWires(hardware, SUPERNODE.spec), lambda now: now / 10)
     reported = probing.report(1_000.0, {})
     assert (reported.round, reported.sent, reported.failed) == (100, 129, [])
     assert reported.latency_us["ub"] == 1.9

@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 
 from services.matrixctl.clients import api_client
 from services.matrixctl.main import run
+from services.matrixctl.supervisor.state_folder import StackTime
 
 
 def reached(monkeypatch: pytest.MonkeyPatch, clients: Mapping[str, TestClient]) -> None:
@@ -24,7 +25,9 @@ def reached(monkeypatch: pytest.MonkeyPatch, clients: Mapping[str, TestClient]) 
     monkeypatch.setattr(
         api_client.ApiClient,
         "of",
-        lambda folder, project=None: Here(folder, SimpleNamespace(children=dict.fromkeys(clients)), project=project),
+        lambda folder, project=None: Here(
+            folder, SimpleNamespace(children=dict.fromkeys(clients), time=StackTime(1.0, 0.0, 0.0)), project=project
+        ),
     )
 
 

@@ -17,7 +17,6 @@ import yaml
 from matrixcommon.model.errors import Unavailable
 from services.catalogue import PROCESSES
 from services.matrixctl.commands.apply import fault_target
-from services.matrixctl.commands.unsupported import NOT_YET
 from services.matrixctl.main import app
 from services.matrixctl.output.resource_kinds import NOUNS, cells, noun_of, titles
 from services.matrixctl.supervisor.state_folder import Folder
@@ -98,13 +97,6 @@ def test_asking_a_process_that_is_not_part_of_the_stack(ctl: Ctl, bench: Bench) 
     code, _, err = ctl("get", "nodes", "--state", str(bench.folder.path))
     assert code == 3
     assert "resource is not part of this stack" in err
-
-
-@pytest.mark.parametrize("name", NOT_YET)
-def test_what_is_not_there_yet_says_so(ctl: Ctl, name: str) -> None:
-    code, _, err = ctl(name, "whatever", "--flag")
-    assert code == 2
-    assert err.startswith("NotYetSupported")
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
+from matrixcommon.emulation.stack_clock import read_timeline
 from services.catalogue import PROCESSES
 from services.chassis.access import Tokens, create_token
+from services.matrixctl.demo import in_container
+from services.matrixctl.demo.run import STORIES
 from services.matrixctl.supervisor.container_entrypoint import DATABASES, give, prepare, settings_for
 from services.matrixctl.supervisor.state_folder import Folder
 from tests.matrixcontainer.kubeapi.postgres import a_postgres, needs_postgres
@@ -81,15 +84,17 @@ def test_a_token_made_outside_is_known_inside(folder: Folder) -> None:
 def test_prepared_again_nothing_secret_changes_and_time_continues(folder: Folder) -> None:
     before = {process.name: settings(folder, process.name) for process in PROCESSES}
     sql = (folder.path / "postgres" / "first-start" / "databases.sql").read_text()
+    clock = (mounted(folder, "compute")["/shared"] / "clock.json").read_text()
     prepare(folder, 60.0)
+    assert (mounted(folder, "compute")["/shared"] / "clock.json").read_text() == clock
     assert (folder.path / "postgres" / "first-start" / "databases.sql").read_text() == sql
     for process in PROCESSES:
-        after = settings(folder, process.name)
-        assert {key: value for key, value in after.items() if "ANCHOR" not in key} == {
-            key: value for key, value in before[process.name].items() if "ANCHOR" not in key
-        }
-        anchor = "CLOUDMATRIX_TIME_ANCHOR_EMULATED"
-        assert float(after[anchor]) >= float(before[process.name][anchor])
+        assert settings(folder, process.name) == before[process.name]
+        assert before[process.name]["CLOUDMATRIX_CLOCK_FILE"] == "/shared/clock.json"
+    prepare(folder, 10.0)
+    changes = read_timeline(folder.clock_file).changes
+    assert [each.speed for each in changes] == [60.0, 10.0]
+    assert folder.clock_file.is_symlink()
 
 
 def test_the_operator_trusts_the_api_it_is_shown(folder: Folder) -> None:
@@ -99,6 +104,30 @@ def test_the_operator_trusts_the_api_it_is_shown(folder: Folder) -> None:
     assert config["users"][0]["user"]["token"] == settings(folder, "kube")["CLOUDMATRIX_KUBE_OPERATOR_TOKEN"]
     (mounted(folder, "kube")["/state"] / "kubeconfig").write_text("written by the API")
     assert folder.kubeconfig.read_text() == "written by the API"
+
+
+def test_the_stories_container_has_the_stacks_addresses_inside_and_an_administrators_token(folder: Folder) -> None:
+    inside = Folder(mounted(folder, "failover")["/state"])
+    stack = inside.read()
+    assert stack is not None
+    assert {name: child.url for name, child in stack.children.items()} == {
+        process.name: f"{process.scheme}://{process.name}:{process.port}" for process in PROCESSES
+    }
+    assert inside.admin_token() == folder.admin_token()
+    config = yaml.safe_load(inside.kubeconfig.read_text())
+    assert config["clusters"][0]["cluster"]["server"] == "https://kube:8443"
+    assert config["users"][0]["user"]["token"] == settings(folder, "kube")["CLOUDMATRIX_KUBE_ADMIN_TOKEN"]
+
+
+def test_a_story_told_at_another_pace_is_refused_with_the_way_out(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CLOUDMATRIX_STATE", str(mounted(folder, "autoscale")["/state"]))
+    assert in_container.main(["autoscale"]) == 2
+    assert "CLOUDMATRIX_TIME_SCALE=15" in " ".join(capsys.readouterr().out.split())
+    assert in_container.main(["autoscaling"]) == 2
+    assert "there is no story 'autoscaling'; there are failover, autoscale" in capsys.readouterr().err
+    assert set(STORIES) < set(yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"])
 
 
 def test_the_folder_is_given_to_who_the_processes_run_as(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,14 @@ def test_top_shows_every_cabinet(desk: Desk) -> None:
     assert sum(cabinet["kept"] for cabinet in json.loads(out)["cabinets"]) == 6
 
 
+def test_top_without_a_terminal_prints_the_machine_once(desk: Desk) -> None:
+    code, out, err = desk.say("top --ascii")
+    assert (code, err) == (0, "")
+    assert out.startswith("5/48 nodes free NPUs 40 free, 344 held of 384 faulty 0 largest block 2/5")
+    assert "c00 " in out
+    assert "instances none busiest links none events, the newest first none" in out
+
+
 def test_what_does_not_go_as_requested_has_another_exit_code(desk: Desk) -> None:
     assert desk.say("defrag plan --nodes 4 --name p")[0] == 0
     assert desk.say("defrag approve p")[:1] == (0,)

@@ -32,6 +32,12 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TestClient:
     return client
 
 
+def test_a_node_is_cordoned_and_uncordoned(here: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ctl(capsys, "node cordon sn0-c03-n1") == (0, "sn0-c03-n1 is cordoned by admin\n")
+    assert ctl(capsys, "node uncordon sn0-c03-n1") == (0, "sn0-c03-n1 is not cordoned\n")
+    assert ctl(capsys, "node cordon sn0-c99-n1")[0] == 1
+
+
 def test_a_cabinet_and_a_supernode_on_the_command_line(here: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
     assert ctl(capsys, "domain close sn0-c03 --drain --reason pump") == (0, "sn0-c03 is Drained; nothing lies there\n")
     assert ctl(capsys, "domain open sn0-c03") == (0, "sn0-c03 is Open\n")

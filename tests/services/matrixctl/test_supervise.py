@@ -33,7 +33,7 @@ def test_a_child_has_its_own_session_folder_log_and_settings(bench: Bench) -> No
     assert seen["pid"] == seen["sid"] == stack.children["beta"].pid
     assert seen["cwd"] == str(bench.folder.path)
     assert seen["CLOUDMATRIX_ALPHA_URL"] == stack.children["alpha"].url
-    assert seen["CLOUDMATRIX_TIME_SCALE"] == "60.0"
+    assert seen["CLOUDMATRIX_CLOCK_FILE"] == str(bench.folder.clock_file)
     assert seen["CLOUDMATRIX_SEED"] == "7"
     assert "CLOUDMATRIX_BETA_URL" not in seen
     assert "CLOUDMATRIX_ALPHA_URL" not in bench.settings("alpha")
@@ -92,15 +92,26 @@ def test_when_the_supervisor_is_killed_the_next_one_takes_its_children_over(benc
 
 
 def test_children_with_other_settings_are_replaced_one_by_one(bench: Bench) -> None:
+    before = bench.up(seed=7)
+    supervisor = bench.folder.supervisor()
+    assert supervisor is not None
+    supervisor.signal(signal.SIGKILL)
+    eventually(lambda: not supervisor.alive())
+    bench.up(seed=8)
+    assert bench.settings("alpha")["CLOUDMATRIX_SEED"] == "8"
+    assert not any(started_at(child.pid) for child in before.children.values())
+
+
+def test_children_at_another_speed_run_on(bench: Bench) -> None:
     before = bench.up(scale=60.0)
     supervisor = bench.folder.supervisor()
     assert supervisor is not None
     supervisor.signal(signal.SIGKILL)
     eventually(lambda: not supervisor.alive())
     after = bench.up(scale=10.0)
-    assert bench.settings("alpha")["CLOUDMATRIX_TIME_SCALE"] == "10.0"
-    assert after.time.anchor_emulated > before.time.anchor_emulated
-    assert not any(started_at(child.pid) for child in before.children.values())
+    assert {child.pid for child in after.children.values()} == {child.pid for child in before.children.values()}
+    eventually(lambda: bench.stack().time.scale == 10.0)
+    assert bench.stack().time.anchor_emulated > before.time.anchor_emulated
 
 
 def test_down_works_when_the_supervisor_is_dead(bench: Bench) -> None:

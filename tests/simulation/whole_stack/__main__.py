@@ -9,7 +9,7 @@ import time
 import traceback
 from contextlib import nullcontext
 
-from tests import built_once
+from services.testing import validators
 from tests.simulation.whole_stack.mutations import MUTATIONS
 from tests.simulation.whole_stack.simulation import EVENTS, shrunk, simulate
 
@@ -23,7 +23,7 @@ def main() -> int:
     parser.add_argument("--shrink", action="store_true", help="look for fewer events after which it fails as well")
     parser.add_argument("--trace", action="store_true", help="print every event")
     asked = parser.parse_args()
-    built_once.install()
+    validators.install()
     logging.disable(logging.WARNING)
     failed = 0
     for seed in range(asked.seed, (asked.to if asked.to is not None else asked.seed) + 1):

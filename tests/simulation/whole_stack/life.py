@@ -25,8 +25,8 @@ from matrixcommon.persistence.database_session import Database
 from matrixcommon.persistence.transaction import GroupTransaction
 from matrixcontainer.client.client import INSTANCE
 from services.chassis.http import http_client
+from services.testing.asgi import StreamingASGITransport
 from tests.accounting import audit
-from tests.asgi import StreamingASGITransport
 from tests.rest_lists import LISTS, fetch
 from tests.simulation.rest_life import Answer, Life
 from tests.simulation.whole_stack.journals import Journals

@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 
-from tests.asgi import scope_of
+from services.testing.asgi import scope_of
 from tests.simulation.whole_stack.loop import PROCESS
 
 QUICK_S = 0.001

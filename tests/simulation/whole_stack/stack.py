@@ -24,8 +24,8 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
 from services.chassis.database import DatabaseEngine
+from services.testing.prepared import Prepared, prepared
 from tests.clocks import LoopClock
-from tests.prepared import Prepared, prepared
 from tests.simulation.small_stack import SmallStack, replica_of
 from tests.simulation.whole_stack.kubernetes import Kubernetes, Operator
 from tests.simulation.whole_stack.loop import PROCESS, VirtualLoop
@@ -103,10 +103,7 @@ class SimulatedStack(SmallStack):
 
     def continue_from_copy(self) -> None:
         before = self.copied()
-        for name, content in before.files.items():
-            (self.folder / name).write_bytes(content)
-        for cards, documents in before.cards.items():
-            self.memory.put(cards, documents)
+        before.lay_down(self.folder)
         self.clock = LoopClock(EPOCH_S + before.seconds)
         self.on_copied()
 

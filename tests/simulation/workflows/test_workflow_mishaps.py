@@ -18,6 +18,7 @@ from matrixcompute.operations.context import (
     REPAIR,
     RESTART,
     RESTORE,
+    RESTORE_SLICES,
     START,
     STOP,
     SUSPEND,
@@ -115,6 +116,24 @@ async def room(stack: Stack, name: str) -> None:
     await stack.apply("filler", 48 - 3 * len(WORKFLOWS[RESTORE].steps))
 
 
+async def refused(stack: Stack, name: str) -> None:
+    """It was asked for what no link has, and stays as it was."""
+    await active(stack, name)
+    await stack.apply(name, 1, network={"rdma": {"qosClass": "Guaranteed", "floorGbpsPerNpu": 10_000}})
+
+    async def said() -> bool:
+        view = await stack.compute.find_instance(name)
+        assert view is not None
+        return view.state == "Active" and any(each.reason == "InvalidField" for each in view.conditions)
+
+    await stack.until(said, f"the change of {name} is refused", within_s=600)
+
+
+async def withdraw(stack: Stack, name: str) -> None:
+    answer = await stack.http["link"].delete(f"/v1/slices/{name}-rdma")
+    assert answer.is_success, answer.text
+
+
 async def urgent(stack: Stack, name: str) -> None:
     await stack.apply(f"urgent-{name}", 1, priority=5, preemption="LowerPriority")
 
@@ -137,6 +156,7 @@ BEGINNINGS: dict[str, tuple[Action, Action]] = {
     MOVE: (pair, spread),
     REPAIR: (active, lose),
     RESTORE: (smaller, room),
+    RESTORE_SLICES: (refused, withdraw),
     "delete-instance": (active, delete),
     YIELD_CAPACITY: (humble, urgent),
     SUSPEND: (active, suspend),

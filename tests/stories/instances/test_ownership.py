@@ -29,3 +29,38 @@ async def test_a_slice_of_ones_own_stays_and_one_that_an_instance_left_goes(tmp_
         await asyncio.sleep(600)
         assert await stack.link.find_slice("by-hand") is not None
         assert await stack.resource.find_allocation("mine") is not None
+
+
+async def test_a_slice_of_ones_own_goes_with_its_allocation_and_gives_its_floor_back(tmp_path):
+    async with Stack(tmp_path) as stack:
+        allocation = (await stack.http["resource"].put("/v1/allocations/mine", json={"nodes": 2})).json()
+        members = [member["node"] for member in allocation["members"]]
+        body = {"plane": "ub", "qosClass": "Guaranteed", "floorGbpsPerNpu": 300, "allocation": "mine",
+                "instance": "mine", "members": members}  # fmt: skip
+        answer = await stack.http["link"].put("/v1/slices/by-hand", json=body)
+        assert answer.is_success, answer.text
+        await stack.http["link"].post("/v1/slices/by-hand:program")
+        await stack.http["resource"].delete("/v1/allocations/mine")
+
+        async def given_back() -> bool:
+            return await stack.link.find_slice("by-hand") is None
+
+        await stack.until(given_back, "a slice goes with its allocation", within_s=600)
+        events = (await stack.get("link", "/v1/events")).json()["items"]
+        said = [each for each in events if each["reason"] == "OrphanReleased"]
+        assert [each["about"] for each in said] == ["by-hand"]
+        assert "its allocation mine is gone" in said[0]["message"]
+        await stack.nothing_left()
+        assert not (await stack.get("link", "/v1/slices")).json()["items"]
+
+
+async def test_slices_stay_while_matrixresource_is_away(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 2)
+        await stack.active("one", 2)
+        await stack.kill("resource")
+        await asyncio.sleep(900)
+        assert len((await stack.get("link", "/v1/slices")).json()["items"]) == 3
+        await stack.start("resource")
+        await stack.active("one", 2)
+        await stack.check()

@@ -1,6 +1,6 @@
 """HorizontalPodAutoscalers: every fifteen seconds, metrics in, one size out, written to the target's scale.
 
-Its seconds are those of `Core.time_scale`: what it reads and scales lives in emulated time, and so do its windows.
+Its seconds are those of `Core.emulated_time`: what it reads and scales lives in emulated time, and so do its windows.
 The target may be any object with a scale subresource, of a built-in or a custom kind. Where the metrics come from is in
 usage_reader.py, what they lead to in autoscaler_decision.py. An autoscaler remembers recommendations and changes for
 its windows; after a restart it starts from the present size, so it never shrinks a target it knows nothing about.
@@ -37,7 +37,8 @@ from matrixcontainer.kubeapi.schema.structural import copy_json
 from matrixcontainer.kubeapi.storage.objects import Change
 
 PERIOD_S = 15.0
-PERIOD_WALL_S_MIN = 0.1
+PERIOD_WALL_S_MIN, PERIOD_WALL_S_MAX = 0.1, 15.0
+"""The speed of the emulated world may change meanwhile: it is looked at again before it could make a difference."""
 
 
 class HorizontalAutoscalers(WorkloadController):
@@ -65,7 +66,7 @@ class HorizontalAutoscalers(WorkloadController):
         status = evaluation.status
         if status != (record.obj.get("status") or {}):
             await self.write_status(key, status)
-        return max(PERIOD_S / self.core.time_scale, PERIOD_WALL_S_MIN)
+        return min(max(self.core.emulated_time.wall_s(PERIOD_S), PERIOD_WALL_S_MIN), PERIOD_WALL_S_MAX)
 
 
 def _generation(obj: Obj) -> int:
@@ -80,7 +81,7 @@ class _Evaluation:
         self.core, self.informers, self.events = controller.core, controller.informers, controller.events
         self.usages = controller.usages
         self.now = self.core.now()
-        self.elapsed_s = self.now * self.core.time_scale
+        self.elapsed_s = self.core.emulated_time.now()
         self.namespace = hpa["metadata"]["namespace"]
         self.status: Obj = copy_json(hpa.get("status") or {})
         self.tolerance = tolerances(hpa)

@@ -50,6 +50,14 @@ class TrialOptions:
     ub_share: Annotated[float, typer.Option(help="Share of every UB port that is granted; others have the rest.")] = 1.0
     rdma_share: Annotated[float, typer.Option(help="The same of RDMA ports.")] = 1.0
     vpc_share: Annotated[float, typer.Option(help="The same of VPC ports.")] = 1.0
+    neighbour_load: Annotated[
+        float, typer.Option(help="A neighbour on the same nodes offers that part of every port of a plane.")
+    ] = 0.0
+    neighbour_plane: Annotated[Literal["ub", "rdma", "vpc"], typer.Option(help="The plane that it sends on.")] = "ub"
+    neighbour_weight: Annotated[float, typer.Option(help="The weight of its slice, the instance's being 1.")] = 1.0
+    floor_share: Annotated[float, typer.Option(help="Part of every port of that plane that is guaranteed.")] = 0.0
+    lost_l2_chips: Annotated[int, typer.Option(help="L2 chips of the UB plane that are lost, of 112.")] = 0
+    half_lanes: Annotated[int, typer.Option(help="Decode nodes whose UB cables have half of their lanes.")] = 0
     lose_node_at: Annotated[float | None, typer.Option(help="Lose a decode node at that emulated second.")] = None
     ttft: Annotated[float, typer.Option(help="Objective for the first token, s.")] = 2.0
     tpot: Annotated[float, typer.Option(help="Objective for each token after it, s.")] = 0.05

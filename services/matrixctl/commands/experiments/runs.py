@@ -32,10 +32,7 @@ def run(
     csv: Annotated[Path | None, typer.Option(help="Write a line for each request to that file.")] = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Serve requests in virtual time; print TTFT, TPOT, tokens a second per NPU and the cache hit rate.
-
-    For example: matrixctl experiment run --generate 2000 --nodes 8 --lose-node-at 120 --html report.html
-    """
+    """Serve requests in virtual time; print TTFT, TPOT, tokens a second per NPU and the cache hit rate."""
     trial = options.trial()
     outcome = served(trial)
     made = made_by("run", trial)
@@ -68,10 +65,7 @@ def what_if(
     name: Annotated[str, typer.Argument(help="Which change; without one they are listed.")] = "",
     output: Output = Form.TABLE,
 ) -> None:
-    """Run a trial, and the same with one thing changed, and compare.
-
-    For example: matrixctl experiment what-if half-the-ub-floor --generate 2000
-    """
+    """Run a trial, and the same with one thing changed, and compare."""
     from infer_workload.experiments.what_ifs import WHAT_IFS, what_if
 
     if not name:

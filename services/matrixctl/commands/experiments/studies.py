@@ -28,6 +28,7 @@ PLOTTED = (
 )
 
 
+@command("sweep")
 @command("experiment sweep")
 def sweep(
     options: TrialOptions,
@@ -48,8 +49,6 @@ def sweep(
     """Run an experiment over ranges of its parameters, every combination of them.
 
     Parameters are the options of `experiment run`. The outcome does not depend on how many workers there are.
-
-    For example: matrixctl experiment sweep --generate 1000 --over nodes=8,16,32 --over rate=2:10:2 --html sweep.html
     """
     from infer_workload.experiments import sweep as sweeps
 
@@ -112,10 +111,7 @@ def capacity(
     most: Annotated[int, typer.Option(min=1, max=48, help="Nodes to end with.")] = 48,
     output: Output = Form.TABLE,
 ) -> None:
-    """Find the fewest nodes on which requests keep their objectives.
-
-    For example: matrixctl experiment capacity --generate 2000 --rate 6 --ttft 2 --tpot 0.05 --attained 0.95
-    """
+    """Find the fewest nodes on which requests keep their objectives."""
     from infer_workload.experiments import sweep as sweeps
     from infer_workload.experiments.capacity import fewest_nodes
 

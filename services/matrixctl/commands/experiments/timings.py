@@ -38,8 +38,6 @@ def operators(
     Rows are for the whole step on one die. Bounds: cube and vector cores, hbm, wire (a port of the UB plane), issue
     (the cores that send), launch. Streams that run side by side add up to more than the step.
     -o wide adds the work, -o json the sources in full.
-
-    For example: matrixctl experiment operators --batch 24 --context 8192 -o wide
     """
     from infer_workload.experiments.operator_table import TooFewDies, decode_table, prefill_table
     from infer_workload.layout.deployment import MICROBATCHING
@@ -91,8 +89,6 @@ def validate(output: Output = Form.TABLE) -> None:
     Fitted rows are those the constants come from, all others are predictions. `no fit` is the error with published
     efficiencies alone. Then: each fitted row predicted from the others, the constants with their uncertainty, and what
     each mechanism of the paper is worth, where the published outcome is not used.
-
-    For example: matrixctl experiment validate -o json
     """
     from infer_workload.experiments.validation.tables import text
     from infer_workload.experiments.validation.validation import validate as compared

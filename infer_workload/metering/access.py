@@ -1,0 +1,12 @@
+"""Who may see usage and set its limits: a project's viewers see its own, only admins limit it."""
+
+from __future__ import annotations
+
+from infer_workload.metering.contract import UsageLimitRequest, UsageLimitView, UsageView
+from infer_workload.metering.tables import UsageLimitRow
+from matrixcommon.api.authorization import MANAGED, VIEWERS, ResourceKind, Scope
+
+USAGE = ResourceKind("usage", Scope.PROJECT, {"LIST": VIEWERS}, view=UsageView)
+USAGE_LIMITS = ResourceKind(
+    "usage-limits", Scope.PROJECT, MANAGED, request=UsageLimitRequest, view=UsageLimitView, row=UsageLimitRow
+)

@@ -1,0 +1,79 @@
+"""Usage and its limits over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import JSONResponse
+
+from infer_workload.metering.access import USAGE, USAGE_LIMITS
+from infer_workload.metering.contract import BUCKETS_S, Bucket, UsageLimitRequest, UsageLimitView, UsageView
+from infer_workload.metering.service import UsageService
+from matrixcommon.api.listing import Params, page
+from matrixcommon.api.resource_routes import ResourceRoutes
+from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.quantities import from_timestamp, timestamp
+from matrixcommon.model.resource_key import reference
+
+GROUPS = ("key", "deployment", "model")
+
+
+def routes(usage: UsageService) -> APIRouter:
+    """The routes over one `UsageService`."""
+    api = ResourceRoutes(usage.records)
+
+    @api.of(USAGE).ask("LIST")
+    async def list_usage(
+        params: Params,
+        bucket: Annotated[Bucket, Query(description="of emulated time; all: one sum")] = "all",
+        group_by: Annotated[
+            str, Query(alias="groupBy", description=f"some of {', '.join(GROUPS)}, joined by ','; always by project")
+        ] = ",".join(GROUPS),
+        start: Annotated[str | None, Query(description="from the minute that begins then, RFC 3339")] = None,
+        end: Annotated[str | None, Query(description="to before then, RFC 3339")] = None,
+    ) -> Response:
+        groups = [each.strip() for each in group_by.split(",") if each.strip()]
+        for each in groups:
+            if each not in GROUPS:
+                raise InvalidField(f"{each[:40]!r} is none of {', '.join(GROUPS)}", field="groupBy")
+        width = BUCKETS_S.get(bucket)
+        rows = usage.summed(groups, width, _moment("start", start), _moment("end", end))
+        return JSONResponse(page([_view(row, width).wire() for row in rows], params))
+
+    limits = api.of(USAGE_LIMITS)
+    limits.list()
+    limits.get(usage.view)
+
+    @limits.change("PUT")
+    async def ensure_usage_limit(name: str, body: UsageLimitRequest, validate_only: bool = False) -> UsageLimitView:
+        """Have this limit; what was used before in the present minute and day counts too."""
+        return usage.ensure(name, body, validate_only=validate_only)
+
+    @limits.change("DELETE")
+    async def delete_usage_limit(name: str, validate_only: bool = False) -> None:
+        """Limit no more."""
+        usage.delete(name, validate_only=validate_only)
+
+    return api.router
+
+
+def _moment(field: str, text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        return from_timestamp(text)
+    except ValueError as wrong:
+        raise InvalidField(f"{text[:40]!r} is no RFC 3339 time, such as 2026-01-31T12:00:00Z", field=field) from wrong
+
+
+def _view(row: dict[str, Any], width: int | None) -> UsageView:
+    project = row["project"]
+    if "deployment" in row:
+        row["deployment"] = reference(row["deployment"], project)
+    parts = [row[name] for name in GROUPS if name in row]
+    at = row.pop("bucket", None)
+    if at is not None and width is not None:
+        row |= {"bucket_start": timestamp(at), "bucket_end": timestamp(at + width)}
+        parts.append(timestamp(at))
+    return UsageView(name=".".join(parts) or project, **row)

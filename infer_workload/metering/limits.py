@@ -1,0 +1,170 @@
+"""Limits: who may use how much, decided when a request comes in.
+
+A window is a minute or a day of emulated time. What counts in it is what the accounts have, so after a restart it is
+read from there, and what requests in flight have set aside: prompt and longest answer, until they end. The first limit
+that would be exceeded refuses the request and says when to come again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import ceil, floor
+
+from infer_workload.metering.contract import UsageLimitRequest, UsedView
+from infer_workload.metering.tables import DAY_S, MINUTE_S, Account
+from matrixcommon.model.errors import RateLimitExceeded, TooManyRequests, UsageQuotaExceeded
+from matrixcommon.model.quantities import timestamp
+from matrixcommon.model.resource_key import name_of, project_of, resolve
+
+WINDOWS_S = {"minute": MINUTE_S, "day": DAY_S}
+ALIASES = {
+    "requests_per_minute": "requestsPerMinute",
+    "tokens_per_minute": "tokensPerMinute",
+    "requests_per_day": "requestsPerDay",
+    "tokens_per_day": "tokensPerDay",
+}
+
+
+@dataclass
+class Window:
+    """Requests and tokens since `start`."""
+
+    width_s: int
+    start: float = 0.0
+    requests: int = 0
+    tokens: int = 0
+
+    def turn(self, now: float) -> None:
+        """Begin anew where another window has begun."""
+        begins = floor(now / self.width_s) * self.width_s
+        if begins != self.start:
+            self.start, self.requests, self.tokens = begins, 0, 0
+
+    @property
+    def ends_at(self) -> float:
+        return self.start + self.width_s
+
+
+@dataclass
+class UsageLimit:
+    """One limit and what counts in its windows."""
+
+    name: str
+    spec: UsageLimitRequest
+    windows: dict[str, Window] = field(
+        default_factory=lambda: {name: Window(width) for name, width in WINDOWS_S.items()}
+    )
+    in_flight: int = 0
+    set_aside: int = 0
+    """Tokens that requests in flight may still use."""
+
+    def applies(self, account: Account) -> bool:
+        project, key, deployment, model = account
+        if project_of(self.name) != project or self.spec.key not in ("", key):
+            return False
+        return self.spec.model in ("", model) or resolve(self.spec.model, project) == deployment
+
+    def check(self, tokens: int, now: float, scale: float) -> None:
+        """Raises RateLimitExceeded, or UsageQuotaExceeded for a day's, where a request of so many does not fit."""
+        for window in self.windows.values():
+            window.turn(now)
+        where = name_of(self.name)
+        if self.spec.requests_in_flight is not None and self.in_flight >= self.spec.requests_in_flight:
+            raise RateLimitExceeded(
+                f"limit {where} allows {self.spec.requests_in_flight} requests at once, and as many run",
+                field="requestsInFlight",
+                retry_after_s=1.0,
+            )
+        for field_name, alias in ALIASES.items():
+            most = getattr(self.spec, field_name)
+            if most is None:
+                continue
+            counted, _, width = field_name.partition("_per_")
+            used, asked = self.used(counted, width), tokens if counted == "tokens" else 1
+            if used + asked > most:
+                window = self.windows[width]
+                refused: type[TooManyRequests] = UsageQuotaExceeded if width == "day" else RateLimitExceeded
+                raise refused(
+                    f"limit {where} allows {most} {counted} a {width}: {used} are used or set aside, "
+                    f"{asked} {'more are' if asked > 1 else 'more is'} asked for",
+                    field=alias,
+                    retry_after_s=max(1.0, ceil((window.ends_at - now) / scale)),
+                )
+
+    def used(self, counted: str, width: str) -> int:
+        """Requests or tokens of the present minute or day, with what is set aside."""
+        window = self.windows[width]
+        return window.requests if counted == "requests" else window.tokens + self.set_aside
+
+    def used_view(self, now: float) -> dict[str, UsedView]:
+        found: dict[str, UsedView] = {}
+        for name, alias in ALIASES.items():
+            if (most := getattr(self.spec, name)) is not None:
+                counted, _, width = name.partition("_per_")
+                self.windows[width].turn(now)
+                ends = timestamp(self.windows[width].ends_at)
+                found[alias] = UsedView(limit=most, used=self.used(counted, width), resets_at=ends)
+        if self.spec.requests_in_flight is not None:
+            found["requestsInFlight"] = UsedView(limit=self.spec.requests_in_flight, used=self.in_flight)
+        return found
+
+
+class Lease:
+    """What the limits set aside for one request, until it ends."""
+
+    def __init__(self, limits: Iterable[UsageLimit], tokens: int, now: float, scale: float) -> None:
+        self._limits = tuple(limits)
+        self._left = tokens
+        self._ended = False
+        self.headers: dict[str, str] = {}
+        for limit in self._limits:
+            limit.in_flight += 1
+            limit.set_aside += tokens
+            for window in limit.windows.values():
+                window.turn(now)
+                window.requests += 1
+        for counted in ("requests", "tokens"):
+            self._describe(counted, now, scale)
+
+    def charge(self, tokens: int, now: float) -> None:
+        """So many of what was set aside are used; negative: too many were."""
+        taken = min(tokens, self._left)
+        self._left -= taken
+        for limit in self._limits:
+            limit.set_aside -= taken
+            for window in limit.windows.values():
+                window.turn(now)
+                window.tokens = max(0, window.tokens + tokens)
+
+    def withdraw(self, now: float) -> None:
+        """The request was not taken: it does not count."""
+        for window in [] if self._ended else [each for limit in self._limits for each in limit.windows.values()]:
+            window.turn(now)
+            window.requests = max(0, window.requests - 1)
+        self.end()
+
+    def end(self) -> None:
+        """Nothing is set aside any more. Again it changes nothing."""
+        if self._ended:
+            return
+        self._ended = True
+        for limit in self._limits:
+            limit.in_flight -= 1
+            limit.set_aside -= self._left
+        self._left = 0
+
+    def _describe(self, counted: str, now: float, scale: float) -> None:
+        """OpenAI's headers, of the limit a minute with the least left; seconds are the wall's."""
+        found = [
+            (most - limit.used(counted, "minute"), most, limit.windows["minute"].ends_at)
+            for limit in self._limits
+            if (most := getattr(limit.spec, f"{counted}_per_minute")) is not None
+        ]
+        if found:
+            left, most, ends_at = min(found)
+            self.headers |= {
+                f"x-ratelimit-limit-{counted}": str(most),
+                f"x-ratelimit-remaining-{counted}": str(max(0, left)),
+                f"x-ratelimit-reset-{counted}": f"{max(0.0, ends_at - now) / scale:.3f}s",
+            }

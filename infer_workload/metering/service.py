@@ -1,0 +1,115 @@
+"""What was used and what may be, of one process: the limits as they were set, and the accounts that they look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import floor
+from typing import Any
+
+from sqlalchemy import select
+
+from infer_workload.metering.accounts import Accounts, Charge
+from infer_workload.metering.contract import UsageLimitRequest, UsageLimitView
+from infer_workload.metering.limits import Lease, UsageLimit
+from infer_workload.metering.tables import DAY_S, Account, UsageLimitRow, roll_up, summed, used_since
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.resource_key import project_of
+from matrixcommon.persistence.database_session import Database, find
+
+
+class UsageService:
+    """Accounts and limits over one database."""
+
+    def __init__(self, records: Database, clock: Clock) -> None:
+        self.records = records
+        self.accounts = Accounts(records, clock)
+        self._clock = clock
+        self._limits: dict[str, UsageLimit] = {}
+
+    def restore(self) -> int:
+        """Take up the limits and what of them is used; how many."""
+        with self.records.reading() as session:
+            rows = [(row.name, row.spec) for row in session.scalars(select(UsageLimitRow))]
+        self._limits = {name: UsageLimit(name, spec) for name, spec in rows}
+        self._count(self._limits.values())
+        return len(self._limits)
+
+    def ensure(self, name: str, request: UsageLimitRequest, *, validate_only: bool = False) -> UsageLimitView:
+        """Have this limit. What was used before it was set counts too."""
+        checked_resource_name(name)
+        with self.records.transaction(dry=validate_only) as session:
+            row = session.get(UsageLimitRow, name)
+            if row is None:
+                row = UsageLimitRow(name=name, project=project_of(name), request=request.wire(), state="Enforced")
+                row.labels, row.generation, row.conditions = request.labels, 1, []
+                session.add(row)
+            elif row.spec != request:
+                row.request, row.labels = request.wire(), request.labels
+                row.generation += 1
+            session.flush()
+            if validate_only:
+                return row.view()
+        current = self._limits.get(name)
+        fresh = UsageLimit(name, request)
+        if current is not None and (current.spec.key, current.spec.model) == (request.key, request.model):
+            current.spec = request
+        else:
+            self._limits[name] = fresh
+            self._count([fresh])
+        return self.view(name)
+
+    def delete(self, name: str, *, validate_only: bool = False) -> None:
+        """Limit no more."""
+        with self.records.transaction(dry=validate_only) as session:
+            session.delete(find(session, UsageLimitRow, name))
+        if not validate_only:
+            self._limits.pop(name, None)
+
+    def view(self, name: str) -> UsageLimitView:
+        """The limit, and what is used of it now."""
+        with self.records.reading() as session:
+            view = find(session, UsageLimitRow, name).view()
+        limit = self._limits.get(name)
+        return view if limit is None else view.model_copy(update={"used": limit.used_view(self._clock.now())})
+
+    def admit(self, account: Account, tokens: int) -> tuple[Lease, Charge]:
+        """Set aside `tokens` for a request, until its lease or charge ends. Raises RateLimitExceeded or
+        UsageQuotaExceeded; nothing is set aside then."""
+        now, scale = self._clock.now(), self._clock.scale
+        limits = [each for _, each in sorted(self._limits.items()) if each.applies(account)]
+        for limit in limits:
+            limit.check(tokens, now, scale)
+        lease = Lease(limits, tokens, now, scale)
+        return lease, Charge(self.accounts, account, lease, self._clock.now)
+
+    def summed(
+        self, group_by: Sequence[str], bucket_s: int | None, start: float | None, end: float | None
+    ) -> list[dict[str, Any]]:
+        """Usage by project and `group_by`, what is open written first."""
+        self.accounts.settle()
+        with self.records.reading() as session:
+            return summed(session, group_by, bucket_s, start, end)
+
+    async def keep(self) -> str:
+        """Write what is open, and put old buckets into wider ones."""
+        charged = self.accounts.settle()
+        with self.records.transaction() as session:
+            gone = roll_up(session, self._clock.now())
+        return f"{charged} accounts charged, {gone} buckets rolled up"
+
+    def _count(self, limits: Iterable[UsageLimit]) -> None:
+        """What today's windows of these limits have in them already."""
+        limits, now = list(limits), self._clock.now()
+        if not limits:
+            return
+        self.accounts.settle()
+        with self.records.reading() as session:
+            rows = used_since(session, floor(now / DAY_S) * DAY_S)
+        for limit in limits:
+            for window in limit.windows.values():
+                window.turn(now)
+                for account, start, requests, tokens in rows:
+                    if start >= window.start and limit.applies(account):
+                        window.requests += requests
+                        window.tokens += tokens

@@ -1,0 +1,195 @@
+"""The answer to one accepted request: whole or streamed, charged before it is sent.
+
+A token is sent when the engine has it. Each has its own chunk, the last one with the reason why it ends; then one with
+the usage where it was asked for, then `[DONE]`. Whoever stops listening has the request cancelled, and is charged for
+what there was by then; who gets an error in place of a whole answer is charged nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from infer_workload.engine.request import InferenceRequest
+from infer_workload.metering.accounts import Charge
+from infer_workload.openai.prompts import Chat, Shape
+from infer_workload.openai.synthetic_tokens import Answer
+from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.service import Serving
+from matrixcommon.model.errors import MatrixError, RateLimitExceeded, TooManyRequests, Unavailable, UsageQuotaExceeded
+from matrixcommon.model.resource_key import name_of
+
+RETRY_AFTER_S = 2
+TYPES = {400: "invalid_request_error", 404: "invalid_request_error", 422: "invalid_request_error",
+         503: "service_unavailable_error"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One accepted request and what its answer will be made of."""
+
+    serving: Serving
+    live: LiveDeployment
+    request: InferenceRequest
+    charge: Charge
+    shape: Shape
+    answer: Answer
+    model: str
+    created: int
+    headers: dict[str, str]
+    streamed: bool = False
+    usage_at_end: bool = False
+    usage_always: bool = False
+
+    def document(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "id": f"{self.shape.prefix}-{name_of(self.live.name)}-{self.request.number}",
+            "object": kind,
+            "created": self.created,
+            "model": self.model,
+            "choices": choices,
+        }
+
+    def usage(self, completed: int) -> dict[str, Any]:
+        prompt = self.request.input_tokens
+        return {
+            "prompt_tokens": prompt,
+            "completion_tokens": completed,
+            "total_tokens": prompt + completed,
+            "prompt_tokens_details": {"cached_tokens": min(self.request.cached_first, prompt)},
+        }
+
+    def abandon(self) -> None:
+        """Nobody will listen: cancel what is not done and set nothing aside any more. Afterwards it changes nothing."""
+        self.live.cancel(self.request)
+        self.charge.close(0, self.request.input_tokens, self.request.cached_first)
+
+    async def tokens(self) -> AsyncGenerator[int, None]:
+        """The number of tokens there are, each time there are more, charged already where they are sent at once.
+        Raises Unavailable when they will not come."""
+        reported, request = 0, self.request
+        self.live.stream_count += 1
+        self.serving.nudge()
+        charged = self.streamed
+        try:
+            while True:
+                if self.live.lost(request):
+                    raise Unavailable(f"{self.live.name} lost its pools: {self.live.why}", retry_after_s=RETRY_AFTER_S)
+                there = self.live.tokens_of(request)
+                if there > reported:
+                    if self.streamed:
+                        await self.charge.ahead(
+                            there, request.output_tokens, request.input_tokens, request.cached_first
+                        )
+                    reported = there
+                    yield reported
+                if request.done:
+                    charged = True
+                    await self.charge.end(reported, request.input_tokens, request.cached_first)
+                    return
+                await self.live.news()
+        except MatrixError:
+            raise
+        except BaseException:
+            charged = True
+            raise
+        finally:
+            self.live.stream_count -= 1
+            self.live.cancel(request)
+            self.charge.close(reported if charged else 0, request.input_tokens, request.cached_first)
+
+
+async def whole(completion: Completion) -> Response:
+    """The answer in one document."""
+    words: list[str] = []
+    async with aclosing(completion.tokens()) as tokens:
+        async for there in tokens:
+            words += [completion.answer.word() for _ in range(there - len(words))]
+    shape = completion.shape
+    document = completion.document(shape.whole, [shape.choice("".join(words), completion.request.finish, chunk=False)])
+    return JSONResponse(document | {"usage": completion.usage(len(words))}, headers=completion.headers)
+
+
+class Streamed(StreamingResponse):
+    """A stream that leaves nothing behind, even where its client went away before it began."""
+
+    def __init__(self, completion: Completion) -> None:
+        headers = {"Cache-Control": "no-cache", **completion.headers}
+        super().__init__(stream(completion), media_type="text/event-stream", headers=headers)
+        self._completion = completion
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._completion.abandon()
+
+
+async def stream(completion: Completion) -> AsyncIterator[bytes]:
+    """The answer as server-sent events."""
+    shape, reported = completion.shape, 0
+    if shape is Chat:
+        yield _event(_chunk(completion, shape.choice("", None, chunk=True, first=True), 0))
+    try:
+        async with aclosing(completion.tokens()) as tokens:
+            async for there in tokens:
+                events = []
+                while reported < there:
+                    reported += 1
+                    finish = completion.request.finish if reported == completion.request.output_tokens else None
+                    events.append(
+                        _event(_chunk(completion, shape.choice(completion.answer.word(), finish, chunk=True), reported))
+                    )
+                yield b"".join(events)
+    except MatrixError as refused:
+        yield stream_refusal(refused)
+        return
+    if completion.usage_at_end:
+        yield _event(completion.document(shape.piece, []) | {"usage": completion.usage(reported)})
+    yield b"data: [DONE]\n\n"
+
+
+def _chunk(completion: Completion, choice: dict[str, Any], reported: int) -> dict[str, Any]:
+    document = completion.document(completion.shape.piece, [choice])
+    if completion.usage_always:
+        document["usage"] = completion.usage(reported)
+    return document
+
+
+def _event(document: dict[str, Any]) -> bytes:
+    return b"data: " + json.dumps(document, separators=(",", ":")).encode() + b"\n\n"
+
+
+def _error(refused: MatrixError) -> dict[str, Any]:
+    code = "context_length_exceeded" if "maximum context length" in refused.message else refused.reason
+    kind, param = TYPES.get(refused.status, "server_error"), refused.field
+    if refused.status == 404:
+        code = "model_not_found"
+    if isinstance(refused, TooManyRequests):
+        kind, param = "overloaded_error", None
+        code = "overloaded"
+    if isinstance(refused, RateLimitExceeded):
+        kind, code = "tokens" if "okens" in (refused.field or "") else "requests", "rate_limit_exceeded"
+    if isinstance(refused, UsageQuotaExceeded):
+        kind = code = "insufficient_quota"
+    return {"message": refused.message, "type": kind, "param": param, "code": code}
+
+
+def stream_refusal(refused: MatrixError) -> bytes:
+    """The last event of a stream that does not come to its end."""
+    return _event({"error": _error(refused)})
+
+
+def refusal(refused: MatrixError) -> Response:
+    """A refusal in OpenAI's error form; 422 becomes its 400."""
+    headers = {}
+    if refused.retryable:
+        headers["Retry-After"] = str(max(1, round(refused.retry_after_s or 1)))
+    status = 400 if refused.status == 422 else refused.status
+    return JSONResponse({"error": _error(refused)}, status, headers)

@@ -1,0 +1,35 @@
+"""The reasons that refusals, conditions, events and nodes give, each with what it means and what to do then.
+
+A reason is one PascalCase word for programs. They are declared in `reasons.yaml` and nowhere else; a test looks through
+the code for reasons that are not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import yaml
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One reason: who gives it (`group`), what it `means`, and what to `do` then, where there is something to do."""
+
+    name: str
+    group: str
+    means: str
+    do: str = ""
+
+
+@cache
+def reasons() -> dict[str, Reason]:
+    """All of them by name, in the order of the file."""
+    document = yaml.safe_load(files("matrixcommon.model").joinpath("reasons.yaml").read_text("utf-8"))
+    found = {}
+    for group, entries in document.items():
+        for name, text in entries.items():
+            means, _, do = text.partition(" | ")
+            found[name] = Reason(name, group, means, do)
+    return found

@@ -1,0 +1,115 @@
+"""A watch on its way to its client: what is new is handed to the server as soon as it is there, by nobody's task.
+
+A server takes a few pieces ahead of the client and answers at once; only when it does not is there a task, which waits
+until the client has read on. So a change that a hundred clients watch costs a hundred calls instead of as many tasks
+woken, and while the server has not taken the last piece no other is made.
+"""
+
+import asyncio
+import types
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from typing import Any
+
+from matrixcontainer.kubeapi.registry.watch import Watch
+
+PIECE_BYTES = 64 * 1024  # of a stream; the server takes a few before it looks whether they are read
+
+SendPiece = Callable[[bytes], Awaitable[None]]
+
+
+def pieces_of(chunk: bytes) -> Iterator[bytes]:
+    if len(chunk) <= PIECE_BYTES:
+        yield chunk
+        return
+    for at in range(0, len(chunk), PIECE_BYTES):
+        yield chunk[at : at + PIECE_BYTES]
+
+
+class WatchFeed:
+    """Sends between `start` and `close`; `ended` is done when nothing will follow, or failed with what went wrong."""
+
+    def __init__(self, watch: Watch, send: SendPiece) -> None:
+        self._watch, self._send = watch, send
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        self._called = False
+        self._sending: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self._watch.open(self._call)
+        self._push()
+
+    def close(self) -> None:
+        self._watch.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._sending is not None:
+            self._sending.cancel()
+        self.ended.cancel()
+
+    def _call(self) -> None:
+        """There may be more. It is sent after those who are called have been answered, however often this is called."""
+        if not self._called:
+            self._called = True
+            self._loop.call_soon(self._push)
+
+    def _push(self) -> None:
+        self._called = False
+        if self._sending is not None or self.ended.done():
+            return
+        try:
+            while not self._watch.ended:
+                chunk = self._watch.take()
+                if not chunk:
+                    break
+                if not self._sent(pieces_of(chunk)):
+                    return
+                if len(chunk) > PIECE_BYTES:
+                    self._call()  # others first
+                    return
+        except Exception as failure:
+            self.ended.set_exception(failure)
+            return
+        if self._watch.ended:
+            self.ended.set_result(None)
+        elif self._timer is None:
+            self._timer = self._loop.call_at(self._watch.due, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        self._push()
+
+    def _sent(self, pieces: Iterator[bytes]) -> bool:
+        """Whether the server has taken them all; otherwise a task does the rest."""
+        for piece in pieces:
+            step = self._send(piece).__await__()
+            try:
+                waiting_for = next(step)
+            except StopIteration:
+                continue
+            self._sending = self._loop.create_task(self._send_rest(_resumed(step, waiting_for), pieces))
+            self._sending.add_done_callback(self._rest_sent)
+            return False
+        return True
+
+    async def _send_rest(self, begun: Awaitable[None], pieces: Iterator[bytes]) -> None:
+        await begun
+        for piece in pieces:
+            await self._send(piece)
+
+    def _rest_sent(self, sending: asyncio.Task[None]) -> None:
+        self._sending = None
+        if sending.cancelled() or self.ended.done():
+            return
+        if (failure := sending.exception()) is not None:
+            self.ended.set_exception(failure)
+        else:
+            self._push()
+
+
+@types.coroutine
+def _resumed(step: Generator[Any, Any, None], waiting_for: Any) -> Generator[Any, Any, None]:
+    """Awaits in a task what has made its first step outside of one, as the eager tasks of Python 3.12 do."""
+    yield waiting_for
+    yield from step

@@ -1,0 +1,38 @@
+"""The Date of answers in emulated time, which is the time that everything in them is told in."""
+
+from __future__ import annotations
+
+from email.utils import formatdate
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from matrixcommon.model.clock import Clock
+
+
+class EmulatedDate:
+    """An application whose answers bear the date of a clock; it is formatted once a second of that."""
+
+    def __init__(self, app: ASGIApp, clock: Clock) -> None:
+        self._app = app
+        self._clock = clock
+        self._second = -1
+        self._date = b""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def dated(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), (b"date", self.date())]
+            await send(message)
+
+        await self._app(scope, receive, dated)
+
+    def date(self) -> bytes:
+        """As RFC 9110 wants it."""
+        second = int(self._clock.now())
+        if second != self._second:
+            self._second, self._date = second, formatdate(second, usegmt=True).encode()
+        return self._date

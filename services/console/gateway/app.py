@@ -1,0 +1,204 @@
+"""The console's own application: a handful of routes around the page.
+
+| route | who may | what it is |
+| --- | --- | --- |
+| `GET /`, `GET /<page or file>` | everybody | the page; it holds nothing of the machine |
+| `GET /whoami` | who has a token | its name, project and role |
+| `POST /login-links`, `POST /login-links:redeem` | who has a token; who has the code | `matrixctl console` |
+| `GET /live` | viewer, editor, admin | the picture of the machine for its audience, as server-sent events |
+| `/api/<service>/v1/...` | as that service decides | the service, asked with the user's own token |
+| `GET /metrics` | viewer of all projects, admin | Prometheus |
+| `GET /healthz`, `GET /readyz` | everybody | |
+
+The token travels in the Authorization header, never in a cookie: another site's page cannot make a browser send it, and
+another port of the same machine never sees it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import orjson
+from prometheus_client import CollectorRegistry, generate_latest
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from matrixcommon.api.authorization import EVERY_PROJECT, VIEWERS, Principal
+from matrixcommon.model.errors import Forbidden, InternalError, Malformed, MatrixError, TooLarge, Unavailable
+from services.chassis.access import Tokens
+from services.chassis.periodic import supervised
+from services.chassis.problems import problem_response
+from services.chassis.version import version
+from services.console.gateway import static_files
+from services.console.gateway.logins import LoginLinks
+from services.console.gateway.metrics import FRAMES, SKIPPED, STREAMS
+from services.console.gateway.proxy import Proxy
+from services.console.live.broadcast import Broadcast
+from services.console.live.collector import Collector
+
+STREAMS_MAX = 200
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "object-src 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+def create_console(
+    tokens: Tokens, users: dict[str, Any], known: Collector, broadcast: Broadcast, links: LoginLinks | None = None
+) -> Starlette:
+    """The application. `users`: an httpx client per service that has no token of its own."""
+    gateway = Gateway(tokens, broadcast, links or LoginLinks())
+    proxy = Proxy(users)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        running = [asyncio.create_task(supervised(work)) for work in (*known.tasks(), broadcast.run)]
+        yield
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    everything = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+    routes = [
+        Route("/healthz", _plain(lambda request: PlainTextResponse("ok"))),
+        Route("/readyz", _plain(_ready)),
+        Route("/metrics", _plain(gateway.metrics)),
+        Route("/whoami", _plain(gateway.whoami)),
+        Route("/login-links", _caught(gateway.make_link), methods=["POST"]),
+        Route("/login-links:redeem", _caught(gateway.redeem_link), methods=["POST"]),
+        Route("/live", _plain(gateway.live)),
+        Route("/api/{service}/{rest:path}", _caught(proxy.answer), methods=everything),
+        Route("/", _plain(static_files.answer)),
+        Route("/{path:path}", _plain(static_files.answer)),
+    ]
+    return Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(Guarded)])
+
+
+class Guarded:
+    """Every answer with the headers that keep a browser from doing more than the page asks of it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        await self._app(scope, receive, sending)
+
+
+class Gateway:
+    """Who asks, how they log in, and the stream."""
+
+    def __init__(self, tokens: Tokens, broadcast: Broadcast, links: LoginLinks) -> None:
+        self._tokens, self._broadcast, self._links = tokens, broadcast, links
+        self._registry = CollectorRegistry()
+        STREAMS.read(self._registry, lambda: broadcast.readers)
+        FRAMES.read(self._registry, lambda: broadcast.frames)
+        SKIPPED.read(self._registry, lambda: broadcast.skipped)
+
+    def _viewer(self, request: Request) -> Principal:
+        """Raises Unauthorized, Forbidden."""
+        principal = self._tokens.principal(request.headers.get("authorization"))
+        if principal.role not in VIEWERS:
+            raise Forbidden(f"a token of role {principal.role} sees nothing of the console; viewers and above do")
+        return principal
+
+    def whoami(self, request: Request) -> Response:
+        principal = self._viewer(request)
+        shown = {"name": principal.name, "project": principal.own_project, "role": principal.role}
+        return JSONResponse(shown | {"everywhere": principal.everywhere, "version": version()})
+
+    def metrics(self, request: Request) -> Response:
+        if not self._viewer(request).everywhere:
+            raise Forbidden("metrics are for a viewer of all projects, or an admin")
+        return Response(generate_latest(self._registry), media_type="text/plain; version=0.0.4")
+
+    async def make_link(self, request: Request) -> Response:
+        self._viewer(request)
+        token = request.headers.get("authorization", "").partition(" ")[2].strip()
+        return JSONResponse({"code": self._links.leave(token)}, 201)
+
+    async def redeem_link(self, request: Request) -> Response:
+        code = (await _document(request)).get("code")
+        if not isinstance(code, str):
+            raise Malformed('send {"code": "..."}', field="code")
+        return JSONResponse({"token": self._links.redeem(code)})
+
+    def live(self, request: Request) -> Response:
+        principal = self._viewer(request)
+        if self._broadcast.readers >= STREAMS_MAX:
+            raise Unavailable(f"{STREAMS_MAX} streams are open, as many as there may be", retry_after_s=10)
+        audience = EVERY_PROJECT if principal.everywhere else principal.project
+        return StreamingResponse(
+            self._stream(request, principal, audience), media_type="text/event-stream",
+            headers={"Cache-Control": "no-store"},
+        )  # fmt: skip
+
+    async def _stream(self, request: Request, principal: Principal, audience: str) -> AsyncIterator[bytes]:
+        """Until the token ends or is another's."""
+        async for frame in self._broadcast.frames_for(audience):
+            try:
+                if self._viewer(request) != principal:
+                    return
+            except MatrixError as refused:
+                yield b"event: end\ndata: %s\n\n" % orjson.dumps(refused.problem())
+                return
+            yield frame
+
+
+async def _document(request: Request) -> dict[str, Any]:
+    """A small JSON object. Raises Malformed, TooLarge."""
+    text = b""
+    async for chunk in request.stream():
+        text += chunk
+        if len(text) > 4096:
+            raise TooLarge("the body is over 4096 bytes", field="body")
+    try:
+        found = orjson.loads(text)
+    except ValueError as wrong:
+        raise Malformed(f"the body is no JSON: {wrong}", field="body") from wrong
+    if not isinstance(found, dict):
+        raise Malformed("the body has to be a JSON object", field="body")
+    return found
+
+
+def _ready(request: Request) -> Response:
+    """It is ready when it answers: which services it misses is on the page."""
+    return JSONResponse({"ready": True, "waitingFor": None}, headers={"X-Process-Id": str(os.getpid())})
+
+
+def _plain(answer: Callable[[Request], Response]) -> Callable[[Request], Awaitable[Response]]:
+    async def answering(request: Request) -> Response:
+        return answer(request)
+
+    return _caught(answering)
+
+
+def _caught(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """Refusals as problem documents."""
+
+    async def answering(request: Request) -> Response:
+        try:
+            return await answer(request)
+        except MatrixError as refused:
+            return problem_response(refused, request.url.path)
+        except ClientDisconnect:
+            return problem_response(InternalError("the browser went away"), request.url.path)
+
+    return answering

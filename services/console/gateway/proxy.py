@@ -1,0 +1,62 @@
+"""Passes a request of the page on to the service it names, with its user's own token and nothing of the console's."""
+
+from __future__ import annotations
+
+import httpx
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from matrixcommon.model.errors import NotFound, TooLarge, Unavailable
+
+BODY_LIMIT_BYTES = 1 << 20
+ANSWER_PATIENCE_WALL_S = 65.0
+"""Longer than an operation's `:wait` takes, and than a watch is silent."""
+PASSED_IN = ("authorization", "content-type", "accept", "if-match", "idempotency-key", "traceparent", "x-request-id")
+PASSED_OUT = ("content-type", "etag", "retry-after", "location", "x-request-id", "traceparent")
+
+
+class Proxy:
+    """`/api/<service>/v1/...` is that service's `/v1/...`."""
+
+    def __init__(self, services: dict[str, httpx.AsyncClient]) -> None:
+        self._services = services
+
+    async def answer(self, request: Request) -> Response:
+        """What the service answers, as it comes. Raises NotFound, TooLarge, Unavailable."""
+        name = request.path_params["service"]
+        http = self._services.get(name)
+        if http is None:
+            raise NotFound(f"there is no service {name[:40]!r}; there are {', '.join(self._services)}")
+        url = self._url(request, name)
+        headers = {key: request.headers[key] for key in PASSED_IN if key in request.headers}
+        asked = http.build_request(
+            request.method, url, headers=headers, content=await _body(request), timeout=ANSWER_PATIENCE_WALL_S
+        )
+        try:
+            found = await http.send(asked, stream=True)
+        except httpx.HTTPError as wrong:
+            raise Unavailable(f"{name} does not answer ({type(wrong).__name__})") from wrong
+        passed = {key: found.headers[key] for key in PASSED_OUT if key in found.headers}
+        return StreamingResponse(
+            found.aiter_bytes(), found.status_code, passed | {"Cache-Control": "no-store"},
+            background=BackgroundTask(found.aclose),
+        )  # fmt: skip
+
+    def _url(self, request: Request, name: str) -> str:
+        """The path as it was sent, escapes and all, below /v1/ only."""
+        raw = request.scope.get("raw_path") or request.url.path.encode()
+        path = raw.decode("latin-1").removeprefix(f"/api/{name}")
+        if not path.startswith("/v1/") or ".." in path.replace("%2e", ".").replace("%2E", ".").split("/"):
+            raise NotFound("services are asked below /v1/")
+        return path + (f"?{request.url.query}" if request.url.query else "")
+
+
+async def _body(request: Request) -> bytes:
+    chunks, size = [], 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > BODY_LIMIT_BYTES:
+            raise TooLarge(f"the body is over {BODY_LIMIT_BYTES} bytes", field="body")
+        chunks.append(chunk)
+    return b"".join(chunks)

@@ -1,0 +1,118 @@
+"""Sends each audience its picture: encoded once for all who watch, five times a second at most.
+
+A reader is never queued for. It asks for what it has not seen: the newest patch where it has the frame before, else
+the whole picture. Who is slow so skips frames, and costs no memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+
+from services.console.live.collector import Collector
+from services.console.live.merge_patch import difference
+from services.console.live.picture import picture
+
+FRAME_WALL_S = 0.2
+"""Between two frames: 5 Hz."""
+SILENCE_WALL_S = 10.0
+"""A stream is never silent for longer, so that a reader can tell a quiet machine from a dead gateway."""
+
+
+class Channel:
+    """The frames of one audience."""
+
+    def __init__(self) -> None:
+        self.sequence = 0
+        self.readers = 0
+        self._document: dict[str, Any] = {}
+        self._patch = b""
+        self._whole: bytes | None = None
+
+    def take(self, document: dict[str, Any]) -> bool:
+        """A new frame, where the document differs from the one before."""
+        patch = difference(self._document, document)
+        if not patch and self.sequence:
+            return False
+        self._document, self._whole = document, None
+        self.sequence += 1
+        self._patch = _frame("patch", self.sequence, {"patch": patch})
+        return True
+
+    def after(self, seen: int) -> bytes:
+        """What brings a reader who has seen frame `seen` (0: none) to the newest one."""
+        if seen and seen == self.sequence - 1:
+            return self._patch
+        if self._whole is None:
+            self._whole = _frame("whole", self.sequence, {"picture": self._document})
+        return self._whole
+
+
+def _frame(event: str, sequence: int, data: dict[str, Any]) -> bytes:
+    return b"event: %s\nid: %d\ndata: %s\n\n" % (event.encode(), sequence, orjson.dumps({"sequence": sequence, **data}))
+
+
+class Broadcast:
+    """The channels that somebody reads."""
+
+    def __init__(self, known: Collector) -> None:
+        self._known = known
+        self._channels: dict[str, Channel] = {}
+        self._dirty = asyncio.Event()
+        self._published = asyncio.Condition()
+        self.frames = 0
+        self.skipped = 0
+        known.changed = self._dirty.set
+
+    @property
+    def known(self) -> Collector:
+        return self._known
+
+    @property
+    def readers(self) -> int:
+        return sum(channel.readers for channel in self._channels.values())
+
+    async def run(self) -> None:
+        """For ever: a frame for each audience when something changed, then rest."""
+        while True:
+            await self._dirty.wait()
+            self._dirty.clear()
+            changed = [channel.take(picture(self._known, name)) for name, channel in self._channels.items()]
+            if any(changed):
+                self.frames += sum(changed)
+                async with self._published:
+                    self._published.notify_all()
+            await asyncio.sleep(FRAME_WALL_S)
+
+    async def frames_for(self, audience: str) -> AsyncIterator[bytes]:
+        """The stream of one reader: the whole picture, then patches; a comment where nothing happened for long."""
+        channel = self._channels.setdefault(audience, Channel())
+        channel.readers += 1
+        if not channel.sequence:
+            channel.take(picture(self._known, audience))
+        seen = 0
+        try:
+            while True:
+                if channel.sequence != seen:
+                    if seen and channel.sequence > seen + 1:
+                        self.skipped += channel.sequence - seen - 1
+                    frame, seen = channel.after(seen), channel.sequence
+                    yield frame
+                elif not await self._another(channel, seen):
+                    yield b": nothing new\n\n"
+        finally:
+            channel.readers -= 1
+            if not channel.readers:
+                self._channels.pop(audience, None)
+
+    async def _another(self, channel: Channel, seen: int) -> bool:
+        """Whether there was another frame before the silence became too long."""
+        try:
+            async with asyncio.timeout(SILENCE_WALL_S), self._published:
+                await self._published.wait_for(lambda: channel.sequence != seen)
+        except TimeoutError:
+            return False
+        return True

@@ -1,0 +1,193 @@
+"""Keeps the state of the machine, as the console's own token sees it: mirrors of lists, and what is asked for by times.
+
+The token reads everything of all projects, so nothing from here may be shown before `picture` has chosen what its
+reader may see.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from matrixcommon.api.client import call
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import MatrixError
+from services.console.live.hardware import Holding, NodeState, holding, node_state
+from services.console.live.mirror import Mirror
+
+EVENTS_KEPT = 60
+"""Of each service that tells events; the page shows the newest of all."""
+CAPACITY_REST_WALL_S = 1.0
+"""After capacity was asked for, it is not asked for again so soon, whatever changes."""
+PLANES_PERIOD_WALL_S = 5.0
+PROBE_PERIOD_WALL_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceState:
+    """An instance in one line. `trouble`: the reason and message of what is wrong, of Degraded before others."""
+
+    state: str
+    nodes: int
+    ready: int
+    npus: int
+    spares: int
+    operation: str
+    trouble: str
+    since: str
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened. `project`: whose it is, empty where it is nobody's."""
+
+    at: str
+    source: str
+    about: str
+    kind: str
+    reason: str
+    message: str
+    project: str
+
+
+class Collector:
+    """What the console knows. `changed` is called whenever any of it became another."""
+
+    def __init__(self, http: dict[str, httpx.AsyncClient], clock: Clock) -> None:
+        self._http = http
+        self.clock = clock
+        self.changed: Callable[[], None] = lambda: None
+        self.nodes: Mirror[NodeState] = Mirror(http["resource"], "nodes", node_state, self._hardware_changed)
+        self.allocations: Mirror[Holding] = Mirror(http["resource"], "allocations", holding, self._hardware_changed)
+        self.instances: Mirror[InstanceState] = Mirror(http["compute"], "instances", instance_state, self._changed)
+        self.events = {
+            name: Mirror(http[name], "events", _event_of(name), self._changed, EVENTS_KEPT)
+            for name in ("compute", "resource", "link")
+        }
+        self.capacity: dict[str, Any] = {}
+        self.planes: list[dict[str, Any]] = []
+        self.pace = _pace(clock)
+        self._answers: dict[str, bool] = {}
+        self._capacity_due = asyncio.Event()
+        self.hardware_version = 0
+        """Grows with every change of a node or an allocation."""
+
+    def _changed(self) -> None:
+        self.changed()
+
+    def _hardware_changed(self) -> None:
+        self.hardware_version += 1
+        self._capacity_due.set()
+        self.changed()
+
+    @property
+    def services(self) -> dict[str, bool]:
+        """Whether each service answers."""
+        return {
+            "resource": self.nodes.reachable,
+            "link": self._answers.get("link", False),
+            "compute": self.instances.reachable,
+            "infer": self._answers.get("infer", False),
+            "agents": self._answers.get("agents", False),
+        }
+
+    def tasks(self) -> list[Callable[[], Awaitable[None]]]:
+        """What runs as long as the process."""
+        mirrors: list[Mirror[Any]] = [self.nodes, self.allocations, self.instances, *self.events.values()]
+        return [
+            *(mirror.run for mirror in mirrors),
+            self._follow_clock,
+            self._follow_capacity,
+            self._follow_planes,
+            self._probe,
+        ]
+
+    async def _follow_capacity(self) -> None:
+        while True:
+            await self._capacity_due.wait()
+            self._capacity_due.clear()
+            found = await self._ask("resource", "/v1/capacity")
+            if found is not None and found != self.capacity:
+                self.capacity = found
+                self.changed()
+            await asyncio.sleep(CAPACITY_REST_WALL_S)
+
+    async def _follow_planes(self) -> None:
+        while True:
+            found = await self._ask("link", "/v1/planes")
+            if found is not None and found["items"] != self.planes:
+                self.planes = found["items"]
+                self.changed()
+            await asyncio.sleep(PLANES_PERIOD_WALL_S)
+
+    async def _probe(self) -> None:
+        while True:
+            for name in ("link", "infer", "agents"):
+                answers = await self._answers_at(name)
+                if answers != self._answers.get(name):
+                    self._answers[name] = answers
+                    self.changed()
+            await asyncio.sleep(PROBE_PERIOD_WALL_S)
+
+    async def _answers_at(self, service: str) -> bool:
+        try:
+            return (await self._http[service].get("/healthz", timeout=2.0)).is_success
+        except httpx.HTTPError:
+            return False
+
+    async def _ask(self, service: str, path: str) -> dict[str, Any] | None:
+        """None where it does not answer."""
+        try:
+            return await call(self._http[service], "GET", path)
+        except MatrixError:
+            return None
+
+    async def _follow_clock(self) -> None:
+        while True:
+            self.pace = _pace(self.clock)
+            self.changed()
+            await self.clock.changed()
+
+
+def _pace(clock: Clock) -> dict[str, float]:
+    """How emulated time runs, for a page to go on from by itself: both clocks at one moment, and the scale."""
+    return {"scale": clock.scale, "wall": time.time(), "emulated": clock.now()}
+
+
+def instance_state(view: dict[str, Any]) -> InstanceState:
+    conditions = {each["type"]: each for each in view.get("conditions", ())}
+    return InstanceState(
+        state=view["state"],
+        nodes=view["nodes"],
+        ready=view.get("readyNodes", 0),
+        npus=view["npus"],
+        spares=view.get("spares", 0),
+        operation=view.get("operation") or "",
+        trouble=_trouble(conditions),
+        since=max((each["lastTransitionTime"] for each in conditions.values()), default=view["updatedAt"]),
+    )
+
+
+def _trouble(conditions: dict[str, dict[str, Any]]) -> str:
+    degraded = conditions.get("Degraded")
+    if degraded is not None and degraded["status"] == "True":
+        return f"{degraded['reason']}: {degraded['message']}"
+    for kind in ("Scheduled", "QosSatisfied", "SparesAvailable"):
+        condition = conditions.get(kind)
+        if condition is not None and condition["status"] == "False":
+            return f"{condition['reason']}: {condition['message']}"
+    return ""
+
+
+def _event_of(source: str) -> Callable[[dict[str, Any]], Event]:
+    def event(view: dict[str, Any]) -> Event:
+        about = view.get("instance") or view.get("about") or ""
+        project = view.get("project") or ""
+        return Event(view["at"], source, about, view["type"], view["reason"], view["message"], project)
+
+    return event

@@ -1,0 +1,30 @@
+"""JSON Merge Patch (RFC 7386): what has to be sent so that a reader of one document has the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """The patch from `before` to `after`; empty where they are equal. A document holds no null of its own."""
+    patch: dict[str, Any] = {key: None for key in before if key not in after}
+    for key, value in after.items():
+        old = before.get(key)
+        if old is value or old == value:
+            continue
+        patch[key] = difference(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return patch
+
+
+def merged(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """`target` with the patch applied; `target` itself stays as it is."""
+    found = dict(target)
+    for key, value in patch.items():
+        if value is None:
+            found.pop(key, None)
+        elif isinstance(value, dict):
+            old = found.get(key)
+            found[key] = merged(old if isinstance(old, dict) else {}, value)
+        else:
+            found[key] = value
+    return found

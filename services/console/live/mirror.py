@@ -1,0 +1,89 @@
+"""A mirror of one collection of a service, kept by a watch.
+
+It keeps of each resource what `keep` makes of it, and calls `changed` when that became another. While the service is
+away the last known state stays, and `reachable` says that it may be old.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import httpx
+
+from matrixcommon.api.client import watch
+from matrixcommon.model.errors import MatrixError
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+RETRY_WALL_S = 0.5
+"""Between a watch that ended and the next."""
+
+
+class Mirror(Generic[T]):
+    """Of `collection` at `http`, by (project, name)."""
+
+    def __init__(
+        self,
+        http: httpx.AsyncClient,
+        collection: str,
+        keep: Callable[[dict[str, Any]], T],
+        changed: Callable[[], None],
+        limit: int = 0,
+    ) -> None:
+        """`limit`: keep only so many, those heard of last (for events)."""
+        self._http, self._path, self._keep, self._changed, self._limit = http, f"/v1/{collection}", keep, changed, limit
+        self.items: dict[tuple[str, str], T] = {}
+        self.reachable = False
+
+    async def run(self) -> None:
+        """For ever: the whole state, then its changes."""
+        while True:
+            try:
+                await self._follow()
+            except MatrixError as refused:
+                log.info("watch ended", extra={"path": self._path, "why": refused.message})
+            self._reach(False)
+            await asyncio.sleep(RETRY_WALL_S)
+
+    async def _follow(self) -> None:
+        """Until the stream ends. What comes before the first bookmark is the present state, whole."""
+        whole: dict[tuple[str, str], T] | None = {}
+        async for event in watch(self._http, self._path, since=None):
+            items = self.items if whole is None else whole
+            if event.type == "BOOKMARK":
+                if whole is not None:
+                    self._replace(whole)
+                whole = None
+            elif event.type == "DELETED":
+                self._set(items, event.view, None, quiet=whole is not None)
+            else:
+                self._set(items, event.view, self._keep(event.view), quiet=whole is not None)
+
+    def _set(self, items: dict[tuple[str, str], T], view: dict[str, Any], value: T | None, quiet: bool) -> None:
+        key = (view.get("project") or "", view["name"])
+        if value == items.get(key):
+            return
+        if value is None:
+            items.pop(key, None)
+        else:
+            items[key] = value
+        if self._limit and len(items) > self._limit:
+            del items[next(iter(items))]
+        if not quiet:
+            self._changed()
+
+    def _replace(self, whole: dict[tuple[str, str], T]) -> None:
+        if whole != self.items:
+            self.items = whole
+            self._changed()
+        self._reach(True)
+
+    def _reach(self, now: bool) -> None:
+        if now != self.reachable:
+            self.reachable = now
+            self._changed()

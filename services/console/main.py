@@ -1,0 +1,55 @@
+"""Starts the console: `python -m services.console --help`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import httpx
+from pydantic import Field
+from starlette.applications import Starlette
+
+from matrixcommon.model.clock import Clock
+from services.chassis.access import Tokens
+from services.chassis.http import http_client
+from services.chassis.logging import configure
+from services.chassis.run import serve
+from services.chassis.settings import Settings
+from services.console.gateway.app import create_console
+from services.console.live.broadcast import Broadcast
+from services.console.live.collector import Collector
+
+
+class ConsoleSettings(Settings):
+    """The web console: it serves the page, passes its requests on with the user's own token, and streams the state."""
+
+    resource_url: str = Field("http://127.0.0.1:8401", description="where MatrixResource is")
+    link_url: str = Field("http://127.0.0.1:8402", description="where MatrixLink is")
+    compute_url: str = Field("http://127.0.0.1:8403", description="where MatrixCompute is")
+    infer_url: str = Field("http://127.0.0.1:8404", description="where CloudMatrix-Infer is")
+    agents_url: str = Field("http://127.0.0.1:8405", description="where the emulated hardware is")
+
+    def urls(self) -> dict[str, str]:
+        return {
+            "resource": self.resource_url,
+            "link": self.link_url,
+            "compute": self.compute_url,
+            "infer": self.infer_url,
+            "agents": self.agents_url,
+        }
+
+
+def build(
+    settings: ConsoleSettings, clock: Clock, transports: dict[str, httpx.AsyncBaseTransport] | None = None
+) -> Starlette:
+    """The application. `transports` stand for the network in tests, by service."""
+    ways = transports or {}
+    own = {name: http_client(url, settings.token, ways.get(name)) for name, url in settings.urls().items()}
+    users = {name: http_client(url, "", ways.get(name)) for name, url in settings.urls().items()}
+    collector = Collector(own, clock)
+    return create_console(Tokens(settings.tokens), users, collector, Broadcast(collector))
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    settings = ConsoleSettings.load("console", argv)
+    configure("console", settings.log_level)
+    serve(build(settings, settings.clock()), settings)

@@ -1,0 +1,111 @@
+// @ts-check
+// The frame around every page: who is logged in, where one is, what the machine is doing right now.
+import { live } from "./core/live.js";
+import { login, logout, redeem, session, stored } from "./core/session.js";
+import { match, navigate, onNavigate } from "./core/router.js";
+import { h, fill, say, set, link } from "./parts/dom.js";
+import { headline } from "./parts/headline.js";
+import { loginForm } from "./views/login.js";
+
+const PAGES = [
+  ["/", "Overview"], ["/instances", "Instances"], ["/placement", "Placement"], ["/fabric", "Fabric"],
+  ["/faults", "Faults"], ["/serving", "Serving"], ["/tenants", "Tenants"], ["/experiments", "Experiments"],
+];
+
+const app = /** @type {HTMLElement} */ (document.getElementById("app"));
+
+/** @type {{frame?: (picture: any) => void, close?: () => void} | null} */
+let view = null;
+let ending = new AbortController();
+const main = h("main", { id: "main", tabIndex: -1 });
+const connection = h("p", { class: "connection", role: "status" });
+const line = headline();
+
+async function begin() {
+  const code = new URLSearchParams(location.hash.slice(1)).get("login");
+  if (code) history.replaceState(null, "", location.pathname + location.search);
+  let why = "";
+  for (const given of [async () => code && (await redeem(code)), stored, () => live.sharedToken(), () => ""]) {
+    try {
+      const token = await given();
+      if (token || token === "") return await enter(token);
+    } catch (wrong) {
+      if (given === stored || code) why ||= /** @type {Error} */ (wrong).message;
+    }
+  }
+  fill(app, loginForm(enter, why));
+}
+
+/** @param {string} token */
+async function enter(token) {
+  await login(token);
+  live.start(token);
+  fill(app, shell(), main);
+  open(false);
+}
+
+function shell() {
+  const who = /** @type {NonNullable<ReturnType<typeof session>>} */ (session());
+  const leave = h("button", { class: "quiet", onclick: () => { logout(); live.stop(); location.assign("/"); } }, "Log out");
+  return h("header", { class: "top" },
+    h("div", { class: "brand" }, link("/", h("img", { src: "/icon.svg", alt: "", width: 20, height: 20 }), "CloudMatrix")),
+    h("nav", { aria: { label: "Pages" } }, h("ul", {}, PAGES.map(([href, name]) => h("li", {}, link(href, name))))),
+    h("div", { class: "who" }, h("span", { class: "name" }, who.everywhere ? `${who.name}, all projects` : `${who.name}, ${who.project}`),
+      h("span", { class: "role", title: `project ${who.project}` }, who.role), who.token ? leave : null),
+    line, connection);
+}
+
+/** The view of the present address. @param {boolean} [moved] whether the reader came here by a link */
+async function open(moved = true) {
+  if (!session()) return;
+  const { load, params, section } = match(location.pathname);
+  ending.abort();
+  ending = new AbortController();
+  const { signal } = ending;
+  view?.close?.();
+  view = null;
+  for (const each of document.querySelectorAll("nav[aria-label=Pages] a")) {
+    set(each, "aria-current", each.getAttribute("href") === section ? "page" : null);
+  }
+  const module = await load();
+  if (signal.aborted) return;
+  fill(main);
+  document.title = `${module.title(params)} · CloudMatrix`;
+  view = module.mount(main, {
+    params,
+    signal,
+    query: new URLSearchParams(location.search),
+    every: (/** @type {number} */ ms, /** @type {() => Promise<void>} */ look) => every(ms, look, signal),
+  });
+  if (live.picture) view?.frame?.(live.picture);
+  if (moved) {
+    scrollTo(0, 0);
+    main.focus({ preventScroll: true });
+  }
+}
+
+/** Now, and again so long after each time it is done, while the page is looked at. @param {number} ms @param {() => Promise<void>} look @param {AbortSignal} signal */
+async function every(ms, look, signal) {
+  while (!signal.aborted) {
+    if (!document.hidden) await look().catch((wrong) => { if (!signal.aborted) console.debug(wrong); });
+    await new Promise((done) => setTimeout(done, ms));
+  }
+}
+
+live.addEventListener("frame", () => {
+  if (live.state === "ended") {
+    logout();
+    fill(app, loginForm(enter, "this token is not accepted any more"));
+    return;
+  }
+  say(connection, { live: "", connecting: "Connecting…", away: "Reconnecting… what is shown may be old", ended: "" }[live.state] ?? "");
+  document.body.classList.toggle("away", live.state === "away");
+  if (!live.picture) return;
+  line.frame(live.picture, live.emulated, live.time?.scale ?? 1);
+  view?.frame?.(live.picture);
+});
+setInterval(() => live.picture && line.tick(live.emulated, live.time?.scale ?? 1), 1000);
+onNavigate(open);
+void begin();
+
+export { navigate };

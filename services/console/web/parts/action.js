@@ -1,0 +1,75 @@
+// @ts-check
+// What a person can do: a button that says why where it is off, the command that does the same, and what came of it.
+import { h, fill, say } from "./dom.js";
+import { isAdmin, isEditor } from "../core/session.js";
+
+/** The command that does the same, to be copied. @param {string} text */
+export function command(text) {
+  const code = h("code", { tabIndex: 0 }, text);
+  const copy = h("button", { class: "quiet", aria: { label: "Copy the command" }, onclick: async () => {
+    await navigator.clipboard?.writeText(code.textContent ?? "");
+    say(copy, "Copied");
+    setTimeout(() => say(copy, "Copy"), 1500);
+  } }, "Copy");
+  const element = h("div", { class: "command" }, code, copy);
+  element.set = (/** @type {string} */ now) => say(code, now);
+  return element;
+}
+
+export const notEditor = () => (isEditor() ? "" : "A viewer changes nothing: an editor of the project may");
+export const notAdmin = () => (isAdmin() ? "" : "This is everybody's: only an admin may");
+
+/**
+ * @typedef {{label: string, does: string, command: string, run: () => Promise<any>, off?: string, danger?: boolean, done?: (answer: any) => void}} Action
+ * @param {() => Action} describe asked anew whenever it is shown
+ */
+export function action(describe) {
+  const button = h("button", {});
+  const why = h("span", { class: "why" });
+  const element = h("div", { class: "action" }, button, why);
+  const id = `why-${Math.random().toString(36).slice(2)}`;
+  why.id = id;
+  element.frame = () => {
+    const { label, off, danger } = describe();
+    say(button, label);
+    button.classList.toggle("danger", Boolean(danger));
+    // Off, it can still be reached by Tab, so that the reason is read out.
+    button.setAttribute("aria-disabled", String(Boolean(off)));
+    if (off) button.setAttribute("aria-describedby", id);
+    else button.removeAttribute("aria-describedby");
+    say(why, off ?? "");
+    why.hidden = !off;
+  };
+  button.addEventListener("click", () => { const what = describe(); if (!what.off) confirm(what); });
+  element.frame();
+  return element;
+}
+
+/** @param {Action} what */
+function confirm(what) {
+  const problem = h("p", { class: "problem", role: "alert" });
+  const go = h("button", { class: what.danger ? "danger" : "primary" }, what.label);
+  const dialog = h("dialog", { aria: { label: what.label } }, h("form", { method: "dialog", onsubmit: async (/** @type {SubmitEvent} */ event) => {
+    event.preventDefault();
+    go.disabled = true;
+    say(problem, "");
+    try {
+      const answer = await what.run();
+      dialog.close();
+      what.done?.(answer);
+    } catch (wrong) {
+      say(problem, /** @type {Error} */ (wrong).message);
+      go.disabled = false;
+    }
+  } }, h("h2", {}, what.label), h("p", {}, what.does), h("div", { class: "stack" }, h("span", { class: "muted" }, "The same from a terminal"), command(what.command)), problem,
+  h("div", { class: "toolbar" }, h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), go)));
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+  go.focus();
+}
+
+/** A short message where somebody reads it out. @param {HTMLElement} where @param {...any} message */
+export function tell(where, ...message) {
+  fill(where, message);
+}

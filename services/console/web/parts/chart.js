@@ -1,0 +1,52 @@
+// @ts-check
+// A line over time on a canvas: the last minutes of one figure, with its newest value in words beside it.
+import { h, say } from "./dom.js";
+import { colours } from "./colours.js";
+import { number } from "./format.js";
+
+/** @param {string} title @param {string} unit @param {number} [digits] */
+export function lineChart(title, unit, digits = 0) {
+  const canvas = h("canvas", { class: "chart", role: "img" });
+  const value = h("b", {});
+  const element = h("figure", { class: "card chart-box stack" }, h("figcaption", { class: "heading" }, h("h3", {}, title), value), canvas);
+  /** @type {number[]} */
+  let points = [];
+  element.frame = (/** @type {number[]} */ now) => {
+    points = now;
+    const newest = points.at(-1);
+    say(value, newest === undefined ? "no data yet" : `${number(newest, digits)} ${unit}`);
+    canvas.setAttribute("aria-label", newest === undefined ? `${title}: no data yet` : `${title}: ${number(newest, digits)} ${unit}, at most ${number(Math.max(...points), digits)}`);
+    draw();
+  };
+  function draw() {
+    const width = canvas.clientWidth || 300;
+    const height = canvas.clientHeight || 140;
+    const ratio = Math.min(2, devicePixelRatio || 1);
+    canvas.width = width * ratio;
+    canvas.height = height * ratio;
+    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+    context.scale(ratio, ratio);
+    const palette = colours();
+    const most = Math.max(...points, 0) || 1;
+    context.strokeStyle = palette.line;
+    context.fillStyle = palette.ink;
+    context.font = "10px system-ui, sans-serif";
+    for (const part of [0, 0.5, 1]) {
+      const y = 12 + (1 - part) * (height - 20);
+      context.beginPath();
+      context.moveTo(0, y);
+      context.lineTo(width, y);
+      context.stroke();
+      context.fillText(number(most * part, digits), 2, y - 2);
+    }
+    if (points.length < 2) return;
+    context.strokeStyle = palette.heat[3];
+    context.lineWidth = 2;
+    context.beginPath();
+    points.forEach((point, at) => context.lineTo((at / (points.length - 1)) * width, 12 + (1 - point / most) * (height - 20)));
+    context.stroke();
+  }
+  new ResizeObserver(() => draw()).observe(canvas);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw());
+  return element;
+}

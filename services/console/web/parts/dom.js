@@ -1,0 +1,83 @@
+// @ts-check
+// Elements made and kept up to date. Text is always text: nothing of a service's answer is ever read as HTML.
+
+/**
+ * An element. `properties`: `on<event>` listeners, `class`, `data` (an object), `aria` (an object), booleans and
+ * attributes by name; undefined, null and false are left out.
+ * @param {string} tag
+ * @param {Record<string, any>} [properties]
+ * @param {...any} children
+ * @returns {any}
+ */
+export function h(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "class") element.className = value;
+    else if (name === "data") Object.assign(element.dataset, value);
+    else if (name === "aria") for (const [key, text] of Object.entries(value)) element.setAttribute(`aria-${key}`, String(text));
+    else if (name in element && typeof value !== "string") /** @type {any} */ (element)[name] = value;
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  append(element, children);
+  return element;
+}
+
+/** @param {Element} element @param {any[]} children */
+function append(element, children) {
+  for (const child of children.flat(Infinity)) {
+    if (child === undefined || child === null || child === false || child === "") continue;
+    element.append(child instanceof Node ? child : String(child));
+  }
+}
+
+/** The children replaced. @param {Element} element @param {...any} children */
+export function fill(element, ...children) {
+  element.replaceChildren();
+  append(element, children);
+  return element;
+}
+
+/** The text set, where it is another. @param {Node} node @param {string} text */
+export function say(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/** An attribute set, where it is another; null takes it away. @param {Element} element @param {string} name @param {string | null} value */
+export function set(element, name, value) {
+  if (value === null) element.removeAttribute(name);
+  else if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+}
+
+/**
+ * Children kept in step with items: made once for each key, brought up to date, put in order, removed.
+ * @template T
+ * @param {Element} parent
+ * @param {Iterable<T>} items
+ * @param {(item: T) => string} key
+ * @param {(item: T) => any} create an element, whose `update(item)` is called each time if it has one
+ */
+export function sync(parent, items, key, create) {
+  const known = new Map([...parent.children].map((child) => [/** @type {any} */ (child).syncKey, child]));
+  let at = parent.firstElementChild;
+  for (const item of items) {
+    const name = key(item);
+    let child = known.get(name);
+    known.delete(name);
+    if (!child) {
+      child = create(item);
+      /** @type {any} */ (child).syncKey = name;
+    }
+    /** @type {any} */ (child).update?.(item);
+    if (child === at) at = at.nextElementSibling;
+    else parent.insertBefore(/** @type {Element} */ (child), at);
+  }
+  for (const gone of known.values()) gone.remove();
+}
+
+/** A link within the page. @param {string} href @param {...any} children */
+export const link = (href, ...children) => h("a", { href }, ...children);
+
+/** One of several words for a number. @param {number} count @param {string} one @param {string} [many] */
+export const plural = (count, one, many = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;

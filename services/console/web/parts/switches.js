@@ -1,0 +1,47 @@
+// @ts-check
+// The four communication cabinets with their L2 chips: how many of a chip's 48 cables carry nothing or little.
+import { h, say, set, sync } from "./dom.js";
+import { navigate } from "../core/router.js";
+
+export function switchCabinets() {
+  const element = h("div", { class: "switches" });
+  element.frame = (/** @type {any} */ matrix) => {
+    /** @type {Map<string, any[]>} */
+    const cabinets = new Map();
+    matrix.switches.forEach((/** @type {string} */ name, /** @type {number} */ column) => {
+      if (!name) return;
+      const letters = matrix.states.map((/** @type {string} */ row) => row[column]).join("");
+      const down = letters.split("x").length - 1;
+      const degraded = letters.split("d").length - 1;
+      const state = down >= letters.length ? "x" : down || degraded ? "d" : letters.includes("o") ? "o" : "u";
+      const cabinet = matrix.switchCabinets[column];
+      cabinets.set(cabinet, [...(cabinets.get(cabinet) ?? []), { name, state, down, degraded, supernode: matrix.supernode, subPlane: matrix.subPlanes[column] }]);
+    });
+    sync(element, [...cabinets].sort(), ([name]) => name, cabinetOf);
+  };
+  return element;
+}
+
+/** @param {[string, any[]]} entry */
+function cabinetOf([name]) {
+  const total = h("span", { class: "total" });
+  const chips = h("div", { class: "chips" });
+  const section = h("section", { class: "cabinet", aria: { label: `Communication cabinet ${name}` } },
+    h("header", {}, h("h3", {}, name.slice(name.indexOf("-") + 1)), total), chips);
+  section.update = (/** @type {[string, any[]]} */ [, all]) => {
+    const bad = all.filter((chip) => chip.state !== "u").length;
+    say(total, `${all.length} L2 chips${bad ? `, ${bad} not whole` : ""}`);
+    sync(chips, all, (chip) => chip.name, (chip) => {
+      const cell = h("button", { class: "chip", onclick: () => navigate(`/fabric?supernode=${chip.supernode}&plane=ub&column=${chip.name}`) });
+      cell.update = (/** @type {any} */ now) => {
+        set(cell, "data-s", now.state);
+        const text = { u: "up", x: "down", o: "out of use", d: `${now.down} links down, ${now.degraded} degraded` }[/** @type {"u"} */ (now.state)];
+        set(cell, "aria-label", `L2 chip ${now.name}: ${text}`);
+        set(cell, "title", `${now.name}: ${text}`);
+        say(cell, { u: "", x: "×", o: "–", d: "!" }[/** @type {"u"} */ (now.state)] ?? "");
+      };
+      return cell;
+    });
+  };
+  return section;
+}

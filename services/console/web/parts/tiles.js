@@ -1,0 +1,55 @@
+// @ts-check
+// All supernodes as small pictures, one of them chosen: 48 nodes by 8 NPUs on a canvas each, with what is free below.
+import { h, say, set, sync } from "./dom.js";
+import { colours } from "./colours.js";
+
+/** @param {(name: string) => void} choose */
+export function supernodeTiles(choose) {
+  const element = h("div", { class: "tiles", role: "group", aria: { label: "Supernodes" } });
+  element.frame = (/** @type {any} */ picture, /** @type {string} */ chosen) => {
+    const all = Object.entries(picture.supernodes).sort();
+    element.hidden = all.length < 2;
+    if (element.hidden) return;
+    sync(element, all.map(([name, supernode]) => ({ name, supernode, chosen: name === chosen, block: picture.capacity.supernodes?.[name] })), ({ name }) => name, () => tile(choose));
+  };
+  return element;
+}
+
+/** @param {(name: string) => void} choose */
+function tile(choose) {
+  const canvas = h("canvas", { width: 96, height: 32 });
+  const name = h("b", {});
+  const free = h("span", {});
+  const button = h("button", { class: "tile" }, canvas, h("span", { class: "caption" }, name, free));
+  button.addEventListener("click", () => choose(button.dataset.name ?? ""));
+  let drawn = "";
+  button.update = (/** @type {{name: string, supernode: any, chosen: boolean, block: number | undefined}} */ item) => {
+    button.dataset.name = item.name;
+    set(button, "aria-pressed", String(item.chosen));
+    const palette = colours();
+    const letters = Object.keys(item.supernode.states).sort().map((node) => item.supernode.states[node].padEnd(8)).join("");
+    if (drawn === letters + palette.scheme) return;
+    drawn = letters + palette.scheme;
+    const count = letters.split("f").length - 1;
+    const bad = letters.split(/[xd]/).length - 1;
+    say(name, item.name);
+    say(free, `${count} free${bad ? `, ${bad} !` : ""}`);
+    set(button, "aria-label", `Supernode ${item.name}: ${count} of ${letters.trim().length} NPUs free${bad ? `, ${bad} faulty or degraded` : ""}`);
+    paint(canvas, letters, palette);
+  };
+  return button;
+}
+
+/** Four nodes of a cabinet side by side, a cabinet below the other two by two. @param {HTMLCanvasElement} canvas @param {string} letters @param {any} palette */
+function paint(canvas, letters, palette) {
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  context.clearRect(0, 0, canvas.width, canvas.height);
+  for (let at = 0; at < letters.length; at++) {
+    const node = at >> 3;
+    const cabinet = node >> 2;
+    context.fillStyle = palette.states[letters[at]] ?? palette.states.o;
+    const x = (cabinet % 6) * 16 + (at & 7) * 2 - (cabinet % 6 ? 0 : 0);
+    const y = Math.floor(cabinet / 6) * 16 + (node & 3) * 4;
+    context.fillRect(x, y, at % 8 === 7 ? 1 : 2, 3);
+  }
+}

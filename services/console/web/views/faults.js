@@ -1,0 +1,116 @@
+// @ts-check
+// Break something and watch it be found and healed: faults of the emulated hardware, and scenarios with a verdict.
+import { call, get, list } from "../core/api.js";
+import { navigate, setQuery } from "../core/router.js";
+import { live } from "../core/live.js";
+import { h, fill, say, link, sync } from "../parts/dom.js";
+import { action, command, notAdmin, notEditor } from "../parts/action.js";
+import { chip } from "../parts/state.js";
+import { table } from "../parts/table.js";
+import { clock, duration } from "../parts/format.js";
+import { isAdmin } from "../core/session.js";
+
+export const title = () => "Faults";
+
+/** @param {HTMLElement} root @param {any} page */
+export function mount(root, page) {
+  const kind = h("select", { id: "kind", name: "kind" });
+  const means = h("p", { class: "muted" });
+  const target = h("input", { id: "target", name: "target", list: "targets", value: page.query.get("target") ?? "", placeholder: "sn0-c02-n1", autocomplete: "off", spellcheck: false });
+  const targets = h("datalist", { id: "targets" });
+  const parameters = h("input", { id: "parameters", name: "parameters", placeholder: "npu=3 die=1", value: page.query.get("parameters") ?? "", autocomplete: "off", spellcheck: false });
+  const told = h("p", { role: "status" });
+  const watchers = h("ol", { class: "feed" });
+  /** @type {Record<string, string>} */
+  let kinds = {};
+  const problem = h("p", { class: "problem", role: "alert" });
+
+  const words = () => parameters.value.trim().split(/\s+/).filter(Boolean);
+  const asCommand = () => `matrixctl fault inject ${kind.value || "KIND"} ${target.value.trim() || "TARGET"}${words().map((each) => ` -p ${each}`).join("")}`;
+  const shownCommand = command(asCommand());
+  const inject = action(() => ({
+    label: "Inject", danger: true, off: notAdmin() || (!target.value.trim() ? "Say what is to fail" : ""), command: asCommand(),
+    does: `${target.value.trim()}: ${kinds[kind.value] ?? ""}. The control plane is not told: it has to find out.`,
+    run: () => {
+      const name = `${kind.value}-${target.value.trim()}`.replaceAll(/[^a-z0-9-]/g, "-").slice(0, 63);
+      const values = Object.fromEntries(words().map((each) => { const [key, value = ""] = each.split("="); return [key, Number.isFinite(Number(value)) && value !== "" ? Number(value) : value]; }));
+      return call("PUT", `agents/v1/faults/${name}`, { kind: kind.value, target: target.value.trim(), parameters: values });
+    },
+    done: (made) => { say(told, `${made.kind} at ${made.target} is injected; what the machine makes of it appears below.`); void look(); },
+  }));
+  const injected = table("Injected", [
+    { title: "Fault", cell: (each) => each.kind }, { title: "At", cell: (each) => (/-n\d+$/.test(each.target) ? link(`/nodes/${each.target}`, each.target) : each.target) },
+    { title: "Parameters", cell: (each) => h("code", {}, Object.entries(each.parameters ?? {}).map(([key, value]) => `${key}=${value}`).join(" ")) },
+    { title: "Undo", cell: (each) => action(() => ({ label: "Clear", does: "What was broken is repaired.", command: `matrixctl fault clear ${each.name}`, off: notAdmin(), run: () => call("DELETE", `agents/v1/faults/${each.name}`), done: () => void look() })) },
+  ], (each) => each.name, { empty: "Nothing is broken on purpose." });
+  const detected = table("Detected", [
+    { title: "Since", cell: (each) => clock(each.since) }, { title: "Node", cell: (each) => link(`/nodes/${each.node}`, each.node) }, { title: "Component", cell: (each) => each.component },
+    { title: "Code", cell: (each) => h("code", {}, each.code) }, { title: "Level", cell: (each) => each.level }, { title: "What follows", cell: (each) => each.action },
+  ], (each) => each.name, { empty: "The control plane knows of no fault." });
+  const scenarios = h("div", { class: "list" });
+  const runs = table("Runs", [
+    { title: "Scenario", cell: (each) => link(`/faults/runs/${each.name}`, each.title || each.scenario || each.name) }, { title: "State", cell: (each) => chip(each.state) },
+    { title: "Verdict", cell: (each) => (each.verdict ? chip(each.verdict) : "") }, { title: "Started", cell: (each) => clock(each.startedAt) }, { title: "Took", cell: (each) => (each.seconds ? duration(each.seconds) : "") },
+  ], (each) => each.name, { empty: "No scenario was run yet." });
+
+  fill(root, h("div", { class: "stack" }, h("h1", {}, "Faults"), problem,
+    h("div", { class: "columns" },
+      h("section", { class: "card stack", aria: { labelledby: "inject" } }, h("h2", { id: "inject" }, "Break something"),
+        h("div", { class: "fields" }, h("div", { class: "field" }, h("label", { for: "kind" }, "Fault"), kind), h("div", { class: "field" }, h("label", { for: "target" }, "At"), target, targets), h("div", { class: "field" }, h("label", { for: "parameters" }, "Parameters"), parameters)), means, shownCommand, inject, told),
+      h("section", { class: "card stack", aria: { labelledby: "watch" } }, h("h2", { id: "watch" }, "What the machine makes of it"), h("p", { class: "muted" }, "Events that the control plane tells, the newest first."), watchers)),
+    h("section", { class: "card" }, injected), h("section", { class: "card" }, detected),
+    h("section", { class: "card stack", aria: { labelledby: "scenarios" } }, h("h2", { id: "scenarios" }, "Scenarios"), scenarios), h("section", { class: "card" }, runs)));
+  for (const input of [kind, target, parameters]) {
+    input.addEventListener("input", () => {
+      say(means, kinds[kind.value] ?? "");
+      shownCommand.set(asCommand());
+      inject.frame();
+      setQuery({ kind: kind.value, target: target.value, parameters: parameters.value });
+    });
+  }
+
+  async function look() {
+    try {
+      const [there, found, made] = await Promise.all([isAdmin() ? list("agents/v1/faults", page.signal) : [], list("compute/v1/faults", page.signal), list("compute/v1/scenario-runs", page.signal)]);
+      injected.frame(there);
+      detected.frame(found.filter((each) => each.state === "Active"));
+      runs.frame(made.sort((a, b) => b.createdAt.localeCompare(a.createdAt)));
+      say(problem, "");
+    } catch (wrong) {
+      if (!page.signal.aborted) say(problem, /** @type {Error} */ (wrong).message);
+    }
+  }
+
+  async function begin() {
+    kinds = await get("agents/v1/fault-kinds", page.signal);
+    const chosen = page.query.get("kind") ?? "node-down";
+    fill(kind, Object.keys(kinds).map((each) => h("option", { selected: each === chosen }, each)));
+    say(means, kinds[kind.value] ?? "");
+    shownCommand.set(asCommand());
+    inject.frame();
+    const known = await list("compute/v1/scenarios", page.signal);
+    sync(scenarios, known, (each) => each.name, scenarioItem);
+  }
+
+  /** @param {any} scenario */
+  function scenarioItem(scenario) {
+    const run = action(() => ({
+      label: "Run", danger: true, off: notEditor() || notAdmin(), command: `matrixctl scenario run ${scenario.name} --remote`,
+      does: "It makes the instances it needs, breaks what it says, expects what it says, and rolls everything back whatever happens.",
+      run: () => call("POST", "compute/v1/scenario-runs", { scenario: scenario.name }), done: (made) => navigate(`/faults/runs/${made.name}`),
+    }));
+    return h("details", {}, h("summary", {}, h("b", {}, scenario.title), " ", h("code", { class: "muted" }, scenario.name)),
+      h("div", { class: "stack" }, h("p", {}, scenario.explanation), h("p", { class: "muted" }, scenario.source), h("ul", { class: "feed" }, (scenario.expect ?? []).map((/** @type {any} */ each) => h("li", {}, h("span", { class: "mark" }, "→"), h("div", {}, each.name || each.metric || each.instance || "", each.within ? ` within ${each.within}` : "")))), run));
+  }
+
+  page.every(1500, look);
+  void begin().catch((wrong) => say(problem, wrong.message));
+  return {
+    frame: (/** @type {any} */ picture) => {
+      const names = Object.values(picture.supernodes).flatMap((each) => Object.keys(each.states));
+      if (targets.children.length !== Math.min(names.length, 200)) fill(targets, names.slice(0, 200).map((each) => h("option", { value: each })));
+      const told = Object.entries(picture.events).sort(([, a], [, b]) => b.at.localeCompare(a.at)).slice(0, 8);
+      sync(watchers, told, ([key]) => key, ([, event]) => h("li", { data: { kind: event.kind } }, h("time", {}, clock(event.at)), h("div", {}, `${event.about} `, h("b", {}, event.reason), ` ${event.message}`)));
+    },
+  };
+}

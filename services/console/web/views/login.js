@@ -1,0 +1,23 @@
+// @ts-check
+import { h, say } from "../parts/dom.js";
+
+/** @param {(token: string) => Promise<void>} enter @param {string} why what went wrong before */
+export function loginForm(enter, why) {
+  const input = h("input", { type: "password", name: "token", autocomplete: "off", required: true, id: "token", spellcheck: false });
+  const problem = h("p", { class: "problem", role: "alert" }, why);
+  const form = h("form", { class: "login", onsubmit: async (/** @type {SubmitEvent} */ event) => {
+    event.preventDefault();
+    say(problem, "");
+    try {
+      await enter(input.value.trim());
+    } catch (wrong) {
+      say(problem, /** @type {Error} */ (wrong).message);
+      input.select();
+    }
+  } },
+  h("h1", {}, "CloudMatrix console"),
+  h("p", {}, "On the machine where the stack runs, ", h("code", {}, "matrixctl console"), " opens this page logged in."),
+  h("label", { for: "token" }, "Or give a bearer token (", h("code", {}, "matrixctl token create"), " makes one)"),
+  h("div", { class: "row" }, input, h("button", { class: "primary" }, "Log in")), problem);
+  return h("main", { id: "main" }, form);
+}

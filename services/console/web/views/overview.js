@@ -1,0 +1,86 @@
+// @ts-check
+// The whole machine at a glance: cabinets, what holds them, what needs somebody, what happened last.
+import { live } from "../core/live.js";
+import { setQuery } from "../core/router.js";
+import { get } from "../core/api.js";
+import { h, fill, say, sync, link } from "../parts/dom.js";
+import { legend } from "../parts/cabinet.js";
+import { supernodeTiles } from "../parts/tiles.js";
+import { switchCabinets } from "../parts/switches.js";
+import { timeSlider } from "../parts/slider.js";
+import { clock, short } from "../parts/format.js";
+
+export const title = () => "Overview";
+
+/** @param {HTMLElement} root @param {any} page */
+export function mount(root, page) {
+  let chosen = page.query.get("supernode") ?? "";
+  const tiles = supernodeTiles((name) => { chosen = name; setQuery({ supernode: name }); frame(live.picture); void look(); });
+  const rack = /** @type {any} */ (document.createElement("cm-rack"));
+  const heading = h("h2", {});
+  const summary = h("p", { class: "muted" });
+  const switches = switchCabinets();
+  const alerts = h("ul", { class: "feed alerts" });
+  const quiet = h("p", { class: "muted" }, "Nothing needs you.");
+  const events = h("ol", { class: "feed events", tabIndex: 0, aria: { label: "Events, the newest first" } });
+  const nothing = h("p", { class: "muted" }, "Nothing happened yet.");
+  const slider = timeSlider();
+
+  fill(root, h("h1", { class: "hidden" }, "Overview"), h("div", { class: "overview" },
+    h("section", { class: "machine", aria: { labelledby: "machine" } }, tiles, h("div", { class: "heading" }, heading, summary), rack, switches, legend(), slider),
+    h("aside", {},
+      h("section", { id: "alerts", aria: { labelledby: "alerts-title" } }, h("h2", { id: "alerts-title" }, "Alerts"), quiet, alerts),
+      h("section", { aria: { labelledby: "events-title" } }, h("h2", { id: "events-title" }, "Last events"), nothing, events))));
+  heading.id = "machine";
+
+  let planes = "";
+  async function look() {
+    if (chosen) switches.frame(await get(`link/v1/planes/ub/matrix?supernode=${chosen}`, page.signal));
+  }
+  page.every(10_000, look);
+
+  /** @param {any} picture */
+  function frame(picture) {
+    const names = Object.keys(picture.supernodes).sort();
+    if (!picture.supernodes[chosen]) chosen = names[0] ?? "";
+    tiles.frame(picture, chosen);
+    slider.frame();
+    const supernode = picture.supernodes[chosen];
+    say(heading, chosen ? `Supernode ${chosen}` : "No supernode yet");
+    if (supernode) {
+      const letters = Object.values(supernode.states).join("");
+      const free = letters.split("f").length - 1;
+      const block = picture.capacity.supernodes?.[chosen];
+      say(summary, `${free} of ${letters.length} NPUs free${block === undefined ? "" : `, largest block ${block} nodes`}`);
+      rack.frame(supernode, picture.capacity.closed ?? {});
+    }
+    if (JSON.stringify(picture.planes) !== planes) {
+      planes = JSON.stringify(picture.planes);
+      void look().catch(() => {});
+    }
+    const found = Object.entries(picture.alerts);
+    quiet.hidden = found.length > 0;
+    sync(alerts, found, ([key]) => key, alertItem);
+    const happened = Object.entries(picture.events).sort(([a, one], [b, other]) => other.at.localeCompare(one.at) || b.localeCompare(a)).slice(0, 30);
+    nothing.hidden = happened.length > 0;
+    events.hidden = !happened.length;
+    sync(events, happened, ([key]) => key, eventItem);
+  }
+  return { frame, close: () => live.show(null) };
+}
+
+/** @param {[string, any]} entry */
+function alertItem([, alert]) {
+  const where = { node: `/nodes/${alert.name}`, instance: `/instances/${alert.name}`, plane: `/fabric?plane=${alert.name}`, service: "" }[/** @type {string} */ (alert.kind)];
+  const message = h("span", {});
+  const item = h("li", {}, h("i", { class: "mark", aria: { hidden: true } }, "!"), h("div", {}, where ? link(where, short(alert.name)) : alert.name, " ", message));
+  item.update = (/** @type {[string, any]} */ [, current]) => say(message, current.message);
+  return item;
+}
+
+/** @param {[string, any]} entry */
+function eventItem([, event]) {
+  const about = event.source === "compute" ? link(`/instances/${event.project}/${event.about}`, event.about) : event.about.match(/-n\d+$/) ? link(`/nodes/${event.about}`, event.about) : event.about;
+  const item = h("li", { data: { kind: event.kind } }, h("time", { datetime: event.at, title: event.at }, clock(event.at)), h("div", {}, about, " ", h("b", {}, event.reason), " ", h("span", {}, event.message)));
+  return item;
+}

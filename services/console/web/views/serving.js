@@ -1,0 +1,119 @@
+// @ts-check
+// What a served model does right now: latencies, throughput, pools, cache, and what the autoscaler decided and why.
+import { at, call, get, list } from "../core/api.js";
+import { setQuery } from "../core/router.js";
+import { h, fill, say, set, link, sync } from "../parts/dom.js";
+import { action, notEditor } from "../parts/action.js";
+import { chip } from "../parts/state.js";
+import { lineChart } from "../parts/chart.js";
+import { table } from "../parts/table.js";
+import { clock, duration, number, short } from "../parts/format.js";
+
+export const title = () => "Serving";
+const KEPT = 300;
+
+/** @param {HTMLElement} root @param {any} page */
+export function mount(root, page) {
+  let chosen = page.query.get("deployment") ?? "";
+  /** @type {any} */
+  let deployment = null;
+  /** @type {Record<string, number[]>} */
+  let history = {};
+  const pick = h("div", { class: "toolbar", role: "group", aria: { label: "Deployments" } });
+  const none = h("p", { class: "muted" }, "No model is served. This serves one: ", h("code", {}, "kubectl apply -f examples/deepseek-r1.yaml"));
+  const state = chip("");
+  const figures = h("dl", { class: "figures" });
+  const pools = h("dl", { class: "facts" });
+  const charts = {
+    tokens: lineChart("Tokens per second", "tokens/s"), perNpu: lineChart("Tokens per second and NPU", "tokens/s", 1), ttft: lineChart("Time to first token, P90", "ms"), tpot: lineChart("Time per output token, P90", "ms", 1),
+    cache: lineChart("Prompt tokens found in the cache", "%", 1), queue: lineChart("Requests that wait", "requests"),
+  };
+  const policies = h("div", { class: "stack" });
+  const rate = h("input", { type: "number", id: "rate", min: "0.1", step: "0.1", value: "20" });
+  const load = action(() => ({
+    label: deployment?.load ? "End the load" : "Put load on it", danger: false,
+    off: notEditor() || (deployment ? "" : "There is no deployment"),
+    does: deployment?.load ? "The built-in generator of requests stops." : `The built-in generator sends ${rate.value} requests per emulated second.`,
+    command: deployment?.load ? `curl -X DELETE -H "Authorization: Bearer $TOKEN" ${location.origin}/api/${at("infer/v1/deployments", chosen, "/load")}` : `curl -X PUT -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" ${location.origin}/api/${at("infer/v1/deployments", chosen, "/load")} -d '{"requestsPerSecond": ${rate.value}}'`,
+    run: () => call(deployment.load ? "DELETE" : "PUT", at("infer/v1/deployments", chosen, "/load"), deployment.load ? undefined : { requestsPerSecond: Number(rate.value) }), done: () => void look(),
+  }));
+  const body = h("div", { class: "stack" }, figures, h("div", { class: "charts" }, Object.values(charts)),
+    h("div", { class: "columns" }, h("section", { class: "card stack", aria: { labelledby: "pools" } }, h("h2", { id: "pools" }, "Pools"), pools),
+      h("section", { class: "card stack", aria: { labelledby: "load" } }, h("h2", { id: "load" }, "Load"), h("div", { class: "toolbar" }, h("label", { for: "rate" }, "Requests per second"), rate), load)),
+    h("section", { class: "card stack", aria: { labelledby: "policies" } }, h("h2", { id: "policies" }, "What the autoscaler decided"), policies));
+  const problem = h("p", { class: "problem", role: "alert" });
+  fill(root, h("div", { class: "stack" }, h("div", { class: "heading" }, h("h1", {}, "Serving"), state), problem, none, pick, body));
+
+  async function look() {
+    try {
+      const all = await list("infer/v1/deployments", page.signal);
+      const keys = all.map((each) => `${each.project}/${each.name}`);
+      none.hidden = all.length > 0;
+      body.hidden = state.hidden = !all.length;
+      if (!keys.includes(chosen)) { chosen = keys[0] ?? ""; history = {}; }
+      sync(pick, keys, (key) => key, (key) => {
+        const button = h("button", { onclick: () => { chosen = key; history = {}; setQuery({ deployment: key }); void look(); } }, short(key));
+        button.update = () => set(button, "aria-pressed", String(key === chosen));
+        return button;
+      });
+      pick.hidden = all.length < 2;
+      deployment = all.find((each) => `${each.project}/${each.name}` === chosen) ?? null;
+      if (deployment) draw(await get(at("infer/v1/deployments", chosen, "/statistics"), page.signal));
+      const found = await list("compute/v1/scaling-policies", page.signal);
+      if (!found.length) fill(policies, h("p", { class: "muted" }, "No scaling policy looks at any of this. This makes one: ", h("code", {}, "kubectl apply -f examples/scaling-policy.yaml")));
+      else sync(policies, found, (each) => `${each.project}/${each.name}`, policyItem);
+      say(problem, "");
+    } catch (wrong) {
+      if (!page.signal.aborted) say(problem, /** @type {Error} */ (wrong).message);
+    }
+    load.frame();
+  }
+
+  /** @param {any} now */
+  function draw(now) {
+    state.update(deployment.state);
+    /** @type {[string, string, string][]} */
+    const shown = [
+      ["TTFT P50", number(now.ttft.p50 * 1000), "ms"], ["TTFT P99", number(now.ttft.p99 * 1000), "ms"], ["TPOT P50", number(now.tpot.p50 * 1000, 1), "ms"], ["TPOT P99", number(now.tpot.p99 * 1000, 1), "ms"],
+      ["Throughput", number(now.tokensPerSecond), "tokens/s"], ["Per NPU", number(now.tokensPerSecondPerNpu, 1), "tokens/s"], ["Requests", number(now.requestsPerSecond, 1), "per s"], ["Cache hits", number(now.cacheHitRateTokens * 100, 1), "% of tokens"],
+      ["Decode step", number(now.decodeStepMs, 1), "ms"], ["KV memory", number(now.kvUsage * 100, 1), "% used"], ["Waiting", number(now.waiting + now.queued), "requests"], ["Decoding", number(now.decoding), "requests"],
+    ];
+    sync(figures, shown, ([name]) => name, () => {
+      const term = h("dt", {});
+      const value = h("span", {});
+      const unit = h("small", {});
+      const element = h("div", {}, term, h("dd", {}, value, " ", unit));
+      element.update = (/** @type {[string, string, string]} */ [name, text, of]) => { say(term, name); say(value, text); say(unit, of); };
+      return element;
+    });
+    const points = { tokens: now.tokensPerSecond, perNpu: now.tokensPerSecondPerNpu, ttft: now.ttft.p90 * 1000, tpot: now.tpot.p90 * 1000, cache: now.cacheHitRateTokens * 100, queue: now.waiting + now.queued };
+    for (const [name, value] of Object.entries(points)) {
+      history[name] = [...(history[name] ?? []), value].slice(-KEPT);
+      charts[/** @type {"tokens"} */ (name)].frame(history[name]);
+    }
+    const size = deployment.pools ?? {};
+    fill(pools, [["Instance", link(`/instances/${deployment.project}/${deployment.instance}`, deployment.instance)], ["Model", deployment.model], ["Prefill", `${size.prefillInstances ?? "–"} instances, ${size.prefillNpus ?? "–"} NPUs`],
+      ["Decode", `${size.decodeNpus ?? "–"} NPUs, expert parallel over ${size.decodeDies ?? "–"} dies`], ["Caching", `${size.cachingNodes ?? "–"} nodes, ${number(size.cacheBlocks)} blocks`],
+      ["Context cache", deployment.request.contextCache ? `over ${deployment.request.cachePlane.toUpperCase()}` : "off"], ["Endpoint", h("code", {}, deployment.endpoint)]].map(([term, value]) => [h("dt", {}, term), h("dd", {}, value)]));
+  }
+
+  page.every(1000, look);
+  return {};
+}
+
+/** @param {any} policy */
+function policyItem(policy) {
+  const heading = h("h3", {});
+  const now = h("p", {});
+  const decisions = table("Decisions", [
+    { title: "At", cell: (each) => clock(each.at) }, { title: "Nodes", cell: (each) => (each.currentReplicas === each.desiredReplicas ? each.currentReplicas : `${each.currentReplicas} → ${each.desiredReplicas}`), number: true },
+    { title: "Reason", cell: (each) => h("b", {}, each.reason) }, { title: "With its figures", cell: (each) => each.message },
+  ], (each) => each.at + each.reason + each.message, { empty: "It decided nothing yet." });
+  const element = h("article", { class: "stack" }, heading, now, decisions);
+  element.update = (/** @type {any} */ each) => {
+    say(heading, `${each.name}: ${each.scaleTargetRef.kind ?? ""} ${each.scaleTargetRef.name ?? ""}`);
+    say(now, `${each.currentReplicas} nodes now, ${each.desiredReplicas} wanted, between ${each.minReplicas} and ${each.maxReplicas}. ${each.message ?? ""}`);
+    decisions.frame([...(each.decisions ?? [])].reverse());
+  };
+  return element;
+}

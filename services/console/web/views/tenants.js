@@ -1,0 +1,73 @@
+// @ts-check
+// Projects: what each may have, what it has, and what its models used.
+import { call, list } from "../core/api.js";
+import { live } from "../core/live.js";
+import { h, fill, say, set, link } from "../parts/dom.js";
+import { action, notAdmin } from "../parts/action.js";
+import { table } from "../parts/table.js";
+import { number, short } from "../parts/format.js";
+
+export const title = () => "Tenants";
+
+/** @param {HTMLElement} root @param {any} page */
+export function mount(root, page) {
+  const problem = h("p", { class: "problem", role: "alert" });
+  const projects = table("Projects", [
+    { title: "Project", cell: (each) => each.project, sort: (each) => each.project },
+    { title: "Instances", cell: (each) => each.instances.flatMap((/** @type {any} */ one, /** @type {number} */ at) => [at ? ", " : "", link(`/instances/${each.project}/${one.name}`, one.name)]) },
+    { title: "NPUs", cell: (each) => number(each.npus), number: true, sort: (each) => each.npus },
+    { title: "Quota", cell: (each) => (each.quota === undefined ? "none" : number(each.quota)), number: true },
+    { title: "Used", cell: (each) => (each.quota ? meter(each.used, each.quota) : "") },
+  ], (each) => each.project, { empty: "No project holds anything.", quiet: true });
+  const project = h("input", { id: "project", pattern: "[a-z0-9](?:[a-z0-9\\-]*[a-z0-9])?", required: true, value: "default", autocomplete: "off" });
+  const npus = h("input", { id: "quota", type: "number", min: "0", step: "1", value: "64" });
+  const quota = action(() => ({
+    label: "Set the quota", off: notAdmin() || (project.checkValidity() ? "" : "A project's name: small letters, digits and dashes"), does: `${project.value} may have ${npus.value} NPUs, spares among them. What it has already it keeps.`,
+    command: `matrixctl quota set ${project.value} --npus ${npus.value}`, run: () => call("PUT", `resource/v1/quotas/${project.value}`, { npus: Number(npus.value) }), done: () => void look(),
+  }));
+  for (const input of [project, npus]) input.addEventListener("input", () => quota.frame());
+  const usage = table("Usage of models", [
+    { title: "Project", cell: (each) => each.project, sort: (each) => each.project }, { title: "Deployment", cell: (each) => short(each.deployment), sort: (each) => each.deployment },
+    { title: "Key", cell: (each) => each.key }, { title: "Requests", cell: (each) => number(each.requests), number: true, sort: (each) => each.requests },
+    { title: "Prompt tokens", cell: (each) => number(each.promptTokens), number: true, sort: (each) => each.promptTokens }, { title: "of them cached", cell: (each) => number(each.cachedTokens), number: true },
+    { title: "Completion tokens", cell: (each) => number(each.completionTokens), number: true, sort: (each) => each.completionTokens },
+  ], (each) => each.name, { empty: "Nobody asked a model anything." });
+  fill(root, h("div", { class: "stack" }, h("h1", {}, "Tenants"), problem, h("section", { class: "card" }, projects),
+    h("section", { class: "card stack", aria: { labelledby: "set" } }, h("h2", { id: "set" }, "Quota"), h("div", { class: "fields" }, h("div", { class: "field" }, h("label", { for: "project" }, "Project"), project), h("div", { class: "field" }, h("label", { for: "quota" }, "NPUs at most"), npus)), quota), h("section", { class: "card" }, usage)));
+  /** @type {any[]} */
+  let quotas = [];
+
+  async function look() {
+    try {
+      quotas = await list("resource/v1/quotas", page.signal);
+      frame(live.picture);
+      usage.frame(await list("infer/v1/usage", page.signal));
+      say(problem, "");
+    } catch (wrong) {
+      if (!page.signal.aborted) say(problem, /** @type {Error} */ (wrong).message);
+    }
+  }
+
+  /** @param {any} picture */
+  function frame(picture) {
+    const found = Map.groupBy(Object.values(picture?.instances ?? {}), (/** @type {any} */ each) => each.project);
+    const names = new Set([...found.keys(), ...quotas.map((each) => each.name)]);
+    projects.frame([...names].sort().map((name) => {
+      const instances = found.get(name) ?? [];
+      const limit = quotas.find((each) => each.name === name);
+      return { project: name, instances: instances.map((each) => ({ name: each.name })), npus: instances.reduce((sum, each) => sum + each.npus, 0), quota: limit?.npus, used: limit?.usedNpus };
+    }));
+  }
+  page.every(2000, look);
+  return { frame };
+}
+
+/** @param {number} used @param {number} most */
+function meter(used, most) {
+  const fillBar = h("i", {});
+  const share = Math.min(1, used / most);
+  fillBar.style.width = `${share * 100}%`;
+  const element = h("div", { class: "meter", role: "meter", aria: { label: "NPUs used", valuenow: used, valuemin: 0, valuemax: most }, title: `${number(used)} of ${number(most)} NPUs` }, fillBar);
+  set(element, "data-tone", share >= 1 ? "bad" : null);
+  return element;
+}

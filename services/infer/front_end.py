@@ -1,0 +1,188 @@
+"""A front end of CloudMatrix-Infer: `python -m services.infer.front_end --help`.
+
+Any number of them stand before the one process that has the engines, and keep nothing: who may do what, what is metered
+and what is limited is decided there, once, whichever front end a request comes by. A front end holds what has not been
+answered: where that process goes away before the first byte of an answer, the request is sent again once it is back, so
+requests that wait at the door of a deployment outlive it. A request that must not be done twice, and an answer that has
+begun, end with it: 503 and Retry-After, or a stream that says why it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+
+import httpx
+from pydantic import Field
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from infer_workload.openai.answers import refusal, stream_refusal
+from matrixcommon.model.errors import MatrixError, TooLarge, Unavailable
+from services.chassis.app import BODY_LIMIT_BYTES
+from services.chassis.logging import configure
+from services.chassis.problems import problem_response
+from services.chassis.run import serve
+from services.chassis.settings import Settings
+
+log = logging.getLogger(__name__)
+
+AGAIN_WALL_S = 0.2
+CONNECT_WALL_S = 2.0
+HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "upgrade", "te", "trailer", "proxy-connection"}
+"""Headers of a connection, not of what goes over it (RFC 9110, 7.6.1)."""
+REPEATABLE = {"GET", "HEAD", "PUT", "DELETE", "OPTIONS"}
+ENDS = (b"data: [DONE]", b'data: {"error"')
+"""How a stream of completions ends."""
+COMPLETIONS = "completions"
+"""What completions' paths end in: nothing of one has happened for its client until the first byte of the answer."""
+
+
+class FrontEndSettings(Settings):
+    """A front end of CloudMatrix-Infer."""
+
+    engine_url: str = Field("http://127.0.0.1:8404", description="where the process with the engines is")
+    hold_s: float = Field(
+        60.0, ge=0, le=3600, description="wall seconds that a request is held while that process is away"
+    )
+
+
+class FrontEnd:
+    """Relays each request to the engines' process; `hold_s` seconds of the wall it waits for one that is away."""
+
+    def __init__(self, engine: httpx.AsyncClient, hold_s: float) -> None:
+        self._engine = engine
+        self._hold_s = hold_s
+        self.held = 0
+        """Requests that wait for that process to come back."""
+
+    async def relay(self, request: Request) -> Response:
+        try:
+            return await self._relayed(request, await _body(request))
+        except MatrixError as refused:
+            path = request.url.path
+            return refusal(refused) if path.endswith(COMPLETIONS) else problem_response(refused, path)
+
+    async def _relayed(self, request: Request, body: bytes) -> Response:
+        until = asyncio.get_running_loop().time() + self._hold_s
+        again = request.method in REPEATABLE or request.url.path.endswith(COMPLETIONS)
+        again = again or "idempotency-key" in request.headers
+        while True:
+            try:
+                answer = await self._asked(request, body)
+            except httpx.HTTPError as away:
+                sent = not isinstance(away, httpx.ConnectError | httpx.ConnectTimeout)
+                if (sent and not again) or asyncio.get_running_loop().time() >= until:
+                    raise Unavailable("CloudMatrix-Infer does not answer", retry_after_s=2.0) from away
+            else:
+                headers = {name: value for name, value in answer.headers.items() if name not in HOP_BY_HOP}
+                streamed = answer.headers.get("content-type", "").startswith("text/event-stream")
+                passing = _passed(answer, streamed and request.url.path.endswith(COMPLETIONS))
+                return StreamingResponse(passing, answer.status_code, headers, background=BackgroundTask(answer.aclose))
+            self.held += 1
+            try:
+                await asyncio.sleep(AGAIN_WALL_S)
+            finally:
+                self.held -= 1
+
+    async def _asked(self, request: Request, body: bytes) -> httpx.Response:
+        headers = [(name, value) for name, value in request.headers.raw if name.decode() not in {*HOP_BY_HOP, "host"}]
+        path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        asked = self._engine.build_request(request.method, path, headers=headers, content=body)
+        sending = asyncio.ensure_future(self._engine.send(asked, stream=True))
+        gone = asyncio.ensure_future(_disconnected(request))
+        try:
+            await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not sending.done():
+                raise Unavailable("its client went away")
+            return sending.result()
+        finally:
+            gone.cancel()
+            sending.cancel()
+            with suppress(asyncio.CancelledError, httpx.HTTPError):
+                await asyncio.wait({sending})
+
+
+async def _passed(answer: httpx.Response, stream: bool) -> AsyncIterator[bytes]:
+    """The bytes of an answer as they come. A stream that is cut, and so does not end as streams end, says so."""
+    last, ended = b"", False
+    try:
+        async for chunk in answer.aiter_raw():
+            if not stream:
+                yield chunk
+            elif b"\n\n" in chunk:  # whole events only, so that nobody has to read half a one
+                cut = chunk.rfind(b"\n\n") + 2
+                events, last = last + chunk[:cut], chunk[cut:]
+                ended = ended or any(end in events for end in ENDS)
+                yield events
+            else:
+                last += chunk
+    except httpx.HTTPError:
+        if not stream:
+            raise
+    finally:
+        await answer.aclose()
+    if stream and not ended:
+        yield stream_refusal(Unavailable("CloudMatrix-Infer went away", retry_after_s=2.0))
+
+
+async def _body(request: Request) -> bytes:
+    read = b""
+    async for chunk in request.stream():
+        read += chunk
+        if len(read) > BODY_LIMIT_BYTES:
+            raise TooLarge(f"the body is over {BODY_LIMIT_BYTES} bytes", field="body")
+    return read
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def build(settings: FrontEndSettings, engine: httpx.AsyncClient | None = None) -> Starlette:
+    """The application. `engine` stands for the other process in tests."""
+    timeout = httpx.Timeout(None, connect=CONNECT_WALL_S)
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+    client = engine or httpx.AsyncClient(base_url=settings.engine_url, timeout=timeout, limits=limits, trust_env=False)
+    front_end = FrontEnd(client, settings.hold_s)
+
+    async def healthz(request: Request) -> Response:
+        return PlainTextResponse("ok")
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        await client.aclose()
+
+    routes = [Route("/healthz", healthz), Route("/{path:path}", _Relayed(front_end.relay))]
+    app = Starlette(routes=routes, lifespan=lifespan)
+    app.state.front_end = front_end
+    return app
+
+
+class _Relayed:
+    """As an ASGI application, so that every method is taken."""
+
+    def __init__(self, relay: Callable[[Request], Awaitable[Response]]) -> None:
+        self._relay = relay
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = await self._relay(Request(scope, receive))
+        await response(scope, receive, send)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    settings = FrontEndSettings.load("front-end", argv)
+    configure("front-end", settings.log_level)
+    serve(build(settings), settings)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""One tar.gz of a stack: logs, status, settings, versions, resources, metrics.
+
+    manifest.json       when and of what, what is missing and why
+    versions.json       this package, Python, the system, installed packages
+    status.json         each process: pid, address, readiness, restarts, memory
+    stack.json          processes, ports, time, seed, database
+    logs/NAME.log       the end of each log
+    resources/KIND.json every collection of every service
+    kubernetes/KIND.json custom resources, nodes, pods, events; no Secrets
+    metrics/NAME.txt    Prometheus text
+
+A stack that does not run, or a service that does not answer, leaves its part out; the manifest says so. Every text goes
+through the redactor.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import platform
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from matrixcommon.model.errors import MatrixError
+from matrixcommon.model.quantities import timestamp
+from services.chassis.version import version
+from services.matrixctl.bundle.redaction import Redactor, secrets_of
+from services.matrixctl.clients.api_client import ApiClient
+from services.matrixctl.clients.collections import every
+from services.matrixctl.clients.kubernetes import Cluster, cluster_of
+from services.matrixctl.output.resource_kinds import NOUNS, Noun
+from services.matrixctl.supervisor.state_folder import Folder
+from services.matrixctl.supervisor.up import look
+
+PATIENCE_WALL_S = 5.0
+KUBERNETES = {
+    **{
+        kind: f"/apis/cloudmatrix.io/v1alpha1/{kind}"
+        for kind in (
+            *("cloudmatrixinstances", "cloudmatrixinfers", "scalingpolicies", "recoverypolicies"),
+            *("disruptionbudgets", "matrixfaults", "matrixfaultscenarios", "supernodes", "networkslices"),
+        )
+    },
+    "nodes": "/api/v1/nodes",
+    "pods": "/api/v1/pods",
+    "events": "/api/v1/events",
+}
+
+
+class Bundle:
+    """What is collected, one member after the other. `tell` hears what is being read."""
+
+    def __init__(self, folder: Folder, log_bytes: int, tell: Callable[[str], object]) -> None:
+        self._folder = folder
+        self._log_bytes = log_bytes
+        self._tell = tell
+        self._redactor = Redactor(secrets_of(folder.path))
+        self.missing: dict[str, str] = {}
+
+    def write(self, file: Path) -> int:
+        """Write the bundle; how many members it has. The file is its owner's alone. Raises OSError."""
+        members = 0
+        draft = file.with_name(f".{file.name}.new")
+        with draft.open("wb") as raw:
+            draft.chmod(0o600)
+            with tarfile.open(fileobj=raw, mode="w:gz") as tar:
+                for name, text in self._members():
+                    content = self._redactor.clean(text).encode()
+                    entry = tarfile.TarInfo(f"bundle/{name}")
+                    entry.size, entry.mtime, entry.mode = len(content), int(time.time()), 0o600
+                    tar.addfile(entry, io.BytesIO(content))
+                    members += 1
+        draft.replace(file)
+        return members
+
+    def _members(self) -> Iterator[tuple[str, str]]:
+        yield "versions.json", _json(_versions())
+        yield from self._try("status", "status.json", lambda: _json(look(self._folder).document()))
+        yield from self._try("stack.json", "stack.json", self._folder.stack_file.read_text)
+        for log in sorted(self._folder.logs.glob("*.log*")):
+            yield from self._try(log.name, f"logs/{log.name}", partial(_end_of, log, self._log_bytes))
+        yield from self._of_services()
+        yield from self._of_kubernetes()
+        yield (
+            "manifest.json",
+            _json(
+                {
+                    "made": timestamp(time.time()),
+                    "state": str(self._folder.path),
+                    "missing": self.missing,
+                    "secretsHidden": self._redactor.found,
+                }
+            ),
+        )
+
+    def _of_services(self) -> Iterator[tuple[str, str]]:
+        try:
+            client = ApiClient.of(self._folder)
+        except MatrixError as refused:
+            self.missing["services"] = refused.message
+            return
+        client.deadline_wall_s = PATIENCE_WALL_S
+        for noun in NOUNS:
+            if noun.service in client.stack.children:
+                yield from self._try(noun.name, f"resources/{noun.name}.json", partial(_resources, client, noun))
+        for name in client.stack.children:
+            if name != "kube":
+                yield from self._try(f"metrics of {name}", f"metrics/{name}.txt", partial(_metrics, client, name))
+
+    def _of_kubernetes(self) -> Iterator[tuple[str, str]]:
+        try:
+            cluster = cluster_of(self._folder)
+        except MatrixError as refused:
+            self.missing["kubernetes"] = refused.message
+            return
+        for kind, path in KUBERNETES.items():
+            yield from self._try(f"{kind} of Kubernetes", f"kubernetes/{kind}.json", partial(_objects, cluster, path))
+
+    def _try(self, what: str, name: str, read: Callable[[], str]) -> Iterator[tuple[str, str]]:
+        """The member, or a line in the manifest that says why there is none."""
+        self._tell(what)
+        try:
+            yield name, read()
+        except (MatrixError, OSError) as wrong:
+            self.missing[name] = getattr(wrong, "message", str(wrong))
+
+
+def _resources(client: ApiClient, noun: Noun) -> str:
+    return _json(every(client, noun))
+
+
+def _metrics(client: ApiClient, service: str) -> str:
+    return client.fetch(service, "/metrics").text
+
+
+def _objects(cluster: Cluster, path: str) -> str:
+    return _json(cluster.read(path))
+
+
+def _end_of(log: Path, most: int) -> str:
+    """The last so many bytes, from the beginning of a line."""
+    with log.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - most))
+        text = file.read().decode(errors="replace")
+    return text if size <= most else text.partition("\n")[2]
+
+
+def _versions() -> dict[str, Any]:
+    return {
+        "cloudmatrix": version(),
+        "python": sys.version,
+        "system": platform.platform(),
+        "processors": platform.machine(),
+        "packages": dict(sorted((each.name, each.version) for each in metadata.distributions())),
+    }
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False, default=str)

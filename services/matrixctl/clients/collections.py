@@ -1,0 +1,46 @@
+"""Collections as `get` names them: of which running services they are, and their resources from all of these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matrixcommon.api.client import at
+from services.matrixctl.clients.api_client import ApiClient
+from services.matrixctl.output.resource_kinds import Noun
+
+
+def served(client: ApiClient, kind: Noun) -> list[str]:
+    """The running services that have some."""
+    running = [each for each in (kind.service, *kind.others) if each in client.stack.children]
+    return running if kind.others and running else [kind.service]
+
+
+def every(client: ApiClient, kind: Noun, filter: str | None = None) -> list[dict[str, Any]]:
+    """All resources of a kind, in its order."""
+    params = {"orderBy": kind.order} | ({"filter": filter} if filter else {})
+    views = [
+        named(service, kind, view)
+        for service in served(client, kind)
+        for view in client.list(service, kind.path, params)
+    ]
+    if kind.others:
+        views.sort(key=lambda view: str(view.get(kind.order)))
+    return views
+
+
+def one(client: ApiClient, kind: Noun, name: str) -> dict[str, Any]:
+    """The resource of that name, of whichever service has it. Raises NotFound."""
+    service = owner(client, kind, name)
+    return named(service, kind, client.one(service, kind.path, name, kind.whole))
+
+
+def owner(client: ApiClient, kind: Noun, name: str) -> str:
+    """The service that has the resource of that name; where none has, the first that might."""
+    path = at(kind.path.removeprefix("/v1/"), name)
+    found = (service for service in served(client, kind) if kind.others and client.get(service, path) is not None)
+    return next(found, served(client, kind)[0])
+
+
+def named(service: str, kind: Noun, view: dict[str, Any]) -> dict[str, Any]:
+    """The view, with the service it is of where several have such."""
+    return {"service": service, **view} if kind.others else view

@@ -1,0 +1,93 @@
+"""Completion of names as they are now: quick, and silent where anything is amiss.
+
+A shell asks while somebody types, so an answer that takes longer than `DEADLINE_WALL_S` is none, and what goes wrong
+(no stack, no token, a service that is away) offers nothing instead of a line of error in the middle of a command.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+DEADLINE_WALL_S = 1.0
+MOST = 200
+"""No shell shows more with profit."""
+
+
+def nouns(incomplete: str) -> list[str]:
+    from services.matrixctl.output.resource_kinds import NOUNS
+
+    return [noun.name for noun in NOUNS if noun.name.startswith(incomplete)]
+
+
+def explainable(incomplete: str) -> list[str]:
+    """Kinds and reasons; after a dot the fields of a kind."""
+    try:
+        from services.matrixctl.explain import catalogue
+
+        name, dot, path = incomplete.partition(".")
+        if not dot:
+            every = [*nouns(""), *catalogue.custom_kinds(), *catalogue.words()]
+            return [word for word in every if word.lower().startswith(incomplete.lower())]
+        kind = catalogue.kind_of(name)
+        if kind is None:
+            return []
+        above, _, last = path.rpartition(".")
+        inside = catalogue.field_of(kind, above).inside if above else (*kind.fields, *kind.settable)
+        names = dict.fromkeys(each.name for each in inside if each.name.startswith(last))
+        return [f"{name}.{above}.{each}" if above else f"{name}.{each}" for each in names]
+    except Exception:
+        return []
+
+
+def resources(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of the noun that stands before, as `get nodes sn0-c`."""
+    return of(str(context.params.get("noun") or ""))(context, incomplete)
+
+
+def of(noun: str) -> Callable[[typer.Context, str], list[str]]:
+    """Completes names of one kind."""
+
+    def complete(context: typer.Context, incomplete: str) -> list[str]:
+        try:
+            state = Path(context.params.get("state") or os.environ.get("CLOUDMATRIX_STATE") or "~/.cloudmatrix")
+            return sorted(set(_names(state, noun, incomplete)))[:MOST]
+        except Exception:  # whatever is amiss, a shell in the middle of a command is not the place to say it
+            return []
+
+    return complete
+
+
+def _names(state: Path, noun: str, incomplete: str) -> Iterator[str]:
+    from services.matrixctl.clients.api_client import ApiClient
+    from services.matrixctl.clients.collections import served
+    from services.matrixctl.output.resource_kinds import noun_of
+    from services.matrixctl.supervisor.state_folder import Folder
+
+    kind = noun_of(noun)
+    client = ApiClient.of(Folder(state))
+    client.deadline_wall_s = DEADLINE_WALL_S
+    for service in served(client, kind):
+        page: dict[str, Any] = client.call(service, "GET", kind.path, params={"pageSize": 1000})
+        yield from (view["name"] for view in page["items"] if str(view.get("name", "")).startswith(incomplete))
+
+
+def scenarios(incomplete: str) -> list[str]:
+    """Scenarios that come with the project."""
+    try:
+        from matrixcompute.scenarios.library import library
+
+        return [name for name in library() if name.startswith(incomplete)]
+    except Exception:
+        return []
+
+
+def fault_kinds(incomplete: str) -> list[str]:
+    """What can be injected."""
+    from matrixresource.agent.fault_catalogue import FAULT_KINDS
+
+    return [kind for kind in FAULT_KINDS if kind.startswith(incomplete)]

@@ -1,0 +1,49 @@
+"""bundle: everything that a report of a fault needs, in one file."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from matrixcommon.model.errors import InvalidField
+from services.matrixctl.commands.command import command
+from services.matrixctl.commands.options import OnStack
+from services.matrixctl.output.screen import NotRunning, progress, say
+
+
+@command("bundle")
+def bundle(
+    stack: OnStack,
+    file: Annotated[
+        Path | None, typer.Option("--file", help="Where to write it (default: cloudmatrix-DATE.tar.gz here).")
+    ] = None,
+    log_mib: Annotated[float, typer.Option("--log-mib", min=0.01, max=1024, help="MiB of the end of each log.")] = 8.0,
+) -> None:
+    """Collect logs, status, settings, versions, resources and metrics in one tar.gz, without tokens, keys or passwords.
+
+    It works too when the stack, or a part of it, is down: its manifest says what is missing.
+    """
+    from services.matrixctl.bundle.collect import Bundle
+
+    folder = stack.folder
+    if not folder.path.is_dir():
+        raise NotRunning(f"there is no stack in {folder.path}; `matrixctl up --state {folder.path}` makes one")
+    target = file or Path(time.strftime("cloudmatrix-%Y%m%d-%H%M%S.tar.gz"))
+    if target.is_dir() or not target.parent.is_dir():
+        raise InvalidField(f"{target} is no file that could be written", field="--file")
+    seen: list[str] = []
+    with progress() as bar:
+
+        def tell(what: str) -> None:
+            seen.append(what)
+            if bar is not None:
+                bar(len(seen), max(len(seen), 80), what)
+
+        made = Bundle(folder, int(log_mib * (1 << 20)), tell)
+        members = made.write(target)
+    say(f"{target}: {members} files, {target.stat().st_size / (1 << 20):.1f} MiB")
+    for name, why in made.missing.items():
+        say(f"  without {name}: {why}")

@@ -1,0 +1,199 @@
+"""clock: how fast the emulated time of a running stack passes. Its speed changes, it does not jump."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.quantities import timestamp
+from services.matrixctl.commands.command import command, group
+from services.matrixctl.commands.options import OnStack, Output, printed
+from services.matrixctl.output.screen import Form, progress, say
+
+if TYPE_CHECKING:
+    from matrixcommon.model.timeline import Timeline
+
+group("clock", "How fast the emulated time of a running stack passes. Its speed changes, it does not jump.")
+
+FAST = 600.0
+LOOK_WALL_S = 0.1
+UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+Speed = Annotated[float, typer.Option("--speed", help="Emulated seconds in a second until then.")]
+Then = Annotated[
+    float | None, typer.Option("--then", help="The speed from then on; 0 stands still (default: as before).")
+]
+
+
+@command("clock show")
+def clock_show(stack: OnStack, output: Output = Form.TABLE) -> None:
+    """The emulated time, its speed, and what is planned."""
+    _show(_timeline(stack), output)
+
+
+@command("clock pause")
+def clock_pause(stack: OnStack, output: Output = Form.TABLE) -> None:
+    """Let emulated time stand still, in all processes at the same instant; `clock speed` lets it run again.
+
+    What is asked meanwhile is accepted, and carried out as far as that takes no emulated time.
+    """
+    _changed(stack, 0.0, output)
+
+
+@command("clock speed")
+def clock_speed(
+    stack: OnStack,
+    speed: Annotated[float, typer.Argument(help="Emulated seconds in a second: 1 as the wall, 60 an hour a minute.")],
+    output: Output = Form.TABLE,
+) -> None:
+    """Have emulated time run at another speed from now on; what was planned with `until` or `for` is dropped.
+
+    Leases and probes have floors in wall time, so agents are not lost by it. After a restart it stays as it is.
+    """
+    _changed(stack, _checked(speed, "SPEED"), output)
+
+
+@command("clock until")
+def clock_until(
+    stack: OnStack,
+    when: Annotated[str, typer.Argument(help="2026-01-31T08:00:00Z, or 14:00 (the next one), in emulated time.")],
+    speed: Speed = FAST,
+    then: Then = None,
+    output: Output = Form.TABLE,
+) -> None:
+    """Run fast until an emulated time, and return when it is reached.
+
+    The change back is planned from the start, so it comes to the instant, and also where this command is killed;
+    interrupted, it sets the speed back at once.
+    """
+    now_s = _timeline(stack).emulated(time.time())
+    _run_until(stack, _instant(when, now_s), speed, then, output)
+
+
+@command("clock for")
+def clock_for(
+    stack: OnStack,
+    duration: Annotated[str, typer.Argument(help="Emulated: 90s, 20m, 1h30m, 2d.")],
+    speed: Speed = FAST,
+    then: Then = None,
+    output: Output = Form.TABLE,
+) -> None:
+    """Run fast for an emulated duration, and return when it is over. As `clock until`."""
+    seconds = _duration(duration)
+    _run_until(stack, _timeline(stack).emulated(time.time()) + seconds, speed, then, output)
+
+
+def _file(stack: OnStack) -> Path:
+    """The clock of the running stack. Raises NotRunning."""
+    return stack.client.folder.clock_file
+
+
+def _timeline(stack: OnStack) -> Timeline:
+    from matrixcommon.emulation.stack_clock import read_timeline
+
+    return read_timeline(_file(stack))
+
+
+def _changed(stack: OnStack, speed: float, output: Output) -> None:
+    from matrixcommon.emulation.stack_clock import change_timeline
+
+    made = change_timeline(_file(stack), lambda timeline, at: timeline.changed(at, speed))
+    _await(made.changes[-1].wall_s)
+    _show(made, output)
+
+
+def _run_until(stack: OnStack, until_s: float, speed: float, then: float | None, output: Output) -> None:
+    from matrixcommon.emulation.stack_clock import change_timeline
+
+    if not _checked(speed, "--speed"):
+        raise InvalidField("time that stands still gets nowhere: over 0", field="--speed")
+    if then is not None:
+        _checked(then, "--then")
+    file, now_s = _file(stack), _timeline(stack).emulated(time.time())
+    if until_s <= now_s:
+        raise InvalidField(f"{timestamp(until_s)} is over: it is {timestamp(now_s)}", field="WHEN")
+    before: list[float] = []
+
+    def planned(timeline: Timeline, at_s: float) -> Timeline:
+        before[:] = [timeline.speed(at_s)]
+        return timeline.run_until(at_s, speed, until_s, before[0] if then is None else then)
+
+    made = change_timeline(file, planned)
+    try:
+        _follow(made, now_s, until_s)
+    except KeyboardInterrupt:
+        change_timeline(file, lambda timeline, at: timeline.changed(at, before[0]))
+        raise
+    _show(made, output)
+
+
+def _follow(made: Timeline, since_s: float, until_s: float) -> None:
+    """Until it is reached; a bar on a terminal."""
+    end_wall_s = made.wall(until_s, time.time())
+    with progress() as bar:
+        while (now := time.time()) < end_wall_s:
+            if bar is not None:
+                at_s = made.emulated(now)
+                bar(int(at_s - since_s), int(until_s - since_s), f"{timestamp(at_s)[:19]}Z x{made.speed(now):g}")
+            time.sleep(min(LOOK_WALL_S, end_wall_s - now))
+
+
+def _await(wall_s: float) -> None:
+    """So that what this command prints, and the next one does, is after the change."""
+    while (left_s := wall_s - time.time()) > 0:
+        time.sleep(left_s)
+
+
+def _show(timeline: Timeline, output: Output) -> None:
+    now = time.time()
+    planned = [each for each in timeline.changes if each.wall_s > now]
+    document: dict[str, Any] = {
+        "emulatedTime": timestamp(timeline.emulated(now)),
+        "speed": timeline.speed(now),
+        "paused": timeline.speed(now) == 0,
+        "planned": [{"at": timestamp(each.emulated_s), "speed": each.speed} for each in planned],
+    }
+    if printed(document, output):
+        return
+    speed = "stands still" if document["paused"] else f"speed {document['speed']:g}"
+    say(f"{document['emulatedTime']}, {speed}")
+    for each in document["planned"]:
+        say(f"  from {each['at']} on speed {each['speed']:g}")
+
+
+def _checked(speed: float, field: str) -> float:
+    from matrixcommon.model.timeline import SPEED_MAX
+
+    if not 0 <= speed <= SPEED_MAX:
+        raise InvalidField(f"must be at least 0, which stands still, and at most {SPEED_MAX:g}", field=field)
+    return speed
+
+
+def _duration(text: str) -> float:
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise InvalidField(f"{text[:40]!r} is no duration such as 90s, 20m, 1h30m or 2d", field="DURATION")
+    seconds = sum(float(number) * UNITS_S[unit] for number, unit in parts)
+    if seconds <= 0:
+        raise InvalidField("must be over 0", field="DURATION")
+    return seconds
+
+
+def _instant(text: str, now_s: float) -> float:
+    """An instant in emulated seconds since the epoch: a time with its date, or the next such time of day. UTC."""
+    if match := re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?", text):
+        hour, minute, second = (int(part or 0) for part in match.groups())
+        now = datetime.fromtimestamp(now_s, UTC)
+        at = now.replace(hour=hour, minute=minute, second=second, microsecond=0)
+        return (at if at > now else at + timedelta(days=1)).timestamp()
+    try:
+        at = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise InvalidField(f"{text[:40]!r} is no time such as 2026-01-31T08:00:00Z or 14:00", field="WHEN") from None
+    return at.replace(tzinfo=at.tzinfo or UTC).timestamp()

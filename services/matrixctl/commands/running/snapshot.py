@@ -1,0 +1,134 @@
+"""snapshot, restore, reset: all that a stack knows as one file, and back."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.quantities import timestamp
+from services.matrixctl.commands.command import command
+from services.matrixctl.commands.options import OnStack, Output, printed
+from services.matrixctl.output.resource_kinds import listing
+from services.matrixctl.output.screen import Form, mib, say
+
+if TYPE_CHECKING:
+    from services.matrixctl.supervisor.state_folder import Folder
+    from services.matrixctl.supervisor.supervisor import Request
+
+SHOW = "show"
+READY_PATIENCE_WALL_S = 120.0
+
+
+@command("snapshot")
+def snapshot(
+    stack: OnStack,
+    what: Annotated[str, typer.Argument(metavar="FILE|show", help="The file to write; `show FILE` reads one.")],
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The snapshot to show.")] = None,
+    output: Output = Form.TABLE,
+) -> None:
+    """Write all that the stack knows into one file, or show what such a file holds.
+
+    The processes of a running stack stand still meanwhile, for a fraction of a second. The file holds no tokens and no
+    keys, but everything that users have written, Secrets of the Kubernetes API too: only its owner may read it.
+    """
+    if what == SHOW:
+        if file is None:
+            raise InvalidField("say which file to show (./show would be a file of that name)", field="FILE")
+        _show(file, output)
+        return
+    if file is not None:
+        raise InvalidField(f"give one file; to read one: matrixctl snapshot show {file}", field="FILE")
+    from services.matrixctl.snapshots.snapshot import take
+
+    taken = take(stack.folder, Path(what))
+    if printed(_document(Path(what), taken.manifest), output):
+        return
+    say(
+        f"{what}: {len(taken.manifest.databases)} databases, {mib(Path(what).expanduser().stat().st_size)}, "
+        f"in {taken.took_wall_s:.1f} s, {taken.stopped_wall_s:.2f} s of them at a standstill"
+    )
+
+
+def _show(file: Path, output: Form) -> None:
+    from services.snapshots.archive import read_manifest
+
+    document = _document(file, read_manifest(file))
+    if printed(document, output):
+        return
+    listing("name, size, schema:revision", [row | {"size": mib(row["bytes"])} for row in document["databases"]])
+    say(
+        f"\ntaken at {document['takenAt']} by version {document['version']}, emulated time "
+        f"{document['emulatedTime']}, time scale {document['timeScale']:g}, "
+        f"seed {'none' if document['seed'] is None else document['seed']}, of {', '.join(document['processes'])}"
+    )
+
+
+def _document(file: Path, manifest: Any) -> dict[str, Any]:
+    """A snapshot for programs; sizes in bytes."""
+    databases = [{"name": name, **entry.model_dump()} for name, entry in manifest.databases.items()]
+    return {
+        "file": str(file),
+        "format": manifest.format,
+        "version": manifest.version,
+        "takenAt": timestamp(manifest.taken_wall_s),
+        "emulatedTime": timestamp(manifest.emulated_s),
+        "timeScale": manifest.time_scale,
+        "seed": manifest.seed,
+        "processes": list(manifest.processes),
+        "databases": databases,
+    }
+
+
+@command("restore")
+def restore(
+    stack: OnStack,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A snapshot.")],
+    stopped: Annotated[bool, typer.Option("--stopped", help="Leave the stack stopped.")] = False,
+    discard: Annotated[bool, typer.Option("--discard", help="Keep no snapshot of what is replaced.")] = False,
+) -> None:
+    """Have the stack in the state folder be as the snapshot says, and start it.
+
+    A stack that runs there is stopped first. What was there is kept as `replaced.snapshot` in the state folder. Tokens,
+    keys and kubeconfig of the folder stay; a new folder makes its own.
+    """
+    from services.matrixctl.snapshots.snapshot import REPLACED
+    from services.matrixctl.snapshots.snapshot import restore as put_back
+
+    began = time.monotonic()
+    before = (stack.folder.path / REPLACED).stat().st_mtime_ns if (stack.folder.path / REPLACED).exists() else 0
+    manifest, request = put_back(stack.folder, file, keep=not discard)
+    replaced = stack.folder.path / REPLACED
+    if replaced.exists() and replaced.stat().st_mtime_ns != before:
+        say(f"what was there is kept in {replaced}")
+    if not stopped:
+        _start(stack.folder, request)
+    say(f"restored to {timestamp(manifest.emulated_s)} of emulated time, in {time.monotonic() - began:.1f} s")
+
+
+@command("reset")
+def reset(
+    stack: OnStack,
+    to: Annotated[Path | None, typer.Option("--to", help="A snapshot to begin with instead of nothing.")] = None,
+) -> None:
+    """Have the stack forget everything and begin from nothing, or from a snapshot: a clean slate between tests.
+
+    Processes, settings, tokens and keys stay as they are; nothing of what was there is kept.
+    """
+    from services.matrixctl.snapshots import snapshot as snapshots
+
+    began = time.monotonic()
+    running = stack.folder.supervisor() is not None
+    request = snapshots.reset(stack.folder) if to is None else snapshots.restore(stack.folder, to, keep=False)[1]
+    if running:
+        _start(stack.folder, request)
+    say(f"reset to {'nothing' if to is None else to} in {time.monotonic() - began:.1f} s")
+
+
+def _start(folder: Folder, request: Request) -> None:
+    from services.matrixctl.supervisor.up import show_progress, start
+
+    show_progress(folder, start(folder, request.to_json()), READY_PATIENCE_WALL_S)

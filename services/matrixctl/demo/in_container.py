@@ -1,0 +1,87 @@
+"""A story told by a container to those beside it.
+
+    python -m services.matrixctl.demo.in_container failover|autoscale
+
+The folder CLOUDMATRIX_STATE reads as a stack's own does, with the addresses that hold inside; `prepare` of
+`supervisor.container_entrypoint` makes it. Ends with 0 only when every step held.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from matrixcommon.model.errors import MatrixError
+from services.matrixctl.demo.run import STORIES, tell_on
+from services.matrixctl.demo.story import Outcome, StepFailed, until
+from services.matrixctl.demo.telling import Story
+from services.matrixctl.output.screen import EXIT_REFUSED, EXIT_USAGE, one_line, say
+from services.matrixctl.supervisor.probe import readiness
+from services.matrixctl.supervisor.state_folder import Folder
+
+READY_PATIENCE_WALL_S = 180.0
+LEFT_OUT = {"failover": ("cut", "scale", "plan", "priority", "close")}
+"""Steps that containers tell nothing new about."""
+
+
+def without_left_out(story: Story) -> Story:
+    """The story as containers tell it."""
+    return replace(story, steps=tuple(step for step in story.steps if step.name not in LEFT_OUT.get(story.name, ())))
+
+
+def tell_inside(folder: Folder, story: Story) -> int:
+    """Tell the story to the containers beside this one; 0 only when every step held."""
+    began = time.monotonic()
+    stack = folder.read()
+    if stack is None:
+        say(f"[bold red]no stack is described in {folder.path}[/]: `docker compose run --rm {story.name}` starts one")
+        return EXIT_USAGE
+    if stack.time.scale != story.time_scale:
+        say(
+            f"[bold red]this story is told at time scale {story.time_scale:g}, and the stack runs at "
+            f"{stack.time.scale:g}[/]: `docker compose down -v`, then again with "
+            f"CLOUDMATRIX_TIME_SCALE={story.time_scale:g}"
+        )
+        return EXIT_USAGE
+    say(f"[bold]{story.title}[/]")
+    try:
+        wait_until_ready({name: child.url for name, child in stack.children.items()})
+        outcome = tell_on(folder, without_left_out(story))
+    except StepFailed as failure:
+        outcome = Outcome(failed="start", seen=str(failure))
+    except MatrixError as refused:
+        outcome = Outcome(failed="start", seen=one_line(refused))
+    if outcome.ok:
+        say(f"\n[bold green]every step held[/], in {time.monotonic() - began:.0f} s.")
+        return 0
+    say(f"\n[bold red]failed at step `{outcome.failed}`[/]: {outcome.seen}")
+    return EXIT_REFUSED
+
+
+def wait_until_ready(urls: Mapping[str, str]) -> None:
+    """Return once all of them answer that they are; raises StepFailed with those that do not in time."""
+    waiting = dict(urls)
+
+    def all_ready() -> bool:
+        for name, url in urls.items():
+            if name in waiting and readiness(url, 2.0).ready:
+                del waiting[name]
+        return not waiting
+
+    until("containers become ready", all_ready, READY_PATIENCE_WALL_S, progress=lambda: ", ".join(sorted(waiting)))
+
+
+def main(arguments: list[str]) -> int:
+    name = arguments[0] if arguments else ""
+    if name not in STORIES:
+        print(f"there is no story {name!r}; there are {', '.join(STORIES)}", file=sys.stderr)
+        return EXIT_USAGE
+    return tell_inside(Folder(Path(os.environ.get("CLOUDMATRIX_STATE", "/state"))), STORIES[name])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

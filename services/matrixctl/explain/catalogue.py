@@ -1,0 +1,281 @@
+"""What can be explained, found where it is declared: kinds of the REST services by their views and requests, kinds of
+the Kubernetes API by their definitions, states by their machines, reasons by their list.
+
+Everything that is explained has a name; fields are reached by a dotted path, as `instances.conditions.reason`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from matrixcommon.api.authorization import ResourceKind
+from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.reasons import Reason, reasons
+from matrixcommon.model.state_machine import State, StateMachine
+from services.matrixctl.output.resource_kinds import NOUNS, Noun, unknown
+
+ACCESS = {
+    "resource": "matrixresource.api.access",
+    "link": "matrixlink.api.access",
+    "compute": "matrixcompute.access",
+    "infer": "infer_workload.serving.access",
+    "agents": "services.node_agent.access",
+}
+"""Where each service declares its kinds."""
+
+MACHINES = {
+    "nodes": "matrixresource.nodes.states:NODE_STATES",
+    "allocations": "matrixresource.store.allocation_states:ALLOCATION_STATES",
+    "reservations": "matrixresource.store.reservations:RESERVATION_STATES",
+    "defragmentations": "matrixresource.store.defragmentations:DEFRAGMENTATION_STATES",
+    "slices": "matrixlink.model.slice_states:SLICE_STATES",
+    "instances": "matrixcompute.model.states:INSTANCE_STATES",
+    "maintenances": "matrixcompute.maintenance.states:MAINTENANCE_STATES",
+    "scenario-runs": "matrixcompute.scenarios.states:SCENARIO_RUN_STATES",
+    "deployments": "infer_workload.serving.states:DEPLOYMENT_STATES",
+}
+"""Where the states of a kind are declared."""
+
+CONDITIONS = {
+    "AbleToScale": "whether the next decision may change the size of what a policy scales",
+    "Admitted": "whether a slice's bandwidth is booked",
+    "Damped": "whether a link is taken for down because it changed too often",
+    "Degraded": "whether something of it is missing or broken while it continues",
+    "Expired": "whether its lease has ended",
+    "Injected": "whether the fault is in the emulated hardware",
+    "InventoryMatches": "whether the agent found the parts that the topology says",
+    "LaidOut": "whether the model has its place on the instance's dies",
+    "LinksReady": "whether all planes are programmed on every member",
+    "LinksUp": "whether every link that a slice uses is up",
+    "Maintenance": "whether a maintenance is announced or under way for some of its nodes",
+    "NodesReady": "whether every member is ready",
+    "Preempted": "whether somebody of higher priority has its place",
+    "Progressing": "whether something is under way",
+    "Protected": "whether a backup path is booked for every loss that a slice is protected from",
+    "QosSatisfied": "whether the guaranteed bandwidth is kept",
+    "Ready": "whether it does what it is for",
+    "RoutesProgrammed": "whether every member's agent says that its routes are programmed, for this generation",
+    "ScalingActive": "whether every metric of a policy has a value",
+    "ScalingLimited": "whether minReplicas, maxReplicas or a limit on the pace holds a policy back",
+    "Scheduled": "whether nodes and spares are committed",
+    "SparesAvailable": "whether as many spares stand ready as were asked for",
+    "Stuck": "whether it cannot go on by itself",
+    "Synced": "whether MatrixCompute has the spec of this generation",
+}
+"""Types of conditions, each as the question that its status answers."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field: its type as a person writes it, what it means, and what is inside it."""
+
+    name: str
+    type: str
+    means: str
+    required: bool = False
+    inside: tuple[Field, ...] = ()
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind: what it is, where it is had, its states, its fields as they are shown and as they may be set."""
+
+    name: str
+    where: str
+    means: str
+    fields: tuple[Field, ...]
+    settable: tuple[Field, ...] = ()
+    states: tuple[State, ...] = ()
+    aliases: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class Word:
+    """A reason, a type of conditions or a state: everything that this one word means."""
+
+    name: str
+    reason: Reason | None
+    condition: str
+    states: tuple[tuple[str, State], ...]
+
+
+# --- kinds
+
+
+def rest_kind(noun: Noun) -> Kind:
+    """The kind behind a noun of `get`."""
+    declared = declared_kind(noun)
+    view = declared.view
+    machine = machine_of(noun.name)
+    where = f"{noun.service}: {noun.path}; `matrixctl get {noun.name}`"
+    return Kind(
+        noun.name,
+        where,
+        noun.means or _first(view.__doc__ if view else "") or f"{noun.name} of {noun.service}",
+        _fields(view.model_json_schema(by_alias=True, mode="serialization"), noun.name) if view else (),
+        _fields(declared.request.model_json_schema(by_alias=True), noun.name) if declared.request else (),
+        tuple(machine.states.values()) if machine else (),
+        tuple(noun.aliases.split(", ")),
+    )
+
+
+def declared_kind(noun: Noun) -> ResourceKind:
+    access = importlib.import_module(ACCESS[noun.service]).ACCESS
+    collection = noun.collection or noun.name
+    found: ResourceKind = next(each for each in access.kinds if each.collection == collection)
+    return found
+
+
+def machine_of(noun: str) -> StateMachine | None:
+    if noun not in MACHINES:
+        return None
+    module, _, name = MACHINES[noun].partition(":")
+    machine: StateMachine = getattr(importlib.import_module(module), name)
+    return machine
+
+
+@cache
+def custom_kinds() -> dict[str, Kind]:
+    """The kinds of the Kubernetes API, by kind."""
+    from matrixcontainer.operator.crds import custom_resource_definitions
+
+    found = {}
+    for definition in custom_resource_definitions():
+        names, version = definition["spec"]["names"], definition["spec"]["versions"][0]
+        schema = version["schema"]["openAPIV3Schema"]
+        found[names["kind"]] = Kind(
+            names["kind"],
+            f"{definition['spec']['group']}/{version['name']}; `kubectl get {names['plural']}`",
+            _first(schema.get("description", "")),
+            _fields(schema, names["plural"]),
+            aliases=(names["plural"], names["singular"], *names.get("shortNames", ())),
+        )
+    return found
+
+
+def kinds() -> Iterator[Kind]:
+    """All of them."""
+    yield from (rest_kind(noun) for noun in NOUNS)
+    yield from custom_kinds().values()
+
+
+def kind_of(word: str) -> Kind | None:
+    """The kind meant by a word: a Kubernetes kind as it is spelt there, else a noun of `get`, else a Kubernetes kind by
+    its plural or short name."""
+    if word in custom_kinds():
+        return custom_kinds()[word]
+    for noun in NOUNS:
+        if word.lower() in (noun.name, *noun.aliases.split(", ")):
+            return rest_kind(noun)
+    by_alias = {alias: kind for kind in custom_kinds().values() for alias in (kind.name.lower(), *kind.aliases)}
+    return by_alias.get(word.lower())
+
+
+def field_of(kind: Kind, path: str) -> Field:
+    """The field at a dotted path. Raises InvalidField with those there are where it stops."""
+    found = Field(kind.name, "object", kind.means, inside=(*kind.fields, *kind.settable))
+    for step in path.split("."):
+        inside = {each.name: each for each in reversed(found.inside)}
+        if step not in inside:
+            raise unknown(step, "WORD", sorted(inside) or ["no fields inside it"])
+        found = inside[step]
+    return found
+
+
+# --- fields
+
+
+@cache
+def meanings() -> dict[str, str]:
+    """What fields mean that do not say it themselves."""
+    text = files("services.matrixctl.explain").joinpath("fields.yaml").read_text("utf-8")
+    return {str(name): meaning for name, meaning in yaml.safe_load(text).items()}
+
+
+def _fields(schema: dict[str, Any], kind: str) -> tuple[Field, ...]:
+    definitions = schema.get("$defs", {})
+    return _inside(schema, definitions, kind, frozenset())
+
+
+def _inside(schema: dict[str, Any], definitions: dict[str, Any], kind: str, seen: frozenset[str]) -> tuple[Field, ...]:
+    required = schema.get("required", ())
+    return tuple(
+        _field(name, part, name in required, definitions, kind, seen)
+        for name, part in schema.get("properties", {}).items()
+    )
+
+
+def _field(
+    name: str, part: dict[str, Any], required: bool, definitions: dict[str, Any], kind: str, seen: frozenset[str]
+) -> Field:
+    shape, type = _shape(part, definitions)
+    means = part.get("description") or meanings().get(f"{kind}.{name}") or meanings().get(name) or ""
+    title = str(shape.get("title", ""))
+    inner = () if title in seen else _inside(shape, definitions, kind, seen | {title} if title else seen)
+    return Field(name, type, " ".join(str(means).split()), required, inner)
+
+
+def _shape(part: dict[str, Any], definitions: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """The schema that holds the fields inside, and the type in words."""
+    if "$ref" in part:
+        return _shape(definitions.get(part["$ref"].rpartition("/")[2], {}), definitions)
+    for key in ("anyOf", "oneOf", "allOf"):
+        if key in part:
+            shapes = [_shape(each, definitions) for each in part[key] if each.get("type") != "null"]
+            inside = next((shape for shape, _ in shapes if shape.get("properties")), {})
+            return inside, " or ".join(dict.fromkeys(type for _, type in shapes)) or "object"
+    if "enum" in part:
+        return part, " | ".join(map(str, part["enum"]))
+    if "const" in part:
+        return part, str(part["const"])
+    if part.get("type") == "array":
+        shape, type = _shape(part.get("items", {}), definitions)
+        return shape, f"list of {type}"
+    values = part.get("additionalProperties")
+    if isinstance(values, dict) and values:
+        shape, type = _shape(values, definitions)
+        return shape, f"map of {type}"
+    return part, str(part.get("type", "anything"))
+
+
+# --- words
+
+
+def word_of(word: str) -> Word | None:
+    """What a word of a condition, event, refusal or state means; None where nobody uses it. Upper and lower case are
+    the same to it."""
+    every = words()
+    return every.get(word) or {name.lower(): found for name, found in every.items()}.get(word.lower())
+
+
+@cache
+def words() -> dict[str, Word]:
+    states: dict[str, list[tuple[str, State]]] = {}
+    for kind in MACHINES:
+        machine = machine_of(kind)
+        for name, state in machine.states.items() if machine else ():
+            states.setdefault(name, []).append((kind, state))
+    names = dict.fromkeys([*reasons(), *CONDITIONS, *states])
+    return {
+        name: Word(name, reasons().get(name), CONDITIONS.get(name, ""), tuple(states.get(name, ()))) for name in names
+    }
+
+
+def _first(text: str | None) -> str:
+    """The first paragraph, in one line."""
+    return " ".join((text or "").strip().partition("\n\n")[0].split())
+
+
+def nothing(word: str) -> InvalidField:
+    """What is said of a word that means nothing here."""
+    names = [*(noun.name for noun in NOUNS), *custom_kinds(), *words()]
+    refusal = unknown(word, "WORD", names, [alias for noun in NOUNS for alias in noun.aliases.split(", ")])
+    text = refusal.message.partition(" There are ")[0]
+    return InvalidField(f"{text} `matrixctl explain` lists all that can be explained", field="WORD")

@@ -1,0 +1,253 @@
+"""What `top` shows of a stack at one moment, read over REST with GET alone.
+
+A service that does not answer takes away its own part and nothing else: what was read of it before stays, and the
+header names it. NPUs are asked for one by one only where a node is not uniform (shared, or with a fault), so that a
+look at many supernodes costs one page of nodes.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from matrixcommon.api.client import PAGE_SIZE
+from matrixcommon.model.errors import MatrixError
+from matrixcommon.model.quantities import timestamp
+from services.matrixctl.clients.api_client import ApiClient
+
+EVENTS = 40
+LINKS = 40
+UNEVEN_ONE_BY_ONE = 8
+"""Up to so many nodes their NPUs are asked for by node; for more, all NPUs in one list."""
+
+
+class Mark(StrEnum):
+    """What one NPU is, but for who holds it: every state has a mark of its own, not only a colour."""
+
+    FREE = "free"
+    ALLOCATED = "allocated"
+    SPARE = "spare"
+    CHANGING = "changing"
+    CLOSED = "closed"
+    FAULTY = "faulty"
+    LOST = "lost"
+
+
+CHANGING = frozenset(
+    ("Enrolled", "Verifying", "Manageable", "Inspecting", "Cleaning", "Deploying", "Draining", "Servicing")
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One NPU: its mark, and who holds it."""
+
+    mark: Mark
+    holder: str = ""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node with its NPUs, in the order of their numbers."""
+
+    name: str
+    supernode: str
+    cabinet: str
+    state: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Instance:
+    name: str
+    state: str
+    nodes: int
+    ready: int
+    spares: int
+    why: str = ""
+    """The reason and message of its Ready condition, where it is not."""
+
+
+@dataclass(frozen=True)
+class Event:
+    at: str
+    type: str
+    about: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Link:
+    """Rates in GB/s; utilisation between 0 and 1."""
+
+    name: str
+    plane: str
+    sent_gbps: float
+    capacity_gbps: float
+    utilisation: float | None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All of it. `silent`: services that did not answer this time."""
+
+    nodes: tuple[Node, ...] = ()
+    instances: tuple[Instance, ...] = ()
+    events: tuple[Event, ...] = ()
+    links: tuple[Link, ...] = ()
+    largest_cabinet: int = 0
+    largest_supernode: int = 0
+    faults: int = 0
+    scale: float = 1.0
+    emulated_time: str = ""
+    silent: tuple[str, ...] = ()
+    letters: dict[str, str] = field(default_factory=dict)
+    """A letter for each holder, the same as long as it holds something."""
+
+    def count(self, mark: Mark) -> int:
+        """NPUs of that mark."""
+        return sum(cell.mark is mark for node in self.nodes for cell in node.cells)
+
+    @property
+    def nodes_free(self) -> int:
+        return sum(all(cell.mark is Mark.FREE for cell in node.cells) for node in self.nodes)
+
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+def lettered(holders: set[str], before: dict[str, str]) -> dict[str, str]:
+    """A letter for each holder: those that had one keep it, others get the first that is free; past the last, `*`."""
+    kept = {holder: letter for holder, letter in before.items() if holder in holders}
+    free = iter([letter for letter in LETTERS if letter not in kept.values()])
+    return kept | {holder: next(free, "*") for holder in sorted(holders - kept.keys())}
+
+
+class Reader:
+    """Reads snapshots of one running stack, one after the other."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+        self._last = Snapshot()
+
+    def read(self) -> Snapshot:
+        """The stack now. Raises NotRunning where there is none any more, and nothing else."""
+        self._client = ApiClient.of(self._client.folder, self._client.project)
+        when = self._client.stack.time
+        self._silent: list[str] = []
+        now = replace(
+            self._last,
+            **self._ask("resource", self._hardware),
+            **self._ask("compute", self._instances),
+            **self._ask("link", self._links),
+            scale=when.scale,
+            emulated_time=timestamp(when.emulated(time.time())),
+        )
+        holders = {cell.holder for node in now.nodes for cell in node.cells if cell.holder}
+        holders |= {instance.name for instance in now.instances}
+        self._last = replace(now, silent=tuple(self._silent), letters=lettered(holders, self._last.letters))
+        return self._last
+
+    def _ask(self, service: str, read: Any) -> dict[str, Any]:
+        if service not in self._client.stack.children:
+            return {}
+        try:
+            found: dict[str, Any] = read()
+            return found
+        except MatrixError:
+            self._silent.append(service)
+            return {}
+
+    def _hardware(self) -> dict[str, Any]:
+        views = self._client.list("resource", "/v1/nodes")
+        capacity = self._client.call("resource", "GET", "/v1/capacity")
+        npus = self._npus([view["name"] for view in views if _is_uneven(view)])
+        largest = capacity["largestBlock"]
+        return {
+            "nodes": tuple(node_of(view, npus.get(view["name"], [])) for view in views),
+            "largest_cabinet": largest["cabinet"],
+            "largest_supernode": largest["supernode"],
+        }
+
+    def _npus(self, nodes: list[str]) -> dict[str, list[dict[str, Any]]]:
+        found: dict[str, list[dict[str, Any]]] = {}
+        filters = [f"node={name}" for name in nodes] if len(nodes) <= UNEVEN_ONE_BY_ONE else [""]
+        for text in filters:
+            for npu in self._client.list("resource", "/v1/npus", {"filter": text} if text else None):
+                found.setdefault(npu["node"], []).append(npu)
+        return found
+
+    def _instances(self) -> dict[str, Any]:
+        newest = {"pageSize": EVENTS, "orderBy": "at desc"}
+        events = self._client.call("compute", "GET", "/v1/events", params=newest)["items"]
+        instances = self._client.list("compute", "/v1/instances", {"orderBy": "name", "pageSize": PAGE_SIZE})
+        return {
+            "instances": tuple(instance_of(view) for view in instances),
+            "events": tuple(
+                Event(each["at"], each["type"], each["instance"], each["reason"], each["message"]) for each in events
+            ),
+            "faults": len(self._client.list("compute", "/v1/faults")),
+        }
+
+    def _links(self) -> dict[str, Any]:
+        busiest = self._client.call("link", "GET", "/v1/telemetry", params={"by": "link", "top": LINKS})["items"]
+        return {
+            "links": tuple(
+                Link(
+                    each["name"],
+                    each.get("plane", "-"),
+                    each["sentGbps"],
+                    each["capacityGbps"],
+                    each.get("utilisation"),
+                )
+                for each in busiest
+            )
+        }
+
+
+def _is_uneven(view: dict[str, Any]) -> bool:
+    return bool(view["sharedBy"] or view["faults"] or view["usableNpus"] < view["npus"])
+
+
+def node_of(view: dict[str, Any], npus: list[dict[str, Any]]) -> Node:
+    """A node as its view says, its NPUs as theirs say where they were asked for."""
+    whole = node_mark(view)
+    holder = str(view.get("allocation") or "")
+    if not npus or whole in (Mark.LOST, Mark.CLOSED):
+        cells = (Cell(whole, holder if whole in (Mark.ALLOCATED, Mark.SPARE) else ""),) * int(view["npus"])
+    else:
+        cells = tuple(
+            npu_cell(npu, whole) for npu in sorted(npus, key=lambda npu: int(npu["name"].rpartition("npu")[2]))
+        )
+    return Node(view["name"], view["supernode"], view["cabinet"], view["state"], cells)
+
+
+def node_mark(view: dict[str, Any]) -> Mark:
+    """What all NPUs of a uniform node are."""
+    if view["agent"] == "Lost" or view["power"] != "On":
+        return Mark.LOST
+    if view["state"] in ("Quarantined", "Retired"):
+        return Mark.CLOSED
+    if view["state"] in CHANGING:
+        return Mark.CHANGING
+    if view.get("allocation"):
+        return Mark.SPARE if view["role"] == "spare" else Mark.ALLOCATED
+    return Mark.CLOSED if view["cordonedBy"] else Mark.FREE
+
+
+def npu_cell(npu: dict[str, Any], node: Mark) -> Cell:
+    """One NPU of a node that is not uniform."""
+    if npu["health"] != "Healthy" or npu["faults"]:
+        return Cell(Mark.FAULTY, str(npu.get("allocation") or ""))
+    if npu.get("allocation"):
+        return Cell(Mark.SPARE if node is Mark.SPARE else Mark.ALLOCATED, str(npu["allocation"]))
+    return Cell(Mark.FREE if node is Mark.ALLOCATED else node)
+
+
+def instance_of(view: dict[str, Any]) -> Instance:
+    ready: dict[str, Any] = next((each for each in view["conditions"] if each["type"] == "Ready"), {})
+    why = "" if ready.get("status") == "True" else f"{ready.get('reason', '')} {ready.get('message', '')}".strip()
+    return Instance(view["name"], view["state"], view["nodes"], view["readyNodes"], view["spares"], why)

@@ -1,0 +1,36 @@
+"""Where the screen reads: a running stack, with GET alone."""
+
+from __future__ import annotations
+
+import yaml
+
+from services.matrixctl.clients.api_client import ApiClient
+from services.matrixctl.clients.collections import every, one
+from services.matrixctl.output.resource_kinds import cells, noun_of, titles
+from services.matrixctl.top.drawing import Rows
+from services.matrixctl.top.snapshot import Reader, Snapshot
+
+
+class StackSource:
+    """One running stack."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+        self._reader = Reader(client)
+
+    def read(self) -> Snapshot:
+        return self._reader.read()
+
+    def listed(self, word: str) -> tuple[str, list[str], Rows]:
+        """A kind's plural name, titles and rows, by any word for it. Raises InvalidField for an unknown one."""
+        kind = noun_of(word)
+        columns = kind.shown(wide=False)
+        rows = [
+            (str(view.get("name") or number), tuple(cells(columns, view)))
+            for number, view in enumerate(every(self._client, kind))
+        ]
+        return kind.name, titles(columns), rows
+
+    def described(self, word: str, name: str) -> str:
+        """The resource as YAML. Raises NotFound."""
+        return str(yaml.safe_dump(one(self._client, noun_of(word), name), sort_keys=False, allow_unicode=True))

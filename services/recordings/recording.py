@@ -1,0 +1,107 @@
+"""A recording: the state a stack began with, what was asked of it and when, and what happened.
+
+Its file is a snapshot (`services/snapshots/archive.py`) with three members more, so `matrixctl snapshot show` reads it
+and `matrixctl restore` goes back to where it began.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from services.snapshots.archive import UnknownSnapshot, read_manifest
+
+ABOUT, ACTIONS, EVENTS = "recording.json", "actions.jsonl", "events.jsonl"
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class Action(BaseModel):
+    """One thing that was asked: to let time pass (`sleep_s`), or a request that may change something."""
+
+    model_config = ConfigDict(frozen=True)
+
+    at_s: float
+    """Emulated seconds since the recording began."""
+    sleep_s: float | None = None
+    service: str = ""
+    method: str = ""
+    path: str = ""
+    """With its query."""
+    headers: dict[str, str] = Field(default_factory=dict)
+    body: str = ""
+    status: int = 0
+
+    def __str__(self) -> str:
+        return f"sleep {self.sleep_s:g} s" if self.sleep_s is not None else f"{self.service} {self.method} {self.path}"
+
+
+class Event(BaseModel):
+    """One change of a resource, as its service's journal has it. `body` is its view as JSON."""
+
+    model_config = ConfigDict(frozen=True)
+
+    service: str
+    revision: int
+    kind: str
+    name: str
+    type: str
+    body: str
+
+
+class About(BaseModel):
+    """How the recording was made. `exact`: in virtual time, so the same events come again at the same moments."""
+
+    model_config = ConfigDict(frozen=True)
+
+    exact: bool
+    seed: int | None
+    time_scale: float
+    began_s: float
+    length_s: float
+
+
+class Recording(BaseModel):
+    """Without the state it begins with, which is in its file."""
+
+    model_config = ConfigDict(frozen=True)
+
+    about: About
+    actions: tuple[Action, ...]
+    events: tuple[Event, ...]
+
+
+def add_to_snapshot(file: Path, recording: Recording) -> None:
+    """Make a recording of the snapshot that it begins with."""
+    with zipfile.ZipFile(file, "a", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr(ABOUT, recording.about.model_dump_json(indent=1))
+        archive.writestr(ACTIONS, _lines(recording.actions))
+        archive.writestr(EVENTS, _lines(recording.events))
+
+
+def read(file: Path) -> Recording:
+    """Raises InvalidField where there is no file, UnknownSnapshot where it is no recording."""
+    read_manifest(file)
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return Recording(
+                about=About.model_validate_json(archive.read(ABOUT)),
+                actions=tuple(_read(Action, archive.read(ACTIONS))),
+                events=tuple(_read(Event, archive.read(EVENTS))),
+            )
+    except KeyError as wrong:
+        raise UnknownSnapshot(f"{file} is a snapshot and no recording: `matrixctl record` makes one") from wrong
+    except ValidationError as wrong:
+        raise UnknownSnapshot(f"the recording in {file} makes no sense ({wrong.error_count()} errors)") from wrong
+
+
+def _lines(items: Iterable[BaseModel]) -> str:
+    return "".join(f"{item.model_dump_json()}\n" for item in items)
+
+
+def _read(model: type[M], text: bytes) -> Iterable[M]:
+    return (model.model_validate_json(line) for line in text.splitlines() if line)

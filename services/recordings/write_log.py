@@ -1,0 +1,89 @@
+"""What users ask of a process while its stack is recorded: one line of JSON a request, in `recording/` of the state
+folder.
+
+A file there says that it is on, and is looked for only when a request may change something. What the processes of the
+stack ask each other is a consequence and is left out: their tokens bear their names. Agents' reports are of that kind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from services.catalogue import BY_NAME
+
+FOLDER, ON = "recording", "on"
+CHANGING = ("POST", "PUT", "PATCH", "DELETE")
+KEPT_HEADERS = ("content-type", "if-match", "idempotency-key")
+"""Of a request: what its meaning depends on. Who asked is not kept: a replay asks as an administrator."""
+BODY_BYTES_MAX = 1 << 20
+"""What services take; what is larger was refused."""
+
+Scope = Any
+Internal = Callable[[Scope], bool]
+
+
+def by_a_process(scope: Scope) -> bool:
+    """Whether a process of the stack asked, by the principal that the service's edge found."""
+    principal = scope.get("state", {}).get("principal")
+    return principal is not None and principal.name in BY_NAME
+
+
+class Recorded:
+    """An ASGI application, and a line for each request that may change something while its stack is recorded."""
+
+    def __init__(self, app: Callable[..., Any], state: Path, service: str, internal: Internal = by_a_process) -> None:
+        self._app, self._service, self._internal = app, service, internal
+        self._on, self._file = state / FOLDER / ON, state / FOLDER / f"{service}.jsonl"
+
+    async def __call__(self, scope: Scope, receive: Callable[..., Any], send: Callable[..., Any]) -> None:
+        if scope["type"] != "http" or scope["method"] not in CHANGING or not self._on.exists():
+            await self._app(scope, receive, send)
+            return
+        wall_s, body, status = time.time(), bytearray(), 0
+
+        async def reading() -> Any:
+            message = await receive()
+            if len(body) <= BODY_BYTES_MAX:
+                body.extend(message.get("body") or b"")
+            return message
+
+        async def sending(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        await self._app(scope, reading, sending)
+        if not self._internal(scope) and len(body) <= BODY_BYTES_MAX:
+            self._write({"wall_s": wall_s, **self._action(scope, bytes(body), status)})
+
+    def _action(self, scope: Scope, body: bytes, status: int) -> dict[str, Any]:
+        """The fields of an Action, but for when it was."""
+        given: dict[str, str] = {_text(key).lower(): _text(value) for key, value in scope["headers"]}
+        path = _text(scope.get("raw_path") or scope["path"].encode())
+        query = _text(scope.get("query_string") or b"")
+        return {
+            "service": self._service,
+            "method": scope["method"],
+            "path": f"{path.partition('?')[0]}?{query}" if query else path,
+            "headers": {key: given[key] for key in KEPT_HEADERS if key in given},
+            "body": body.decode("latin-1"),
+            "status": status,
+        }
+
+    def _write(self, line: dict[str, Any]) -> None:
+        """In one piece, whoever else writes."""
+        descriptor = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(descriptor, json.dumps(line).encode() + b"\n")
+        finally:
+            os.close(descriptor)
+
+
+def _text(value: Any) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,182 @@
+"""The file of a snapshot: a zip archive with `manifest.json` and a SQLite database for each process.
+
+The manifest says what each database is (its schema's revision, its size, its digest), so that `show` reads nothing
+else, and what is damaged or of another version is refused before anything is touched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import zipfile
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from sqlalchemy import MetaData
+
+from matrixcommon.model.errors import InvalidField, MatrixError
+from services.chassis.database import Migrations
+
+FORMAT = 1
+"""Raised by whoever changes what a manifest or an archive means."""
+MANIFEST = "manifest.json"
+MIGRATED = ("resource", "link", "compute", "infer", "kube")
+"""The processes whose tables have revisions; agents.db has one table of documents."""
+_BLOCK_BYTES = 1 << 20
+
+
+class UnknownSnapshot(MatrixError):
+    """The file is no snapshot that this version can read."""
+
+    status = 422
+
+
+class DatabaseFile(BaseModel):
+    """One database of a snapshot. `revision` is its schema's, "" where it has none."""
+
+    model_config = ConfigDict(frozen=True)
+
+    revision: str
+    bytes: int = Field(ge=0)
+    sha256: str
+
+
+class Manifest(BaseModel):
+    """What a snapshot is. Times in seconds since the epoch: `taken_wall_s` the wall's, `emulated_s` the stack's."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: int = FORMAT
+    version: str
+    taken_wall_s: float
+    emulated_s: float
+    time_scale: float
+    seed: int | None = None
+    processes: tuple[str, ...]
+    databases: dict[str, DatabaseFile] = {}
+
+
+def write(file: Path, manifest: Manifest, databases: Mapping[str, Path]) -> Manifest:
+    """Replace `file` in one step, readable by its owner only. Returns the manifest with what each database is."""
+    file = file.expanduser().absolute()
+    described = {name: _described(name, path) for name, path in databases.items()}
+    complete = manifest.model_copy(update={"databases": described})
+    draft = file.with_name(file.name + ".new")
+    descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with (
+            os.fdopen(descriptor, "wb") as out,
+            zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+        ):
+            archive.writestr(MANIFEST, complete.model_dump_json(indent=1))
+            for name, path in databases.items():
+                archive.write(path, _member(name))
+            archive.close()
+            out.flush()
+            os.fsync(out.fileno())
+        draft.replace(file)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    return complete
+
+
+def read_manifest(file: Path) -> Manifest:
+    """What the snapshot is. Raises InvalidField where there is no file, UnknownSnapshot where it is none."""
+    if not file.is_file():
+        raise InvalidField(f"there is no file {file}", field="FILE")
+    try:
+        with zipfile.ZipFile(file) as archive:
+            text = archive.read(MANIFEST)
+    except (zipfile.BadZipFile, KeyError, OSError) as wrong:
+        raise UnknownSnapshot(f"{file} is no snapshot: `matrixctl snapshot FILE` makes one") from wrong
+    try:
+        manifest = Manifest.model_validate_json(text)
+    except ValidationError as wrong:
+        raise UnknownSnapshot(f"the manifest of {file} makes no sense ({wrong.error_count()} errors)") from wrong
+    if manifest.format != FORMAT:
+        raise UnknownSnapshot(
+            f"{file} has format {manifest.format}, made by version {manifest.version}; this version reads {FORMAT}"
+        )
+    return manifest
+
+
+def check_schemas(manifest: Manifest) -> list[str]:
+    """The databases that the services will migrate at their start. Raises UnknownSnapshot where one is of a version
+    that this one does not know."""
+    older = []
+    for name, database in manifest.databases.items():
+        if name not in MIGRATED:
+            continue
+        known, newest = Migrations(name, MetaData()).revisions()
+        if database.revision not in known:
+            raise UnknownSnapshot(
+                f"its {name} database has the tables of another version (revision {database.revision or 'none'}, "
+                f"made by {manifest.version}), which this one ({newest}) cannot read: restore it with the version that "
+                "made it"
+            )
+        if database.revision != newest:
+            older.append(name)
+    return older
+
+
+def extract(file: Path, folder: Path) -> Manifest:
+    """Unpack the databases as `folder/NAME.db`, each compared with its digest. Raises UnknownSnapshot."""
+    manifest = read_manifest(file)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        with zipfile.ZipFile(file) as archive:
+            for name, entry in manifest.databases.items():
+                target = folder / f"{name}.db"
+                descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+                with os.fdopen(descriptor, "wb") as out, archive.open(_member(name)) as source:
+                    digest = hashlib.sha256()
+                    while block := source.read(_BLOCK_BYTES):
+                        digest.update(block)
+                        out.write(block)
+                    out.flush()
+                    os.fsync(out.fileno())
+                if digest.hexdigest() != entry.sha256:
+                    raise UnknownSnapshot(f"{file} is damaged: its {name} database is not what was written")
+    except (zipfile.BadZipFile, KeyError, EOFError) as wrong:
+        raise UnknownSnapshot(f"{file} is damaged: {wrong}") from wrong
+    return manifest
+
+
+def settle(database: Path) -> None:
+    """Make one file of a copied database and its log, as SQLite would after a crash. Raises UnknownSnapshot where the
+    copy is not sound."""
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise UnknownSnapshot(f"{database.name} is damaged: {found}")
+        connection.execute("PRAGMA journal_mode=DELETE")
+    database.chmod(0o600)
+
+
+def names_in(folder: Path) -> Iterable[str]:
+    """The processes whose databases lie in a folder."""
+    return sorted(file.stem for file in folder.glob("*.db"))
+
+
+def revision_of(database: Path) -> str:
+    """The revision of a database's tables, "" where it has none."""
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone():
+            return ""
+        found = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+        return str(found[0]) if found else ""
+
+
+def _described(name: str, database: Path) -> DatabaseFile:
+    with database.open("rb") as source:
+        digest = hashlib.file_digest(source, "sha256").hexdigest()
+    return DatabaseFile(revision=revision_of(database), bytes=database.stat().st_size, sha256=digest)
+
+
+def _member(name: str) -> str:
+    return f"databases/{name}.db"

@@ -1,0 +1,106 @@
+"""Databases of a server in a snapshot: each table copied into a SQLite file, and back.
+
+So a snapshot is the same file whichever database a stack keeps its state in, and one taken on PostgreSQL can be
+restored to SQLite, and the other way round. Only tables as they are declared now are copied: the services have to run,
+or have run, in this version.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+from sqlalchemy import Connection, Integer, Table, create_engine, func, inspect, select, text
+
+from matrixcommon.model.errors import InternalError
+from services.chassis.database import JSON, VERSION, DatabaseEngine, Migrations
+from services.snapshots.archive import revision_of
+
+ROWS = 1000
+"""Rows that are read, and written, at a time."""
+NAMES = ("resource", "link", "compute", "infer", "kube")
+
+
+def service_url(database: str, service: str) -> str:
+    """The URL of a service's database, of the template that `matrixctl up --database` was given."""
+    return database.replace("{service}", service)
+
+
+def migrations_of(service: str) -> Migrations:
+    """The tables of a service as they are declared."""
+    if service == "kube":
+        from matrixcontainer.kubeapi.storage.tables import metadata
+
+        return Migrations("kube", metadata)
+    found: Migrations = import_module(f"services.{service}.main").MIGRATIONS
+    return found
+
+
+def dump(service: str, url: str, file: Path) -> None:
+    """Copy a service's tables into a new SQLite file, all as of one moment. Raises InternalError where the tables are
+    not the present ones."""
+    migrations = migrations_of(service)
+    _, newest = migrations.revisions()
+    source = DatabaseEngine(_driver(url)).engine
+    target = create_engine(f"sqlite:///{file}", **JSON)
+    try:
+        with source.connect().execution_options(isolation_level="REPEATABLE READ") as read, target.begin() as written:
+            if not inspect(read).has_table(VERSION.name) or read.execute(select(VERSION)).scalar() != newest:
+                raise InternalError(f"the {service} database has not the tables of this version ({newest})")
+            migrations.tables.create_all(written)
+            VERSION.create(written)
+            for table in (*migrations.tables.sorted_tables, VERSION):
+                _copy(table, read, written)
+    finally:
+        source.dispose()
+        target.dispose()
+
+
+def load(database: str, folder: Path) -> None:
+    """Have the server's databases hold what the SQLite files in that folder do, and take those files away; a database
+    without a file becomes empty. Each changes over in one transaction."""
+    for service in NAMES:
+        file, engine = folder / f"{service}.db", DatabaseEngine(_driver(service_url(database, service)))
+        migrations = migrations_of(service)
+        try:
+            if file.exists():
+                older = revision_of(file) != migrations.revisions()[1]
+                if older:
+                    DatabaseEngine(f"sqlite:///{file}").migrate(migrations)
+            engine.migrate(migrations)
+            with engine.engine.begin() as written:
+                for table in reversed(migrations.tables.sorted_tables):
+                    written.execute(table.delete())
+                if file.exists():
+                    source = create_engine(f"sqlite:///{file}", **JSON)
+                    with source.connect() as read:
+                        for table in migrations.tables.sorted_tables:
+                            _copy(table, read, written)
+                            _set_sequences(table, written)
+                    source.dispose()
+        finally:
+            engine.close()
+        file.unlink(missing_ok=True)
+
+
+def _copy(table: Table, read: Connection, written: Connection) -> None:
+    rows = read.execution_options(yield_per=ROWS).execute(select(table)).mappings()
+    for part in rows.partitions(ROWS):
+        written.execute(table.insert(), [dict(row) for row in part])
+
+
+def _set_sequences(table: Table, written: Connection) -> None:
+    """Numbers that the server deals out go on after the highest that is there."""
+    for column in table.primary_key.columns:
+        if isinstance(column.type, Integer) and len(table.primary_key.columns) == 1:
+            sequence = written.execute(select(func.pg_get_serial_sequence(table.name, column.name))).scalar()
+            if sequence:
+                highest = written.execute(select(func.max(column))).scalar()
+                written.execute(
+                    text("SELECT setval(:sequence, :value, :called)"),
+                    {"sequence": sequence, "value": highest or 1, "called": highest is not None},
+                )
+
+
+def _driver(url: str) -> str:
+    return url.replace("postgresql://", "postgresql+psycopg://", 1)

@@ -1,0 +1,279 @@
+"""CloudMatrix: a whole emulated supernode for one test, in its process and in virtual time.
+
+    async def test_my_operator_survives_a_lost_node(cloudmatrix):
+        await cloudmatrix.apply("examples/deepseek-r1.yaml")
+        await cloudmatrix.clock.until(lambda world: world.cmi("deepseek-r1").condition("Ready"), within="20m")
+        await cloudmatrix.fault("node-down", cloudmatrix.cmi("deepseek-r1").members()[0])
+        await cloudmatrix.clock.advance("20m")
+        assert cloudmatrix.cmi("deepseek-r1").condition("Ready")
+
+What it is asked to change goes over REST and the Kubernetes API, as from any client, and is acted on as time passes.
+Reading is immediate: `get` and `cmi` show what the embedded Kubernetes API holds at that moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack, suppress
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from matrixcommon.api.client import at, call
+from matrixcommon.model.errors import InvalidField, MatrixError, NotFound
+from matrixcommon.model.resource_key import key_of
+from matrixcontainer.client.client import Kind, KubeClient
+from matrixresource.agent.fault_catalogue import FAULT_KINDS
+from services.chassis.http import http_client
+from services.recordings.recording import Recording, add_to_snapshot
+from services.snapshots import archive
+from services.snapshots.archive import Manifest
+from services.testing import prepared
+from services.testing.cluster import ADMIN, Cluster
+from services.testing.durations import seconds
+from services.testing.operator import Operator
+from services.testing.prepared import Prepared
+from services.testing.recorder import Recorder
+from services.testing.resources import Resource, served
+
+TIME_SCALE = 120.0
+"""As of `matrixctl up --time-scale`: reports and leases are that much rarer than on the machine, so that an hour of 48
+nodes costs about a second. A dead node is found within ten emulated minutes; with 1 it is found within one."""
+WITHIN = "1h"
+LOOK_S_MIN, LOOK_S_MAX = 1.0, 15.0
+"""How often a condition is looked at: often at first, less often of what takes long."""
+
+
+class VirtualClock:
+    """The time of the emulated world, which passes only where a test lets it."""
+
+    def __init__(self, world: CloudMatrix) -> None:
+        self._world = world
+
+    def now(self) -> float:
+        """Emulated seconds since the epoch."""
+        return self._world.stack.clock.now()
+
+    async def advance(self, duration: str | float) -> None:
+        """Let so much time pass: everything that falls due happens, in order. Raises InvalidField."""
+        await self._world.recorder.sleep(seconds(duration))
+
+    async def until(
+        self, holds: Callable[[CloudMatrix], object], within: str | float = WITHIN, message: str = ""
+    ) -> float:
+        """Let time pass until it holds of the world; returns how many seconds that took. Raises AssertionError, with
+        the last events, where it does not hold in time."""
+        began, within_s = self.now(), seconds(within, "within")
+        while not holds(self._world):
+            passed_s = self.now() - began
+            if passed_s >= within_s:
+                raise AssertionError(f"not within {within}: {message or 'the condition'}\n{self._world.report()}")
+            await self._world.recorder.sleep(min(max(LOOK_S_MIN, passed_s / 20), LOOK_S_MAX, within_s - passed_s))
+        return self.now() - began
+
+
+class CloudMatrix:
+    """`async with CloudMatrix() as world`, in a loop whose time is virtual (`virtual_time`)."""
+
+    def __init__(
+        self, *, seed: int = 1, time_scale: float = TIME_SCALE, snapshot: str | Path | Prepared | None = None
+    ) -> None:
+        """`snapshot`: what to begin with, instead of a supernode whose nodes are enrolled and nothing else."""
+        self.seed, self.time_scale = seed, time_scale
+        self.clock = VirtualClock(self)
+        self._snapshot = snapshot
+        self._faults = 0
+
+    async def __aenter__(self) -> CloudMatrix:
+        await self._begin(self._snapshot)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._life.aclose()
+
+    async def _begin(self, snapshot: str | Path | Prepared | None) -> None:
+        start_from = _state_of(snapshot)
+        async with AsyncExitStack() as life:
+            folder = Path(tempfile.mkdtemp(prefix="cloudmatrix-", dir=_memory()))
+            life.callback(shutil.rmtree, folder, ignore_errors=True)
+            self.stack = Cluster(
+                folder, self.seed, time_scale=self.time_scale, start_from=start_from, cached=start_from is None
+            )
+            await life.enter_async_context(self.stack)
+            operator = asyncio.create_task(Operator(self.stack).run(), name="operator")
+            life.push_async_callback(_ended, operator)
+            self.recorder = Recorder(self.stack)
+            self.http = {name: self._client(name) for name in self.stack.services}
+            self.kubernetes_http = self._client("kube")
+            self.kubernetes = KubeClient(self.kubernetes_http)
+            self._life = life.pop_all()
+
+    def _client(self, name: str) -> httpx.AsyncClient:
+        """For the test: what it asks is told apart from what services ask each other."""
+        if name == "kube":
+            headers = {"Authorization": f"Bearer {ADMIN}"}
+            return httpx.AsyncClient(base_url="http://kube", transport=self.way_to(name), headers=headers)
+        return http_client(f"http://{name}", transport=self.way_to(name))
+
+    def way_to(self, name: str) -> httpx.AsyncBaseTransport:
+        """How a test's requests get to a service, or to `kube`."""
+        return self.recorder.way_to(name)
+
+    # -- Kubernetes ----------------------------------------------------------------------------------------------
+
+    async def apply(self, manifest: str | Path | Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Server-side apply a file of manifests, their text, or one as a dict; returns the objects as they were
+        answered. Raises InvalidField, or what the API refuses with."""
+        return [
+            await self.kubernetes.apply(*self._addressed(document))
+            for document in ([dict(manifest)] if isinstance(manifest, Mapping) else _documents(manifest))
+        ]
+
+    async def delete(self, kind: str, name: str, namespace: str = "default") -> None:
+        """Ask for its deletion; it is gone once its finalizers are, for which time has to pass. Raises NotFound."""
+        resource = served(self.stack.kube_api, kind)
+        found = Kind(resource.api_version, resource.kind, resource.plural, resource.namespaced)
+        answer = await self.kubernetes_http.delete(found.path(namespace, name))
+        if answer.status_code == 404:
+            raise NotFound(f"there is no {kind} {name}", field="name")
+        answer.raise_for_status()
+
+    def get(self, kind: str, name: str, namespace: str = "default") -> dict[str, Any] | None:
+        """The object of that kind (as kubectl takes it: `cmi`, `pods`, `Deployment`), None where there is none."""
+        return Resource(self.stack.kube_api, served(self.stack.kube_api, kind), name, namespace).find()
+
+    def objects(self, kind: str, namespace: str | None = None) -> list[dict[str, Any]]:
+        """All objects of that kind, in that namespace or in all."""
+        resource = served(self.stack.kube_api, kind)
+        records = self.stack.kube_api.store.objects_of(resource.storage)
+        return [record.obj for record in records if namespace in (None, record.key[1])]
+
+    def resource(self, kind: str, name: str, namespace: str = "default") -> Resource:
+        """A handle that shows the object as it is whenever it is asked."""
+        return Resource(self.stack.kube_api, served(self.stack.kube_api, kind), name, namespace)
+
+    def cmi(self, name: str, namespace: str = "default") -> Resource:
+        """A CloudMatrixInstance."""
+        return self.resource("cloudmatrixinstances", name, namespace)
+
+    def _addressed(self, document: dict[str, Any]) -> tuple[Kind, dict[str, Any]]:
+        version, kind = str(document.get("apiVersion", "")), str(document.get("kind", ""))
+        resource = self.stack.kube_api.core.registry.by_kind(version, kind)
+        if resource is None:
+            raise InvalidField(f"the API serves no kind {kind!r} in {version!r}", field="kind")
+        metadata = dict(document.get("metadata") or {})
+        if resource.namespaced:
+            metadata.setdefault("namespace", "default")
+        return Kind(version, kind, resource.plural, resource.namespaced), {**document, "metadata": metadata}
+
+    # -- the emulated hardware -----------------------------------------------------------------------------------
+
+    def nodes(self) -> list[str]:
+        """The names of all emulated nodes."""
+        assert self.stack.fleet is not None
+        return sorted(self.stack.fleet.nodes)
+
+    async def fault(
+        self, kind: str, target: str, *, seed: int | None = None, name: str | None = None, **parameters: Any
+    ) -> str:
+        """Break emulated hardware, of which the control plane has to find out by itself; returns the fault's name.
+
+        `target`: a node, cabinet or switch, or a pattern such as `sn0-c03-*`, of whose nodes `seed` (that of the test
+        by default) chooses one. Kinds are those of `matrixctl fault kinds`. Raises InvalidField."""
+        if kind not in FAULT_KINDS:
+            raise InvalidField(f"there is no kind {kind!r}; there are {', '.join(sorted(FAULT_KINDS))}", field="kind")
+        if any(sign in target for sign in "*?["):
+            matching = [node for node in self.nodes() if fnmatchcase(node, target)]
+            if not matching:
+                raise InvalidField(f"no node is like {target!r}", field="target")
+            target = random.Random(self.seed if seed is None else seed).choice(matching)
+        self._faults += 1
+        chosen = name or f"{kind}-{target}-{self._faults}".lower()
+        body = {"kind": kind, "target": target, "parameters": parameters}
+        await call(self.http["agents"], "PUT", at("faults", chosen), body=body)
+        return chosen
+
+    async def repair(self, name: str) -> None:
+        """Take a fault away. Raises NotFound."""
+        await call(self.http["agents"], "DELETE", at("faults", name))
+
+    # -- its state -----------------------------------------------------------------------------------------------
+
+    async def snapshot(self, file: str | Path) -> Manifest:
+        """All that the stack knows now, as a file that `matrixctl restore` reads too."""
+        return prepared.write(Path(file), self.stack.state(), self.seed)
+
+    async def record(self, file: str | Path) -> Recording:
+        """All that was asked of this world since it began, and what came of it, as a file that `replay` and
+        `matrixctl replay` take."""
+        recording = self.recorder.recording(self.seed, self.time_scale)
+        prepared.write(Path(file), self.recorder.began_with, self.seed)
+        add_to_snapshot(Path(file), recording)
+        return recording
+
+    async def reset(self, snapshot: str | Path | Prepared | None = None) -> None:
+        """Begin again: with enrolled nodes and nothing else, or with what a snapshot holds. Handles and clients that
+        were taken before end with the stack they belong to; `cmi` and `http` lead to the new one."""
+        state = _state_of(snapshot)
+        await self._life.aclose()
+        await self._begin(state)
+
+    def report(self, last: int = 12) -> str:
+        """The state of each instance and the newest Kubernetes events, as text: what a failure shows."""
+        lines = []
+        for body in self.objects("cloudmatrixinstances"):
+            metadata, status = body["metadata"], body.get("status") or {}
+            true = [each["type"] for each in status.get("conditions", []) if each["status"] == "True"]
+            key = key_of(metadata["namespace"], metadata["name"])
+            lines.append(f"  cmi {key}: {status.get('state', 'not seen yet')}, true: {', '.join(true) or 'nothing'}")
+        events = sorted(self.objects("events"), key=lambda event: str(event.get("lastTimestamp") or ""))
+        lines += [
+            f"  {event.get('reason')} {event['involvedObject'].get('name')}: {event.get('message')}"
+            for event in events[-last:]
+        ]
+        return "\n".join(lines) or "  there are no instances and no events"
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+def _documents(manifest: str | Path) -> list[dict[str, Any]]:
+    """Of a file, or of text that is no file's name."""
+    text = str(manifest)
+    if isinstance(manifest, Path) or ("\n" not in text and text.endswith((".yaml", ".yml", ".json"))):
+        if not Path(manifest).is_file():
+            raise InvalidField(f"there is no file {manifest}", field="manifest")
+        text = Path(manifest).read_text()
+    try:
+        found = [document for document in yaml.safe_load_all(text) if document]
+    except yaml.YAMLError as wrong:
+        raise InvalidField(f"the manifest is no YAML: {wrong}", field="manifest") from wrong
+    if not found or not all(isinstance(document, dict) for document in found):
+        raise InvalidField("the manifest has no object in it", field="manifest")
+    return found
+
+
+def _state_of(snapshot: str | Path | Prepared | None) -> Prepared | None:
+    """Raises InvalidField, UnknownSnapshot."""
+    if snapshot is None or isinstance(snapshot, Prepared):
+        return snapshot
+    archive.check_schemas(archive.read_manifest(Path(snapshot)))
+    state = prepared.read(Path(snapshot))
+    if state is None:
+        raise MatrixError(f"{snapshot} cannot be read: it is damaged")
+    return state
+
+
+def _memory() -> str | None:
+    """A folder in memory, where the system has one: a test's databases need not outlive the machine."""
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None

@@ -1,0 +1,103 @@
+"""The embedded Kubernetes API alone, on a real port: what envtest is to Go.
+
+A process of its own, so a test's operator, in whatever language, shares nothing with it but the kubeconfig. It keeps
+what it is told in a folder in memory, acts on Deployments, Jobs and pods as a cluster would, and is gone with the test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from matrixcommon.model.errors import InternalError
+from services.matrixctl.clients.kubernetes import Cluster
+
+READY_PATIENCE_WALL_S = 30.0
+STOP_PATIENCE_WALL_S = 5.0
+LOOK_PERIOD_WALL_S = 0.01
+
+
+class KubernetesApi:
+    """`with KubernetesApi() as kubernetes`: `kubeconfig` is a file, `url` the server's, `client` reads and applies."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+        self._own = None if folder else tempfile.TemporaryDirectory(prefix="kubernetes-", dir=memory)
+        self.folder = folder or Path(self._own.name if self._own else "")
+        self.kubeconfig = self.folder / "kubeconfig"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Raises InternalError where it does not answer in time, with the last line of its log."""
+        self.kubeconfig.unlink(missing_ok=True)
+        log = self.folder / "kube.log"
+        root = str(Path(__file__).resolve().parents[2])
+        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
+        command = [sys.executable, "-m", "services.kube", "--state", str(self.folder), "--port", "0"]
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(
+                [*command, "--synchronous", "NORMAL"],
+                env={**os.environ, "PYTHONPATH": path},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+            )
+        until = time.monotonic() + READY_PATIENCE_WALL_S
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > until:
+                lines = log.read_text(errors="replace").strip().splitlines()
+                self.stop()
+                raise InternalError(f"the Kubernetes API did not start: {lines[-1] if lines else 'it said nothing'}")
+            time.sleep(LOOK_PERIOD_WALL_S)
+
+    def _answers(self) -> bool:
+        """The kubeconfig is written, whole, once the first connection would be answered."""
+        try:
+            return bool(self.kubeconfig.exists() and self.url and self.client.http.get("/readyz").is_success)
+        except (httpx.HTTPError, KeyError, TypeError, yaml.YAMLError):
+            return False
+
+    def stop(self) -> None:
+        """End it, at once where it does not go when asked. Once is enough."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(STOP_PATIENCE_WALL_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def __enter__(self) -> KubernetesApi:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        if self._own is not None:
+            self._own.cleanup()
+
+    @property
+    def url(self) -> str:
+        return str(yaml.safe_load(self.kubeconfig.read_text())["clusters"][0]["cluster"]["server"])
+
+    @property
+    def client(self) -> Cluster:
+        return Cluster(self.kubeconfig)
+
+    def apply(self, *objects: dict[str, Any]) -> None:
+        """Server-side apply objects, given as dicts. Raises what the API refuses with."""
+        file = self.folder / "applied.json"
+        for each in objects:
+            file.write_text(json.dumps(each))
+            self.client.apply(file)

@@ -1,0 +1,106 @@
+"""A stack of real processes for tests: real ports, a kubeconfig, emulated time many times the wall's.
+
+For operators in other languages, and for whatever wants sockets. It is the stack that `matrixctl up` starts, in a
+folder of its own; a test that wants a clean one resets it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from matrixcommon.api.client import at
+from matrixcommon.model.errors import InvalidField
+from services.catalogue import BY_NAME
+from services.matrixctl.clients.api_client import ApiClient
+from services.matrixctl.clients.kubernetes import Cluster, cluster_of
+from services.matrixctl.snapshots import snapshot as snapshots
+from services.matrixctl.supervisor.state_folder import Folder
+from services.matrixctl.supervisor.supervisor import Request
+from services.matrixctl.supervisor.up import halt, start, until_ready
+from services.snapshots.archive import Manifest
+
+TIME_SCALE = 600.0
+READY_PATIENCE_WALL_S = 120.0
+PATIENCE_WALL_S = 10.0
+
+
+class LiveStack:
+    """`with LiveStack(folder) as stack`."""
+
+    def __init__(self, folder: Path, *, time_scale: float = TIME_SCALE, seed: int | None = None) -> None:
+        self.folder = Folder(folder)
+        self._request = Request(scale=time_scale, seed=seed)
+
+    def start(self) -> None:
+        """Raises InternalError that names the processes that are not ready in time."""
+        for _ in until_ready(self.folder, start(self.folder, self._request.to_json()), READY_PATIENCE_WALL_S):
+            pass
+
+    def stop(self) -> None:
+        halt(self.folder)
+
+    def snapshot(self, file: str | Path) -> Manifest:
+        """All that the stack knows now, as a file."""
+        return snapshots.take(self.folder, Path(file)).manifest
+
+    def reset(self, snapshot: str | Path | None = None) -> None:
+        """Begin again with nothing, or with what a snapshot holds; ready when it returns. Raises InvalidField,
+        UnknownSnapshot."""
+        if snapshot is None:
+            self._request = snapshots.reset(self.folder)
+        else:
+            _, self._request = snapshots.restore(self.folder, Path(snapshot), keep=False)
+        self.start()
+
+    def __enter__(self) -> LiveStack:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.folder.kubeconfig
+
+    def url(self, service: str) -> str:
+        """Of a process, such as `compute` or `kube`. Raises InvalidField."""
+        stack = self.folder.read()
+        if service not in BY_NAME or stack is None or service not in stack.children:
+            raise InvalidField(f"there is no process {service!r}; there are {', '.join(BY_NAME)}", field="service")
+        return stack.children[service].url
+
+    @property
+    def token(self) -> str:
+        """A bearer token that may do everything there."""
+        return self.folder.admin_token()
+
+    @property
+    def client(self) -> ApiClient:
+        """Calls the services; one that is away for a moment is asked again."""
+        found = ApiClient.of(self.folder)
+        found.patience_wall_s = PATIENCE_WALL_S
+        return found
+
+    @property
+    def cluster(self) -> Cluster:
+        """Reads from and applies to the Kubernetes API."""
+        found = cluster_of(self.folder)
+        found.patience_wall_s = PATIENCE_WALL_S
+        return found
+
+    def inject(self, kind: str, target: str, name: str = "", **parameters: Any) -> str:
+        """Break emulated hardware; returns the fault's name. Raises what the service refuses with."""
+        chosen = name or f"{kind}-{target}".lower()
+        body = {"kind": kind, "target": target, "parameters": parameters}
+        self.client.call("agents", "PUT", at("faults", chosen), body=body)
+        return chosen
+
+    def repair(self, name: str) -> None:
+        """Take a fault away. Raises NotFound."""
+        self.client.call("agents", "DELETE", at("faults", name))

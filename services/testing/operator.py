@@ -1,0 +1,80 @@
+"""The operator of a stack in one process, paced by the stack's own clock: what `services/operator` does around Kopf.
+
+Changes wake it, as they do there; between two runs it rests for as long as an operator beside a stack of that time
+scale would, so an hour in which nothing happens costs it next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+
+from matrixcommon.api.client import Collection, WatchEvent
+from matrixcompute.clients.inference import Inference
+from matrixcontainer.client.client import NODE, POD
+from matrixcontainer.kubeapi.storage.objects import Change
+from services.chassis.app import beside_requests
+from services.chassis.periodic import Heard, Periodic, follow, nudging
+from services.testing.cluster import Cluster
+
+RESYNC_WALL_S, MEASURED_WALL_S = 30.0, 5.0
+RESOURCES_REST_WALL_S, MIRRORS_REST_WALL_S, SCHEDULER_REST_WALL_S = 0.1, 1.5, 0.2
+REST_S = 1.0
+OURS = "cloudmatrix.io"
+
+
+class Operator:
+    """`run` it beside a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+        def every(
+            name: str, action: Callable[[], Awaitable[object]], period_wall_s: float, rest_wall_s: float
+        ) -> Periodic:
+            return Periodic(
+                name,
+                action,
+                cluster.clock,
+                period_s=RESYNC_WALL_S,
+                floor_wall_s=period_wall_s,
+                rest_s=REST_S,
+                rest_floor_wall_s=rest_wall_s,
+            )
+
+        self._resources = every("resources", cluster.reconcile_resources, RESYNC_WALL_S, RESOURCES_REST_WALL_S)
+        self._measures = every("measures", cluster.measure, MEASURED_WALL_S, 0.0)
+        self._mirrors = every("mirrors", cluster.mirror, RESYNC_WALL_S, MIRRORS_REST_WALL_S)
+        self._scheduler = every("scheduler", cluster.scheduler.reconcile, RESYNC_WALL_S, SCHEDULER_REST_WALL_S)
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        listeners = self._cluster.kube_api.store.listeners
+        listeners.append(self._changed)
+        try:
+            watchers = (self._resources, self._measures, self._mirrors, self._scheduler)
+            await beside_requests(watchers, [partial(follow, stream, heard) for stream, heard in self._followed()])
+        finally:
+            listeners.remove(self._changed)
+
+    def _changed(self, change: Change) -> None:
+        resource = change.record.key[0]
+        if resource.endswith(OURS):
+            self._resources.nudge()
+        elif resource == POD.plural:
+            self._scheduler.nudge()
+        elif resource == NODE.plural and change.type == "MODIFIED":
+            self._mirrors.nudge()
+
+    def _followed(self) -> tuple[tuple[Callable[[int | None], AsyncIterator[WatchEvent]], Heard], ...]:
+        cluster, resources = self._cluster, nudging(self._resources.nudge)
+        slices = Collection(cluster.http["link"], "slices")
+        return (
+            (partial(cluster.compute.watch, "instances"), resources),
+            (partial(cluster.compute.watch, "scaling-policies"), resources),
+            (partial(cluster.compute.watch, "scenario-runs"), resources),
+            (Inference(cluster.http["infer"]).watch, resources),
+            (partial(cluster.resource.watch, "allocations"), nudging(self._scheduler.nudge)),
+            (partial(cluster.resource.watch, "nodes"), nudging(self._mirrors.nudge)),
+            (slices.watch, nudging(self._mirrors.nudge)),
+        )

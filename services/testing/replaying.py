@@ -1,0 +1,50 @@
+"""Replay a recording in this process and in virtual time: an hour of it takes seconds.
+
+One that was made in virtual time gives the same events, each at the same moment and with everything in it, or the first
+that differs is shown: what changed between two versions of the code. One of a stack of processes is compared by object.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+
+from services.recordings import recording as recordings
+from services.recordings.comparison import Difference, by_object, exact
+from services.recordings.journals import events_since
+from services.recordings.recording import Action
+from services.testing.cloudmatrix import TIME_SCALE, CloudMatrix
+from services.testing.virtual_time import run_in_virtual_time
+
+
+async def replay(file: Path) -> Difference | None:
+    """In a loop whose time is virtual. Raises InvalidField, UnknownSnapshot."""
+    recorded = recordings.read(file)
+    about = recorded.about
+    scale = about.time_scale if about.exact else TIME_SCALE
+    async with CloudMatrix(seed=about.seed or 1, time_scale=scale, snapshot=file) as world:
+        for action in recorded.actions:
+            if not about.exact:
+                await world.recorder.sleep(max(0.0, action.at_s - world.recorder.now_s()))
+            await _again(world, action)
+        if not about.exact:
+            await world.recorder.sleep(max(0.0, about.length_s - world.recorder.now_s()))
+        events = events_since(world.stack.folder, world.recorder.since)
+    return exact(recorded.events, events) if about.exact else by_object(recorded.events, events)
+
+
+async def _again(world: CloudMatrix, action: Action) -> httpx.Response | None:
+    if action.sleep_s is not None:
+        await world.recorder.sleep(action.sleep_s)
+        return None
+    client = world.kubernetes_http if action.service == "kube" else world.http[action.service]
+    return await client.request(
+        action.method, action.path, headers=action.headers, content=action.body.encode("latin-1")
+    )
+
+
+def replayed(file: Path) -> Difference | None:
+    """The same for who has no loop."""
+    found: Difference | None = run_in_virtual_time(lambda: replay(file))
+    return found

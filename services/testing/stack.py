@@ -1,0 +1,245 @@
+"""InProcessStack: resource, link, compute and the agents in one process, over ASGI, in the event loop's own time.
+
+Under a loop whose time is virtual an hour of it costs seconds. Every service has a database file of its own, so any of
+them can be stopped in the middle of anything and started again on what it had written, which is what `kill` does.
+A stack goes on from a copy of one that has enrolled its nodes (`prepared`) unless it is asked to begin from nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from matrixcompute.client import ComputeClient
+from matrixcompute.clients.control_plane import ControlPlane
+from matrixcompute.clients.inference import Inference
+from matrixlink.client import LinkClient
+from matrixresource.client import ResourceClient
+from services.chassis.access import create_token
+from services.chassis.database import DatabaseEngine
+from services.chassis.http import http_client
+from services.compute import main as compute_main
+from services.infer import main as infer_main
+from services.link import main as link_main
+from services.node_agent import main as agents_main
+from services.node_agent.fleet.fleet import Fleet
+from services.node_agent.fleet.store import FleetStore
+from services.resource import main as resource_main
+from services.testing.asgi import StreamingASGITransport
+from services.testing.clocks import EPOCH_S, AtOnce, LoopClock
+from services.testing.prepared import Prepared, databases_in, prepared
+
+SERVICES = ("resource", "link", "compute", "agents")
+AGENTS = ("resource", "link")
+"""The kinds of agents on each node."""
+
+
+class Seat:
+    """Where one service runs: its present life, if it has one, and the way to it."""
+
+    def __init__(self) -> None:
+        self.transport = StreamingASGITransport(None)
+        self.transport.down = True
+        self.life: AsyncExitStack | None = None
+        self.database: DatabaseEngine | None = None
+
+
+class InProcessStack:
+    """`async with InProcessStack(folder) as stack`: everything up, nodes enrolled. With `tokens` everybody has to show
+    one."""
+
+    resource_client: type[ResourceClient] = ResourceClient
+    link_client: type[LinkClient] = LinkClient
+    compute_client: type[ComputeClient] = ComputeClient
+
+    def __init__(
+        self,
+        folder: Path,
+        seed: int = 1,
+        topology: Path | None = None,
+        *,
+        spec: Path | None = None,
+        tokens: bool = False,
+        infer: bool = False,
+        from_nothing: bool = False,
+        settings: Mapping[str, Mapping[str, Any]] | None = None,
+        time_scale: float = 0.0,
+        start_from: Prepared | None = None,
+        cached: bool = False,
+    ) -> None:
+        """`topology`: a file in which its supernode is drawn; `spec`: one with other numbers than the published ones.
+        Both are always begun with from nothing. `settings`: more of them, by service. `time_scale`: as of LoopClock.
+        `start_from`: the state to go on from, instead of enrolled nodes and nothing else, which `cached` looks for in
+        the user's cache. On a folder that a stack has run in, this one is that stack's next life."""
+        self.folder = folder
+        self.from_nothing = from_nothing or bool(topology or spec) or any(folder.glob("*.db"))
+        self.topology, self.spec = topology, spec
+        self.services = (*SERVICES, *(["infer"] if infer else []))
+        self.tokens = folder / "tokens.json" if tokens else None
+        self.admin = admin = self.token("admin", project="default") if tokens else ""
+        agent = self.token("agent", project="*", nodes="*") if tokens else ""
+        self.seed = seed
+        self.settings = settings or {}
+        self.time_scale, self.start_from, self.cached = time_scale, start_from, cached
+        self.epoch_s = EPOCH_S
+        self.clock = LoopClock(self.epoch_s, time_scale)
+        self.seats = {name: Seat() for name in self.services}
+        self.http = {name: http_client(f"http://{name}", admin, transport=self.way_to(name)) for name in self.services}
+        self.agents_http = {
+            name: http_client(f"http://{name}", agent, transport=self.way_to(name)) for name in self.services
+        }
+        self.resource = self.resource_client(self.http["resource"])
+        self.link = self.link_client(self.http["link"])
+        self.compute = self.compute_client(self.http["compute"])
+        self.fleet: Fleet | None = None
+        self.memory: FleetStore | None = None
+
+    def way_to(self, name: str) -> httpx.AsyncBaseTransport:
+        """How requests to a service get there."""
+        return self.seats[name].transport
+
+    async def __aenter__(self) -> InProcessStack:
+        if not self.from_nothing:
+            self.continue_from_copy()
+        for name in self.services:
+            await self.start(name)
+        if self.start_from is None:
+            await self.until(self._enrolled, "every node is available")
+        await self.until(self._heard, "every agent has reported in this life")
+        return self
+
+    def before(self) -> Prepared:
+        """What this stack goes on from: what one with these services and this seed had written once its nodes were
+        enrolled."""
+        kind = type(self)
+        services = "infer" in self.services
+        return self.start_from or prepared(
+            f"{kind.__name__} {services=} seed={self.seed}",
+            lambda folder: kind(folder, self.seed, infer=services, from_nothing=True),
+            cached=self.cached,
+        )
+
+    def continue_from_copy(self) -> None:
+        """Lay it down, with the clock going on from there."""
+        before = self.before()
+        before.lay_down(self.folder)
+        self.epoch_s = EPOCH_S + before.seconds - asyncio.get_running_loop().time()
+        self.clock = LoopClock(self.epoch_s, self.time_scale)
+
+    def state(self) -> Prepared:
+        """What it has written until now."""
+        return Prepared(databases_in(self.folder), self.clock.now() - EPOCH_S)
+
+    async def __aexit__(self, *_: object) -> None:
+        for name in reversed(self.services):
+            await self.kill(name)
+        if self.memory is not None:
+            self.memory.close()
+
+    def token(self, role: str, project: str, nodes: str = "") -> str:
+        """A new token, known to every service."""
+        assert self.tokens is not None
+        return create_token(self.tokens, f"{role}-of-{project}".replace("*", "all"), project, role, nodes)
+
+    async def _enrolled(self) -> bool:
+        return all(node.state == "Available" for node in await self.resource.nodes())
+
+    async def _heard(self) -> bool:
+        """Nodes that are broken say nothing."""
+        assert self.fleet is not None
+        responsive = [name for name, node in self.fleet.nodes.items() if node.responsive]
+        return all(self.fleet.agent(kind, name).sequence > 1 for kind in AGENTS for name in responsive)
+
+    # -- lives ---------------------------------------------------------------------------------------------------
+
+    async def start(self, name: str) -> None:
+        """Begin a life of this service on what its last one wrote."""
+        seat = self.seats[name]
+        app = self._build(name, seat)
+        seat.life = AsyncExitStack()
+        await seat.life.enter_async_context(app.router.lifespan_context(app))
+        seat.transport.app = app
+        seat.transport.down = False
+
+    async def kill(self, name: str) -> None:
+        """End it at once: open requests and watches are cut, nothing is reported."""
+        seat = self.seats[name]
+        seat.transport.down = True
+        seat.transport.cut()
+        if seat.life is not None:
+            await seat.life.aclose()
+            seat.life = None
+
+    async def kill_quietly(self, name: str) -> None:
+        """End a service's tasks and go on answering: nothing happens by itself any more."""
+        life, self.seats[name].life = self.seats[name].life, None
+        if life is not None:
+            await life.aclose()
+
+    async def restart(self, name: str) -> None:
+        await self.kill(name)
+        await self.start(name)
+
+    def _build(self, name: str, seat: Seat) -> Any:
+        clock, more = self.clock_of(name), self.settings.get(name, {})
+        common: dict[str, Any] = {"state": self.folder, "tokens": self.tokens}
+        if name == "agents":
+            of_agents = agents_main.AgentSettings(seed=self.seed, spec=self.spec, **common, **more)
+            clients = ResourceClient(self.agents_http["resource"]), self.link_client(self.agents_http["link"])
+            self.memory = self.memory or FleetStore(self.folder / "agents.db")
+            self.fleet = agents_main.build_fleet(of_agents, clock, self.memory, *clients)
+            return agents_main.build(self.fleet, of_agents)
+        seat.database = self.database_of(name)
+        if name == "resource":
+            seat.database.migrate(resource_main.MIGRATIONS)
+            drawn: dict[str, Any] = {"topology": self.topology, "spec": self.spec}
+            of_resource = resource_main.ResourceSettings(**common, **drawn, **more)
+            return resource_main.build(of_resource, clock, seat.database, executor=AtOnce())
+        if name == "link":
+            seat.database.migrate(link_main.MIGRATIONS)
+            of_link = link_main.LinkSettings(spec=self.spec, **common, **more)
+            return link_main.build(of_link, clock, seat.database, self.resource)
+        if name == "infer":
+            seat.database.migrate(infer_main.MIGRATIONS)
+            of_infer = infer_main.InferSettings(seed=self.seed, **common, **more)
+            hardware = infer_main.HardwareOverHttp(self.http["agents"])
+            return infer_main.build(of_infer, clock, seat.database, self.link, hardware)
+        seat.database.migrate(compute_main.MIGRATIONS)
+        neighbours = ControlPlane(self.http["resource"], self.link)
+        of_compute = compute_main.ComputeSettings(token=self.admin, **common, **more)
+        asked = {each: self.http[each] for each in ("resource", "link", "agents")}
+        inference = Inference(self.http["infer"]) if "infer" in self.http else None
+        return compute_main.build(of_compute, clock, seat.database, neighbours, inference, asked)
+
+    def clock_of(self, name: str) -> LoopClock:
+        """By which a service tells the time."""
+        return self.clock
+
+    def database_of(self, name: str) -> DatabaseEngine:
+        """What a service keeps its state in."""
+        return DatabaseEngine(f"sqlite:///{self.folder / f'{name}.db'}")
+
+    # -- waiting -------------------------------------------------------------------------------------------------
+
+    async def until(
+        self, holds: Callable[[], Awaitable[bool]], sentence: str, within_s: float = 3600, every_s: float = 0
+    ) -> float:
+        """Wait until it holds; returns how long that took (seconds of the loop). Fails past the limit.
+
+        Looks every `every_s`; without it each second at first, and a third as often at what takes long."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        while True:
+            try:
+                if await holds():
+                    return loop.time() - started
+            except Exception as wrong:
+                if loop.time() - started > within_s:
+                    raise AssertionError(f"not within {within_s} s: {sentence}") from wrong
+            assert loop.time() - started <= within_s, f"not within {within_s} s: {sentence}"
+            await asyncio.sleep(every_s or (1 if loop.time() - started < 10 else 3))

@@ -1,0 +1,76 @@
+"""A stack and a Chromium for each file of tests of the console in a browser."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from services.matrixctl.supervisor.up import halt
+from tests.e2e.conftest import RealStack, eventually
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+SETTLE_MS = 15_000
+"""How long a page may take to show what a test waits for, on a machine that others use too."""
+INSTANCE = "demo"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A browser; skipped, with the reason, where there is none."""
+    found = next((path for name in NAMES if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip(f"NO BROWSER HERE ({', '.join(NAMES)}): the console is NOT tested in one; apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = playwright.chromium.launch(executable_path=found, args=arguments)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory, chromium: Any) -> Iterator[RealStack]:
+    """A stack with an instance of two nodes and a spare."""
+    running = RealStack(tmp_path_factory.mktemp("console") / "state", scale=60.0)
+    running.up()
+    try:
+        running.reach.call("compute", "PUT", f"/v1/instances/{INSTANCE}", body={"nodes": 2, "spares": 1})
+        eventually(lambda: ready(running), "the instance is ready")
+        yield running
+    finally:
+        halt(running.folder)
+
+
+def ready(stack: RealStack) -> bool:
+    view = stack.reach.call("compute", "GET", f"/v1/instances/{INSTANCE}")
+    settled = any(each["type"] == "Progressing" and each["status"] == "False" for each in view["conditions"])
+    return bool(view["state"] == "Active" and view["readyNodes"] == 2 and settled)
+
+
+@pytest.fixture
+def open_page(stack: RealStack, chromium: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A function that opens an address of the console, logged in; a script that fails fails the test."""
+    problems: list[str] = []
+    contexts = []
+
+    def opening(path: str = "/", token: str = "", **options: Any) -> Any:
+        context = chromium.new_context(viewport={"width": 1280, "height": 900}, **options)
+        contexts.append(context)
+        given = token or stack.folder.admin_token()
+        context.add_init_script(f"sessionStorage.setItem('cloudmatrix-token', '{given}')")
+        page = context.new_page()
+        page.set_default_timeout(SETTLE_MS)
+        page.on("pageerror", lambda wrong: problems.append(str(wrong)))
+        page.goto(stack.reach.url("console") + path)
+        page.get_by_role("group", name="State of the machine").get_by_text("largest block").wait_for()
+        return page
+
+    yield opening
+    for context in contexts:
+        context.close()
+    assert problems == []

@@ -1,0 +1,211 @@
+"""A snapshot of a stack that is at work, everything killed, and the stack restored from it: nothing promised is broken.
+
+The figures (how long each way took, how long nobody ran) are printed and not judged.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from matrixcommon.model.errors import MatrixError
+from matrixcommon.model.resource_key import key_of
+from services.matrixctl.snapshots.snapshot import request_of, reset, restore, take
+from services.matrixctl.supervisor.restored_state import RESTORING
+from services.matrixctl.supervisor.up import halt, start, until_ready
+from services.snapshots import archive
+from tests.accounting import Acknowledged, audit, fetch_over_http
+from tests.e2e.conftest import RealStack, eventually
+from tests.figures import Figures
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
+
+INSTANCES = 20
+PATIENCE_WALL_S = 150.0
+SECRETS = ("admin-token", "link-token", "compute-token", "infer-token", "agents-token", "operator-token")
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[RealStack]:
+    running = RealStack(tmp_path / "state")
+    running.up()
+    yield running
+    halt(running.folder)
+
+
+class Tenants(threading.Thread):
+    """Asks for instances of two nodes one after the other, over and over with another size, and remembers what each
+    service acknowledged."""
+
+    def __init__(self, stack: RealStack) -> None:
+        super().__init__(daemon=True)
+        self.stack, self.ended = stack, threading.Event()
+        self.acknowledged: dict[str, float] = {}
+        """When it was acknowledged that each instance is there (wall)."""
+        self.refused: list[str] = []
+        self.asked = 0
+
+    def run(self) -> None:
+        turn = 0
+        while not self.ended.is_set():
+            name, nodes = f"tenant-{turn % INSTANCES:02d}", 1 + (turn // INSTANCES) % 2
+            try:
+                self.stack.reach.call("compute", "PUT", f"/v1/instances/{name}", body={"nodes": nodes})
+                self.acknowledged.setdefault(name, time.time())
+            except (MatrixError, httpx.HTTPError) as refused:
+                self.refused.append(str(refused))
+            turn += 1
+            self.asked = turn
+            self.ended.wait(0.02)
+
+
+@contextmanager
+def tenants(stack: RealStack) -> Iterator[Tenants]:
+    found = Tenants(stack)
+    found.start()
+    try:
+        yield found
+    finally:
+        found.ended.set()
+        found.join()
+
+
+def lists(stack: RealStack) -> Any:
+    urls = {name: child.url for name, child in stack.stack().children.items()}
+    return fetch_over_http(urls, stack.folder.admin_token())
+
+
+def kill_everything(stack: RealStack) -> None:
+    supervisor = stack.folder.supervisor()
+    holders = [holder for holder in (supervisor, *stack.folder.holders().values()) if holder is not None]
+    for holder in holders:
+        holder.signal(signal.SIGKILL)
+    eventually(lambda: not any(holder.alive() for holder in holders), "everything is dead")
+
+
+def bring_back(stack: RealStack, file: Path) -> float:
+    """Restore and start; returns how long that took until all were ready (wall seconds)."""
+    began = time.monotonic()
+    _, request = restore(stack.folder, file)
+    for _ in until_ready(stack.folder, start(stack.folder, request.to_json()), PATIENCE_WALL_S):
+        pass
+    return time.monotonic() - began
+
+
+def test_nothing_promised_is_broken_by_a_snapshot_at_work(stack: RealStack, tmp_path: Path, figures: Figures) -> None:
+    file = tmp_path / "at-work.snapshot"
+    with tenants(stack) as busy:
+        eventually(lambda: len(busy.acknowledged) == INSTANCES, "everybody has asked", PATIENCE_WALL_S)
+        began = time.time()
+        taken = take(stack.folder, file)
+        known = [name for name, at in busy.acknowledged.items() if at < began]
+        eventually(stack.all_ready, "the stack went on")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    lost = [node["name"] for node in stack.reach.list("resource", "/v1/nodes") if node["agent"] == "Lost"]
+    assert not lost, "leases ended by the standstill"
+
+    kill_everything(stack)
+    back_wall_s = bring_back(stack, file)
+
+    acknowledged = Acknowledged()
+    for name in known:
+        acknowledged.wrote("instances", key_of("default", name), {})
+    assert len(known) == INSTANCES
+
+    def settled() -> bool:
+        instances = stack.reach.list("compute", "/v1/instances")
+        return all(each["state"] == "Active" or each["state"] == "Pending" for each in instances)
+
+    broken = audit(lists(stack), acknowledged=acknowledged)
+    assert broken == []
+    eventually(settled, "everybody settles", PATIENCE_WALL_S)
+    eventually(lambda: not audit(lists(stack), settled=True, acknowledged=acknowledged), "settled", PATIENCE_WALL_S)
+    assert stack.broken_promises() == []
+    figures.requests, figures.errors = busy.asked, len(busy.refused)
+    figures.more = (
+        f"snapshot in {taken.took_wall_s:.2f} s, {taken.stopped_wall_s:.2f} s of them at a standstill, restored until "
+        f"ready in {back_wall_s:.2f} s"
+    )
+
+
+def test_a_new_folder_has_the_same_stack_and_other_secrets(stack: RealStack, tmp_path: Path) -> None:
+    stack.reach.call("compute", "PUT", "/v1/instances/kept", body={"nodes": 2})
+    eventually(lambda: stack.reach.call("compute", "GET", "/v1/instances/kept")["state"] == "Active", "active")
+    before = stack.reach.call("resource", "GET", "/v1/allocations/kept")["members"]
+    file = tmp_path / "one.snapshot"
+    take(stack.folder, file)
+    archive.extract(file, tmp_path / "unpacked")
+    held = b"".join(database.read_bytes() for database in (tmp_path / "unpacked").iterdir())
+    for name in SECRETS:
+        assert (stack.folder.path / name).read_text().strip().encode() not in held, f"{name} is in the snapshot"
+    users = json.loads((stack.folder.path / "kube" / "tokens.json").read_text())
+    for secret in (users["signingKey"], *(each["token"] for each in users["tokens"].values())):
+        assert secret.encode() not in held, "a token of the Kubernetes API is in the snapshot"
+
+    other = RealStack(tmp_path / "other")
+    try:
+        bring_back(other, file)
+        other.up()
+        found = other.reach.call("resource", "GET", "/v1/allocations/kept")["members"]
+        assert [member["node"] for member in found] == [member["node"] for member in before]
+        assert other.folder.admin_token() != stack.folder.admin_token()
+        assert other.stack().time.scale == stack.stack().time.scale
+        assert stack.all_ready(), "the stack that was copied runs on"
+
+        request = reset(other.folder)
+        for _ in until_ready(other.folder, start(other.folder, request.to_json()), PATIENCE_WALL_S):
+            pass
+        other.up()
+        assert other.reach.list("compute", "/v1/instances") == []
+        assert request == request_of(other.stack())
+    finally:
+        halt(other.folder)
+
+
+def test_who_is_killed_while_all_stand_still_leaves_nobody_stopped(stack: RealStack, tmp_path: Path) -> None:
+    code = (
+        "import sys, time; from pathlib import Path; from services.matrixctl.supervisor.state_folder import Folder\n"
+        "from services.matrixctl.snapshots.standstill import processes_of, standstill\n"
+        "with standstill(processes_of(Folder(Path(sys.argv[1])))):\n    print('still', flush=True); time.sleep(600)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(stack.folder.path)], stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
+    ) as stopper:
+        assert stopper.stdout is not None
+        assert stopper.stdout.readline() == b"still\n"
+        with pytest.raises(httpx.HTTPError):
+            httpx.get(stack.stack().children["resource"].url + "/healthz", timeout=0.5, trust_env=False)
+        os.kill(stopper.pid, signal.SIGKILL)
+    eventually(lambda: httpx.get(f"{stack.stack().children['resource'].url}/healthz", timeout=5).is_success, "runs")
+    eventually(stack.all_ready, "everybody runs on")
+
+
+def test_a_restore_that_was_cut_short_is_finished_by_the_next_start(stack: RealStack, tmp_path: Path) -> None:
+    stack.reach.call("compute", "PUT", "/v1/instances/kept", body={"nodes": 1})
+    eventually(lambda: stack.reach.call("compute", "GET", "/v1/instances/kept")["state"] == "Active", "active")
+    file = tmp_path / "one.snapshot"
+    take(stack.folder, file)
+    reset(stack.folder)
+    place = stack.folder.path / RESTORING
+    archive.extract(file, place)
+    (place / "placed").touch()
+    (place / "link.db").replace(stack.folder.path / "link.db")  # as far as it had come
+    stack.up()
+    assert [each["name"] for each in stack.reach.list("compute", "/v1/instances")] == ["kept"]
+    assert not place.exists()
+    with closing(sqlite3.connect(stack.folder.path / "link.db")) as database:
+        assert database.execute("PRAGMA quick_check").fetchone() == ("ok",)

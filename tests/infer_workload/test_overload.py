@@ -1,0 +1,115 @@
+"""Offered twice what it can serve, a deployment with an objective keeps it for what it admits and loses nothing."""
+
+import tracemalloc
+
+import pytest
+
+from infer_workload.contract import DeploymentRequest, LoadRequest, ServingObjective
+from infer_workload.engine.request import InferenceRequest
+from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.statistics import percentiles
+from infer_workload.timing.fabric import Fabric
+from matrixcommon.model.errors import Overloaded
+
+NODES = ("sn0-c00-n0", "sn0-c00-n1", "sn0-c00-n2", "sn0-c00-n3")
+OBJECTIVE = ServingObjective(ttft_s=2.0, tpot_s=0.05)
+CAPACITY = 10.0
+"""Requests a second of this traffic that these nodes serve within the objective, nearly all of them."""
+
+
+class Offered:
+    """A deployment on a few nodes that is offered so many requests a second."""
+
+    def __init__(self, requests_per_second, objective=OBJECTIVE, **more):
+        self.now, self.done = 1000.0, []
+        spec = DeploymentRequest(instance="i", objective=objective, **more)
+        self.live = LiveDeployment("d", spec, 1, lambda live: None, self.done.append)
+        self.live.take_view(Fabric.healthy(NODES, 1), self.now)
+        self.plays(120)
+        load = LoadRequest(requests_per_second=requests_per_second, seed=3, input_tokens_max=16_384)
+        self.live.start_load_generator(load, self.now)
+
+    def plays(self, seconds):
+        end = self.now + seconds
+        while self.now < end:
+            self.now += 5.0
+            while not self.live.play(self.now):
+                pass
+
+    @property
+    def in_flight(self):
+        return len(self.live.engine.in_flight)
+
+    def accounted_for(self):
+        live, load = self.live, self.live.load
+        assert load.submitted == live.submitted == live.statistics.requests + live.cancelled + self.in_flight
+        assert load.refused >= live.admission.refused, "some are too long"
+        return load.submitted + load.refused
+
+
+def within_objective(done):
+    ttft = percentiles([request.ttft_s for request in done])
+    tpot = percentiles([request.tpot_s for request in done if request.output_tokens > 100])
+    assert ttft.p99 <= OBJECTIVE.ttft_s
+    assert tpot.p99 <= OBJECTIVE.tpot_s * 1.05, "steps with few accepted drafts"
+
+
+def overloaded_for(seconds):
+    whole = Offered(CAPACITY / 2)
+    whole.plays(300)
+    assert whole.live.admission.refused < 0.02 * whole.accounted_for(), "at half the load nobody is refused"
+    offered = Offered(2 * CAPACITY)
+    offered.plays(300)
+    tracemalloc.start()
+    before, held = tracemalloc.get_traced_memory()[0], offered.in_flight
+    offered.done.clear()
+    finished = len(offered.done)
+    most = 0
+    for _ in range(int(seconds // 60)):
+        offered.plays(60)
+        most = max(most, offered.in_flight)
+        finished += len(offered.done)
+        within_objective(offered.done)
+        offered.done.clear()
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    came = offered.accounted_for()
+    refused = offered.live.admission.refused
+    assert 0.2 * came < refused < 0.8 * came
+    assert most < 3 * held + 100
+    return grown, finished / seconds
+
+
+def test_twice_the_capacity_is_admitted_as_far_as_the_objective_goes():
+    grown, per_second = overloaded_for(300)
+    assert grown < 20e6
+    assert per_second > 0.7 * CAPACITY
+
+
+@pytest.mark.soak
+def test_an_hour_of_twice_the_capacity_takes_no_more_memory_than_ten_minutes():
+    grown, _ = overloaded_for(3600)
+    assert grown < 20e6
+
+
+def test_without_an_objective_the_queue_is_bounded_all_the_same():
+    offered = Offered(4 * CAPACITY, objective=None, queue_max=50, batch_per_npu=2)
+    offered.plays(120)
+    assert 0 < len(offered.live.engine.waiting) <= 50
+    assert offered.live.admission.refused > 0
+    offered.accounted_for()
+
+
+def test_a_refusal_says_when_to_come_again_and_counts_as_work():
+    offered = Offered(3 * CAPACITY)
+    offered.plays(120)
+    arrived = offered.live.statistics.arrivals(offered.now, 60)[0]
+
+    def fill():
+        for _ in range(100):
+            offered.live.submit(offered.now, InferenceRequest(0, offered.now, 16_000, 500))
+
+    with pytest.raises(Overloaded) as refused:
+        fill()
+    assert refused.value.retry_after_s > 0
+    assert arrived == pytest.approx(3 * CAPACITY * 60, rel=0.2), "an autoscaler sees what was refused too"

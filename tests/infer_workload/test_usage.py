@@ -1,0 +1,262 @@
+"""Tokens are metered exactly once, by project, key, model and time; what may be used is limited, durably."""
+
+import asyncio
+import json
+from collections import Counter
+
+import pytest
+
+from infer_workload.metering.contract import UsageLimitRequest
+from infer_workload.metering.tables import DAY_S, HOUR_S, MINUTE_S, UsageRow, charge, roll_up, summed
+from matrixcommon.model.errors import RateLimitExceeded, UsageQuotaExceeded
+from services.chassis.access import create_token
+from services.chassis.database import DatabaseEngine
+from tests.infer_workload.conftest import Stage
+
+ACCOUNT = ("default", "anyone", "r1", "deepseek-r1")
+TEXT = {"model": "r1", "prompt": "one two three", "max_tokens": 8, "ignore_eos": True}
+
+
+async def usage(stage, **params):
+    answer = await stage.http.get("/v1/usage", params=params)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["items"]
+
+
+async def test_every_answer_is_written_before_its_last_token_is_sent(serving):
+    """What a client has seen is in the database at that moment, so a process that ends there loses none of it."""
+    other = DatabaseEngine(str(serving.database.engine.url))
+
+    def written():
+        with other.sessions() as session:
+            return sum(row["completion_tokens"] for row in summed(session, (), None, None, None))
+
+    asked = TEXT | {"max_tokens": 100, "stream": True}
+    seen, paced = 0, []
+    async with serving.http.stream("POST", "/v1/completions", json=asked) as answer:
+        async for line in answer.aiter_lines():
+            if line.startswith("data: {"):
+                seen += bool(json.loads(line.removeprefix("data: "))["choices"][0]["text"])
+                paced.append((seen, written()))
+    assert seen == 100
+    assert all(charged >= sent for sent, charged in paced)
+    assert written() == 100
+    await serving.http.post("/v1/completions", json=TEXT)
+    assert written() == 108
+    other.close()
+
+
+async def test_a_stream_that_is_given_up_is_charged_for_what_there_was(fresh):
+    async with Stage(fresh, scale=60.0) as stage:
+        await stage.ensure()
+        await stage.until("Serving")
+        live = stage.app.state.serving.live["r1"]
+        for streamed in (True, False):
+            before = sum(each["completionTokens"] for each in await usage(stage))
+            asked = asyncio.create_task(
+                stage.http.post("/v1/completions", json=TEXT | {"max_tokens": 5000, "stream": streamed})
+            )
+            while not live.engine.in_flight:
+                await asyncio.sleep(0.005)
+            request = next(iter(live.engine.in_flight.values()))
+            while live.tokens_of(request) < 20:
+                await asyncio.sleep(0.005)
+            asked.cancel()
+            while live.engine.in_flight:
+                await asyncio.sleep(0.005)
+            (entry,) = await usage(stage)
+            assert 0 < entry["completionTokens"] - before < 5000
+            assert request.state == "Cancelled"
+        assert entry["requests"] == 2
+
+
+async def test_usage_is_summed_by_what_is_asked_for(serving):
+    service = serving.app.state.serving.usage
+    with service.records.transaction() as session:
+        for key, minute, tokens in (("a", 0, 5), ("a", 60, 7), ("b", 60, 11), ("b", HOUR_S, 13)):
+            account = ("default", key, "r1", "deepseek-r1")
+            charge(session, {(account, minute): Counter(requests=1, completion_tokens=tokens)})
+    by_hour = await usage(serving, bucket="1h", groupBy="")
+    assert [(each["bucketStart"], each["completionTokens"]) for each in by_hour] == [
+        ("1970-01-01T00:00:00.000Z", 23),
+        ("1970-01-01T01:00:00.000Z", 13),
+    ]
+    by_key = await usage(serving, groupBy="key")
+    assert [(each["key"], each["requests"], each["completionTokens"]) for each in by_key] == [
+        ("a", 2, 12),
+        ("b", 2, 24),
+    ]
+    assert "model" not in by_key[0]
+    part = await usage(serving, groupBy="model", start="1970-01-01T00:01:00Z", end="1970-01-01T01:00:00Z")
+    assert [(each["model"], each["completionTokens"]) for each in part] == [("deepseek-r1", 18)]
+    for wrong in ({"bucket": "1w"}, {"groupBy": "colour"}, {"start": "yesterday"}):
+        answer = await serving.http.get("/v1/usage", params=wrong)
+        assert (answer.status_code, answer.json()["field"]) == (422, *wrong)
+
+
+async def test_old_buckets_are_rolled_up_and_nothing_is_lost(stage):
+    records = stage.app.state.serving.usage.records
+    with records.transaction() as session:
+        for minute in range(0, 3 * HOUR_S, MINUTE_S):
+            charge(session, {(ACCOUNT, minute): Counter(requests=1, prompt_tokens=2)})
+        assert roll_up(session, now=1.5 * DAY_S) == 0
+        assert roll_up(session, now=2 * DAY_S + 2 * HOUR_S) == 120
+        widths = sorted(row.width_s for row in session.query(UsageRow))
+        assert widths == [MINUTE_S] * 60 + [HOUR_S] * 2
+        charge(session, {(ACCOUNT, MINUTE_S): Counter(requests=1)})
+        roll_up(session, now=100 * DAY_S)
+        (row,) = session.query(UsageRow)
+        assert (row.width_s, row.requests, row.prompt_tokens) == (DAY_S, 181, 360)
+
+
+async def limit(stage, name="small", project="default", status=200, **spec):
+    answer = await stage.http.put(f"/v1/usage-limits/{name}", json=spec, params={"project": project})
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+async def test_a_rate_limit_refuses_with_429_and_says_when_to_come_again(fresh):
+    async with Stage(fresh, scale=1000.0) as stage:
+        await stage.ensure()
+        await stage.until("Serving")
+        await limit(stage, requestsPerDay=2)
+        answers = [await stage.http.post("/v1/completions", json=TEXT) for _ in range(3)]
+        assert [answer.status_code for answer in answers] == [200, 200, 429]
+        refused = answers[2]
+        assert 1 <= int(refused.headers["retry-after"]) <= DAY_S / 1000 + 1
+        assert refused.json()["error"]["code"] == refused.json()["error"]["type"] == "insufficient_quota"
+        shown = (await stage.http.get("/v1/usage-limits/small")).json()
+        assert shown["used"]["requestsPerDay"]["used"] == 2
+        await limit(stage, requestsPerMinute=1, model="other")
+        assert (await stage.http.post("/v1/completions", json=TEXT)).status_code == 200, "it is for another model"
+        await limit(stage, tokensPerMinute=10)
+        refused = await stage.http.post("/v1/completions", json=TEXT)
+        assert refused.json()["error"]["code"] == "rate_limit_exceeded"
+        assert refused.json()["error"]["type"] == "tokens"
+        await limit(stage, tokensPerMinute=1000)
+        served = await stage.http.post("/v1/completions", json=TEXT)
+        assert served.headers["x-ratelimit-limit-tokens"] == "1000"
+        assert (await stage.http.delete("/v1/usage-limits/small")).status_code == 204
+        assert (await stage.http.get("/v1/usage-limits")).json()["items"] == []
+
+
+async def test_limits_and_what_is_used_of_them_outlive_the_process(fresh):
+    async with Stage(fresh) as first:
+        await first.ensure()
+        await first.until("Serving")
+        await limit(first, requestsPerDay=10**6, tokensPerDay=10**9)
+        for _ in range(3):
+            await first.http.post("/v1/completions", json=TEXT)
+        before = (await first.http.get("/v1/usage-limits/small")).json()["used"]
+        assert before["requestsPerDay"]["used"] == 3
+        assert before["tokensPerDay"]["used"] == 3 * (3 + 8)
+    async with Stage(fresh) as second:
+        after = (await second.http.get("/v1/usage-limits/small")).json()["used"]
+        if after["requestsPerDay"]["resetsAt"] == before["requestsPerDay"]["resetsAt"]:  # the same emulated day
+            assert after == before
+
+
+def test_windows_turn_and_what_is_set_aside_counts(stage_usage):
+    service, clock = stage_usage
+    service.ensure("small", UsageLimitRequest(tokens_per_minute=100, requests_in_flight=2, requests_per_day=3))
+    first, _ = service.admit(ACCOUNT, 60)
+    with pytest.raises(RateLimitExceeded) as refused:
+        service.admit(ACCOUNT, 60)
+    assert (refused.value.field, refused.value.retry_after_s) == ("tokensPerMinute", 60)
+    second, _ = service.admit(ACCOUNT, 40)
+    with pytest.raises(RateLimitExceeded, match="at once"):
+        service.admit(ACCOUNT, 0)
+    first.charge(10, clock.now())
+    first.end()
+    second.withdraw(clock.now())
+    assert service.view("small").used["tokensPerMinute"].used == 10
+    assert service.view("small").used["requestsPerDay"].used == 1
+    clock.at += 60
+    assert service.view("small").used["tokensPerMinute"].used == 0
+    for _ in range(2):
+        service.admit(ACCOUNT, 1)[0].end()
+    with pytest.raises(UsageQuotaExceeded):
+        service.admit(ACCOUNT, 1)
+    service.admit(("other", "anyone", "r1", "deepseek-r1"), 1)
+    clock.at += DAY_S
+    service.admit(ACCOUNT, 1)
+
+
+@pytest.fixture
+def stage_usage(fresh):
+    from infer_workload.metering.service import UsageService
+    from infer_workload.metering.tables import Base
+    from matrixcommon.persistence.database_session import Database
+
+    class Clock:
+        scale, at = 1.0, 10.0 * DAY_S
+
+        def now(self):
+            return self.at
+
+    database, clock = DatabaseEngine(f"sqlite:///{fresh}"), Clock()
+    yield UsageService(Database(database.sessions, Base.metadata, clock), clock), clock
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({}, "body"),
+        ({"tokensPerMinute": 0}, "tokensPerMinute"),
+        ({"tokensPerMinute": "many"}, "tokensPerMinute"),
+        ({"tokensPerYear": 5}, "tokensPerYear"),
+    ],
+)
+async def test_bad_limits_are_refused_with_their_field(stage, spec, field):
+    answer = await limit(stage, status=422, **spec)
+    assert answer["field"] == field
+    assert (await stage.http.get("/v1/usage-limits")).json()["items"] == []
+
+
+async def test_who_may_see_usage_and_set_limits(tmp_path, fresh):
+    tokens = tmp_path / "tokens.json"
+    made = {
+        (role, project): create_token(tokens, f"{role}-{project}", project, role)
+        for role, project in [
+            ("admin", "default"),
+            ("viewer", "red"),
+            ("editor", "red"),
+            ("user", "red"),
+            ("user", "blue"),
+        ]
+    }
+
+    def as_(role, project):
+        return {"Authorization": f"Bearer {made[role, project]}"}
+
+    async with Stage(fresh, tokens=tokens) as stage:
+        admin = as_("admin", "default")
+        for project in ("red", "blue"):
+            body = {"instance": "i"}
+            answer = await stage.http.put(f"/v1/deployments/r1?project={project}", json=body, headers=admin)
+            assert answer.status_code == 200, answer.text
+            while answer.json()["state"] != "Serving":
+                await asyncio.sleep(0.01)
+                answer = await stage.http.get(f"/v1/deployments/r1?project={project}", headers=admin)
+            answer = await stage.http.post("/v1/completions", json=TEXT, headers=as_("user", project))
+            assert answer.status_code == 200, answer.text
+
+        async def projects(headers):
+            answer = await stage.http.get("/v1/usage", headers=headers)
+            return answer.status_code, [(each["project"], each["key"]) for each in answer.json().get("items", [])]
+
+        assert await projects(admin) == (200, [("blue", "user-blue"), ("red", "user-red")])
+        assert await projects(as_("viewer", "red")) == (200, [("red", "user-red")])
+        assert (await projects(as_("user", "red")))[0] == 403
+        spec = {"requestsPerDay": 1, "key": "user-red"}
+        for role in ("viewer", "editor", "user"):
+            answer = await stage.http.put("/v1/usage-limits/small", json=spec, headers=as_(role, "red"))
+            assert answer.status_code == 403
+        answer = await stage.http.put("/v1/usage-limits/small?project=red", json=spec, headers=admin)
+        assert answer.status_code == 200
+        shown = (await stage.http.get("/v1/usage-limits", headers=as_("viewer", "red"))).json()["items"]
+        assert [each["name"] for each in shown] == ["small"]
+        assert (await stage.http.post("/v1/completions", json=TEXT, headers=as_("user", "red"))).status_code == 429
+        assert (await stage.http.post("/v1/completions", json=TEXT, headers=as_("user", "blue"))).status_code == 200
+        assert (await stage.http.post("/v1/completions", json=TEXT, headers=as_("editor", "red"))).status_code == 200

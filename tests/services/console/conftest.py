@@ -1,0 +1,100 @@
+"""A console in front of a whole stack in this process, each asked with a token of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from services.chassis.access import create_token
+from services.console import main as console_main
+from services.console.live.merge_patch import merged
+from services.testing.asgi import StreamingASGITransport
+from tests.clocks import LoopClock
+from tests.stack import Stack
+
+
+class Desk:
+    """The console's application, with a stack's services behind it, or with none that answers."""
+
+    def __init__(self, tokens: Path, stack: Stack | None = None) -> None:
+        self.tokens = tokens
+        if stack is not None:
+            self.stack = stack
+        away = StreamingASGITransport(None)
+        away.down = True
+        settings = console_main.ConsoleSettings(tokens=tokens, token=self.token("viewer", project="*"))
+        ways = {name: seat.transport for name, seat in stack.seats.items()} if stack else {}
+        self.app = console_main.build(
+            settings, stack.clock if stack else LoopClock(0.0), {name: ways.get(name, away) for name in settings.urls()}
+        )
+        self.way = StreamingASGITransport(self.app)
+        self.http = self.client("")
+
+    def token(self, role: str, project: str, nodes: str = "") -> str:
+        return create_token(self.tokens, f"{role}-of-{project}".replace("*", "all"), project, role, nodes)
+
+    def client(self, token: str) -> httpx.AsyncClient:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        return httpx.AsyncClient(base_url="http://console", transport=self.way, headers=headers, timeout=None)
+
+    @asynccontextmanager
+    async def live(self, token: str) -> AsyncIterator[Frames]:
+        async with self.client(token).stream("GET", "/live") as answer:
+            yield Frames(answer)
+
+
+class Frames:
+    """The events of a live stream, with the picture that they make."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        self.answer = answer
+        self._lines = answer.aiter_lines()
+        self.picture: dict[str, Any] = {}
+        self.sequence = 0
+
+    async def next(self) -> tuple[str, dict[str, Any]]:
+        fields: dict[str, str] = {}
+        async for line in self._lines:
+            if line:
+                name, _, value = line.partition(":")
+                fields[name] = value.strip()
+            elif "data" in fields:
+                break
+            else:
+                fields = {}
+        kind, data = fields["event"], json.loads(fields["data"])
+        if kind == "whole":
+            self.picture = data["picture"]
+        elif kind == "patch":
+            self.picture = merged(self.picture, data["patch"])
+        self.sequence = data.get("sequence", self.sequence)
+        return kind, data
+
+    async def until(self, holds: Any) -> dict[str, Any]:
+        while not (self.picture and holds(self.picture)):
+            kind, data = await self.next()
+            assert kind != "end", data
+        return self.picture
+
+
+@pytest.fixture
+async def desk(tmp_path):
+    async with Stack(tmp_path, tokens=True) as stack:
+        assert stack.tokens is not None
+        desk = Desk(stack.tokens, stack)
+        async with desk.app.router.lifespan_context(desk.app):
+            yield desk
+
+
+@pytest.fixture
+async def alone(tmp_path):
+    """A console whose services are all away."""
+    desk = Desk(tmp_path / "tokens.json")
+    async with desk.app.router.lifespan_context(desk.app):
+        yield desk

@@ -1,0 +1,98 @@
+"""What the gateway answers a browser: the page, the services with its user's own rights, and the way in."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from matrixcommon.model.errors import NotFound, Unavailable
+from services.console.gateway.logins import LINK_WALL_S, LINKS_MAX, LoginLinks
+from services.console.gateway.static_files import site
+
+pytestmark = [pytest.mark.looptime, pytest.mark.timeout(120)]
+WEB = Path(__file__).resolve().parents[3] / "services" / "console" / "web"
+
+
+async def test_the_page_is_for_everybody_and_says_what_a_browser_may_do(alone):
+    page = await alone.http.get("/nodes/sn0-c00-n0")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert page.headers["content-security-policy"].startswith("default-src 'self'; ")
+    assert "unsafe" not in page.headers["content-security-policy"]
+    assert page.headers["x-content-type-options"] == "nosniff"
+    script = await alone.http.get("/main.js")
+    assert script.headers["content-encoding"] == "gzip"
+    again = await alone.http.get("/main.js", headers={"If-None-Match": script.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    assert (await alone.http.get("/no-such-file.js")).status_code == 404
+    assert (await alone.http.get("/../main.py")).status_code == 404
+
+
+def test_pages_hold_no_script_or_style_of_their_own_and_ask_nobody_else():
+    for name in site():
+        text = (WEB / name).read_text()
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text), (
+            name
+        )
+        assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text), f"{name} asks another host"
+        if name.endswith(".html"):
+            assert not re.search(r"<script(?![^>]*\bsrc=)|\son\w+=|\sstyle=|<style", text), name
+
+
+async def test_a_service_is_asked_with_its_users_own_rights(desk):
+    red = desk.client(desk.token("editor", project="red"))
+    blue = desk.client(desk.token("viewer", project="blue"))
+    made = await red.put("/api/compute/v1/instances/a", json={"nodes": 1})
+    assert made.is_success, made.text
+    found = await red.get("/api/compute/v1/instances/a?project=red")
+    assert (found.json()["nodes"], found.headers["cache-control"]) == (1, "no-store")
+    assert (await blue.get("/api/compute/v1/instances/a")).status_code == 404
+    refused = await blue.put("/api/compute/v1/instances/b", json={"nodes": 1})
+    assert (refused.status_code, refused.json()["reason"]) == (403, "Forbidden")
+    assert (await desk.http.get("/api/compute/v1/instances")).status_code == 401, "nobody is lent the console's token"
+    refused = await red.put("/api/compute/v1/instances/c", json={"nodes": 0})
+    assert refused.headers["content-type"] == "application/problem+json"
+    assert refused.json()["field"] == "nodes", "a refusal comes as the service wrote it"
+
+
+async def test_what_the_proxy_does_not_pass_on(alone):
+    admin = alone.client(alone.token("admin", project="red"))
+    assert (await admin.get("/api/billing/v1/bills")).status_code == 404
+    for path in ("/api/resource/metrics", "/api/resource/docs", "/api/resource/v1/%2e%2e/metrics"):
+        assert (await admin.get(path)).status_code == 404, path
+    large = await admin.put("/api/compute/v1/instances/a", content=b"x" * ((1 << 20) + 1))
+    assert (large.status_code, large.json()["reason"]) == (413, "TooLarge")
+    away = await admin.get("/api/infer/v1/deployments")
+    assert (away.status_code, away.json()["reason"]) == (503, "Unavailable")
+    assert "traceback" not in away.text.lower()
+
+
+async def test_a_link_logs_in_once(alone):
+    token = alone.token("admin", project="red")
+    code = (await alone.client(token).post("/login-links")).json()["code"]
+    assert token not in code
+    assert (await alone.http.post("/login-links:redeem", json={"code": code})).json() == {"token": token}
+    assert (await alone.http.post("/login-links:redeem", json={"code": code})).status_code == 404
+    assert (await alone.http.post("/login-links")).status_code == 401
+    for body in ({}, {"code": 7}, {"code": None}):
+        assert (await alone.http.post("/login-links:redeem", json=body)).status_code == 400
+
+
+def test_a_link_is_good_for_a_minute_and_there_are_only_so_many():
+    now = [0.0]
+    links = LoginLinks(lambda: now[0])
+    code = links.leave("cm_token")
+    now[0] = LINK_WALL_S + 1
+    with pytest.raises(NotFound, match="older than a minute"):
+        links.redeem(code)
+    for _ in range(LINKS_MAX):
+        links.leave("cm_token")
+    with pytest.raises(Unavailable, match="too many"):
+        links.leave("cm_token")
+
+
+async def test_metrics_are_for_those_who_see_all(alone):
+    assert (await alone.client(alone.token("viewer", project="red")).get("/metrics")).status_code == 403
+    text = (await alone.client(alone.token("viewer", project="*")).get("/metrics")).text
+    assert "console_streams 0.0" in text

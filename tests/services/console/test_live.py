@@ -1,0 +1,154 @@
+"""The live stream: the machine as it is, one picture for an audience, nothing of another project's in it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from matrixcommon.api.authorization import TAKEN
+from services.chassis.access import revoke_token
+from services.console.live import broadcast
+from services.console.live.collector import Collector
+
+pytestmark = [pytest.mark.looptime, pytest.mark.timeout(120)]
+
+
+def free(picture, count=384):
+    return picture["counts"]["free"] == count
+
+
+async def ensure(desk, name, project, **spec):
+    http = desk.stack.http["compute"]
+    answer = await http.put(f"/v1/instances/{name}", params={"project": project}, json=spec)
+    assert answer.is_success, answer.text
+    return answer
+
+
+async def test_the_machine_comes_whole_and_then_what_changes(desk):
+    async with desk.live(desk.token("viewer", project="red")) as frames:
+        picture = await frames.until(lambda now: free(now) and now["services"]["agents"])
+        assert [len(nodes) for nodes in picture["supernodes"]["sn0"]["cabinets"].values()] == [4] * 12
+        assert picture["services"] == {"resource": True, "link": True, "compute": True, "infer": False, "agents": True}
+        await ensure(desk, "a", "red", nodes=2, spares=1)
+        picture = await frames.until(lambda now: now["counts"]["held"] == 16)
+        assert picture["counts"]["spare"] == 8
+        assert picture["instances"]["red/a"]["nodes"] == 2
+        assert set(picture["supernodes"]["sn0"]["holders"].values()) == {"red/a"}
+        kind, data = await frames.next() if picture["instances"]["red/a"]["state"] != "Active" else ("patch", {})
+        assert kind == "patch"
+        assert len(json.dumps(data)) < 6000, "a patch says what changed, not all"
+
+
+async def test_who_holds_what_shows_to_its_project_and_to_those_who_see_all(desk):
+    tokens = {project: desk.token("viewer", project=project) for project in ("red", "blue", "*")}
+    await ensure(desk, "secret-name", "red", nodes=2)
+    seen = {}
+    for project, token in tokens.items():
+        async with desk.live(token) as frames:
+            seen[project] = await frames.until(lambda now: now["counts"]["held"] == 16)
+    assert set(seen["red"]["supernodes"]["sn0"]["holders"].values()) == {"red/secret-name"}
+    assert set(seen["*"]["supernodes"]["sn0"]["holders"].values()) == {"red/secret-name"}
+    assert set(seen["blue"]["supernodes"]["sn0"]["holders"].values()) == {TAKEN}
+    assert seen["blue"]["supernodes"]["sn0"]["states"] == seen["*"]["supernodes"]["sn0"]["states"], (
+        "hardware is everybody's"
+    )
+    assert "secret-name" not in json.dumps(seen["blue"])
+    assert "red" not in json.dumps({key: value for key, value in seen["blue"].items() if key != "services"})
+
+
+async def test_faults_and_lost_services_show_and_what_was_known_stays(desk):
+    async with desk.live(desk.token("viewer", project="red")) as frames:
+        await frames.until(free)
+        desk.stack.impair("broken", "npu-fault", "sn0-c02-n1", npu=3, die=1)
+        picture = await frames.until(lambda now: now["counts"]["faulty"] == 1)
+        assert picture["supernodes"]["sn0"]["states"]["sn0-c02-n1"] == "dddxdddd"
+        assert picture["alerts"]["node sn0-c02-n1"]["message"].startswith("npu3-die1 raised ")
+        await desk.stack.kill("resource")
+        picture = await frames.until(lambda now: not now["services"]["resource"])
+        assert free(picture, 376), "what was known last stays"
+        assert "service resource" in picture["alerts"]
+        await desk.stack.start("resource")
+        await frames.until(lambda now: now["services"]["resource"])
+
+
+async def test_a_stream_ends_with_its_token(alone):
+    token = alone.token("viewer", project="red")
+    async with alone.live(token) as frames:
+        await frames.next()
+        revoke_token(alone.tokens, "viewer-of-red")
+        async with asyncio.timeout(30):
+            while (await frames.next())[0] != "end":
+                pass
+
+
+@pytest.mark.parametrize(("role", "status"), [("user", 403), ("agent", 403), ("viewer", 200), ("editor", 200)])
+async def test_viewers_and_above_may_watch(alone, role, status):
+    token = alone.token(role, project="red", nodes="sn0-*" if role == "agent" else "")
+    async with alone.live(token) as frames:
+        assert frames.answer.status_code == status
+    assert (await alone.client(token).get("/whoami")).status_code == status
+
+
+async def test_nobody_watches_without_a_token(alone):
+    for path in ("/live", "/whoami", "/metrics"):
+        assert (await alone.http.get(path)).status_code == 401, path
+
+
+async def test_there_are_only_so_many_streams(alone, monkeypatch):
+    monkeypatch.setattr("services.console.gateway.app.STREAMS_MAX", 1)
+    token = alone.token("viewer", project="red")
+    async with alone.live(token) as frames:
+        await frames.next()
+        refused = await alone.client(token).get("/live")
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "10")
+
+
+async def test_a_slow_reader_skips_frames_and_gets_the_newest_picture():
+    """It holds no queue: what it missed is not kept for it."""
+    known = Collector(dict.fromkeys(("resource", "link", "compute", "infer", "agents")), clock=_Clock())
+    sender = broadcast.Broadcast(known)
+    running = asyncio.create_task(sender.run())
+    reader = sender.frames_for("*")
+    assert (await anext(reader)).startswith(b"event: whole\nid: 1\n")
+    for number in range(5):
+        known.capacity = _capacity(number)
+        known.changed()
+        await asyncio.sleep(broadcast.FRAME_WALL_S * 2)
+    late = await anext(reader)
+    assert late.startswith(b"event: whole\nid: 6\n")
+    assert b'"all":4' in late
+    known.capacity = _capacity(9)
+    known.changed()
+    assert (await anext(reader)).startswith(b"event: patch\nid: 7\n")
+    assert (sender.skipped, sender.frames) == (4, 6)
+    await reader.aclose()
+    assert sender.readers == 0
+    running.cancel()
+
+
+async def test_changes_are_merged_to_five_frames_a_second():
+    known = Collector(dict.fromkeys(("resource", "link", "compute", "infer", "agents")), clock=_Clock())
+    sender = broadcast.Broadcast(known)
+    running = asyncio.create_task(sender.run())
+    reader = sender.frames_for("*")
+    await anext(reader)
+    for number in range(200):
+        known.capacity = _capacity(number + 1)
+        known.changed()
+        await asyncio.sleep(0.01)
+    assert 9 <= sender.frames <= 11
+    await reader.aclose()
+    running.cancel()
+
+
+def _capacity(nodes):
+    return {"largestBlock": {"cabinet": 4, "supernode": nodes, "all": nodes}, "supernodes": [], "cabinets": []}
+
+
+class _Clock:
+    scale = 1.0
+
+    def now(self):
+        return 0.0

@@ -1,0 +1,96 @@
+"""`matrixctl bundle`: everything a report needs in one file, and no token, key or password in it."""
+
+from __future__ import annotations
+
+import json
+import stat
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from services.matrixctl.bundle.redaction import HIDDEN, Redactor, secrets_of
+from services.matrixctl.supervisor.state_folder import Folder
+from tests.services.matrixctl.conftest import Bench
+from tests.services.matrixctl.inprocess import ran
+
+KEY = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIBkg4LVWM9nuwNSk3yByxZpYRTBnVJk7oXsf3v0aQ2Y1oAoGCCqGSM49\n-----END EC PRIVATE KEY-----\n"
+KUBECONFIG = (
+    "users:\n- name: a\n  user:\n    token: kube-secret-of-the-admin\n    client-key-data: TUhjQ0FRRUVJQmtnNExWV005\n"
+)
+
+
+def content(file: Path) -> dict[str, str]:
+    with tarfile.open(file) as tar:
+        return {
+            member.name.removeprefix("bundle/"): tar.extractfile(member).read().decode()  # type: ignore[union-attr]
+            for member in tar.getmembers()
+        }
+
+
+def plant(folder: Folder) -> set[str]:
+    """Secrets of every sort in the state folder, and each of them in a log."""
+    (folder.path / "kube").mkdir(exist_ok=True)
+    (folder.path / "kube" / "ca.key").write_text(KEY)
+    folder.kubeconfig.write_text(KUBECONFIG)
+    (folder.path / "database-passwords").write_text(json.dumps({"link": "pass-word-of-link"}))
+    secrets = secrets_of(folder.path)
+    lines = [f'{{"event": "called", "header": "Bearer {secret}"}}' for secret in sorted(secrets) if "\n" not in secret]
+    foreign = "Authorization: Bearer abcdefgh12345678 postgresql://me:hunter22@host/db\n"
+    (folder.logs / "alpha.log").write_text("\n".join(lines) + "\n" + KEY + foreign)
+    return secrets
+
+
+def test_no_token_key_or_password_of_a_running_stack_is_in_it(
+    bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.up(database="postgresql://me:hunter22@127.0.0.1/cm_{service}")
+    secrets = plant(bench.folder)
+    assert {"kube-secret-of-the-admin", "pass-word-of-link", bench.folder.admin_token()} <= secrets
+    target = tmp_path / "b.tar.gz"
+    code, out, _ = ran(capsys, "bundle", "--state", str(bench.folder.path), "--file", str(target))
+    assert code == 0
+    assert str(target) in " ".join(out.split())
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    members = content(target)
+    text = "\n".join(members.values())
+    for secret in (*secrets, "hunter22", "abcdefgh12345678", "PRIVATE KEY"):
+        assert secret not in text
+    assert json.loads(members["manifest.json"])["secretsHidden"] >= len(secrets) - 1
+    assert HIDDEN in members["logs/alpha.log"]
+    assert json.loads(members["status.json"])["running"] is True
+    assert json.loads(members["versions.json"])["packages"]["pydantic"]
+    assert [each["name"] for each in json.loads(members["stack.json"])["processes"]] == ["alpha", "beta"]
+
+
+def test_of_a_stack_that_is_down_it_has_what_there_is_and_says_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Folder(tmp_path / "state")
+    folder.prepare()
+    (folder.logs / "link.log").write_text("x" * 100_000 + "\nthe last line\n")
+    target = tmp_path / "b.tar.gz"
+    code, out, _ = ran(capsys, "bundle", "--state", str(folder.path), "--file", str(target), "--log-mib", "0.02")
+    assert code == 0
+    assert "without services: no stack runs in" in " ".join(out.split())
+    members = content(target)
+    assert members["logs/link.log"] == "the last line\n"
+    assert "services" in json.loads(members["manifest.json"])["missing"]
+
+
+def test_no_stack_and_no_such_folder_are_refused_and_nothing_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = ran(capsys, "bundle", "--state", str(tmp_path / "none"))
+    assert (code, err.startswith("NotRunning: ")) == (3, True)
+    Folder(tmp_path / "state").prepare()
+    code, _, err = ran(capsys, "bundle", "--state", str(tmp_path / "state"), "--file", str(tmp_path / "no" / "b"))
+    assert (code, "[field --file]" in err) == (2, True)
+    assert not list(tmp_path.rglob("*.tar.gz"))
+
+
+def test_what_looks_like_a_secret_is_hidden_wherever_it_came_from() -> None:
+    redactor = Redactor(set())
+    text = "cm_0123456789abcdefghij eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJzYSJ9.c2ln 'password': 'geheim' plain text"
+    assert redactor.clean(text) == f"{HIDDEN} {HIDDEN} 'password': '{HIDDEN}' plain text"
+    assert redactor.found == 3

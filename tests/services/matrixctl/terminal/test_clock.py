@@ -1,0 +1,137 @@
+"""`matrixctl clock`: on a stack of stand-ins, what it asks, prints and refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+
+import pytest
+
+from matrixcommon.emulation.stack_clock import read_timeline
+from services.matrixctl.commands.running.clock import _duration, _instant
+from services.matrixctl.supervisor.state_folder import Folder
+from tests.services.matrixctl.conftest import Bench, eventually
+from tests.services.matrixctl.inprocess import ran
+
+Ctl = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def ctl(capsys: pytest.CaptureFixture[str], bench: Bench) -> Ctl:
+    def run(*words: str) -> tuple[int, str, str]:
+        return ran(capsys, "clock", *words, "--state", str(bench.folder.path))
+
+    return run
+
+
+def shown(ctl: Ctl) -> dict[str, object]:
+    found: dict[str, object] = json.loads(ctl("show", "-o", "json")[1])
+    return found
+
+
+def test_pause_speed_and_until_are_carried_out_and_nobody_is_started_again(ctl: Ctl, bench: Bench) -> None:
+    before = bench.up(scale=60.0)
+    assert shown(ctl)["speed"] == 60.0
+    code, out, _ = ctl("pause")
+    assert (code, "stands still" in out) == (0, True)
+    standing = shown(ctl)
+    assert standing["paused"] is True
+    assert shown(ctl)["emulatedTime"] == standing["emulatedTime"]
+    code, out, _ = ctl("for", "10m", "--speed", "6000")
+    assert code == 0
+    assert "stands still" in out
+    gone = datetime.fromisoformat(str(shown(ctl)["emulatedTime"])) - datetime.fromisoformat(
+        str(standing["emulatedTime"])
+    )
+    assert gone.total_seconds() == pytest.approx(600, abs=0.01)
+    ctl("speed", "7")
+    after = bench.stack()
+    assert after.time.scale == 7
+    assert [child.pid for child in after.children.values()] == [child.pid for child in before.children.values()]
+
+
+def test_it_stays_as_it_was_set_over_kill_9_of_all_and_over_down_and_up(ctl: Ctl, bench: Bench) -> None:
+    bench.up(scale=60.0)
+    ctl("speed", "7")
+    reached = bench.stack().time.emulated(time.time())
+    supervisor = bench.folder.supervisor()
+    assert supervisor is not None
+    supervisor.signal(signal.SIGKILL)
+    for holder in bench.folder.holders().values():
+        os.kill(holder.pid, signal.SIGKILL)
+    eventually(lambda: not supervisor.alive() and not bench.folder.holders())
+    stack = bench.up()
+    assert stack.time.scale == 7
+    assert stack.time.emulated(time.time()) >= reached
+    assert bench.settings("alpha")["CLOUDMATRIX_CLOCK_FILE"] == str(bench.folder.clock_file)
+
+
+def test_a_new_supervisor_takes_over_what_runs_without_touching_its_time(bench: Bench) -> None:
+    bench.up(scale=60.0)
+    written = bench.folder.clock_file.read_text()
+    supervisor = bench.folder.supervisor()
+    assert supervisor is not None
+    supervisor.signal(signal.SIGKILL)
+    eventually(lambda: not supervisor.alive())
+    bench.up()
+    assert bench.folder.clock_file.read_text() == written
+
+
+def test_an_interrupted_run_goes_on_at_the_speed_it_had(
+    ctl: Ctl, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.up(scale=5.0)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("services.matrixctl.commands.running.clock._follow", interrupted)
+    code, _, _ = ctl("for", "5d", "--speed", "6")
+    assert code == 130
+    speeds = [each.speed for each in read_timeline(bench.folder.clock_file).changes]
+    assert speeds == [5.0, 6.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        (("speed", "100001"), "SPEED"),
+        (("speed", "--", "-1"), None),
+        (("for", "10 minutes"), "DURATION"),
+        (("for", "0s"), "DURATION"),
+        (("until", "25:00"), "WHEN"),
+        (("until", "2001-01-01T00:00:00Z"), "WHEN"),
+        (("for", "1h", "--speed", "0"), "--speed"),
+        (("for", "1h", "--then", "1e9"), "--then"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_changes_nothing(
+    ctl: Ctl, bench: Bench, words: tuple[str, ...], field: str | None
+) -> None:
+    bench.up(scale=1.0)
+    written = bench.folder.clock_file.read_text()
+    code, _, err = ctl(*words)
+    assert code == 2
+    assert field is None or f"[field {field}]" in err
+    assert bench.folder.clock_file.read_text() == written
+
+
+def test_without_a_stack_it_says_so(capsys: pytest.CaptureFixture[str], bench: Bench) -> None:
+    code, _, err = ran(capsys, "clock", "show", "--state", str(Folder(bench.folder.path / "none").path))
+    assert (code, err.startswith("NotRunning: ")) == (3, True)
+
+
+def test_a_time_of_day_is_the_next_one_and_durations_add_up() -> None:
+    now = datetime.fromisoformat("2026-11-24T13:30:00+00:00").timestamp()
+    at = partial(_instant, now_s=now)
+    assert at("14:00") - now == 1800
+    assert at("13:30") - now == 86400
+    assert at("2026-11-24T13:30:01Z") - now == 1
+    assert at("2026-11-24T13:30:01") - now == 1
+    assert _duration("1h30m") == 5400
+    assert _duration("0.5d") == 43200

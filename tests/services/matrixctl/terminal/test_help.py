@@ -1,0 +1,97 @@
+"""Help that teaches: every command has an example that the command line understands, and lists are printed in one style."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from services.matrixctl.commands.help.examples import EXAMPLES
+from services.matrixctl.main import app
+from services.matrixctl.output.screen import Form
+from tests.services.matrixctl.inprocess import ran
+
+ROOT = typer.main.get_command(app)
+NO_FORM = {"kubeconfig", "demo", "version", "apply"}
+"""Commands that print one path, a story, or a line for each document, and nothing that could be had otherwise."""
+READING = {
+    *("get", "describe", "events", "operations", "stuck", "status", "plan", "what-if", "explain", "fault list"),
+    *("fault kinds", "token list", "traffic list", "top capacity", "top links", "top slices", "top fabric"),
+    *("maintenance list", "maintenance show", "defrag get", "scenario list", "scenario runs", "scenario show"),
+    *("topology path", "topology neighbours", "topology cut", "topology bisection", "sweep", "experiment sweep"),
+}
+
+
+def commands(command: Any = ROOT, path: str = "") -> Iterator[tuple[str, Any]]:
+    if hasattr(command, "commands"):
+        if command.invoke_without_command and path:
+            yield path, command
+        for name, child in command.commands.items():
+            yield from commands(child, f"{path} {name}".strip())
+    elif not command.hidden:
+        yield path, command
+
+
+ALL = dict(commands())
+
+
+def understood(words: list[str]) -> Any:
+    """The command that the words lead to, with its arguments read, as the command line would; it is not carried out."""
+    command, context = ROOT, None
+    while True:
+        context = command.make_context("matrixctl", list(words), parent=context)
+        if not hasattr(command, "commands") or not (rest := [*context._protected_args, *context.args]):
+            return command
+        _, command, words = command.resolve_command(context, rest)
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_every_command_has_an_example_that_is_understood(path: str) -> None:
+    assert path in EXAMPLES, "add one to services/matrixctl/commands/help/examples.py"
+    for example in EXAMPLES[path]:
+        typed = example.partition(" #")[0].strip()
+        assert f"matrixctl {example}" in ALL[path].help
+        assert understood(shlex.split(typed)) in (ALL[path], *getattr(ALL[path], "commands", {}).values())
+
+
+def test_no_example_is_of_a_command_that_is_gone() -> None:
+    assert set(EXAMPLES) <= set(ALL)
+
+
+def test_an_example_that_is_not_understood_is_found() -> None:
+    with pytest.raises(Exception, match="No such option"):
+        understood(["get", "nodes", "--filtr", "x"])
+    with pytest.raises(Exception, match="No such command"):
+        understood(["gett"])
+
+
+@pytest.mark.parametrize("path", sorted(READING))
+def test_what_lists_or_shows_has_one_style_of_output(path: str) -> None:
+    output = next(each for each in ALL[path].params if "--output" in each.opts)
+    assert output.opts == ["--output", "-o"]
+    assert output.type_descriptor.annotation is Form
+    assert [form.value for form in Form] == ["table", "wide", "json", "yaml", "name"]
+
+
+def test_names_alone_are_printed_for_other_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = ran(capsys, "scenario", "list", "-o", "name")
+    assert code == 0
+    assert "node-loses-power\n" in out
+    assert ran(capsys, "scenario", "list", "-o", "nam")[0] == 2
+
+
+def test_a_command_and_a_flag_that_do_not_exist_say_what_was_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "Did you mean 'operations'" in ran(capsys, "operatons")[2]
+    assert "Did you mean 'stop'" in ran(capsys, "instance", "stp", "x")[2]
+    assert "--filter" in ran(capsys, "get", "nodes", "--filtr", "x")[2]
+
+
+def test_a_refusal_says_what_to_do_next_in_the_same_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, _, err = ran(capsys, "scenario", "run", str(tmp_path))
+    assert code in (1, 2)
+    assert "`matrixctl scenario list`" in err
+    assert err.count("\n") == 1

@@ -1,0 +1,79 @@
+"""A changed spec that cannot be had: what is there stays whole, and what no waiting helps is not tried again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.stack import Stack
+
+pytestmark = pytest.mark.looptime
+
+
+async def operations(stack: Stack, instance: str) -> list[dict[str, Any]]:
+    found = (await stack.get("compute", "/v1/operations", params={"pageSize": 500})).json()["items"]
+    return [each for each in found if each["target"] == instance]
+
+
+def progressing(view: Any) -> Any:
+    return next(each for each in view.conditions if each.type == "Progressing")
+
+
+async def test_a_slice_withdrawn_while_another_shape_waits_comes_back_with_the_shape_there_is(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 4)
+        await stack.apply("other", 40)
+        await stack.active("one", 4)
+        await stack.active("other", 40)
+        await stack.apply("one", 12)
+
+        async def waiting() -> bool:
+            view = await stack.compute.find_instance("one")
+            return view.state == "Active" and progressing(view).reason == "InsufficientCapacity"
+
+        await stack.until(waiting, "the larger shape waits for room", within_s=600)
+        answer = await stack.http["link"].delete("/v1/slices/one-rdma")
+        assert answer.is_success, answer.text
+
+        async def whole() -> bool:
+            view = await stack.compute.find_instance("one")
+            slices = {each.plane.value: each.state for each in view.slices}
+            return view.state == "Active" and slices == {"ub": "Active", "rdma": "Active", "vpc": "Active"}
+
+        await stack.until(whole, "its RDMA slice is back", within_s=300)
+        view = await stack.compute.find_instance("one")
+        assert (view.nodes, view.ready_nodes) == (12, 4), "the larger shape is still asked for"
+        assert view.generation != view.observed_generation
+        await stack.compute.delete_instance("other")
+        await stack.active("one", 12)
+        await stack.check()
+
+
+async def test_a_change_that_no_waiting_helps_is_tried_once_and_again_when_asked_for(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 2)
+        await stack.active("one", 2)
+        floor = {"ub": {"qosClass": "Guaranteed", "floorGbpsPerNpu": 10_000}}
+        await stack.apply("one", 2, network=floor)
+
+        async def refused() -> bool:
+            view = await stack.compute.find_instance("one")
+            return view.state == "Active" and progressing(view).reason == "InvalidField"
+
+        await stack.until(refused, "the floor is refused", within_s=600)
+        before = await operations(stack, "one")
+        await asyncio.sleep(1800)
+        assert await operations(stack, "one") == before, "nobody tries it again"
+        view = await stack.compute.find_instance("one")
+        assert "`:retry` or another spec" in progressing(view).message
+        await stack.http["compute"].post("/v1/instances/one:retry")
+
+        async def tried() -> bool:
+            return len(await operations(stack, "one")) == len(before) + 1
+
+        await stack.until(tried, "it is tried once more", within_s=600)
+        await stack.apply("one", 3)
+        await stack.active("one", 3)
+        await stack.check()
