@@ -7,32 +7,89 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import Metric as Family
 
 from infer_workload.serving.api import kv_usage
 from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.service import Serving
-from infer_workload.serving.statistics import Histogram
+from infer_workload.serving.statistics import HISTOGRAM_BUCKETS, Histogram
+from matrixcommon.telemetry.metric import Kind, Label, Metric, Stability
 
-LABEL = ["model_name"]
+DEPLOYMENTS_MAX = 256
+"""Of deployments, the first so many by name have series."""
+DEPLOYMENT = Label("model_name", "deployment that serves the model", at_most=DEPLOYMENTS_MAX)
+
+
+def _vllm(name: str, kind: Kind, unit: str, says: str, stability: Stability = "stable") -> Metric:
+    return Metric(f"vllm:{name}", kind, unit, says, (DEPLOYMENT,), HISTOGRAM_BUCKETS.get(name, ()), stability)
+
 
 GAUGES = {
-    "num_requests_running": "Requests in prefill, transfer or decode.",
-    "num_requests_waiting": "Requests waiting for KV memory, or for a deployment that is scaled to zero.",
-    "kv_cache_usage_perc": "Share of decode KV memory set aside (0 to 1).",
-}
+    metric.name: metric
+    for metric in (
+        _vllm("num_requests_running", "gauge", "requests", "Requests in prefill, transfer or decode."),
+        _vllm(
+            "num_requests_waiting", "gauge", "requests",
+            "Requests waiting for KV memory, or for a deployment that is scaled to zero.",
+        ),
+        _vllm("kv_cache_usage_perc", "gauge", "ratio", "Share of decode KV memory set aside (0 to 1)."),
+    )
+}  # fmt: skip
 COUNTERS = {
-    "prompt_tokens": "Prompt tokens of finished requests.",
-    "generation_tokens": "Generated tokens of finished requests.",
-    "num_preemptions": "Requests sent back by the loss of nodes.",
-    "prefix_cache_queries": "Prompt tokens asked of a cache in HBM: all of them.",
-    "prefix_cache_hits": "Prompt tokens found there: none, for blocks are kept in EMS alone.",
-    "external_prefix_cache_queries": "Prompt tokens asked of the context cache.",
-    "external_prefix_cache_hits": "Prompt tokens found in the context cache.",
-    "spec_decode_num_drafts": "Drafts of finished requests: one a decode step with MTP.",
-    "spec_decode_num_draft_tokens": "Tokens drafted: one a draft.",
-    "spec_decode_num_accepted_tokens": "Drafted tokens that were accepted.",
-}
+    metric.base: metric
+    for metric in (
+        _vllm("prompt_tokens_total", "counter", "tokens", "Prompt tokens of finished requests."),
+        _vllm("generation_tokens_total", "counter", "tokens", "Generated tokens of finished requests."),
+        _vllm("num_preemptions_total", "counter", "requests", "Requests sent back by the loss of nodes."),
+        _vllm("prefix_cache_queries_total", "counter", "tokens", "Prompt tokens asked of a cache in HBM: all of them."),
+        _vllm(
+            "prefix_cache_hits_total", "counter", "tokens",
+            "Prompt tokens found there: none, for blocks are kept in EMS alone.",
+        ),
+        _vllm("external_prefix_cache_queries_total", "counter", "tokens", "Prompt tokens asked of the context cache."),
+        _vllm("external_prefix_cache_hits_total", "counter", "tokens", "Prompt tokens found in the context cache."),
+        _vllm(
+            "spec_decode_num_drafts_total", "counter", "drafts",
+            "Drafts of finished requests: one a decode step with MTP.", "alpha",
+        ),
+        _vllm("spec_decode_num_draft_tokens_total", "counter", "tokens", "Tokens drafted: one a draft.", "alpha"),
+        _vllm(
+            "spec_decode_num_accepted_tokens_total", "counter", "tokens", "Drafted tokens that were accepted.", "alpha"
+        ),
+    )
+}  # fmt: skip
+SUCCESS = Metric(
+    "vllm:request_success_total",
+    "counter",
+    "requests",
+    "Finished requests.",
+    (DEPLOYMENT, Label("finished_reason", "why the answer ended", ("stop", "length", "abort"))),
+    stability="stable",
+)
+POSITION = Metric(
+    "vllm:spec_decode_num_accepted_tokens_per_pos_total",
+    "counter",
+    "tokens",
+    "Accepted tokens by place in the draft.",
+    (DEPLOYMENT, Label("position", "place in the draft", ("0",))),
+)
+CACHE = Metric(
+    "vllm:cache_config_info", "gauge", "1", "KV cache of the decode pool.",
+    (
+        DEPLOYMENT, Label("block_size", "tokens of a block", at_most=DEPLOYMENTS_MAX),
+        Label("num_gpu_blocks", "blocks there are", at_most=DEPLOYMENTS_MAX),
+        Label("cache_dtype", "bits of a value", at_most=8),
+    ),
+    together=DEPLOYMENT,
+)  # fmt: skip
+HISTOGRAMS = {
+    name: _vllm(
+        name, "histogram", "tokens" if name.endswith("_tokens") else "seconds (emulated)",
+        f"{name.removesuffix('_seconds').replace('_', ' ').capitalize()} of finished requests.",
+    )
+    for name in HISTOGRAM_BUCKETS
+}  # fmt: skip
+METRICS = (*GAUGES.values(), *COUNTERS.values(), SUCCESS, POSITION, CACHE, *HISTOGRAMS.values())
 
 
 class DeploymentMetrics:
@@ -41,18 +98,17 @@ class DeploymentMetrics:
     def __init__(self, serving: Serving) -> None:
         self._serving = serving
 
-    def collect(self) -> Iterator[Metric]:
-        lives = sorted(self._serving.live.items())
+    def collect(self) -> Iterator[Family]:
+        lives = sorted(self._serving.live.items())[:DEPLOYMENTS_MAX]
         values = {name: _values(live) for name, live in lives}
-        for kind, helps in ((GaugeMetricFamily, GAUGES), (CounterMetricFamily, COUNTERS)):
-            for name, help in helps.items():
-                family = kind(f"vllm:{name}", help, labels=LABEL)
-                for deployment, current in values.items():
-                    family.add_metric([deployment], current[name])
-                yield family
+        for name, metric in (GAUGES | COUNTERS).items():
+            family = metric.family()
+            for deployment, current in values.items():
+                family.add_metric([deployment], current[name.removeprefix("vllm:")])
+            yield family
         yield from _labelled(lives)
-        for name in lives[0][1].statistics.histograms if lives else ():
-            histogram = HistogramMetricFamily(f"vllm:{name}", f"{name.replace('_', ' ')}, emulated.", labels=LABEL)
+        for name, metric in HISTOGRAMS.items() if lives else ():
+            histogram = metric.family()
             for deployment, live in lives:
                 seen = live.statistics.histograms[name]
                 histogram.add_metric([deployment], _buckets(seen), seen.total)
@@ -84,19 +140,9 @@ def drafts(live: LiveDeployment) -> bool:
     return live.engine is not None and live.engine.deployment.drafts
 
 
-def _labelled(lives: list[tuple[str, LiveDeployment]]) -> Iterator[Metric]:
+def _labelled(lives: list[tuple[str, LiveDeployment]]) -> Iterator[Family]:
     """What has more labels than the deployment's name."""
-    success = CounterMetricFamily("vllm:request_success", "Finished requests.", labels=[*LABEL, "finished_reason"])
-    position = CounterMetricFamily(
-        "vllm:spec_decode_num_accepted_tokens_per_pos",
-        "Accepted tokens by place in the draft.",
-        labels=[*LABEL, "position"],
-    )
-    cache = GaugeMetricFamily(
-        "vllm:cache_config_info",
-        "KV cache of the decode pool.",
-        labels=[*LABEL, "block_size", "num_gpu_blocks", "cache_dtype"],
-    )
+    success, position, cache = SUCCESS.family(), POSITION.family(), CACHE.family()
     for name, live in lives:
         for reason, count in {**live.statistics.by_reason, "abort": live.cancelled}.items():
             success.add_metric([name, reason], count)

@@ -29,6 +29,20 @@ REQUEST_BUCKETS = (
 )  # fmt: skip
 TOKEN_BUCKETS = tuple(count * 10**power for power in range(6) for count in (1, 2, 5))
 """Upper bounds as vLLM has them (seconds, tokens), so that its dashboards and alerts fit; seconds are emulated."""
+HISTOGRAM_BUCKETS: dict[str, tuple[float, ...]] = {
+    "time_to_first_token_seconds": FIRST_TOKEN_BUCKETS,
+    "inter_token_latency_seconds": TOKEN_SECONDS_BUCKETS,
+    "request_time_per_output_token_seconds": TOKEN_SECONDS_BUCKETS,
+    "time_per_output_token_seconds": TOKEN_SECONDS_BUCKETS,
+    "e2e_request_latency_seconds": REQUEST_BUCKETS,
+    "request_queue_time_seconds": REQUEST_BUCKETS,
+    "request_inference_time_seconds": REQUEST_BUCKETS,
+    "request_prefill_time_seconds": REQUEST_BUCKETS,
+    "request_decode_time_seconds": REQUEST_BUCKETS,
+    "request_prompt_tokens": TOKEN_BUCKETS,
+    "request_generation_tokens": TOKEN_BUCKETS,
+}
+"""The histograms of requests, each with its upper bounds (s, emulated, or tokens)."""
 
 
 @dataclass
@@ -58,19 +72,7 @@ class Statistics:
         """Finished requests by why their answer ended, as OpenAI calls it."""
         self.drafts = self.drafts_accepted = 0
         """Decode steps of finished requests, each of which drafts a token with MTP, and drafts that became tokens."""
-        self.histograms = {
-            "time_to_first_token_seconds": Histogram(FIRST_TOKEN_BUCKETS),
-            "inter_token_latency_seconds": Histogram(TOKEN_SECONDS_BUCKETS),
-            "request_time_per_output_token_seconds": Histogram(TOKEN_SECONDS_BUCKETS),
-            "time_per_output_token_seconds": Histogram(TOKEN_SECONDS_BUCKETS),
-            "e2e_request_latency_seconds": Histogram(REQUEST_BUCKETS),
-            "request_queue_time_seconds": Histogram(REQUEST_BUCKETS),
-            "request_inference_time_seconds": Histogram(REQUEST_BUCKETS),
-            "request_prefill_time_seconds": Histogram(REQUEST_BUCKETS),
-            "request_decode_time_seconds": Histogram(REQUEST_BUCKETS),
-            "request_prompt_tokens": Histogram(TOKEN_BUCKETS),
-            "request_generation_tokens": Histogram(TOKEN_BUCKETS),
-        }
+        self.histograms = {name: Histogram(bounds) for name, bounds in HISTOGRAM_BUCKETS.items()}
         self._seconds: dict[int, float] = {}
         self._arrived: deque[tuple[float, int]] = deque(maxlen=ARRIVED_KEPT)
         self._done: deque[tuple[float, float, float, int]] = deque(maxlen=FINISHED_KEPT)

@@ -25,10 +25,11 @@ from matrixcommon.model.errors import MatrixError, StaleLeader, Unavailable
 from matrixcommon.model.resource_key import name_of, sibling
 from matrixcommon.persistence.resource_row import ResourceRow
 from matrixcommon.persistence.table_cache import shape_of
+from matrixcommon.telemetry.trace import RESOURCE, continued, traceparent
 from matrixcommon.workflows.host import Host, R, Unreadable
 from matrixcommon.workflows.log import WorkflowLog
 from matrixcommon.workflows.progress import RetryPolicy, noted
-from matrixcommon.workflows.rows import WorkflowDrainRow, open_workflows
+from matrixcommon.workflows.rows import WorkflowDrainRow, WorkflowRow, open_workflows
 from matrixcommon.workflows.verbs import overtake
 from matrixcommon.workflows.workflow import WAIT_S, C, Step, StepAgain, StepFunction, StepPending, Workflow
 
@@ -55,6 +56,8 @@ class _Run:
     """Whether it waits for news, or for the time of its next attempt: a safe point."""
     state: str = ""
     """The workflow's, as its task knows it."""
+    parent: str = ""
+    """The trace context in which it was asked for (W3C), where that was traced."""
 
     def awake(self) -> None:
         self.waiting = False
@@ -113,7 +116,8 @@ class WorkflowRunner(Generic[C, R]):
         if drains := self._drains(session):
             row.message = f"begins once workflows are no longer drained by {', '.join(each.name for each in drains)}"
         else:
-            row.trace = noted(None, row.steps[0], startedAt=now)
+            kept = {"traceparent": parent} if (parent := traceparent()) else {}
+            row.trace = noted(None, row.steps[0], startedAt=now, **kept)
         row.definition = self._definitions[verb]
         self._host.opened(row, target)
         session.add(row)
@@ -206,6 +210,7 @@ class WorkflowRunner(Generic[C, R]):
         """Carry a workflow to its end, once the tasks of those it has overtaken have ended."""
         if before:
             await asyncio.wait(before)
+        RESOURCE.set(f"operations/{name}")
         if (at := self._log.at(name)) is None:
             return
         with self._store.reading() as session:
@@ -222,6 +227,7 @@ class WorkflowRunner(Generic[C, R]):
             except Unreadable as wrong:
                 self._give_up(name, "UnreadableSpec", f"this release cannot read its spec: {wrong}")
                 return
+            run.parent = asked_in(row)
             steps, stuck, definition = workflow.resumed(row), row.stuck, self._definitions[row.verb]
         if not row.trace:
             self._log.begun(name)
@@ -249,10 +255,12 @@ class WorkflowRunner(Generic[C, R]):
             run.on = frozenset()
             try:
                 if run.state == "Running":
-                    await self._attempt(step, step.do, work)
+                    with continued(run.parent, f"step {reached}", StepPending, workflow=name):
+                        await self._attempt(step, step.do, work)
                     self._log.done(name, reached)
                 else:
-                    await self._undo(step, work, run)
+                    with continued(run.parent, f"undo {reached}", StepPending, workflow=name):
+                        await self._undo(step, work, run)
                     self._log.undone(name, reached, workflow)
             except StepPending as waiting:
                 self._log.note(name, workflow, step, str(waiting))
@@ -306,6 +314,11 @@ class WorkflowRunner(Generic[C, R]):
         """It is not tried again in this life of the process, unless somebody asks for that."""
         self._stuck.add(name)
         self._log.stuck(name, reason, f"{message}; {way_out}")
+
+
+def asked_in(row: WorkflowRow) -> str:
+    """The trace context that a workflow was asked for in, kept with its first step."""
+    return str((row.trace or {}).get(row.steps[0], {}).get("traceparent", ""))
 
 
 def _named(verb: str, target: ResourceRow, attempt: int) -> str:

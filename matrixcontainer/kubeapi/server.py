@@ -11,6 +11,7 @@ from typing import Any
 from matrixcontainer.kubeapi.admission.priority import set_priority
 from matrixcontainer.kubeapi.admission.rbac_escalation import RbacEscalation
 from matrixcontainer.kubeapi.admission.service_addresses import ServiceAddresses
+from matrixcontainer.kubeapi.admission.trace_context import keep_trace_context
 from matrixcontainer.kubeapi.admission.webhooks import Webhooks
 from matrixcontainer.kubeapi.apiextensions.crds import CrdStrategy
 from matrixcontainer.kubeapi.builtin.kinds import register_builtins
@@ -61,6 +62,7 @@ class KubeApi:
             set_priority(core.store),
             RbacEscalation(core.authorizer),
             self.webhooks.mutate,
+            keep_trace_context,
             ServiceAddresses(core.store, core.now),
         ]
         writer.validating = [self.webhooks.validate]

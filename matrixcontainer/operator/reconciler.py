@@ -18,8 +18,10 @@ from weakref import WeakValueDictionary
 from matrixcommon.model.errors import Conflict, MatrixError, NotFound
 from matrixcommon.model.resource_key import name_of, project_of
 from matrixcommon.model.resource_model import condition
+from matrixcommon.telemetry.trace import continued
 from matrixcontainer.client.client import Kind, KubeClient
 from matrixcontainer.client.events import record
+from matrixcontainer.kubeapi.admission.trace_context import ANNOTATION
 from matrixcontainer.operator.status import reported_of
 
 READS_MAX = 5
@@ -54,7 +56,8 @@ class Reconciler(ABC):
                     return None
                 with contextlib.suppress(StaleRead):
                     try:
-                        return await self.converge(key, body)
+                        with continued(asked_in(body), f"reconcile {self.kind.kind}", resource=key):
+                            return await self.converge(key, body)
                     except StaleRead:
                         raise
                     except MatrixError as refused:
@@ -137,3 +140,11 @@ class Reconciler(ABC):
         conditions = body["status"]["conditions"]
         since = next(each["lastTransitionTime"] for each in conditions if each["type"] == "Ready")
         await record(self.kube, reported_of(self.kind, body, type, reason, message, self.wall(), since))
+
+
+def asked_in(body: dict[str, Any]) -> str:
+    """The trace context of the write that asked for this generation, as long as that has not been taken up."""
+    metadata = body["metadata"]
+    seen = (body.get("status") or {}).get("observedGeneration") == metadata.get("generation", 1)
+    kept = (metadata.get("annotations") or {}).get(ANNOTATION, "")
+    return "" if seen and not metadata.get("deletionTimestamp") else str(kept)

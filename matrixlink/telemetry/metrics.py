@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric as Family
 
+from matrixcommon.model.planes import Plane
+from matrixcommon.telemetry.metric import Label, Metric
 from matrixlink.contract.slices import TelemetryView
 from matrixlink.link_health.fault_localisation import FaultLocaliser
 from matrixlink.link_health.link_state import LinkStateTracker
@@ -16,13 +18,42 @@ from matrixlink.telemetry.views import Telemetry
 
 SLICES_MAX = 256
 """Of slices, the busiest so many have series of their own."""
+PROJECTS_MAX = 256
+"""Of projects, the busiest so many on each plane."""
+BYTES_PER_GB = 1e9
+
+PLANE = Label("plane", "network plane", tuple(plane.value for plane in Plane))
+SWITCH = Label("switch", "L1 or L2 switch, RDMA leaf or spine, VPC gateway", per_supernode=640)
+PROJECT = Label("project", "who has the slices", at_most=PROJECTS_MAX)
+SLICE = Label("slice", "the busiest slices", at_most=SLICES_MAX)
+BY: dict[str, tuple[Label, ...]] = {
+    "plane": (PLANE,), "switch": (SWITCH,), "project": (PROJECT, PLANE), "slice": (SLICE, PROJECT, PLANE),
+}  # fmt: skip
 SERIES = (
-    ("sent_gbps", "GB/s sent"),
-    ("received_gbps", "GB/s received"),
-    ("dropped_gbps", "GB/s sent into ports that carry nothing"),
-    ("utilisation", "Part of the capacity that the busier direction takes"),
-    ("headroom_gbps", "GB/s that are promised to nobody"),
+    ("sent_gbps", "sent_bytes_per_second", "bytes/s", "Sent"),
+    ("received_gbps", "received_bytes_per_second", "bytes/s", "Received"),
+    ("dropped_gbps", "dropped_bytes_per_second", "bytes/s", "Sent into ports that carry nothing"),
+    ("utilisation", "utilisation_ratio", "ratio", "Part of the capacity that the busier direction takes"),
+    ("headroom_gbps", "headroom_bytes_per_second", "bytes/s", "Promised to nobody"),
 )
+"""A field of the view, how its metric's name ends, its unit, and what it says."""
+TELEMETRY = {
+    (by, field): Metric(
+        f"matrixlink_{by}_{ending}", "gauge", unit, f"{says}, by {by}.", labels,
+        together=SLICE if by == "slice" else None, stability="stable" if by == "plane" else "alpha",
+    )
+    for by, labels in BY.items()
+    for field, ending, unit, says in SERIES
+}  # fmt: skip
+PROBES = Metric("matrixlink_probes_sent_total", "counter", "probes", "Probes that agents reported.", stability="stable")
+LOST = Metric("matrixlink_probes_failed_total", "counter", "probes", "Of these, the failed.", stability="stable")
+DRIFTS = Metric("matrixlink_table_drifts_total", "counter", "tables", "Tables found otherwise than programmed.")
+DAMPED = Metric("matrixlink_links_damped_total", "counter", "times", "Times a link was held down.")
+BELOW = Metric(
+    "matrixlink_links_below", "gauge", "links", "Links below their rate.",
+    (PLANE, Label("reason", "why", ("PortDown", "LanesLost", "ProbeLost", "ProbeSlow", "Damped"))), stability="stable",
+)  # fmt: skip
+METRICS = (*TELEMETRY.values(), PROBES, LOST, DRIFTS, DAMPED, BELOW)
 
 
 class LinkMetrics:
@@ -42,38 +73,43 @@ class LinkMetrics:
         self._diagnosis = diagnosis
         self._reported = reported
 
-    def collect(self) -> Iterator[Metric]:
-        for by, labels in (("plane", ["plane"]), ("switch", ["switch"]), ("project", ["project", "plane"]),
-                           ("slice", ["slice", "project", "plane"])):  # fmt: skip
+    def collect(self) -> Iterator[Family]:
+        most = {"slice": SLICES_MAX, "project": PROJECTS_MAX}
+        for by in BY:
             views = sorted(self._telemetry.by(by), key=lambda view: -(view.sent_gbps + view.received_gbps))
-            yield from _family(by, labels, views[:SLICES_MAX] if by == "slice" else views)
-        yield from self._links()
-        yield CounterMetricFamily("matrixlink_probes_sent", "Probes that agents reported.", value=self._diagnosis.sent)
-        yield CounterMetricFamily("matrixlink_probes_failed", "Of these, the failed.", value=self._diagnosis.failed)
-        drifts = self._reported["drifts"]
-        yield CounterMetricFamily("matrixlink_table_drifts", "Tables found otherwise than programmed.", value=drifts)
-        damped = self._conditions.counters["Damped"]
-        yield CounterMetricFamily("matrixlink_links_damped", "Times a link was held down.", value=damped)
+            yield from _families(by, views[: most.get(by)])
+        yield self._links()
+        counts = (
+            (PROBES, self._diagnosis.sent),
+            (LOST, self._diagnosis.failed),
+            (DRIFTS, self._reported["drifts"]),
+            (DAMPED, self._conditions.counters["Damped"]),
+        )
+        for metric, count in counts:
+            family = metric.family()
+            family.add_metric([], count)
+            yield family
 
-    def _links(self) -> Iterator[Metric]:
+    def _links(self) -> Family:
         """How many links are below their rate, and why."""
-        found = GaugeMetricFamily("matrixlink_links_below", "Links below their rate.", labels=["plane", "reason"])
+        family = BELOW.family()
         with self._slice_controller.store.reading() as session:
             rows = self._slice_controller.store.links(session)
             below = Counter((str(row.built["plane"]), row.reason) for row in rows if row.reason)
         for (plane, reason), count in sorted(below.items()):
-            found.add_metric([plane, reason], count)
-        yield found
+            family.add_metric([plane, reason], count)
+        return family
 
 
-def _family(by: str, labels: list[str], views: list[TelemetryView]) -> Iterator[Metric]:
-    for series, text in SERIES:
-        found = GaugeMetricFamily(f"matrixlink_{by}_{series}", f"{text}, by {by}.", labels=labels)
+def _families(by: str, views: list[TelemetryView]) -> Iterator[Family]:
+    for field, _, unit, _ in SERIES:
+        family = TELEMETRY[by, field].family()
         for view in views:
-            value = getattr(view, series)
+            value = getattr(view, field)
             if value is not None:
-                found.add_metric([_label(view, label, by) for label in labels], value)
-        yield found
+                scale = BYTES_PER_GB if unit == "bytes/s" else 1.0
+                family.add_metric([_label(view, label.name, by) for label in BY[by]], value * scale)
+        yield family
 
 
 def _label(view: TelemetryView, label: str, by: str) -> str:

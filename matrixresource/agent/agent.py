@@ -8,6 +8,7 @@ given up while nobody could reach it.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 from matrixcommon.emulation.stages import Stage, Stages, stages_of
 from matrixcommon.model.clock import Clock, Seconds, seconds_now
 from matrixcommon.model.errors import StaleGeneration
+from matrixcommon.telemetry.trace import finished
 from matrixresource.agent.hardware import EmulatedNode
 from matrixresource.agent.partitions import Partitions
 from matrixresource.contract.agents import AssignmentView, NodeReport, ReportAnswer, ReportedFault
@@ -121,6 +123,9 @@ class ResourceAgent:
         self.failed: tuple[int, str] | None = None
         """Of which generation the work failed, and at which stage."""
         self.message = ""
+        self._traceparent: str | None = None
+        self._asked_ns = 0
+        """In which trace the spec that it holds was asked for, and when it came (ns of the wall)."""
         self._reported_inventory: NodeInventory | None = None
         self._reported_ports: dict[str, str | None] = {}
         self.parts = Partitions(stages, clock, random, changed, lambda: self.enrolled, lambda: node.dies)
@@ -143,6 +148,7 @@ class ResourceAgent:
         self.allocation = assignment.allocation
         self.task, self.task_generation = assignment.task, assignment.task_generation
         self.firmware = assignment.firmware
+        self._traceparent, self._asked_ns = assignment.traceparent, time.time_ns()
         self.parts.ensure(assignment.parts)
         self._assignment_changed.set()
         self._changed()
@@ -206,6 +212,8 @@ class ResourceAgent:
             self.node.flash(firmware)
         self.deployed = work.ends == "Active" or (work.ends == "Off" and self.deployed)
         self.parts.wake()
+        finished(self._traceparent, f"agent {work.name}", self._asked_ns, node=self.node.name, status=self.status)
+        self._traceparent = None
         self._changed()
 
     async def _attempt(self, stage: Stage) -> str | None:

@@ -42,7 +42,7 @@ from matrixresource.scheduler.changes import advance_reservation
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.store.reservations import ReservationRow
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import AllocationRow
+from matrixresource.store.tables import TRACES, AllocationRow
 from matrixresource.store.topology_versions import TopologyHeadRow
 
 FIXED = ("project", "npus_per_node", "placement", "affinity", "anti_affinity")
@@ -99,6 +99,7 @@ class Allocator:
         Raises Conflict where nodes that others share are to be switched off.
         """
         power = request.power if request is not None else "On"
+        TRACES.note(name)
         with self._store.transaction() as session:
             allocation = self._living(session, name)
             if power == "Off" and self._store.parts(session, name):

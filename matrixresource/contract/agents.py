@@ -29,6 +29,7 @@ class AssignmentView(ResourceView):
     With `power` Off the node is kept for its allocation and switched off. Its generation fences older specs; any change
     of the whole or of a part is a new one. A `task` is to be done once, when the node is clean: `taskGeneration` tells
     it from the last one. For the task `update`, `firmware` is the version to write.
+    `traceparent` is the W3C context of the trace it was asked for in, where that is recorded.
     """
 
     desired_role: Literal["Clean", "Spare", "Member"]
@@ -39,6 +40,7 @@ class AssignmentView(ResourceView):
     task_generation: int = 0
     firmware: str | None = None
     parts: list[DesiredPartition] = Field(default_factory=list)
+    traceparent: str | None = None
 
 
 class ReportedFault(ApiModel):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from matrixcommon.model.clock import Clock, Seconds, seconds_now
 from matrixcommon.model.hardware_names import NpuName
 from matrixcommon.model.process_pauses import ProcessPauses
 from matrixcommon.persistence.table_cache import rows_where
+from matrixcommon.telemetry.trace import finished
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.allocations.node_lifecycle import NodeLifecycle
 from matrixresource.contract.agents import NodeReport, ReportAnswer
@@ -31,7 +33,7 @@ from matrixresource.store import node_inventories
 from matrixresource.store.agent_leases import WORSE, Lease, Leases
 from matrixresource.store.fault_history import FaultRecords
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import AssignmentRow, NodeRow, PartitionRow
+from matrixresource.store.tables import TRACES, AssignmentRow, NodeRow, PartitionRow
 from matrixresource.store.topology_versions import spec_at
 from matrixresource.supernodes.topology_manager import TopologyManager
 
@@ -115,7 +117,7 @@ class NodeReportProcessor:
         if (report.epoch, report.sequence) <= seen:
             return ReportAnswer(node=report.node, accepted=False, reason="StaleReport")
         now = self._clock.now()
-        before = _fault_summary(node)
+        before, was_ready = _fault_summary(node), node.ready
         node.agent, node.heard_at, node.lost_at = "Connected", None, None
         node.epoch, node.power, node.status, node.stage = report.epoch, report.power, report.status, report.stage
         node.message, node.observed_generation = report.message, report.generation
@@ -133,6 +135,8 @@ class NodeReportProcessor:
         if report.ports:
             self._topology_manager.observe(batch.session, node.name, report.ports)
         self._follow(batch.session, node)
+        if node.ready and not was_ready and node.holder:
+            finished(TRACES.get(node.holder), "acknowledged", time.time_ns(), node=node.name, state=node.state)
         if _fault_summary(node) != before:
             touched.add(node, released)
         lease = Lease(now, report.lease_s, report.epoch, report.sequence)

@@ -19,6 +19,7 @@ from matrixcommon.model.resource_key import DEFAULT_PROJECT
 from matrixcommon.persistence.database_session import ResourceRow, journal_tables
 from matrixcommon.persistence.fences import leader_table
 from matrixcommon.persistence.resource_row import TimedStateRow
+from matrixcommon.telemetry.trace import TraceBook
 from matrixresource.contract.agents import AssignmentView, DesiredPartition
 from matrixresource.contract.allocations import AllocationRequest, AllocationView, MemberView
 from matrixresource.contract.nodes import MAINTENANCE, NodeView, SupernodeView
@@ -315,6 +316,10 @@ class NodeRow(TimedStateRow, Base):
         return {name: value for name, value in shown.items() if value}
 
 
+TRACES = TraceBook()
+"""In which trace an allocation was last asked for."""
+
+
 class AssignmentRow(ResourceRow, Base):
     """What is requested of one node's agent; watched by the agents."""
 
@@ -333,7 +338,7 @@ class AssignmentRow(ResourceRow, Base):
     """What is requested of parts of the node: a `DesiredPartition` each, in its wire form."""
 
     def view(self) -> AssignmentView:
-        return self.view_as(AssignmentView)
+        return self.view_as(AssignmentView, traceparent=TRACES.get(self.allocation))
 
 
 class AllocationRow(ResourceRow, Base):

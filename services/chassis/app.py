@@ -20,7 +20,9 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from fastapi.telemetry import TelemetryConfig
+from opentelemetry import trace as otel
+from prometheus_client import CollectorRegistry, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from matrixcommon.api.authorization import VIEWERS, AccessRules, Caller, Principal, principal_of
@@ -28,14 +30,25 @@ from matrixcommon.api.fast_path import FastPath
 from matrixcommon.model.errors import Forbidden, MatrixError, TooLarge
 from matrixcommon.model.fencing import ASKED_BY, FENCE, HEADER, parse_fence
 from matrixcommon.persistence.fences import Fences
+from matrixcommon.telemetry.trace import RESOURCE, traceparent
 from services.chassis.access import Tokens
 from services.chassis.leadership import Leadership
 from services.chassis.logging import REQUEST_ID, TRACEPARENT
+from services.chassis.metrics import RequestMetrics, leadership_metrics, watcher_metrics
 from services.chassis.periodic import Periodic, supervised
 from services.chassis.problems import as_error, describe_refusals, install, problem_response
+from services.chassis.tracing import flush
 
 BODY_LIMIT_BYTES = 1 << 20
 OPEN_PATHS = ("/healthz", "/readyz", "/openapi.json", "/docs")
+SPANS: TelemetryConfig = {
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+    "exclude": lambda scope: scope["path"] in (*OPEN_PATHS, "/metrics"),
+}
+"""FastAPI's own server spans, where a provider is set (`tracing.py`), and nothing else of its telemetry."""
 _TRACEPARENT = re.compile(r"^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$")
 
 
@@ -77,6 +90,7 @@ def create_app(
             task.cancel()
         await asyncio.gather(*beside, return_exceptions=True)
         on_stop()
+        flush()
 
     app = FastAPI(
         title=title,
@@ -85,6 +99,7 @@ def create_app(
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
         separate_input_output_schemas=False,
+        telemetry=SPANS,
     )
     app.state.access = access
     app.state.leadership = leadership
@@ -95,8 +110,7 @@ def create_app(
     describe_refusals(app)
     watcher_metrics(registry, (*watchers, *led))
     if leadership is not None:
-        leads = Gauge("leads", "1 while this replica does what runs beside requests.", registry=registry)
-        leads.set_function(lambda: leadership.generation is not None)
+        leadership_metrics(registry, leadership)
 
     @app.get("/healthz", include_in_schema=False)
     async def healthz() -> Response:
@@ -121,15 +135,12 @@ def create_app(
             )
         return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")
 
-    requests = Counter("http_requests", "Requests served.", ["method", "status"], registry=registry)
-    seconds = Histogram("http_request_seconds", "Wall time to the first byte.", ["method"], registry=registry)
     app.add_middleware(
         Edge,
         direct=FastPath(routers, access),
         tokens=tokens or Tokens(None),
         fences=fences,
-        requests=requests,
-        seconds=seconds,
+        measured=RequestMetrics(registry),
     )
     return app
 
@@ -146,17 +157,6 @@ async def beside_requests(watchers: Sequence[Periodic], tasks: Sequence[Callable
         await asyncio.gather(*running, return_exceptions=True)
 
 
-def watcher_metrics(registry: CollectorRegistry, watchers: Sequence[Periodic]) -> None:
-    """How often each watcher ran and failed."""
-    if not watchers:
-        return
-    runs = Gauge("watcher_runs", "Runs of each watcher.", ["watcher"], registry=registry)
-    failures = Gauge("watcher_failures", "Runs of each watcher that failed.", ["watcher"], registry=registry)
-    for watcher in watchers:
-        runs.labels(watcher.name).set_function(lambda w=watcher: w.runs)  # type: ignore[misc]
-        failures.labels(watcher.name).set_function(lambda w=watcher: w.failures)  # type: ignore[misc]
-
-
 class Edge:
     """What happens to every request before and after its route: identity, limit, id, trace and measure."""
 
@@ -167,15 +167,13 @@ class Edge:
         direct: FastPath,
         tokens: Tokens,
         fences: Fences | None,
-        requests: Counter,
-        seconds: Histogram,
+        measured: RequestMetrics,
     ) -> None:
         self._app = app
         self._fences = fences
         self._direct = direct
         self._tokens = tokens
-        self._requests = requests
-        self._seconds = seconds
+        self._measured = measured
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -186,7 +184,8 @@ class Edge:
         REQUEST_ID.set(request_id)
         FENCE.set(None)
         ASKED_BY.set(None)
-        trace = headers.get("traceparent", "")
+        RESOURCE.set(scope["path"][4:] if scope["path"].startswith("/v1/") else "")
+        trace = traceparent() or headers.get("traceparent", "")
         TRACEPARENT.set(trace if _TRACEPARENT.match(trace) else f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01")
         started = time.perf_counter()
 
@@ -197,8 +196,7 @@ class Edge:
                     (b"x-request-id", request_id.encode()),
                     (b"traceparent", TRACEPARENT.get().encode()),
                 ]
-                self._requests.labels(scope["method"], str(message["status"])).inc()
-                self._seconds.labels(scope["method"]).observe(time.perf_counter() - started)
+                self._measured.answered(scope["method"], message["status"], time.perf_counter() - started)
             await send(message)
 
         principal = None
@@ -217,6 +215,7 @@ class Edge:
             found = None if principal is None else self._direct.find(method, path, query, headers, body, principal)
             if found is not None:
                 scope["state"]["caller"], answer = found
+                otel.get_current_span().update_name(f"{method} {found[0].rule.path}")
                 response = await answer()
         except Exception as wrong:
             response = problem_response(as_error(wrong, scope["path"]), scope["path"])

@@ -21,6 +21,7 @@ from sqlalchemy.orm import sessionmaker
 
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.persistence.table_cache import CachingSession
+from services.chassis.tracing import trace_statements, wanted
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +100,8 @@ class DatabaseEngine:
         self.shared = not url.startswith("sqlite")
         """Whether replicas of the service may write into it; a file is one process's."""
         self.engine: Engine = _sqlite(url) if url.startswith("sqlite") else _server(url)
+        if wanted():
+            trace_statements(self.engine)
         self.sessions: sessionmaker[CachingSession] = sessionmaker(
             self.engine, class_=CachingSession, expire_on_commit=False
         )

@@ -10,6 +10,7 @@ import httpx
 
 from matrixcommon.model.fencing import FENCE, HEADER
 from services.chassis.logging import REQUEST_ID, TRACEPARENT
+from services.chassis.tracing import TracedTransport, wanted
 
 DEADLINE_WALL_S = 10.0
 
@@ -21,16 +22,20 @@ async def _identify(request: httpx.Request) -> None:
         request.headers.setdefault(HEADER, fence.token)
     if TRACEPARENT.get():
         version, trace, _, flags = TRACEPARENT.get().split("-")
+        flags = "00" if wanted() else flags  # a span that is recorded speaks for itself: see TracedTransport
         request.headers.setdefault("traceparent", f"{version}-{trace}-{secrets.token_hex(8)}-{flags}")
+    elif wanted():
+        request.headers.setdefault("traceparent", f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-00")
 
 
 def http_client(base_url: str, token: str = "", transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
     """A client for the service at `base_url`. It retries a refused connection, never a request that was sent."""
+    transport = transport or httpx.AsyncHTTPTransport(retries=1)
     return httpx.AsyncClient(
         base_url=base_url,
         timeout=httpx.Timeout(DEADLINE_WALL_S, connect=2.0),
         headers={"Authorization": f"Bearer {token}"} if token else {},
-        transport=transport or httpx.AsyncHTTPTransport(retries=1),
+        transport=TracedTransport(transport) if wanted() else transport,
         event_hooks={"request": [_identify]},
         trust_env=False,
     )

@@ -1,4 +1,4 @@
-"""One line of JSON per event, on standard error, with the process's name, the request id and the trace in it."""
+"""One line of JSON per event, on standard error, with its process, request id, trace and resource in it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sys
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
+
+from matrixcommon.telemetry.trace import RESOURCE, trace_id
 
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
 TRACEPARENT: ContextVar[str] = ContextVar("traceparent", default="")
@@ -30,6 +32,10 @@ class JsonLines(logging.Formatter):
         }
         if REQUEST_ID.get():
             line["requestId"] = REQUEST_ID.get()
+        if traced := trace_id() or TRACEPARENT.get()[3:35]:
+            line["traceId"] = traced
+        if RESOURCE.get():
+            line["resource"] = RESOURCE.get()
         line |= {key: value for key, value in vars(record).items() if key not in _PLAIN}
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)

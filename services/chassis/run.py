@@ -16,6 +16,7 @@ from services.chassis.database import DatabaseEngine, Migrations, opened
 from services.chassis.emulated_date import EmulatedDate
 from services.chassis.logging import configure
 from services.chassis.settings import ServiceSettings, Settings
+from services.chassis.tracing import configure_tracing
 from services.recordings.write_log import Recorded
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ def main_of(
         name = migrations.service
         settings = settings_of.load(name, argv)
         configure(name, settings.log_level)
+        configure_tracing(name)
         clock = settings.clock()
         app = build(settings, clock, opened(settings.database_url(name), migrations))
         gc.freeze()  # a collection need not look at what stays as long as the process

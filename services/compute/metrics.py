@@ -2,17 +2,57 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Gauge, Histogram
+from prometheus_client import CollectorRegistry
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
+from matrixcommon.telemetry.metric import Label, Metric
 from matrixcompute.instances.stuck import stuck_instances
 from matrixcompute.model.states import INSTANCE_STATES
+from matrixcompute.recovery.times import PARTS
 from matrixcompute.store.store import ComputeStore, EventRow, InstanceRow, OperationRow
 
 RECOVERY_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 90, 120, 300, 600, 1800, 7200)
 QUEUE_SECONDS = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 14_400, 86_400)
+
+STATES = Metric(
+    "matrixcompute_instances",
+    "gauge",
+    "instances",
+    "Instances by state.",
+    (Label("state", "state of the instance", tuple(INSTANCE_STATES.states)),),
+    stability="stable",
+)
+DEGRADED = Metric(
+    "matrixcompute_instances_degraded",
+    "gauge",
+    "instances",
+    "Instances that lack what was promised.",
+    stability="stable",
+)
+STUCK = Metric(
+    "matrixcompute_instances_stuck", "gauge", "instances", "Instances that do not get on.", stability="stable"
+)
+OPEN = Metric("matrixcompute_operations_open", "gauge", "operations", "Operations under way.", stability="stable")
+QUEUE = Metric(
+    "matrixcompute_instance_queue_seconds",
+    "histogram",
+    "seconds (emulated)",
+    "Time from an instance being asked for to its nodes being committed.",
+    buckets=QUEUE_SECONDS,
+    stability="stable",
+)
+RECOVERY = Metric(
+    "matrixcompute_instance_recovery_seconds",
+    "histogram",
+    "seconds (emulated)",
+    "Time of recoveries by part and in total.",
+    (Label("part", "part of the recovery", (*PARTS, "total")),),
+    buckets=RECOVERY_SECONDS,
+    stability="stable",
+)
+METRICS = (STATES, DEGRADED, STUCK, OPEN, QUEUE, RECOVERY)
 
 
 class InstanceMetrics:
@@ -21,24 +61,9 @@ class InstanceMetrics:
     def __init__(self, registry: CollectorRegistry, store: ComputeStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._states = Gauge("instances", "Instances by state.", ["state"], registry=registry)
-        self._degraded = Gauge("instances_degraded", "Instances that lack what was promised.", registry=registry)
-        self._stuck = Gauge("instances_stuck", "Instances that do not get on.", registry=registry)
-        self._open = Gauge("operations_open", "Operations under way.", registry=registry)
-
-        self._queue = Histogram(
-            "instance_queue_seconds",
-            "Emulated time from an instance being asked for to its nodes being committed.",
-            registry=registry,
-            buckets=QUEUE_SECONDS,
-        )
-        self._recovery = Histogram(
-            "instance_recovery_seconds",
-            "Emulated time of recoveries by part (detect, fence, tell, drain, replace, boot, serve) and in total.",
-            ["part"],
-            registry=registry,
-            buckets=RECOVERY_SECONDS,
-        )
+        self._states, self._degraded = STATES.gauge(registry), DEGRADED.gauge(registry)
+        self._stuck, self._open = STUCK.gauge(registry), OPEN.gauge(registry)
+        self._queue, self._recovery = QUEUE.histogram(registry), RECOVERY.histogram(registry)
         self._placed_until = self._recovered_until = clock.now()
 
     async def count(self) -> str:

@@ -27,6 +27,7 @@ from matrixcontainer.kubeapi.storage.store import Store
 from matrixcontainer.kubeapi.transport.certificates import certificate_files, write_kubeconfig
 from matrixcontainer.operator.rbac import roles_for
 from services.chassis.logging import configure
+from services.chassis.tracing import configure_tracing
 from services.kube.server import Server
 from services.kube.users import USERS, tokens_of
 from services.recordings.write_log import Internal, Recorded
@@ -71,6 +72,7 @@ class Kube:
     def run(self) -> NoReturn:
         """Serve until asked to stop. A database that cannot be used ends the process with one line."""
         configure("kube", self.log_level)
+        configure_tracing("kube")
         folder, kubeconfig = Path(self.folder), Path(self.kubeconfig)
         ca, certificate, key = certificate_files(folder)
         tokens, signing_key = tokens_of(folder, self.tokens)
@@ -83,6 +85,7 @@ class Kube:
         core.report = _report
         core.emulated_time = StackClock(Path(self.clock_file)) if self.clock_file else ScaledClock(self.time_scale)
         operator = USERS["operator"].name
+        core.untraced = frozenset({operator})
         api = KubeApi(core, self.workloads, ca.read_text(), roles_for(operator))
         sys.setswitchinterval(SWITCH_S)
         gc.freeze()

@@ -24,6 +24,7 @@ from services.chassis.logging import configure
 from services.chassis.periodic import Periodic
 from services.chassis.run import serve
 from services.chassis.settings import Settings
+from services.chassis.tracing import configure_tracing
 from services.node_agent.access import ACCESS
 from services.node_agent.agents.agent_channels import LEASE_S, link_agents, resource_agents
 from services.node_agent.api.faults import routes
@@ -108,6 +109,7 @@ def build_fleet(
 def main(argv: Sequence[str] | None = None) -> None:
     settings = AgentSettings.load("agents", argv)
     configure("agents", settings.log_level)
+    configure_tracing("agents")
     memory = FleetStore(settings.state / "agents.db")
     resource = ResourceClient(http_client(settings.resource_url, settings.token))
     link = LinkClient(http_client(settings.link_url, settings.token))

@@ -38,12 +38,14 @@ from matrixcontainer.operator.reconciler import AGAIN_WALL_S
 from matrixcontainer.scheduler.scheduler import PodScheduler
 from matrixresource.client import ResourceClient
 from services.chassis.access import Tokens
-from services.chassis.app import create_app, watcher_metrics
+from services.chassis.app import create_app
 from services.chassis.http import http_client
 from services.chassis.logging import configure
+from services.chassis.metrics import watcher_metrics
 from services.chassis.periodic import RETRY_WALL_S, Heard, Periodic, follow, nudging, supervised
 from services.chassis.run import serve
 from services.chassis.settings import Settings
+from services.chassis.tracing import configure_tracing
 
 log = logging.getLogger(__name__)
 
@@ -290,6 +292,7 @@ class OperatorProcess:
 def main(argv: Sequence[str] | None = None) -> None:
     settings = OperatorSettings.load("operator", argv)
     configure("operator", settings.log_level)
+    configure_tracing("operator")
     logging.getLogger("kopf").setLevel(logging.WARNING)
 
     while settings.kubeconfig is not None and not settings.kubeconfig.exists():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from fastapi import FastAPI
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry
 from pydantic import Field
 
 from matrixcommon.model.clock import Clock, as_set
@@ -44,7 +44,7 @@ from services.chassis.leadership import Leadership
 from services.chassis.periodic import Periodic, compaction, follow_replicas, history_s
 from services.chassis.run import main_of
 from services.chassis.settings import LedSettings
-from services.resource.metrics import ResourceMetrics
+from services.resource.metrics import LATE, ResourceMetrics
 
 log = logging.getLogger(__name__)
 
@@ -131,8 +131,7 @@ def build(
     registry = CollectorRegistry()
     capacity = CapacityReport(store, allocator.ledger)
     metrics = ResourceMetrics(registry, store, capacity)
-    late = Gauge("leases_not_judged_seconds", "Emulated seconds in which this process was too busy.", registry=registry)
-    late.set_function(lambda: reports.deaf_s)
+    LATE.read(registry, lambda: reports.deaf_s)
     allocator.decided.append(metrics.decided)
 
     lifecycle = NodeLifecycle(store, allocator, clock)

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections import Counter as Tally
 from collections.abc import Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Gauge
 from sqlalchemy import func, select
 
 from matrixcommon.persistence.decision_metrics import VerbOutcome
+from matrixcommon.telemetry.metric import Label, Metric
+from matrixresource.nodes.fault_levels import HEALTH_ORDER
+from matrixresource.nodes.states import NODE_STATES
 from matrixresource.planning.capacity_report import CapacityReport
 from matrixresource.store.defragmentations import DEFRAGMENTATION_STATES, DefragmentationRow
 from matrixresource.store.store import ResourceStore
@@ -20,6 +23,105 @@ from matrixresource.store.tables import NodeRow
 
 AGENT_STATES = ("Connected", "Stale", "Lost")
 DECISION_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
+VERBS = ("reserve", "move", "relocate", "cut_over", "replace", "release")
+
+LEVEL = Label("level", "inside a node, a cabinet, a supernode, or everywhere", ("node", "cabinet", "supernode", "all"))
+VERB = Label("verb", "what was asked of the allocator", VERBS)
+OUTCOME = Label("outcome", "how it came out", ("Granted", "Refused"))
+
+AGENTS = Metric(
+    "matrixresource_node_agents",
+    "gauge",
+    "nodes",
+    "Nodes by what is known of their agent.",
+    (Label("agent", "what is known of the agent", AGENT_STATES),),
+    stability="stable",
+)
+NODES = Metric(
+    "matrixresource_nodes",
+    "gauge",
+    "nodes",
+    "Nodes by state.",
+    (Label("state", "state of the node", tuple(NODE_STATES.states)),),
+    stability="stable",
+)
+HEALTH = Metric(
+    "matrixresource_nodes_health",
+    "gauge",
+    "nodes",
+    "Nodes by health.",
+    (Label("health", "the worst of its parts", (*HEALTH_ORDER, "Unknown")),),
+    stability="stable",
+)
+FREE = Metric("matrixresource_nodes_free", "gauge", "nodes", "Whole nodes that newcomers may have.", stability="stable")
+NPUS = Metric(
+    "matrixresource_npus_free", "gauge", "NPUs", "NPUs that newcomers may have; a die counts half.", stability="stable"
+)
+SPARES = Metric("matrixresource_spares", "gauge", "nodes", "Whole nodes held as spares.")
+LARGEST = Metric(
+    "matrixresource_largest_block_nodes",
+    "gauge",
+    "nodes",
+    "The most whole nodes one gang can have in a domain.",
+    (LEVEL,),
+    stability="stable",
+)
+BLOCKS = Metric(
+    "matrixresource_placeable_blocks",
+    "gauge",
+    "gangs",
+    "Gangs of so many nodes that fit at once.",
+    (LEVEL, Label("nodes", "nodes of each gang", at_most=32)),
+)
+SCATTERED = Metric(
+    "matrixresource_fragmentation_ratio",
+    "gauge",
+    "ratio",
+    "What of the free capacity cannot be had together.",
+    (LEVEL,),
+)
+USED = Metric(
+    "matrixresource_utilisation_ratio",
+    "gauge",
+    "ratio",
+    "Share of the dies that is held.",
+    (LEVEL, Label("domain", "cabinet or supernode", per_supernode=13)),
+    stability="stable",
+    together=Label("domain", "12 cabinets and the supernode", per_supernode=13),
+)
+PLANS = Metric(
+    "matrixresource_defragmentations",
+    "gauge",
+    "defragmentations",
+    "Defragmentations by state.",
+    (Label("state", "state of the plan", tuple(DEFRAGMENTATION_STATES.states)),),
+)
+DECISIONS = Metric(
+    "matrixresource_decisions_total",
+    "counter",
+    "verbs",
+    "Verbs over allocations by how they came out.",
+    (VERB, OUTCOME, Label("reason", "why it was refused; empty where it was not", at_most=64)),
+    stability="stable",
+)
+SECONDS = Metric(
+    "matrixresource_decision_seconds",
+    "histogram",
+    "seconds (wall)",
+    "Time of a verb up to its commit.",
+    (VERB,),
+    buckets=DECISION_SECONDS,
+    stability="stable",
+)
+LATE = Metric(
+    "matrixresource_leases_not_judged_seconds_total",
+    "counter",
+    "seconds (emulated)",
+    "Time in which agents were not judged by their silence, since this process was too busy to hear them.",
+)
+METRICS = (
+    AGENTS, NODES, HEALTH, FREE, NPUS, SPARES, LARGEST, BLOCKS, SCATTERED, USED, PLANS, DECISIONS, SECONDS, LATE,
+)  # fmt: skip
 
 
 class ResourceMetrics:
@@ -28,38 +130,15 @@ class ResourceMetrics:
     def __init__(self, registry: CollectorRegistry, store: ResourceStore, capacity: CapacityReport) -> None:
         self._store = store
         self._capacity = capacity
-
-        def gauge(name: str, says: str, *labels: str) -> Gauge:
-            return Gauge(name, says, labels, registry=registry)
-
-        self._agents = gauge("node_agents", "Nodes by what is known of their agent.", "agent")
-        self._states = gauge("nodes", "Nodes by state.", "state")
-        self._health = gauge("nodes_health", "Nodes by health.", "health")
-        self._free = gauge("nodes_free", "Whole nodes that newcomers may have.")
-        self._npus = gauge("npus_free", "NPUs that newcomers may have; a die counts half.")
-        self._spares = gauge("spares", "Whole nodes held as spares.")
-        self._largest = gauge("largest_block_nodes", "The most whole nodes one gang can have in a domain.", "level")
-        self._blocks = gauge("placeable_blocks", "Gangs of so many nodes that fit at once.", "level", "nodes")
-        self._scattered = gauge("fragmentation_ratio", "What of the free capacity cannot be had together.", "level")
-        self._used = gauge("utilisation_ratio", "Share of the dies that is held.", "level", "domain")
-        self._plans = gauge("defragmentations", "Defragmentations by state.", "state")
-        self._decisions = Counter(
-            "decisions",
-            "Verbs over allocations by how they came out.",
-            ["verb", "outcome", "reason"],
-            registry=registry,
-        )
-        self._seconds = Histogram(
-            "decision_seconds",
-            "Wall time of a verb up to its commit.",
-            ["verb"],
-            registry=registry,
-            buckets=DECISION_SECONDS,
-        )
+        self._agents, self._states, self._health = (metric.gauge(registry) for metric in (AGENTS, NODES, HEALTH))
+        self._free, self._npus, self._spares = (metric.gauge(registry) for metric in (FREE, NPUS, SPARES))
+        self._largest, self._blocks = LARGEST.gauge(registry), BLOCKS.gauge(registry)
+        self._scattered, self._used, self._plans = (metric.gauge(registry) for metric in (SCATTERED, USED, PLANS))
+        self._decisions, self._seconds = DECISIONS.counter(registry), SECONDS.histogram(registry)
 
     def decided(self, made: VerbOutcome) -> None:
-        self._decisions.labels(made.verb, made.outcome, made.reason).inc()
-        self._seconds.labels(made.verb).observe(made.seconds)
+        self._decisions.labels(*map(Label.taken, DECISIONS.labels, (made.verb, made.outcome, made.reason))).inc()
+        self._seconds.labels(VERB.taken(made.verb)).observe(made.seconds)
 
     async def count(self) -> str:
         with self._store.reading() as session:

@@ -195,6 +195,7 @@ _COMMON: dict[str, Any] = {
         {
             "annotations": _FLAG,
             "serviceMonitor": _closed({"enabled": _FLAG, "interval": _DURATION, "labels": _TEXTS}),
+            "dashboards": _closed({"enabled": _FLAG, "labels": _TEXTS}),
             "rules": _closed(
                 {
                     "enabled": _FLAG,
@@ -204,6 +205,10 @@ _COMMON: dict[str, Any] = {
                     "pendingFor": _DURATION,
                     "agentsLost": {"type": "integer", "minimum": 0},
                     "agentsLostFor": _DURATION,
+                    "linksBelow": {"type": "integer", "minimum": 0},
+                    "linksBelowFor": _DURATION,
+                    "firstTokenS": {"type": "number", "exclusiveMinimum": 0},
+                    "firstTokenFor": _DURATION,
                     "watcherFailures": {"type": "integer", "minimum": 0},
                     "errorShare": {"type": "number", "minimum": 0, "maximum": 1},
                 }

@@ -1,80 +1,36 @@
-"""Alerts speak of metrics that the services export."""
+"""The chart's alerts are the declared ones, narrowed to the release, with thresholds from its values."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-import httpx
 import pytest
+import yaml
 
-from tests.charts.rendered import CHART, of_kind
-from tests.upkeep.printed import application
+from services.observability.alerts import ALERTS, for_any_prometheus
+from tests.charts.rendered import NAMESPACE, of_kind, template
+from tests.observability.dashboards import DASHBOARDS, printed
 
-FROM_PROMETHEUS = {"up"}
-WORDS = {"max", "sum", "rate", "delta", "by", "pod"}
-
-
-async def exported(folder: Path) -> str:
-    """What the services with alerts of their own tell Prometheus, before anything was asked of them."""
-    texts = []
-    for service in ("resource", "compute"):
-        (folder / service).mkdir()
-        app = application(service, folder / service)
-        await app.state.watchers["count"].step()
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service") as http:
-            await http.get("/healthz")
-            texts.append((await http.get("/metrics")).text)
-    return "\n".join(texts)
+pytestmark = pytest.mark.usefixtures("helm_here")
 
 
-async def test_every_series_that_the_template_selects_is_exported(tmp_path: Path) -> None:
-    """The same as below of the template as it is written, which needs no Helm."""
-    text = (CHART / "templates" / "monitoring.yaml").read_text()
-    known = await exported(tmp_path)
-    selected = set()
-    for expression in re.findall(r"^ +expr: (.*(?:\n {12}.*)*)", text, re.MULTILINE):
-        for name, labels in re.findall(r"(\w+)\{ \{\{- \$here -\}\} ([^}]*)\}", expression):
-            if name in FROM_PROMETHEUS:
-                continue
-            assert re.search(rf"^# TYPE {name} ", known, re.MULTILINE), name
-            selected |= {(name, *each) for each in re.findall(r'(\w+)="([^"]*)"', labels)}
-    assert {("instances", "state", "Pending"), ("node_agents", "agent", "Lost")} <= selected
-    for name, label, value in selected:
-        assert re.search(rf'^{name}\{{[^}}]*{label}="{value}"[^}}]*\}} ', known, re.MULTILINE), (name, label, value)
-
-
-@pytest.mark.usefixtures("helm_here")
-async def test_every_metric_of_an_alert_is_exported(tmp_path: Path) -> None:
+def test_the_chart_has_every_alert_narrowed_to_its_release() -> None:
     (rules,) = of_kind("everything", "PrometheusRule")
-    known = set(re.findall(r"^# TYPE (\S+)", await exported(tmp_path), re.MULTILINE))
-    alerts = rules["spec"]["groups"][0]["rules"]
-    assert {alert["alert"].removeprefix("CloudMatrix") for alert in alerts} >= {
-        *("InstanceDegraded", "InstanceStuck", "AgentsLost", "WatcherFails")
-    }
-    for alert in alerts:
-        bare = re.sub(r"\{[^}]*\}|\[[^]]*\]|\"[^\"]*\"", "", alert["expr"])
-        named = set(re.findall(r"[a-z_]{2,}", bare)) - WORDS
-        assert named, alert["expr"]
-        assert named <= known | FROM_PROMETHEUS, alert["expr"]
-        assert alert["annotations"]["summary"]
-        assert alert["labels"]["severity"] in ("warning", "critical")
+    rendered = {alert["alert"]: alert for alert in rules["spec"]["groups"][0]["rules"]}
+    declared = {alert["alert"]: alert for alert in yaml.safe_load(for_any_prometheus())["groups"][0]["rules"]}
+    assert list(rendered) == list(declared) == [alert.name for alert in ALERTS]
+    for name, alert in rendered.items():
+        selectors = re.findall(r"\{([^}]*)\}", alert["expr"])
+        assert selectors
+        assert all(f'namespace="{NAMESPACE}"' in selector for selector in selectors), alert["expr"]
+        assert alert["annotations"] == declared[name]["annotations"]
+        assert alert["labels"] == declared[name]["labels"]
+        if name not in ("CloudMatrixAgentsLost", "CloudMatrixProcessDown"):
+            narrowed = re.sub(r'namespace="\w+",?', "", alert["expr"]).replace("{}", "")
+            assert "".join(narrowed.split()) == "".join(declared[name]["expr"].split())
+    assert rendered["CloudMatrixAgentsLost"]["expr"].endswith("> 2"), "the value that this set of values gives"
 
 
-@pytest.mark.usefixtures("helm_here")
-async def test_every_series_that_an_alert_selects_is_exported(tmp_path: Path) -> None:
-    (rules,) = of_kind("everything", "PrometheusRule")
-    known = await exported(tmp_path)
-    selected = set()
-    for alert in rules["spec"]["groups"][0]["rules"]:
-        for name, labels in re.findall(r"(\w+)\{([^}]*)\}", alert["expr"]):
-            selected |= {(name, *each) for each in re.findall(r"(\w+)=\"([^\"]*)\"", labels) if each[0] != "namespace"}
-    assert {("instances", "state", "Pending"), ("node_agents", "agent", "Lost")} <= selected
-    for name, label, value in selected:
-        assert re.search(rf'^{name}\{{[^}}]*{label}="{value}"[^}}]*\}} ', known, re.MULTILINE), (name, label, value)
-
-
-@pytest.mark.usefixtures("helm_here")
 def test_prometheus_is_led_to_processes_with_metrics() -> None:
     (monitor,) = of_kind("everything", "ServiceMonitor")
     (rule,) = monitor["spec"]["selector"]["matchExpressions"]
@@ -83,3 +39,11 @@ def test_prometheus_is_led_to_processes_with_metrics() -> None:
         notes = each["spec"]["template"]["metadata"]["annotations"]
         port = each["spec"]["template"]["spec"]["containers"][0]["ports"][0]["containerPort"]
         assert notes["prometheus.io/port"] == str(port)
+
+
+def test_dashboards_come_as_they_are_printed_where_they_are_asked_for() -> None:
+    asked = yaml.safe_load_all(template("--set", "monitoring.dashboards.enabled=true"))
+    (found,) = [each for each in asked if each and each["metadata"]["name"].endswith("-dashboards")]
+    assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert found["data"] == {f"{name}.json": printed(name) for name in DASHBOARDS}
+    assert "-dashboards" not in template()

@@ -83,7 +83,11 @@ def test_a_pause_of_matrixresource_is_held_against_nobody(slow_stack: RealStack)
 
     def forgiven_s() -> float:
         lines = slow_stack.reach.fetch("resource", "/metrics").text.splitlines()
-        return float(next(line.split()[1] for line in lines if line.startswith("leases_not_judged_seconds ")))
+        return float(
+            next(
+                line.split()[1] for line in lines if line.startswith("matrixresource_leases_not_judged_seconds_total ")
+            )
+        )
 
     with stopped(slow_stack, "agents"):  # the host stood still; and the one who judges is the first to go on
         with stopped(slow_stack, "resource"):

@@ -154,8 +154,12 @@ async def test_prometheus_has_planes_switches_tenants_and_slices_but_no_ports(st
     await stack.report()
     text = (await stack.http.get("/metrics")).text
     current = dict(line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("matrixlink_"))
-    assert float(current['matrixlink_plane_sent_gbps{plane="ub"}']) == pytest.approx(4 * NODE, rel=1e-3)
-    assert float(current['matrixlink_project_sent_gbps{plane="ub",project="red"}']) == pytest.approx(4 * NODE, rel=1e-3)
+    assert float(current['matrixlink_plane_sent_bytes_per_second{plane="ub"}']) == pytest.approx(
+        4 * NODE * 1e9, rel=1e-3
+    )
+    assert float(current['matrixlink_project_sent_bytes_per_second{plane="ub",project="red"}']) == pytest.approx(
+        4 * NODE * 1e9, rel=1e-3
+    )
     assert float(current['matrixlink_links_below{plane="ub",reason="PortDown"}']) == 1
     assert float(current["matrixlink_probes_sent_total"]) >= 129 * len(NODES)
     assert 'switch="sn0-l2p3-k11"' in text

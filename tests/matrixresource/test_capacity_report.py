@@ -62,16 +62,24 @@ def test_decisions_and_the_machine_are_reported_to_prometheus(tmp_path: Path) ->
     def value(name: str, **labels: str) -> float | None:
         return registry.get_sample_value(name, labels)
 
-    assert value("decisions_total", verb="reserve", outcome="Granted", reason="") == 1
-    assert value("decisions_total", verb="reserve", outcome="Refused", reason="InsufficientCapacity") == 1
-    assert value("decision_seconds_count", verb="reserve") == 2
-    assert (value("nodes_free"), value("npus_free"), value("nodes", state="Reserved")) == (45, 360, 3)
-    assert value("largest_block_nodes", level="supernode") == 45
-    assert value("placeable_blocks", level="cabinet", nodes="4") == 11
-    assert value("utilisation_ratio", level="supernode", domain="sn0") == pytest.approx(3 / 48)
-    assert value("node_agents", agent="Connected") == 48
-    assert value("defragmentations", state="Running") == 0
+    assert value("matrixresource_decisions_total", verb="reserve", outcome="Granted", reason="") == 1
+    assert (
+        value("matrixresource_decisions_total", verb="reserve", outcome="Refused", reason="InsufficientCapacity") == 1
+    )
+    assert value("matrixresource_decision_seconds_count", verb="reserve") == 2
+    assert (
+        value("matrixresource_nodes_free"),
+        value("matrixresource_npus_free"),
+        value("matrixresource_nodes", state="Reserved"),
+    ) == (45, 360, 3)
+    assert value("matrixresource_largest_block_nodes", level="supernode") == 45
+    assert value("matrixresource_placeable_blocks", level="cabinet", nodes="4") == 11
+    assert value("matrixresource_utilisation_ratio", level="supernode", domain="sn0") == pytest.approx(3 / 48)
+    assert value("matrixresource_node_agents", agent="Connected") == 48
+    assert value("matrixresource_defragmentations", state="Running") == 0
     machine.allocator.release("a")
     machine.obey()
     asyncio.run(metrics.count())
-    assert (value("nodes_free"), value("nodes", state="Reserved")) == (48, None), "what is no more is not shown"
+    assert (value("matrixresource_nodes_free"), value("matrixresource_nodes", state="Reserved")) == (48, None), (
+        "what is no more is not shown"
+    )

@@ -197,7 +197,7 @@ async def ask_standby(stack: ReplicatedStack, method: str, path: str, body: Any)
     """Of two MatrixComputes, the one that does not lead."""
     for seat in ("compute", "compute-replica"):
         http = httpx.AsyncClient(transport=stack.seats[seat].transport, base_url="http://compute")
-        if "\nleads 0.0\n" in (await http.get("/metrics")).text:
+        if "\ncloudmatrix_leads 0.0\n" in (await http.get("/metrics")).text:
             return await http.request(method, path, json=body)
     raise AssertionError("both lead")
 

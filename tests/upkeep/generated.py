@@ -30,6 +30,18 @@ GENERATED: tuple[Generated, ...] = (
     Generated("services/node_agent/README.md", f"{PRINTED}:stages", "stages"),
     Generated("services/node_agent/README.md", f"{PRINTED}:fault_kinds", "faults"),
     Generated("charts/cloudmatrix/crds/cloudmatrix.yaml", "matrixcontainer.operator.crds:as_yaml"),
+    Generated("charts/cloudmatrix/templates/alerts.yaml", "services.observability.alerts:for_the_chart"),
+    Generated("docs/reference/alerts.rules.yaml", "services.observability.alerts:for_any_prometheus"),
+    *(
+        Generated(
+            f"charts/cloudmatrix/files/dashboards/{name}.json",
+            "tests.observability.dashboards:printed",
+            arguments=(name,),
+        )
+        for name in ("machine", "fabric", "instances", "processes")
+    ),
+    Generated("docs/pictures/supernode.svg", "tests.docs.picture:supernode_svg"),
+    Generated("docs/reference/metrics.md", "tests.observability.page:printed"),
     Generated("charts/cloudmatrix/files/processes.yaml", f"{CHART}:processes"),
     Generated("charts/cloudmatrix/values.schema.json", f"{CHART}:values_schema"),
     *(

@@ -4,6 +4,9 @@
 """
 
 import orjson
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from matrixcontainer.kubeapi.admission.webhooks import Webhooks
 from matrixcontainer.kubeapi.auth.impersonation import who_is_meant
@@ -21,6 +24,9 @@ from matrixcontainer.kubeapi.registry.resource import Resource
 from matrixcontainer.kubeapi.registry.store_errors import store_lost
 from matrixcontainer.kubeapi.storage.objects import StorageError
 
+TRACER = trace.get_tracer("kubeapi")
+W3C = TraceContextTextMapPropagator()
+
 
 class App:
     def __init__(self, core: Core, webhooks: Webhooks) -> None:
@@ -33,6 +39,29 @@ class App:
 
     async def respond(self, request: Request) -> Response:
         """The answer, whatever happens."""
+        if not self._begins_or_continues_a_trace(request):
+            return await self._respond(request)
+        context = W3C.extract(request.headers)
+        about = {"http.request.method": request.method, "url.path": request.path}
+        with TRACER.start_as_current_span(f"{request.method} {request.path}", context, SpanKind.SERVER, about) as span:
+            response = await self._respond(request)
+            span.set_attribute("http.response.status_code", response.code)
+            return response
+
+    def _begins_or_continues_a_trace(self, request: Request) -> bool:
+        """A person's writes of what is asked for, of kinds that are defined here, and whatever a client traces itself;
+        what controllers write, which never ends, would begin traces that nobody asked for."""
+        if request.method in ("GET", "HEAD"):
+            return False
+        target = parse_target(request.path)
+        if target is None or "traceparent" in request.headers:
+            return target is not None
+        user = self._core.access.authenticate(request.headers.get("authorization", ""))
+        if user is None or user.name in self._core.untraced or user.name.startswith("system:"):
+            return False
+        return not target.subresource and not self._core.registry.is_built_in(target.group)
+
+    async def _respond(self, request: Request) -> Response:
         try:
             return await self._answer(request)
         except Exception as failure:

@@ -46,6 +46,8 @@ class Core:
         self.registry = Registry()
         self.authorizer = Authorizer(store)
         self.verbs = Verbs(store, self.registry, now, rng)
+        self.untraced: frozenset[str] = frozenset()
+        """Users whose writes begin no trace: controllers, which never stop writing."""
         self.emulated_time: EmulatedTime = OurTime(now)
         self.stopping = False
         self.failures: list[str] = []

@@ -23,7 +23,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
@@ -40,6 +40,7 @@ from services.chassis.problems import problem_response
 from services.chassis.version import version
 from services.console.gateway import static_files
 from services.console.gateway.logins import LoginLinks
+from services.console.gateway.metrics import FRAMES, SKIPPED, STREAMS
 from services.console.gateway.proxy import Proxy
 from services.console.live.broadcast import Broadcast
 from services.console.live.collector import Collector
@@ -107,12 +108,9 @@ class Gateway:
     def __init__(self, tokens: Tokens, broadcast: Broadcast, links: LoginLinks) -> None:
         self._tokens, self._broadcast, self._links = tokens, broadcast, links
         self._registry = CollectorRegistry()
-        readers = Gauge("console_streams", "Browsers that read the live stream.", registry=self._registry)
-        readers.set_function(lambda: broadcast.readers)
-        frames = Gauge("console_frames", "Frames encoded since the start.", registry=self._registry)
-        frames.set_function(lambda: broadcast.frames)
-        skipped = Gauge("console_frames_skipped", "Frames that slow readers never got.", registry=self._registry)
-        skipped.set_function(lambda: broadcast.skipped)
+        STREAMS.read(self._registry, lambda: broadcast.readers)
+        FRAMES.read(self._registry, lambda: broadcast.frames)
+        SKIPPED.read(self._registry, lambda: broadcast.skipped)
 
     def _viewer(self, request: Request) -> Principal:
         """Raises Unauthorized, Forbidden."""

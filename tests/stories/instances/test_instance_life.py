@@ -250,10 +250,12 @@ async def test_no_watcher_fails_while_an_instance_lives(tmp_path):
         for name in ("resource", "link", "compute"):
 
             async def come_round(name: str = name) -> bool:
-                return all(runs >= 2 for runs in (await counted(stack, name, "watcher_runs")).values())
+                return all(
+                    runs >= 2 for runs in (await counted(stack, name, "cloudmatrix_watcher_runs_total")).values()
+                )
 
             await stack.until(come_round, f"every watcher of {name} has come round, the slowest too", every_s=60)
-            failures = await counted(stack, name, "watcher_failures")
+            failures = await counted(stack, name, "cloudmatrix_watcher_failures_total")
             assert failures
             assert set(failures.values()) == {0.0}, (name, failures)
 

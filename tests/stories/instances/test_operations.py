@@ -148,7 +148,7 @@ async def test_an_operation_that_no_release_at_hand_resumes_is_listed_as_stuck_a
         assert "knows no of-another-release" in stuck["message"]
 
         async def counted() -> bool:
-            return "\ninstances_stuck 1.0" in (await stack.get("compute", "/metrics")).text
+            return "\nmatrixcompute_instances_stuck 1.0" in (await stack.get("compute", "/metrics")).text
 
         await stack.until(counted, "and counted", within_s=120)
 

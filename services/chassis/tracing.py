@@ -1,0 +1,100 @@
+"""Traces, sent to an OpenTelemetry collector when OTEL_EXPORTER_OTLP_ENDPOINT names one; otherwise nothing is recorded.
+
+Server spans are FastAPI's own. Here are the provider, a client span for each request that is part of a trace, and a
+span for each statement. Sampling and batching are set by the variables of the SDK.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind, StatusCode
+from sqlalchemy import Engine, event
+
+from matrixcommon.telemetry.trace import TRACER, traceparent
+
+log = logging.getLogger(__name__)
+
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+FLUSH_WALL_MS = 1000
+STATEMENT_MAX = 1000
+
+
+def wanted(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether traces are to be sent."""
+    return any(environ.get(name) for name in ENDPOINTS) and environ.get("OTEL_SDK_DISABLED", "").lower() != "true"
+
+
+def configure_tracing(process: str) -> None:
+    """Have this process record spans and send them, where that is asked for and the extra `tracing` is installed."""
+    if not wanted():
+        return
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        log.warning("no traces are sent: %s is set, but `cloudmatrix[tracing]` is not installed", ENDPOINTS[-1])
+        return
+    provider = TracerProvider(resource=Resource.create({"service.name": process, "service.namespace": "cloudmatrix"}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)
+
+
+def flush() -> None:
+    """Send what is recorded, before the process ends."""
+    provider: Any = trace.get_tracer_provider()
+    if wanted() and hasattr(provider, "force_flush"):
+        provider.force_flush(FLUSH_WALL_MS)
+
+
+class TracedTransport(httpx.AsyncBaseTransport):
+    """A client span, up to the head of the answer, for each request made while a span is recorded. Polls and reports
+    that belong to no trace say so to whom they ask."""
+
+    def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
+        self._inner = inner
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if not trace.get_current_span().is_recording():
+            return await self._inner.handle_async_request(request)
+        about = {"http.request.method": request.method, "url.full": str(request.url)}
+        about["server.address"] = request.url.host
+        with TRACER.start_as_current_span(request.method, kind=SpanKind.CLIENT, attributes=about) as span:
+            request.headers["traceparent"] = traceparent()
+            response = await self._inner.handle_async_request(request)
+            span.set_attribute("http.response.status_code", response.status_code)
+            if response.status_code >= 400:
+                span.set_status(StatusCode.ERROR)
+            return response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def trace_statements(engine: Engine) -> None:
+    """A span for each statement that belongs to a trace; its text, never its parameters."""
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def begin(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> None:
+        if context is None or not trace.get_current_span().is_recording():
+            return
+        about = {"db.system.name": engine.dialect.name, "db.query.text": statement[:STATEMENT_MAX]}
+        context.span = TRACER.start_span(statement.split(None, 1)[0].upper(), kind=SpanKind.CLIENT, attributes=about)
+
+    @event.listens_for(engine, "after_cursor_execute")
+    def end(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> None:
+        if (span := getattr(context, "span", None)) is not None:
+            span.end()
+
+    @event.listens_for(engine, "handle_error")
+    def fail(context: Any) -> None:
+        if (span := getattr(context.execution_context, "span", None)) is not None:
+            span.set_status(StatusCode.ERROR, type(context.original_exception).__name__)
+            span.end()

@@ -1,0 +1,39 @@
+"""Every metric of every process, from the declarations beside the code that moves them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from infer_workload.serving.metrics import METRICS as INFER
+from matrixcommon.telemetry.metric import Metric
+from matrixlink.telemetry.metrics import METRICS as LINK
+from services.chassis.metrics import METRICS as EVERY
+from services.compute.metrics import METRICS as COMPUTE
+from services.console.gateway.metrics import METRICS as CONSOLE
+from services.resource.metrics import METRICS as RESOURCE
+
+EVERYWHERE = "every process but kube and console"
+CATALOGUE: dict[str, tuple[Metric, ...]] = {
+    EVERYWHERE: EVERY,
+    "resource": RESOURCE,
+    "link": LINK,
+    "compute": COMPUTE,
+    "infer": INFER,
+    "console": CONSOLE,
+}
+"""By the process that exports them."""
+
+
+def metrics_of(process: str) -> tuple[Metric, ...]:
+    """What a process exports."""
+    return CONSOLE if process == "console" else (*EVERY, *CATALOGUE.get(process, ()))
+
+
+def every_metric() -> Iterator[Metric]:
+    for metrics in CATALOGUE.values():
+        yield from metrics
+
+
+def by_sample() -> dict[str, Metric]:
+    """Each metric by the names of its samples, which queries use."""
+    return {name: metric for metric in every_metric() for name in metric.exported()}
