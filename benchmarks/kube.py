@@ -12,7 +12,7 @@ Needs what `make conformance` needs; without it nothing is measured.
 
 Two things help to judge rates on a machine that others use or that has few cores, where client and server share them:
 what a request costs in CPU on each side, and, as `transport alone`, what the same load gets from the same server with
-an application that does nothing (`kube_transport.py`), which is the most that any application behind it can reach.
+an application that does nothing (`kubernetes/transport.py`), the most that any application behind it can reach.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from typing import Any
 import httpx
 
 from benchmarks import Figure
-from benchmarks.kube_transport import transport_alone
+from benchmarks.kubernetes.transport import transport_alone
 from tests.conformance.runner import server_of
 from tests.conformance.talk import Server, Talk
 from tests.conformance.things import CRDS, GROUP, WIDGETS, widget

@@ -22,6 +22,7 @@ from typing import Any
 import orjson
 
 from matrixcontainer.kubeapi.storage.backend import ChangeRow, Database, HistoryGap, change_of, records_of
+from matrixcontainer.kubeapi.storage.batch import Batch
 from matrixcontainer.kubeapi.storage.change_log import HISTORY_S_MIN, History, Log
 from matrixcontainer.kubeapi.storage.object_table import ObjectTable
 from matrixcontainer.kubeapi.storage.objects import Change, Conflict, Key, Record, StorageError, encode
@@ -30,32 +31,6 @@ log = logging.getLogger(__name__)
 
 INLINE_S = 0.0005  # a disk that is faster than this is not worth a change of threads
 LOST = -1  # the revision of a write that somebody else's came before
-
-
-class Batch:
-    """Changes that become durable together; `done` is settled when they have or have not."""
-
-    def __init__(self) -> None:
-        self.changes: list[Change] = []
-        self._loop = asyncio.get_running_loop()
-        self.done: asyncio.Future[None] = self._loop.create_future()
-        self._writers: list[asyncio.Future[None]] = []
-
-    def outcome(self) -> "asyncio.Future[None]":
-        """What `done` will be, for one writer, who may give up waiting for it."""
-        writer: asyncio.Future[None] = self._loop.create_future()
-        self._writers.append(writer)
-        return writer
-
-    def settle(self, failure: Exception | None = None) -> None:
-        for one in (self.done, *self._writers):
-            if one.done():
-                continue
-            if failure is None:
-                one.set_result(None)
-            else:
-                one.set_exception(failure)
-                one.exception()  # every writer of the batch may have gone already
 
 
 class Store:

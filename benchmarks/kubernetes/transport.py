@@ -1,6 +1,6 @@
 """The transport of the embedded API alone: granian, as `services/kube` has it, with an application that does nothing.
 
-    python -m benchmarks.kube_transport FOLDER     # prints its port; certificates lie in the folder
+    python -m benchmarks.kubernetes.transport FOLDER     # prints its port; certificates lie in the folder
 
 Whatever the API does comes on top of what this costs, so no request to it can be answered faster under the same load: a
 GET is answered with one text of the size of an object, a POST with what it sent, a PATCH of a status goes to all
@@ -80,7 +80,7 @@ async def _serve(folder: Path) -> None:
 def transport_alone(folder: Path) -> Iterator[tuple[str, int, Path]]:
     """Its URL, its process and the file of its CA."""
     ensure_certificates(folder, [])
-    command = [sys.executable, "-m", "benchmarks.kube_transport", str(folder)]
+    command = [sys.executable, "-m", "benchmarks.kubernetes.transport", str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout
