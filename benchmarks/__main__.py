@@ -15,8 +15,9 @@ def known() -> list[str]:
     """Modules with a `measure`, by name; the others serve them, or are programs of their own. Nothing is imported."""
     found = []
     for module in pkgutil.iter_modules(benchmarks.__path__):
-        file = Path(benchmarks.__path__[0]) / f"{module.name}.py"
-        body = ast.parse(file.read_text()).body if file.exists() else []
+        place = Path(benchmarks.__path__[0]) / module.name
+        file = place / "__init__.py" if module.ispkg else place.with_suffix(".py")
+        body = ast.parse(file.read_text()).body
         if any(isinstance(node, ast.FunctionDef) and node.name == "measure" for node in body):
             found.append(module.name)
     return found

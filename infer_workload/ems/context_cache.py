@@ -168,9 +168,9 @@ class ContextCache:
         return lost
 
     def export(self) -> list[tuple[int, str]]:
-        """Every block that is held, and the node it lies on, the oldest first: what another cache may begin with."""
-        held = [(key, block[1]) for key, block in self._blocks.items() if block[0] == STORED]
-        return [*self._ssd.blocks.items(), *held]
+        """Every block that is stored, and the node it lies on, the oldest first: what another cache may begin with."""
+        stored = [(key, block[1]) for key, block in self._blocks.items() if block[0] == STORED]
+        return [*self._ssd.blocks.items(), *stored]
 
     def warm(self, exported: Iterable[tuple[int, str]]) -> int:
         """Begin with what another one held, as far as its nodes are here and there is room; how many are here then."""

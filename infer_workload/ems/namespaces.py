@@ -10,28 +10,28 @@ class Namespaces:
 
     def __init__(self, share: float) -> None:
         self._share = share
-        self._held: dict[str, OrderedDict[int, None]] = {}
+        self._blocks: dict[str, OrderedDict[int, None]] = {}
         self._of: dict[int, str] = {}
 
     def add(self, key: int, namespace: str) -> None:
         """A new block, of that namespace."""
         self.remove(key)
-        self._held.setdefault(namespace, OrderedDict())[key] = None
+        self._blocks.setdefault(namespace, OrderedDict())[key] = None
         self._of[key] = namespace
 
     def remove(self, key: int) -> None:
         """It is in memory no more."""
         namespace = self._of.pop(key, None)
         if namespace is not None:
-            held = self._held[namespace]
-            del held[key]
-            if not held:
-                del self._held[namespace]
+            blocks = self._blocks[namespace]
+            del blocks[key]
+            if not blocks:
+                del self._blocks[namespace]
 
     def over(self, namespace: str, capacity: int) -> list[int]:
         """The oldest blocks that are more than its share of `capacity`; they are no longer counted."""
-        held = self._held.get(namespace, OrderedDict())
-        gone = [key for key, _ in zip(held, range(len(held) - int(self._share * capacity)), strict=False)]
+        blocks = self._blocks.get(namespace, OrderedDict())
+        gone = [key for key, _ in zip(blocks, range(len(blocks) - int(self._share * capacity)), strict=False)]
         for key in gone:
             self.remove(key)
         return gone

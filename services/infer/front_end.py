@@ -49,7 +49,7 @@ class FrontEndSettings(Settings):
 
     engine_url: str = Field("http://127.0.0.1:8404", description="where the process with the engines is")
     hold_s: float = Field(
-        60.0, ge=0, le=3600, description="wall seconds that a request is held while that process is away"
+        60.0, ge=0, le=3600, description="wall seconds that a request is waiting while that process is away"
     )
 
 
@@ -59,7 +59,7 @@ class FrontEnd:
     def __init__(self, engine: httpx.AsyncClient, hold_s: float) -> None:
         self._engine = engine
         self._hold_s = hold_s
-        self.held = 0
+        self.waiting = 0
         """Requests that wait for that process to come back."""
 
     async def relay(self, request: Request) -> Response:
@@ -85,11 +85,11 @@ class FrontEnd:
                 streamed = answer.headers.get("content-type", "").startswith("text/event-stream")
                 passing = _passed(answer, streamed and request.url.path.endswith(COMPLETIONS))
                 return StreamingResponse(passing, answer.status_code, headers, background=BackgroundTask(answer.aclose))
-            self.held += 1
+            self.waiting += 1
             try:
                 await asyncio.sleep(AGAIN_WALL_S)
             finally:
-                self.held -= 1
+                self.waiting -= 1
 
     async def _asked(self, request: Request, body: bytes) -> httpx.Response:
         headers = [(name, value) for name, value in request.headers.raw if name.decode() not in {*HOP_BY_HOP, "host"}]

@@ -33,8 +33,8 @@ def test_chat_streams_limits_and_usage(tmp_path: Path) -> None:
             extra_body={"ignore_eos": True},
         )
         chunks = list(stream)
-        said = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices]
-        assert len([word for word in said if word]) == 30
+        words = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices]
+        assert len([word for word in words if word]) == 30
         assert chunks[-1].usage is not None
         assert chunks[-1].usage.completion_tokens == 30
         body = {"requestsPerDay": 1, "key": "anyone"}

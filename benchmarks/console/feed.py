@@ -1,6 +1,6 @@
 """Stands for the services behind a console: 22 supernodes of which something changes five times a second.
 
-    python -m benchmarks.console_feed PORT
+    python -m benchmarks.console.feed PORT
 
 It answers what the gateway asks (lists as watches, capacity, planes, a matrix), with the views of real services.
 """

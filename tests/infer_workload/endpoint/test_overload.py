@@ -61,7 +61,7 @@ def overloaded_for(seconds):
     offered = Offered(2 * CAPACITY)
     offered.plays(300)
     tracemalloc.start()
-    before, held = tracemalloc.get_traced_memory()[0], offered.in_flight
+    before, in_flight = tracemalloc.get_traced_memory()[0], offered.in_flight
     offered.done.clear()
     finished = len(offered.done)
     most = 0
@@ -76,7 +76,7 @@ def overloaded_for(seconds):
     came = offered.accounted_for()
     refused = offered.live.admission.refused
     assert 0.2 * came < refused < 0.8 * came
-    assert most < 3 * held + 100
+    assert most < 3 * in_flight + 100
     return grown, finished / seconds
 
 

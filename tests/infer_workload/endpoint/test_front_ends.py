@@ -41,8 +41,8 @@ class Doors:
             self.engine.cut()
 
     @property
-    def held(self):
-        return sum(app.state.front_end.held for app in self.apps)
+    def waiting(self):
+        return sum(app.state.front_end.waiting for app in self.apps)
 
 
 async def test_front_ends_have_one_state(fresh):
@@ -81,7 +81,7 @@ async def test_what_waits_at_the_door_outlives_the_engines(fresh):
         ]
         while first.app.state.serving.live["r1"].activation.waiting < 4:
             await asyncio.sleep(0.01)
-    while doors.held < 4:
+    while doors.waiting < 4:
         await asyncio.sleep(0.01)
     assert not any(each.done() for each in asked)
     async with Stage(fresh) as second, doors.before(second):

@@ -1,6 +1,6 @@
 """The console with 22 supernodes (8,448 NPUs) that change five times a second: what the gateway and a browser cost.
 
-The services are stood for by `benchmarks/console_feed`. The gateway is a process of its own, with nothing shared;
+The services are stood for by `benchmarks/console/feed.py`. The gateway is a process of its own, with nothing shared;
 ten readers of the live stream stand for ten browsers, and one Chromium draws the first screen. Cores are of processor
 time.
 """
@@ -49,7 +49,7 @@ def measure() -> Iterator[Figure]:
     url = f"http://127.0.0.1:{port}"
     behind = [f"--{name}-url=http://127.0.0.1:{feed}" for name in ("resource", "link", "compute", "infer", "agents")]
     with (
-        started("benchmarks.console_feed", str(feed)),
+        started("benchmarks.console.feed", str(feed)),
         started("services.console", f"--port={port}", "--log-level=WARNING", *behind) as gateway,
     ):
         until(lambda: readiness(url, 1.0).ready, "the gateway is ready")

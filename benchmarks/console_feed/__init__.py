@@ -1,1 +1,0 @@
-"""A program that stands for the services behind a console, for the benchmark of that name."""
