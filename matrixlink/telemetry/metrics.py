@@ -30,8 +30,8 @@ BY: dict[str, tuple[Label, ...]] = {
     "plane": (PLANE,), "switch": (SWITCH,), "project": (PROJECT, PLANE), "slice": (SLICE, PROJECT, PLANE),
 }  # fmt: skip
 SERIES = (
-    ("sent_gbps", "sent_bytes_per_second", "bytes/s", "Sent"),
-    ("received_gbps", "received_bytes_per_second", "bytes/s", "Received"),
+    ("sent_gbps", "sent_bytes_per_second", "bytes/s", "Rate sent"),
+    ("received_gbps", "received_bytes_per_second", "bytes/s", "Rate received"),
     ("dropped_gbps", "dropped_bytes_per_second", "bytes/s", "Sent into ports that carry nothing"),
     ("utilisation", "utilisation_ratio", "ratio", "Part of the capacity that the busier direction takes"),
     ("headroom_gbps", "headroom_bytes_per_second", "bytes/s", "Promised to nobody"),

@@ -38,7 +38,7 @@ def test_each_model_has_a_table_for_both_phases(capsys, model, phase):
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (("--model", "gpt"), "there are deepseek-r1, kimi-k2, qwen3-235b [field --model]"),
+        (("--model", "gpt"), "there are deepseek-r1, deepseek-v3, kimi-k2, llama-3.1-70b, qwen3-235b [field --model]"),
         (("--ep", "1"), "a die has 64 [field --ep]"),
     ],
 )

@@ -109,7 +109,7 @@ def test_all_is_printed(found):
     assert "90 % interval" in text(found)
     assert "| role | source |" in markdown(found)
     document = json.loads(json.dumps(found.document()))
-    assert document["summary"]["predicted"] == 9
+    assert document["summary"]["predicted"] == 13
     assert document["attention_cores"] == {"published": 16, "predicted": 16}
 
 

@@ -331,6 +331,16 @@ NOUNS: tuple[Noun, ...] = (
         order="project",
         whole=True,
     ),
+    Noun(
+        "usage-limits",
+        "infer",
+        "name, key:request.key, model:request.model, requests/min:request.requestsPerMinute, "
+        "tokens/min:request.tokensPerMinute",
+        "requests/day:request.requestsPerDay, tokens/day:request.tokensPerDay, at once:request.requestsInFlight, "
+        "created:createdAt",
+        "usage-limit, limits",
+        means="what keys of a project may use of the models that are served",
+    ),
 )
 
 _BY_WORD = {word: noun for noun in NOUNS for word in (noun.name, *noun.aliases.split(", "))}

@@ -64,7 +64,8 @@ async def test_a_stream_that_is_given_up_is_charged_for_what_there_was(fresh):
             asked.cancel()
             while live.engine.in_flight:
                 await asyncio.sleep(0.005)
-            (entry,) = await usage(stage)
+            while (entry := (await usage(stage) or [{"completionTokens": 0}])[0])["completionTokens"] == before:
+                await asyncio.sleep(0.005)  # the door charges it when it finds out that nobody listens
             assert 0 < entry["completionTokens"] - before < 5000
             assert request.state == "Cancelled"
         assert entry["requests"] == 2

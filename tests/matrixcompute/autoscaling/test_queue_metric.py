@@ -36,7 +36,9 @@ def test_time_in_queue_is_counted_once_for_each_instance(tmp_path: Path) -> None
 
     def counted() -> tuple[float | None, float | None]:
         asyncio.run(metrics.count())
-        return tuple(registry.get_sample_value(f"instance_queue_seconds_{each}") for each in ("count", "sum"))
+        return tuple(
+            registry.get_sample_value(f"matrixcompute_instance_queue_seconds_{each}") for each in ("count", "sum")
+        )
 
     assert counted() == (1, 5)
     say("one", "Scheduled", 20, "grown")

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from services.matrixctl.demo.autoscale import STEPS, Autoscaling, count, grow, meet_the_objective, shrink
-from services.matrixctl.demo.compose import LEFT_OUT
 from services.matrixctl.demo.gauge import Mark, Sample, changes_of_direction
+from services.matrixctl.demo.in_container import LEFT_OUT
 from services.matrixctl.demo.node_hours import node_hours
 from services.matrixctl.demo.picture import Picture, clock_text, picture
 from services.matrixctl.demo.run import STORIES
