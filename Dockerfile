@@ -19,6 +19,7 @@ COPY matrixlink /install/src/matrixlink
 COPY matrixcompute /install/src/matrixcompute
 COPY matrixcontainer /install/src/matrixcontainer
 COPY infer_workload /install/src/infer_workload
+COPY examples/*.yaml /install/src/examples/
 # What installs, tests and compiles packages is not needed to run them. The bytecode is: a container's file system is
 # read-only, and compiling at every start takes seconds.
 RUN set -e; \
