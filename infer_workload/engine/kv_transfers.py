@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from math import inf
+from math import inf, ulp
 
 from infer_workload.engine.request import InferenceRequest
 from matrixlink.fabric.sharing.flow import Flow
@@ -17,8 +17,11 @@ from matrixlink.fabric.sharing.max_min import share
 
 Port = Hashable
 
-ROUNDING_NS = 1000.0
-"""What can be moved in this time counts as moved: seconds since the epoch are floats with steps of a quarter of it."""
+ROUNDING_S = 1e-6
+"""What can be moved in this time counts as moved."""
+STEPS = 4.0
+"""Or in as many steps of the clock, where those are longer: a transfer that ends within one would never be due later
+than now. Seconds since the epoch are floats with steps of a quarter of a microsecond; of 60 times as many, of 15."""
 
 
 @dataclass(slots=True, eq=False)
@@ -52,9 +55,12 @@ class Transfers:
     def finish(self, now: float) -> list[Transfer]:
         """Those that have arrived by now."""
         self._progress(now)
-        done = [current for current in self._active if current.left <= current.rate * ROUNDING_NS]
-        if done:
-            self._active = [current for current in self._active if current.left > current.rate * ROUNDING_NS]
+        moved_s = max(ROUNDING_S, STEPS * ulp(self._at))
+        done: list[Transfer] = []
+        going: list[Transfer] = []
+        for current in self._active:
+            (done if current.left <= current.rate * 1e9 * moved_s else going).append(current)
+        self._active = going
         self._share()
         return done
 

@@ -83,3 +83,20 @@ def test_the_reduced_rate_of_a_die_is_what_share_gives_flow_by_flow(uplink, endp
     flows = [Flow(("uplink",), ceiling=endpoint * remote) for _ in range(senders)]
     rates = share(flows, {"uplink": uplink})
     assert reduced == pytest.approx(float(rates[0]) / remote)
+
+
+@given(
+    at=st.sampled_from([0.0, 1.8e9, 1.1e11, 4e12]),
+    sizes=st.lists(st.floats(1.0, 1e9), min_size=1, max_size=8),
+    gap=st.floats(0.0, 1e-3),
+)
+def test_transfers_end_however_coarse_the_clock_is(at, sizes, gap):
+    """Emulated seconds since the epoch, sped up without an anchor, have steps of some microseconds."""
+    transfers = Transfers({"out": 50.0, "a": 20.0}.__getitem__)
+    for number, size in enumerate(sizes):
+        transfers.start(at + number * gap, request(number), ("out", "a"), size)
+    looks = 0
+    while len(transfers):
+        transfers.finish(transfers.due)
+        looks += 1
+        assert looks <= len(sizes) + 1, "each look ends a transfer"
