@@ -46,10 +46,10 @@ simulation: $(READY) ## 40 seeds of the whole stack, requests, crashes, mishaps 
 	$(PYTEST) tests/simulation
 
 e2e: $(READY) ## end to end: processes, kubectl, PostgreSQL, as far as they are here
-	$(PYTEST) --ignore tests/e2e/test_compose.py tests/e2e
+	$(PYTEST) --ignore tests/e2e/test_compose.py --ignore tests/e2e/compose tests/e2e
 
 compose: $(READY) ## docker-compose on a container engine
-	$(BIN)/python -m pytest -m "not soak" tests/e2e/test_compose.py
+	$(BIN)/python -m pytest -m "not soak" tests/e2e/test_compose.py tests/e2e/compose
 
 realkube: $(READY) ## a real Kubernetes control plane on loopback until Ctrl-C (needs Go; minutes to build, once)
 	$(BIN)/python -m tests.e2e.realkube

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from prometheus_client.core import Metric as Family
+from prometheus_client.utils import floatToGoString
 
 from infer_workload.serving.api import kv_usage
 from infer_workload.serving.live_deployment import LiveDeployment
@@ -158,5 +159,5 @@ def _buckets(current: Histogram) -> list[tuple[str, float]]:
     total, buckets = 0, []
     for bound, count in zip([*current.bounds, float("inf")], current.counts, strict=True):
         total += count
-        buckets.append(("+Inf" if bound == float("inf") else f"{bound:g}", float(total)))
+        buckets.append((floatToGoString(bound), float(total)))
     return buckets

@@ -8,6 +8,8 @@ nodes that plays each role, so one number says how many nodes there should be at
 
 from __future__ import annotations
 
+from math import isfinite
+
 from infer_workload.contract import WorkView
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import PREFILLING, WAITING
@@ -27,7 +29,8 @@ CACHE_KEPT_S = 600.0
 
 
 def work_of(live: LiveDeployment, now: float, window_s: float, tpot_s: float = TPOT_OBJECTIVE_S) -> WorkView | None:
-    """With that objective for a token of an answer. None while it does not serve, or has not for a whole window."""
+    """With that objective for a token of an answer. None while it does not serve, or has not for a whole window, or
+    while a plane carries nothing of what it sends: what no node could do now says nothing of how many there should be."""
     engine = live.engine
     if engine is None or not live.serves or now - live.serves_from < window_s:
         return None
@@ -36,6 +39,9 @@ def work_of(live: LiveDeployment, now: float, window_s: float, tpot_s: float = T
     answer = done.generated_tokens / done.requests if done.requests else ANSWER_TOKENS
     prompt = tokens / arrivals if arrivals else PROMPT_TOKENS
     token_s = _token_s(engine, prompt)
+    prompt_s = engine.instances[0].timing.chunk_s([(max(1, round(prompt)), 0)])
+    if not isfinite(token_s + prompt_s):
+        return None
     uncached = 1.0 - engine.cache.counts.token_hit_rate
     prefill = tokens / window_s * uncached * token_s
     waiting = sum(
@@ -58,7 +64,7 @@ def work_of(live: LiveDeployment, now: float, window_s: float, tpot_s: float = T
         backlog_node_seconds=waiting * token_s * nodes / max(1, pools.prefill_nodes),
         start_s=first_start_s(engine.deployment, live.weights),
         stays_s=stays_s,
-        prompt_s=engine.instances[0].timing.chunk_s([(max(1, round(prompt)), 0)]),
+        prompt_s=prompt_s,
         prefill_backlog_node_seconds=waiting * token_s,
         caching_nodes=_caching_nodes(engine, tokens / window_s * uncached),
         prefill_instance_nodes=engine.deployment.calibration.nodes_per_prefill_instance,

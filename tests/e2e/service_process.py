@@ -53,7 +53,7 @@ class ServiceProcess:
 
     def leads(self) -> bool:
         try:
-            return "\nleads 1.0\n" in self.http.get("/metrics").text
+            return "\ncloudmatrix_leads 1.0\n" in self.http.get("/metrics").text
         except httpx.HTTPError:
             return False
 
