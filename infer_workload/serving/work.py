@@ -30,7 +30,7 @@ CACHE_KEPT_S = 600.0
 
 def work_of(live: LiveDeployment, now: float, window_s: float, tpot_s: float = TPOT_OBJECTIVE_S) -> WorkView | None:
     """With that objective for a token of an answer. None while it does not serve, or has not for a whole window, or
-    while a plane carries nothing of what it sends: what no node could do now says nothing of how many there should be."""
+    while a plane carries nothing of what it sends: what nobody could do now does not tell how many there should be."""
     engine = live.engine
     if engine is None or not live.serves or now - live.serves_from < window_s:
         return None
