@@ -89,11 +89,13 @@ class Completion:
                         )
                     reported = there
                     yield reported
-                if request.done:
+                # It may have gone on, and ended, while what there was of it was charged and sent.
+                if request.done and self.live.tokens_of(request) <= reported:
                     charged = True
                     await self.charge.end(reported, request.input_tokens, request.cached_first)
                     return
-                await self.live.news()
+                if not request.done:
+                    await self.live.news()
         except MatrixError:
             raise
         except BaseException:

@@ -1,6 +1,11 @@
 """Completions as OpenAI's clients ask for them, and what is refused in OpenAI's form."""
 
+import asyncio
+import json
+
 import pytest
+
+from infer_workload.metering.accounts import Charge
 
 
 async def test_chat_through_the_openai_client(serving):
@@ -129,3 +134,20 @@ async def test_parameters_at_openais_bounds_and_fields_nobody_knows_are_taken(se
     ):
         answer = await serving.http.post(f"/v1/{path}", json={"model": "r1"} | edge | asked)
         assert answer.status_code == 200, answer.text
+
+
+async def test_a_stream_has_all_its_tokens_however_long_charging_them_takes(serving, monkeypatch):
+    """The answer goes on, and may end, while what there was of it is written down."""
+    live, ahead = serving.app.state.serving.live["r1"], Charge.ahead
+
+    async def slow(self, *given):
+        await ahead(self, *given)
+        while live.engine.in_flight:
+            await asyncio.sleep(0.005)
+
+    monkeypatch.setattr(Charge, "ahead", slow)
+    asked = {"model": "r1", "prompt": "one two", "max_tokens": 40, "ignore_eos": True, "stream": True}
+    answer = await serving.http.post("/v1/completions", json=asked | {"stream_options": {"include_usage": True}})
+    documents = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
+    assert sum(len(each["choices"]) for each in documents) == 40
+    assert documents[-1]["usage"]["completion_tokens"] == 40
