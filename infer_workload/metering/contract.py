@@ -48,10 +48,10 @@ class UsageLimitRequest(ApiModel):
     model: str = Field(
         "", max_length=127, description="a model, or a deployment of the project; empty: all of them together"
     )
-    requests_per_minute: Amount | None = None
-    tokens_per_minute: Amount | None = None
-    requests_per_day: Amount | None = None
-    tokens_per_day: Amount | None = None
+    requests_per_minute: Amount | None = Field(None, description="requests in an emulated minute")
+    tokens_per_minute: Amount | None = Field(None, description="tokens of prompts and answers in an emulated minute")
+    requests_per_day: Amount | None = Field(None, description="requests in an emulated day")
+    tokens_per_day: Amount | None = Field(None, description="tokens of prompts and answers in an emulated day")
     requests_in_flight: Amount | None = Field(None, description="at once")
     labels: dict[str, str] = Field(default_factory=dict)
 

@@ -8,39 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 from matrixcommon.model.errors import InvalidField
+from services.matrixctl.output.noun import Noun
 from services.matrixctl.output.screen import table
-
-
-@dataclass(frozen=True)
-class Noun:
-    """One collection. `wide` columns follow the others under `-o wide`; `whole` ones are not served one by one."""
-
-    name: str
-    service: str
-    columns: str
-    wide: str
-    aliases: str
-    order: str = "name"
-    whole: bool = False
-    collection: str = ""
-    """What the service calls it, where that is not the noun."""
-    means: str = ""
-    """What it is, where the word may be taken for something else; shown where there is none."""
-    others: tuple[str, ...] = ()
-    """Services that have some too; the column `service` says whose each is."""
-
-    @property
-    def path(self) -> str:
-        return f"/v1/{self.collection or self.name}"
-
-    def shown(self, wide: bool) -> str:
-        return f"{self.columns}, {self.wide}" if wide and self.wide else self.columns
-
 
 NOUNS: tuple[Noun, ...] = (
     Noun(
