@@ -136,8 +136,8 @@ def test_helm_waits_until_every_pod_is_ready(
     workloads = json.loads(cluster.kubectl("get", storage, "-n", NAMESPACE, "-o", "json"))["items"]
     assert {each["metadata"]["name"]: each["status"].get("readyReplicas") for each in workloads} == {
         f"{FULLNAME}-{name}": 1
-        for name in ("resource", "link", "compute", "infer", "agents", "operator")
-        if (name == "operator") <= (storage == "deployments.apps")
+        for name in ("resource", "link", "compute", "infer", "agents", "operator", "console")
+        if (name in ("operator", "console")) <= (storage == "deployments.apps")
     }
     cluster.helm("uninstall", RELEASE, "-n", NAMESPACE)
     cluster.kubectl("delete", "configmap,secret", "--all", "-n", NAMESPACE)
