@@ -2,7 +2,8 @@
 // The frame around every page: who is logged in, where one is, what the machine is doing right now.
 import { live } from "./core/live.js";
 import { login, logout, redeem, session, stored } from "./core/session.js";
-import { match, navigate, onNavigate } from "./core/router.js";
+import { navigate, onNavigate } from "./core/router.js";
+import { match } from "./routes.js";
 import { h, fill, say, set, link } from "./parts/dom.js";
 import { headline } from "./parts/headline.js";
 import { loginForm } from "./views/login.js";

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from services.matrixctl.demo.story import until
 from services.matrixctl.supervisor.up import halt
 from tests.e2e.conftest import RealStack, eventually
 
@@ -39,6 +40,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, chromium: Any) -> Iterator[R
     running = RealStack(tmp_path_factory.mktemp("console") / "state", scale=60.0)
     running.up()
     try:
+        until("all nodes are there", lambda: _available(running.reach) == 48, 60.0)
         running.reach.call("compute", "PUT", f"/v1/instances/{INSTANCE}", body={"nodes": 2, "spares": 1})
         eventually(lambda: ready(running), "the instance is ready")
         yield running
@@ -74,3 +76,8 @@ def open_page(stack: RealStack, chromium: Any, request: pytest.FixtureRequest) -
     for context in contexts:
         context.close()
     assert problems == []
+
+
+def _available(reach: Any) -> int:
+    """Nodes that an instance may have; one that is asked for before has waited, and its page says so."""
+    return sum(node["state"] == "Available" for node in reach.list("resource", "/v1/nodes"))

@@ -1,31 +1,5 @@
 // @ts-check
-// Addresses: a path says which page, the query what of it. All state that is worth a link is here.
-
-/** @typedef {{title: (params: string[]) => string, mount: (root: HTMLElement, page: any) => any}} View */
-
-/** @type {[RegExp, string, () => Promise<View>][]} */
-const ROUTES = [
-  [/^\/$/, "/", () => import("../views/overview.js")],
-  [/^\/nodes\/([^/]+)$/, "/", () => import("../views/node.js")],
-  [/^\/instances$/, "/instances", () => import("../views/instances.js")],
-  [/^\/instances\/([^/]+)\/([^/]+)$/, "/instances", () => import("../views/instance.js")],
-  [/^\/placement$/, "/placement", () => import("../views/placement.js")],
-  [/^\/fabric$/, "/fabric", () => import("../views/fabric.js")],
-  [/^\/faults$/, "/faults", () => import("../views/faults.js")],
-  [/^\/faults\/runs\/([^/]+)$/, "/faults", () => import("../views/run.js")],
-  [/^\/serving$/, "/serving", () => import("../views/serving.js")],
-  [/^\/tenants$/, "/tenants", () => import("../views/tenants.js")],
-  [/^\/experiments$/, "/experiments", () => import("../views/experiments.js")],
-];
-
-/** @param {string} path @returns {{load: () => Promise<View>, params: string[], section: string}} */
-export function match(path) {
-  for (const [pattern, section, load] of ROUTES) {
-    const found = pattern.exec(path);
-    if (found) return { load, section, params: found.slice(1).map(decodeURIComponent) };
-  }
-  return { load: () => import("../views/missing.js"), params: [path], section: "" };
-}
+// Moving between addresses: a path says which page (routes.js), the query what of it. All state that is worth a link is here.
 
 /** @type {(moved?: boolean) => void} */
 let opening = () => {};

@@ -1,0 +1,28 @@
+// @ts-check
+// Which page a path is. Pages move between addresses by core/router.js, which knows none of them.
+
+/** @typedef {{title: (params: string[]) => string, mount: (root: HTMLElement, page: any) => any}} View */
+
+/** @type {[RegExp, string, () => Promise<View>][]} */
+const ROUTES = [
+  [/^\/$/, "/", () => import("./views/overview.js")],
+  [/^\/nodes\/([^/]+)$/, "/", () => import("./views/node.js")],
+  [/^\/instances$/, "/instances", () => import("./views/instances.js")],
+  [/^\/instances\/([^/]+)\/([^/]+)$/, "/instances", () => import("./views/instance.js")],
+  [/^\/placement$/, "/placement", () => import("./views/placement.js")],
+  [/^\/fabric$/, "/fabric", () => import("./views/fabric.js")],
+  [/^\/faults$/, "/faults", () => import("./views/faults.js")],
+  [/^\/faults\/runs\/([^/]+)$/, "/faults", () => import("./views/run.js")],
+  [/^\/serving$/, "/serving", () => import("./views/serving.js")],
+  [/^\/tenants$/, "/tenants", () => import("./views/tenants.js")],
+  [/^\/experiments$/, "/experiments", () => import("./views/experiments.js")],
+];
+
+/** @param {string} path @returns {{load: () => Promise<View>, params: string[], section: string}} */
+export function match(path) {
+  for (const [pattern, section, load] of ROUTES) {
+    const found = pattern.exec(path);
+    if (found) return { load, section, params: found.slice(1).map(decodeURIComponent) };
+  }
+  return { load: () => import("./views/missing.js"), params: [path], section: "" };
+}
