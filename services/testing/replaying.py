@@ -24,8 +24,10 @@ LOOK_PERIOD_S = 10.0
 
 
 async def replay(file: Path) -> Difference | None:
-    """In a loop whose time is virtual, at the speed that was recorded: leases have floors in seconds of the wall. Raises
-    InvalidField, UnknownSnapshot."""
+    """In a loop whose time is virtual, at the speed that was recorded: leases have floors in seconds of the wall.
+
+    Raises InvalidField, UnknownSnapshot.
+    """
     recorded = recordings.read(file)
     about = recorded.about
     async with CloudMatrix(seed=about.seed or 1, time_scale=about.time_scale, snapshot=file) as world:
