@@ -22,6 +22,8 @@ PLANES = {"ub", "rdma", "vpc"}
 OWNER_LABEL = "cloudmatrix.io/instance"
 WAITING = ("InsufficientCapacity", "InsufficientBandwidth", "QuotaExceeded", "InvalidField")
 """Reasons for which an instance stays as it was: somebody has to leave, or to ask for something else."""
+OF_NO_INSTANCE = {"defragment", "move-member", "drain-elements"}
+"""Verbs of operations of MatrixResource and MatrixLink."""
 SLACK = 1e-6
 """Rates are shown to so many places."""
 
@@ -216,7 +218,7 @@ def _operations(lists: Lists) -> Iterator[str]:
     running: dict[str, str] = {}
     instances = lists.keyed("instances")
     for name, operation in lists.keyed("operations").items():
-        if operation["done"]:
+        if operation["done"] or operation["verb"] in OF_NO_INSTANCE:
             continue
         target = key_of(operation["project"], operation["target"])
         if target not in instances and operation["step"] != "mark_deleted":  # which has just made it go

@@ -28,6 +28,8 @@ from tests.simulation.exported_life import History
 from tests.simulation.small_stack import replica_of
 from tests.stack import Stack
 
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+"""Databases lie in memory where that can be had: what a life costs is mostly waiting for a disk otherwise."""
 STEP_S = 20.0
 SETTLED_WITHIN_S = 3600.0
 """Longer than any hold-down or deadline after which something is tried again."""
@@ -58,7 +60,7 @@ class Life:
     new_loop: Callable[[], asyncio.AbstractEventLoop] = staticmethod(looptime.new_event_loop)
 
     def __init__(self, make: Callable[[Path], Stack]) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="rest-life-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")))
+        self.folder = Path(tempfile.mkdtemp(prefix="rest-life-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT", MEMORY)))
         self.loop = self.new_loop()
         self.stack = self.run(self._begin(make))
         self.written = Acknowledged()

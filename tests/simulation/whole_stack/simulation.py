@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from dataclasses import dataclass, field
+from functools import cache
 
 from tests.simulation.whole_stack.life import SimulatedLife
 from tests.simulation.whole_stack.mishaps import Mixture, everything
@@ -27,16 +28,19 @@ class Outcome:
     scenario: str = ""
     """Where what befell a life that failed is written as a scenario, or why it is not."""
     virtual_s: float = 0.0
+    asked: int = EVENTS
+    """For so many events it was to live."""
 
     @property
     def replay(self) -> str:
-        """The command that has all of it happen again."""
-        return f"python -m tests.simulation.whole_stack {self.seed} --events {len(self.events)}"
+        """The command that has all of it happen again. What an event leaves behind is judged when the next one comes."""
+        return f"python -m tests.simulation.whole_stack {self.seed} --events {min(len(self.events) + 1, self.asked)}"
 
 
 def simulate(seed: int, events: int = EVENTS) -> Outcome:
     """The life of that seed. What fails it is in the outcome, not raised."""
     collecting = gc.isenabled()
+    _freeze_modules()
     gc.disable()  # what is collected in the middle would end when the collector pleases
     try:
         return _simulated(seed, events)
@@ -44,6 +48,13 @@ def simulate(seed: int, events: int = EVENTS) -> Outcome:
         if collecting:
             gc.enable()
         gc.collect()
+
+
+@cache
+def _freeze_modules() -> None:
+    """What is there before the first life stays: no collection after a life has to go through it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _simulated(seed: int, events: int) -> Outcome:
@@ -61,7 +72,14 @@ def _simulated(seed: int, events: int) -> Outcome:
     failure = life.failures[0] if life.failures else failure
     assert life.journals is not None
     outcome = Outcome(
-        seed, life.hash(), life.events, life.journals.commits, dict(life.kinds), failure, virtual_s=life.loop.time()
+        seed,
+        life.hash(),
+        life.events,
+        life.journals.commits,
+        dict(life.kinds),
+        failure,
+        virtual_s=life.loop.time(),
+        asked=events,
     )
     if failure is not None:
         outcome.scenario = exported(life)
