@@ -12,12 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import ceil
 
-from benchmarks.autoscaler.pools import MEMBER_NODES, TTFT_S, Policy, Seen
+from benchmarks.autoscaler.pools import MEMBER_NODES, TPOT_S, TTFT_S, Policy, Seen
 from matrixcompute.autoscaling.decision import Observation, recommend, scaled
 from matrixcompute.autoscaling.policy import Reason, ScalingPolicySpec, ScalingState
 from matrixcompute.autoscaling.pools import PoolsObservation, pools_scaled, recommend_pools
 
 MEMBERS_MAX = 64
+OBJECTIVE = {"ttftSeconds": TTFT_S, "tpotSeconds": TPOT_S}
 Rule = Callable[[Seen], int]
 
 
@@ -107,7 +108,7 @@ def shares(members: int) -> list[int]:
 def _observation(seen: Seen) -> Observation:
     sizes = (seen.members * MEMBER_NODES, seen.ready * MEMBER_NODES)
     work = (seen.load * MEMBER_NODES, seen.backlog_s * MEMBER_NODES)
-    return Observation(*sizes, *work, start_s=seen.start_s, stays_s=seen.stays_s)
+    return Observation(*sizes, *work, start_s=seen.start_s, stays_s=seen.stays_s, queues=seen.role == "prefill")
 
 
 def hpa(prefill: str, decode: str, block: int) -> Policy:
@@ -241,7 +242,11 @@ def ours(block: int = MEMBER_NODES) -> Pooled:
     """What a user gets who names a target, a most, and that pools are to be sized. Decode comes in members here."""
     pools = {role: {"minReplicas": MEMBER_NODES} for role in ("prefill", "decode")}
     nodes = 2 * MEMBERS_MAX * MEMBER_NODES
-    return Pooled(policy_of(block, pools=pools, minReplicas=2 * MEMBER_NODES, maxReplicas=nodes // block * block))
+    return Pooled(
+        policy_of(
+            block, pools=pools, objective=OBJECTIVE, minReplicas=2 * MEMBER_NODES, maxReplicas=nodes // block * block
+        )
+    )
 
 
 def single_number(block: int = MEMBER_NODES) -> SingleNumber:

@@ -19,6 +19,8 @@ from benchmarks.autoscaler.traces import Trace
 from matrixcompute.autoscaling.clairvoyant import cheapest
 
 PLAN_SLOT_S = 5.0
+FORESEEN = 1.25
+"""Who has more than so many times what was ever needed pays more than the goal for node-hours allows."""
 ATTAINED = 0.99
 FULL = (0.5, 1.4)
 """How full members may be, at least and at most."""
@@ -93,6 +95,19 @@ def _spread(begin: np.ndarray, end: np.ndarray, rate: np.ndarray, slots: int) ->
         return rates * edges - moments
 
     return np.diff(done(begin) - done(end)) / PLAN_SLOT_S
+
+
+def foreseeable(trace: Trace, start_s: float, more: float = FORESEEN, since_s: float = 300.0) -> float:
+    """The most that anybody attains who, once `since_s` is over, has no more than so many times the members that the
+    most until then needed: what comes beyond that is late until a member that is asked for then serves."""
+    late = np.zeros(len(trace.at), dtype=bool)
+    slot = (trace.at / PLAN_SLOT_S).astype(int)
+    for need in needs(trace):
+        known = int(np.ceil(start_s / PLAN_SLOT_S)) + 1
+        members = np.ceil(more * np.maximum.accumulate(need.members) - 1e-9).clip(1)
+        serving = np.concatenate([np.full(known, np.inf), members])[: len(members)]
+        late |= (need.members > serving)[slot] & (trace.at > since_s)
+    return 1.0 - float(late.mean())
 
 
 def planned(need: Need, full: float, price_s: float, start_s: float, step: int) -> np.ndarray:

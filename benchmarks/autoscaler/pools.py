@@ -290,7 +290,12 @@ def replay(
             context = decoding.kv_tokens / decoding.running if decoding.running > 20 else context or 4000.0
             seen = [
                 _prefill_seen(
-                    prefill, now, start_s, (before[arrived] - before[last]) / tick_s, before[arrived] - served
+                    prefill,
+                    now,
+                    start_s,
+                    (before[arrived] - before[last]) / tick_s,
+                    before[arrived] - served,
+                    float(alone[max(0, arrived - ANSWERS) : arrived].mean()) if arrived else 0.0,
                 ),
                 _decode_seen(decode, now, start_s, (arrived - last) / tick_s, decoding, len(due), context),
             ]
@@ -349,9 +354,10 @@ def _change_roles(prefill: Role, decode: Role, wanted: list[int], now: float, de
             one.give(moved, other, now, -inf if one is prefill else decoding.last_end(moved, one.serving))
 
 
-def _prefill_seen(role: Role, now: float, start_s: float, load: float, backlog_s: float) -> Seen:
+def _prefill_seen(role: Role, now: float, start_s: float, load: float, backlog_s: float, reads_s: float) -> Seen:
     late = backlog_s / max(1, role.serving) > TTFT_S / 2
-    return Seen("prefill", now, role.members, role.serving, start_s, float(load), float(backlog_s), late=late)
+    seen = (role.members, role.serving, start_s, float(load), float(backlog_s))
+    return Seen("prefill", now, *seen, stays_s=reads_s, late=late)
 
 
 def _decode_seen(

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import ceil
 
+from matrixcompute.autoscaling.backtest import Sizing, floor
 from matrixcompute.autoscaling.behavior import DOWN_WINDOW_S, limited, remember, stabilized, tolerances, whole
-from matrixcompute.autoscaling.forecast import BEYOND, KEPT_S, SMOOTHED_S, forecast, highest, smoothed
+from matrixcompute.autoscaling.forecast import BEYOND, KEPT_S, SMOOTHED_S, highest, smoothed
 from matrixcompute.autoscaling.policy import Metric, PoolSizes, Reason, ScalingPolicySpec, ScalingState, Schedule
 
 TICK_S = 15.0
@@ -25,6 +26,10 @@ SPARED_S = 1200.0
 """One block fewer must have been enough for so long: the noise of a constant load releases nobody."""
 FORECAST_TOLERANCE = 0.05
 """A forecast that asks for so much more than there is is within its own error."""
+WORKED_OFF_S = 30.0
+"""Where a forecast covers the load, what waits all the same is worked off in so long."""
+BACKLOG_SHARE = 0.2
+"""Where a forecast covers the load, what waits asks for more from that share of the time it may wait."""
 KEPT_S_MIN = 60.0
 """What is asked for by the own signals counts for at least so long."""
 
@@ -46,6 +51,8 @@ class Observation:
     metrics: Mapping[str, float] = field(default_factory=dict)
     start_s: float = 60.0
     stays_s: float = SMOOTHED_S
+    queues: bool = False
+    """Work waits for a member and is then served at full speed (prompts), instead of sharing those there are."""
     least: int = 1
     """With fewer it cannot serve, or is below its own floor."""
     idle_s: float | None = None
@@ -83,13 +90,14 @@ def recommend(seen: Observation, policy: ScalingPolicySpec, state: ScalingState,
         waits = max(0.0, seen.backlog - WAITS_S * seen.ready) if seen.ready == seen.members else 0.0
         state.loads = [each for each in state.loads if each[0] > now - KEPT_S] + [(now, seen.load + waits / TICK_S)]
     proposals = [_by_metric(each, seen, policy) for each in policy.metrics]
+    predicted = _forecast_floor(state, policy, seen)
+    foreseen = predicted is not None and policy.forecasts == "Auto"
     if not policy.metrics:
         proposals = [
             None
             if seen.load is None
-            else _by_work(seen, policy, smoothed(state.loads, now, max(SMOOTHED_S, seen.stays_s / 2)))
+            else _by_work(seen, policy, smoothed(state.loads, now, max(SMOOTHED_S, seen.stays_s / 2)), foreseen)
         ]
-    predicted = _forecast_floor(state, policy, seen, now)
     known = [each for each in proposals if each is not None]
     silent = len(known) < len(proposals) or (policy.forecasts == "Auto" and not policy.metrics and predicted is None)
     wanted, reason = max(known, default=seen.members), Reason.DESIRED_WITHIN_RANGE
@@ -113,7 +121,7 @@ def recommend(seen: Observation, policy: ScalingPolicySpec, state: ScalingState,
     steady = stabilized(state, policy.behavior, wanted, seen.members, now, kept_s)
     if steady != wanted:
         reason = Reason.SCALE_UP_STABILIZED if wanted > steady else Reason.SCALE_DOWN_STABILIZED
-    one_fewer = steady == seen.members - policy.block and not policy.metrics and seen.load is not None
+    one_fewer = steady == seen.members - policy.block and not policy.metrics and seen.load is not None and not foreseen
     if one_fewer and not _spared(state, policy, seen, steady):
         steady, reason = seen.members, Reason.SCALE_DOWN_STABILIZED
     size, limit = limited(state, policy, steady, seen.members, now)
@@ -190,12 +198,17 @@ def _by_metric(metric: Metric, seen: Observation, policy: ScalingPolicySpec) -> 
     return proposal
 
 
-def _by_work(seen: Observation, policy: ScalingPolicySpec, load: float) -> int:
+def _by_work(seen: Observation, policy: ScalingPolicySpec, load: float, foreseen: bool) -> int:
     """What comes in at the utilization that is aimed at, and what will wait when a member that starts now serves."""
     until_s = seen.start_s + TICK_S
     starting = seen.members - seen.ready
+    allowed_s = policy.objective.backlog_seconds
     waiting = seen.backlog + ((seen.load or 0.0) - seen.ready - starting / 2) * until_s if seen.backlog else 0.0
-    needs = load / policy.utilization + max(0.0, waiting) / policy.objective.backlog_seconds
+    if policy.forecasts == "Auto" and seen.queues:
+        allowed_s = max(allowed_s, WORKED_OFF_S)
+        if seen.backlog <= BACKLOG_SHARE * policy.objective.backlog_seconds * seen.ready:
+            waiting, load = 0.0, 0.0 if foreseen else load  # the forecast has its own headroom
+    needs = load / policy.utilization + max(0.0, waiting) / allowed_s
     return _enough(needs, seen, policy, tolerances(policy.behavior)[1])
 
 
@@ -212,11 +225,18 @@ def _enough(needs: float, seen: Observation, policy: ScalingPolicySpec, up: floa
     return min(seen.members, ceil(needs * (1 + tolerances(policy.behavior)[0]) - 1e-9))
 
 
-def _forecast_floor(state: ScalingState, policy: ScalingPolicySpec, seen: Observation, now: float) -> int | None:
+def _forecast_floor(state: ScalingState, policy: ScalingPolicySpec, seen: Observation) -> int | None:
     if policy.forecasts == "Off" or seen.load is None:
         return None
-    load = forecast(state.loads, seen.start_s + TICK_S, max(SMOOTHED_S, seen.stays_s / 2))
-    return None if load is None else _enough(load / policy.utilization, seen, policy, FORECAST_TOLERANCE)
+    sizing = Sizing(
+        seen.start_s,
+        max(SMOOTHED_S, seen.stays_s / 2),
+        BACKLOG_SHARE * policy.objective.backlog_seconds if seen.queues else 0.0,
+        seen.stays_s,
+        policy.block,
+        policy.min_replicas,
+    )
+    return floor([(at, load / policy.utilization) for at, load in state.loads], sizing, TICK_S)
 
 
 def _message(reason: Reason, seen: Observation, asked: int, size: int) -> str:

@@ -1,10 +1,8 @@
-"""The most that the load may be until a member that starts now serves.
+"""Guesses of the most that the load may be until a member that starts now serves.
 
-Several guesses: it stays; it continues as in the last minutes, at most to the highest that was seen or beyond it; it
-does as it did a period ago, where the load has one; it comes back to its recent peak. Each is judged by what it would
-have said at every moment of the last hour: the margin that covers most of the load that came then is added to it, and
-the guess that needs the least in all is taken. Where nothing has a trend the margin is the noise of the load; where
-something foresees it the margin is small. Nothing is learnt from a time without a measure.
+It stays; it continues as in the last minutes, at most to the highest that was seen or beyond it; it comes back to its
+recent peak, or to what most of it was below; it does as it did a period ago, where the load has one. None has a margin:
+`backtest` judges rules that are made of them. Nothing is learnt from a time without a measure.
 """
 
 from __future__ import annotations
@@ -12,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 KEPT_S = 3600.0
 SMOOTHED_S = 30.0
-COVERED = 0.97
-"""The share of the load of past moments that the margin covers."""
 TRENDS_S = (120.0, 300.0)
-MEANS_S = (300.0, 1200.0)
 PEAKS_S = (300.0, 1200.0)
+SHARES, SHARES_S = (0.9, 0.97), 1200.0
+"""What so much of the load of so long was below."""
 PERIODS_S = (120.0, 1500.0)
 """Periods that are looked for, as long as they are seen twice."""
 CORRELATED = 0.5
 """Less than that from one period to the next is none."""
 BEYOND = 1.1
-"""A margin asks for no more than so many times the most that was ever seen, or foreseen."""
+"""A rule asks for no more than so many times the most that was ever seen."""
 SAMPLES_MIN = 20
 """Moments to judge by; before, nothing is foreseen."""
 
@@ -41,35 +39,12 @@ def smoothed(loads: Loads, now: float, over_s: float = SMOOTHED_S) -> float:
 def highest(loads: Loads, since_s: float, over_s: float = SMOOTHED_S) -> float:
     """The highest mean over `over_s` of the last `since_s`."""
     at, load = (np.array(column) for column in zip(*loads, strict=True))
-    return float(_means(at, load, over_s)[at > at[-1] - since_s].max())
+    return float(means(at, load, over_s)[at > at[-1] - since_s].max())
 
 
-def forecast(loads: Loads, ahead_s: float, over_s: float = SMOOTHED_S) -> float | None:
-    """The load to be ready for within `ahead_s`, in means over `over_s`; None where too little is known to judge by."""
-    if len(loads) < SAMPLES_MIN:
-        return None
-    at, load = (np.array(column) for column in zip(*loads, strict=True))
-    level = _means(at, load, over_s)
-    most, known = _most_within(at, level, ahead_s)
-    guesses = _guesses(at, load, level, ahead_s)
-    foreseen = [(first, guess) for first, guess in guesses if known - first >= SAMPLES_MIN]
-    if not foreseen:
-        return None
-    judged = slice(max(first for first, _ in foreseen), known)
-    seen = np.maximum.accumulate(level)
-    covering = [
-        np.minimum(guess + _margin((most - guess)[first:known], most[first:known]), BEYOND * np.maximum(guess, seen))
-        for first, guess in foreseen
-    ]
-    least = min(covering, key=lambda guess: float(np.maximum(guess, level)[judged].mean()))
-    return max(float(level[-1]), float(least[-1]))
-
-
-def _guesses(at: np.ndarray, load: np.ndarray, level: np.ndarray, ahead_s: float) -> Iterator[tuple[int, np.ndarray]]:
+def guesses(at: np.ndarray, load: np.ndarray, level: np.ndarray, ahead_s: float) -> Iterator[tuple[int, np.ndarray]]:
     """Each with the first moment at which it can be made."""
     yield 0, level
-    for mean_s in MEANS_S:
-        yield 0, _means(at, load, mean_s)
     highest = np.maximum.accumulate(level)
     for trend_s in TRENDS_S:
         trend = level + np.maximum(0.0, _slopes(at, load, trend_s)) * ahead_s
@@ -77,16 +52,11 @@ def _guesses(at: np.ndarray, load: np.ndarray, level: np.ndarray, ahead_s: float
         yield 0, np.minimum(trend, highest)
     for peak_s in PEAKS_S:
         yield 0, _most_before(at, level, peak_s)
+    for share in SHARES:
+        yield 0, _quantile_before(at, level, SHARES_S, share)
     if period_s := _period_s(at, level):
         season = _most_within(at, level, ahead_s)[0][np.searchsorted(at, at - period_s)]
         yield int(np.searchsorted(at, at[0] + period_s)), season
-
-
-def _margin(errors: np.ndarray, weights: np.ndarray) -> float:
-    """What covers that share of the weight."""
-    order = np.argsort(errors)
-    sums = np.cumsum(weights[order])
-    return float(errors[order][min(int(np.searchsorted(sums, COVERED * sums[-1])), len(order) - 1)])
 
 
 def _period_s(at: np.ndarray, level: np.ndarray) -> float:
@@ -119,7 +89,7 @@ def _since(at: np.ndarray, over_s: float) -> np.ndarray:
     return np.searchsorted(at, at - over_s, side="right")
 
 
-def _means(at: np.ndarray, load: np.ndarray, over_s: float) -> np.ndarray:
+def means(at: np.ndarray, load: np.ndarray, over_s: float) -> np.ndarray:
     sums = np.concatenate([[0.0], np.cumsum(load)])
     first, end = _since(at, over_s), np.arange(1, len(at) + 1)
     return (sums[end] - sums[first]) / (end - first)
@@ -148,6 +118,15 @@ def _most_within(at: np.ndarray, level: np.ndarray, ahead_s: float) -> tuple[np.
 
 def _most_before(at: np.ndarray, level: np.ndarray, over_s: float) -> np.ndarray:
     return _most(level, _since(at, over_s), np.arange(1, len(at) + 1))
+
+
+def _quantile_before(at: np.ndarray, level: np.ndarray, over_s: float, share: float) -> np.ndarray:
+    count = np.arange(1, len(at) + 1) - _since(at, over_s)
+    width = int(count.max())
+    ordered = np.sort(sliding_window_view(np.concatenate([np.full(width - 1, -np.inf), level]), width), axis=1)
+    for_each = np.arange(len(at))
+    ordered[ordered == -np.inf] = 0.0
+    return ordered[for_each, width - 1 - ((1 - share) * count).astype(int)]
 
 
 def _most(level: np.ndarray, first: np.ndarray, end: np.ndarray) -> np.ndarray:

@@ -152,7 +152,7 @@ class Objective(ApiModel):
         None,
         gt=0.05,
         le=1,
-        description="the share of a member's work that is aimed at; by default 0.8, with a forecast 0.95",
+        description="the share of a member's work that is aimed at; by default 0.8, with a forecast all of it",
     )
     backlog_seconds: float = Field(10.0, gt=0, le=3600, description="in how long what waits is to be worked off")
     ttft_seconds: float | None = Field(
@@ -250,7 +250,7 @@ class ScalingPolicySpec(ApiModel):
     @property
     def utilization(self) -> float:
         """A forecast has a margin of its own; without one the headroom is here."""
-        return self.objective.utilization or (0.95 if self.forecasts == "Auto" else 0.8)
+        return self.objective.utilization or (1.0 if self.forecasts == "Auto" else 0.8)
 
     @field_validator("max_replicas")
     @classmethod

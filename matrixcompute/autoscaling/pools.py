@@ -25,6 +25,8 @@ from matrixcompute.autoscaling.decision import (
 from matrixcompute.autoscaling.policy import PoolBounds, PoolSizes, Reason, ScalingPolicySpec, ScalingState
 
 ROLES = ("prefill", "decode")
+DRAINS = 2.0
+"""So many times as long as a request stays on the mean, a node drains."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ def recommend_pools(
         role: recommend(seen.of(role), _role_policy(role, seen, policy), state.pools.get(role, ScalingState()), now)
         for role in ROLES
     }
-    wanted = {role: each.replicas for role, each in found.items()}
+    wanted = _kept_while_draining({role: each.replicas for role, each in found.items()}, seen, policy)
     sizes, limit = _together(wanted, seen, policy, schedule_floor(policy.schedules, now))
     memory = {role: each.state for role, each in found.items()}
     caching, memory["caching"] = _caching(seen, policy, sum(sizes.values()), state, now)
@@ -118,6 +120,20 @@ def _role_policy(role: str, seen: PoolsObservation, policy: ScalingPolicySpec) -
         objective = objective.model_copy(update={"backlog_seconds": allowed})
     alone = {"min_replicas": least, "max_replicas": most, "block": seen.block(role), "objective": objective}
     return policy.model_copy(update={**alone, "pools": None, "schedules": []})
+
+
+def _kept_while_draining(
+    wanted: Mapping[str, int], seen: PoolsObservation, policy: ScalingPolicySpec
+) -> dict[str, int]:
+    """Where one pool grows, the other keeps nodes that would drain for longer than a new one takes to start: given
+    over they would count as there, and come late. The budget goes before that."""
+    kept = dict(wanted)
+    for role, other in (ROLES, ROLES[::-1]):
+        here = seen.of(role)
+        drains_late = DRAINS * here.stays_s > here.start_s
+        if wanted[role] < here.members and wanted[other] > seen.of(other).members and drains_late:
+            kept[role] = min(here.members, max(wanted[role], policy.max_replicas - wanted[other]))
+    return kept
 
 
 def _together(

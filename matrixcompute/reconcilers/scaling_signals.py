@@ -77,6 +77,7 @@ def pools_observed(
             load=work["prefillNodes"],
             backlog=work["prefillBacklogNodeSeconds"],
             stays_s=work["promptS"],
+            queues=True,
             least=min(block, sizes.prefill),
         ),
         replace(decode, load=work["decodeNodes"], stays_s=work["staysS"], least=int(work["decodeNodesMin"])),

@@ -204,3 +204,12 @@ def test_bad_pools_are_refused_with_their_field(change, field):
     with pytest.raises(ValidationError) as refused:
         a_policy(**change)
     assert refused.value.errors()[0]["loc"][-1] == field
+
+
+def test_nodes_that_would_drain_for_longer_than_one_takes_to_start_change_no_role():
+    looked = seen(4, 6, 6.0, 3.5)
+    slow = replace(looked, decode=replace(looked.decode, stays_s=90.0))
+    found = recommend_pools(slow, a_policy(), ScalingState(), NOON)
+    assert found.pools == PoolSizes(prefill=6, decode=6)
+    within = recommend_pools(slow, a_policy(maxReplicas=10), ScalingState(), NOON)
+    assert within.pools == PoolSizes(prefill=6, decode=4), "the budget goes before that"

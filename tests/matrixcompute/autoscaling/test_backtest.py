@@ -1,0 +1,86 @@
+"""The floor that a forecast makes: of rules judged by the last hour the cheapest that would have been enough."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from random import Random
+
+import pytest
+
+from matrixcompute.autoscaling.backtest import Sizing, floor
+
+TICK_S = 15.0
+Loads = list[tuple[float, float]]
+
+
+def sampled(loads: Iterable[float]) -> Loads:
+    return [(TICK_S * at, load) for at, load in enumerate(loads)]
+
+
+def floor_of(loads: Loads, **more: float) -> int:
+    found = floor(loads, Sizing(**{"start_s": 60.0, "over_s": 30.0, **more}), TICK_S)  # type: ignore[arg-type]
+    assert found is not None
+    return found
+
+
+def test_nothing_is_foreseen_before_there_is_something_to_judge_by():
+    assert floor(sampled([5.0] * 19), Sizing(60.0, 30.0), TICK_S) is None
+    assert floor(sampled([5.0] * 20), Sizing(60.0, 30.0), TICK_S) is not None
+    assert floor([], Sizing(60.0, 30.0), TICK_S) is None
+
+
+def test_a_constant_load_needs_no_more_than_it_is():
+    assert floor_of(sampled([5.0] * 240)) == 5
+
+
+def test_what_has_only_noise_is_covered_and_not_doubled():
+    rng = Random(1)
+    noise = sampled(10.0 + rng.gauss(0, 0.5) for _ in range(240))
+    found = {floor_of(noise[:end]) for end in range(120, 240)}
+    assert min(found) >= 10
+    assert max(found) <= 12
+
+
+def test_what_left_and_came_back_is_kept_for():
+    """Fourteen minutes high, ten low, over and over: whoever lets go in the low time serves too late."""
+    returns = sampled(([12.0] * 56 + [3.0] * 40) * 2 + [12.0] * 20 + [3.0] * 20)
+    assert floor_of(returns) >= 12
+    assert floor_of(sampled([12.0] * 20 + [3.0] * 220)) < 12
+
+
+def test_a_season_is_followed_down_and_foreseen_up():
+    wave = [6.0 - 5.0 * math.cos(2 * math.pi * at / 40) for at in range(240)]
+    down, up = (floor_of(sampled(wave[: 200 + at])) for at in (36, 12))
+    assert down <= 7  # it is falling to 1, and nothing comes back within the start time
+    assert wave[211] < up  # rising, and more in a minute
+    assert up >= wave[215] - 0.5
+
+
+def test_a_climb_beyond_all_that_ever_came_is_followed_ahead():
+    climb = [2.0 + 0.2 * at for at in range(60)]
+    assert floor_of(sampled(climb)) >= climb[-1] + 0.2 * 60 / TICK_S
+
+
+def test_work_that_may_wait_needs_fewer():
+    rng = Random(2)
+    bursts = sampled(8.0 + (6.0 if rng.random() < 0.1 else 0.0) for _ in range(240))
+    assert floor_of(bursts, allowed_s=60.0) < floor_of(bursts)
+
+
+@pytest.mark.parametrize(("block", "least"), [(1, 1), (2, 4), (4, 8), (3, 9)])
+def test_it_comes_in_whole_blocks_and_never_below_the_least(block, least):
+    rng = Random(block)
+    for top in (0.0, 1.0, 30.0):
+        found = floor_of(sampled(top * rng.random() for _ in range(100)), block=block, least=least)
+        assert found >= least
+        assert found % block == 0
+
+
+def test_samples_that_are_missing_or_come_late_are_no_reason_to_fail():
+    rng = Random(3)
+    loads, at = [], 0.0
+    for _ in range(150):
+        at += TICK_S * rng.choice((0.8, 1.0, 1.3, 4.0))
+        loads.append((at, 5.0))
+    assert floor_of(loads) == 5
