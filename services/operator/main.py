@@ -43,7 +43,7 @@ from services.chassis.http import http_client
 from services.chassis.logging import configure
 from services.chassis.metrics import watcher_metrics
 from services.chassis.periodic import RETRY_WALL_S, Heard, Periodic, follow, nudging, supervised
-from services.chassis.run import serve
+from services.chassis.serving import serve
 from services.chassis.settings import Settings
 from services.chassis.tracing import configure_tracing
 
