@@ -93,6 +93,10 @@ class ContextCache:
     def match(self, hashes: Sequence[int], prompt_tokens: int) -> Match:
         """How much of the prompt is reusable; counts the question, marks the blocks as used, and has those on solid
         state in memory from now on."""
+        if self.capacity <= 0:
+            self.counts.blocks_asked += len(hashes)
+            self.counts.tokens_asked += prompt_tokens
+            return NOTHING
         found, maker, cold = 0, STORED, list[int]()
         ssd = self._ssd.blocks
         for key in hashes:

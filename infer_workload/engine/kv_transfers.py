@@ -17,7 +17,7 @@ from matrixlink.fabric.sharing.max_min import share
 
 Port = Hashable
 
-ROUNDING_S = 1e-6
+ROUNDING_S = 1e-9
 """What can be moved in this time counts as moved."""
 STEPS = 4.0
 """Or in as many steps of the clock, where those are longer: a transfer that ends within one would never be due later

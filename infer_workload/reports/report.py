@@ -97,7 +97,7 @@ class Report:
             ("pools", f"{self.npus} NPUs: prefill {self.prefill_pool}, decode {self.decode_pool}, "
                       f"caching on {self.caching_nodes} nodes"),
             ("requests", f"{self.finished:,} finished of {self.requests:,}, {self.refused} refused, "
-                         f"{self.requeued} sent back by losses"),
+                         f"{self.requeued} sent back"),
             ("time", f"{self.duration_s:,.1f} s emulated"),
             ("tokens", f"{self.input_tokens:,} in, {self.output_tokens:,} out"),
             ("TTFT", _spread_text(self.ttft, 1.0, "s", 3)),
@@ -163,9 +163,9 @@ def report_of(
         prefill_pool=f"{len(sizes)} x {sizes[0] if sizes else 0} NPUs",
         decode_pool=f"{decode_npus} NPUs, EP{engine.deployment.decode_dies}",
         caching_nodes=len(pools.caching),
-        requests=len(finished) + refused + len(engine.in_flight),
+        requests=len(finished) + refused + engine.dropped + len(engine.in_flight),
         finished=len(finished),
-        refused=refused,
+        refused=refused + engine.dropped,
         requeued=engine.preemptions,
         duration_s=round(duration, 3),
         input_tokens=inputs,
