@@ -216,6 +216,8 @@ class Engine:
 
     def _assign(self) -> None:
         """From the queue to a die and an instance, in order, as long as there is room."""
+        if not self.waiting:
+            return
         _, instances = self.open_places()
         while self.waiting and instances:
             request = self.waiting.first

@@ -107,8 +107,10 @@ class PrefillInstance:
 
 
 def _overtakes(request: InferenceRequest, other: InferenceRequest, block_tokens: int) -> bool:
-    """Whether the one that comes goes before one that is in the queue. What has begun has part of its prompt in KV; as
-    in vLLM it goes on first."""
+    """Whether the one that comes is put before one that is in the queue.
+
+    Not where part of that prompt is in KV already: as in vLLM it continues first.
+    """
     if request.priority >= other.priority or other.prefilled > other.cached:
         return False
     computed, counted = -(-other.cached // block_tokens), -(-request.cached // block_tokens)

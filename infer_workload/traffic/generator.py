@@ -20,7 +20,7 @@ from itertools import pairwise
 from math import exp, log
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -34,8 +34,7 @@ class BadTrace(ValueError):
     """A line that is no request; the message has its number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(NamedTuple):
     """One request of a workload: seconds since its start, tokens in and out, prefix hashes of the prompt's blocks, and
     its priority, lower ones first."""
 

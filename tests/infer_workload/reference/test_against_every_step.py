@@ -170,15 +170,15 @@ def test_a_batch_that_adapts(played, target_s):
 
 
 def test_what_these_cases_are_about_comes_to_pass():
-    """Preemptions, waiting for room, and a batch held back: else the comparisons above would say little."""
+    """Preemptions, waiting for room, and a batch bounded back: else the comparisons above would say little."""
     crowd = [(0.0, Submit(1, 4000, 400))] * 60
     full = Both(deployment_of(2, batch_per_npu=4)).play([*crowd, (1.0, Submit(0, 4000, 400)), (2.0, Cancel(3))])
     full.agree()
     assert full.fast.preemptions > 0
-    held = Both(deployment_of(2, mtp=False, tpot_target_s=0.012))
+    bounded = Both(deployment_of(2, mtp=False, tpot_target_s=0.012))
     for event in (Submit(0, 500, 400),) * 60:
-        held._submit(event)
-    assert 0 < len(held.fast.waiting) < 60
-    while held.fast.next_at() < inf:
-        held.fast.advance(held.fast.next_at())
-        assert sum(request.state == DECODING for request, _ in held.asked) == held.fast.pool.active
+        bounded._submit(event)
+    assert 0 < len(bounded.fast.waiting) < 60
+    while bounded.fast.next_at() < inf:
+        bounded.fast.advance(bounded.fast.next_at())
+        assert sum(request.state == DECODING for request, _ in bounded.asked) == bounded.fast.pool.active
