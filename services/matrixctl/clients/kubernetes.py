@@ -62,7 +62,15 @@ class Cluster:
         elif "certificate-authority" in cluster:
             trust.load_verify_locations(cafile=self.kubeconfig.parent / cluster["certificate-authority"])
         headers = {"Authorization": f"Bearer {user['token']}", "Accept": "application/json"}
-        return httpx.Client(base_url=cluster["server"], headers=headers, verify=trust, timeout=10.0, trust_env=False)
+
+        def named(request: httpx.Request) -> None:
+            if "tls-server-name" in cluster:  # the certificate bears another name than the address
+                request.extensions["sni_hostname"] = cluster["tls-server-name"]
+
+        return httpx.Client(
+            base_url=cluster["server"], headers=headers, verify=trust, timeout=10.0, trust_env=False,
+            event_hooks={"request": [named]},
+        )  # fmt: skip
 
     def send(self, method: str, path: str, **more: Any) -> dict[str, Any]:
         import httpx
