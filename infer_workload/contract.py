@@ -20,6 +20,13 @@ class DeploymentShape(ApiModel):
     caching_nodes: int | None = Field(None, ge=1, le=4096)
     block_tokens: int = Field(512, ge=128, le=512, description="tokens of a context cache block")
     batch_per_npu: int | None = Field(None, ge=2, le=1024, description="requests an NPU decodes at once, at most")
+    tpot_target_s: float | None = Field(
+        None,
+        gt=0,
+        le=60,
+        description="seconds of a token that the batch adapts to: requests that would make it take longer wait. "
+        "Left out, an objective's, where there is one",
+    )
     context_cache: bool = True
     cache_plane: Literal["ub", "vpc"] = "ub"
     cache_gb_per_node: float | None = Field(None, ge=0, le=4096)
@@ -32,6 +39,11 @@ class DeploymentShape(ApiModel):
     )
     mtp: bool = True
     microbatching: Literal["auto", "on", "off"] = "auto"
+
+    @property
+    def batch_tpot_s(self) -> float | None:
+        """Seconds of a token that the batch adapts to; None: only memory and its limit bound it."""
+        return self.tpot_target_s
 
 
 class ServingObjective(ApiModel):
@@ -60,11 +72,20 @@ class DeploymentRequest(DeploymentShape):
     )
     objective: ServingObjective | None = Field(None, description="without one requests wait as long as it takes")
     queue_max: int = Field(
-        10_000, ge=0, le=1_000_000, description="requests that wait for KV memory, at most; others get 429"
+        10_000,
+        ge=0,
+        le=1_000_000,
+        description="requests that wait for KV memory ahead of one that comes, at most; others get 429. Those of later "
+        "priorities are behind it: with them twice as many wait, at most",
     )
     labels: dict[str, str] = Field(default_factory=dict)
 
     REFERENCES: ClassVar = ("instance",)
+
+    @property
+    def batch_tpot_s(self) -> float | None:
+        asked = self.objective.tpot_s if self.objective else None
+        return asked if self.tpot_target_s is None else self.tpot_target_s
 
     def shown_to(self, project: str) -> Self:
         """With the name of an instance of the project's own."""

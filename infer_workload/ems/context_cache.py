@@ -23,6 +23,9 @@ STORED = -1
 
 POINTS_PER_NODE = 64
 
+Place = int | str
+"""Where a block lies: a node, or the number of the ring that says which."""
+
 
 @dataclass
 class CacheCounts:
@@ -79,11 +82,13 @@ class ContextCache:
         self.capacity, self.ssd_capacity = capacity, ssd_capacity
         self.block_tokens = block_tokens
         self.counts = CacheCounts()
-        self._memory: Tier[tuple[int, str]] = Tier(policy, block_tokens)
-        self._ssd: Tier[str] = Tier(policy, block_tokens)
+        self._memory: Tier[tuple[int, Place]] = Tier(policy, block_tokens)
+        self._ssd: Tier[Place] = Tier(policy, block_tokens)
         self._blocks = self._memory.blocks
         self._namespaces = Namespaces(share) if share < 1.0 else None
-        self._ring = _ring(nodes)
+        self._ring = 0
+        """The number of the ring by which blocks are placed now; those of earlier ones stay where they are."""
+        self._rings = {self._ring: _ring(nodes)}
         self.nodes = tuple(nodes)
 
     def __len__(self) -> int:
@@ -93,6 +98,10 @@ class ContextCache:
     def match(self, hashes: Sequence[int], prompt_tokens: int) -> Match:
         """How much of the prompt is reusable; counts the question, marks the blocks as used, and has those on solid
         state in memory from now on."""
+        if self.capacity <= 0:
+            self.counts.blocks_asked += len(hashes)
+            self.counts.tokens_asked += prompt_tokens
+            return NOTHING
         found, maker, cold = 0, STORED, list[int]()
         ssd = self._ssd.blocks
         for key in hashes:
@@ -128,9 +137,10 @@ class ContextCache:
         """The blocks will come from that prefill instance. Blocks already there are marked as used."""
         if self.capacity <= 0:
             return
+        promised = maker, self._ring
         for key in hashes:
             if key not in self._blocks:
-                self._blocks[key] = (maker, self._owner(key))
+                self._blocks[key] = promised
                 if self._namespaces is not None:
                     self._namespaces.add(key, namespace)
         self._memory.used(hashes)
@@ -158,19 +168,29 @@ class ContextCache:
     def move_to(self, nodes: Sequence[str], capacity: int, ssd_capacity: int | None = None) -> int:
         """The pool now is placed on other nodes. Blocks of nodes that are gone are lost; returns how many."""
         gone = set(self.nodes) - set(nodes)
-        self.nodes, self.capacity, self._ring = tuple(nodes), capacity, _ring(nodes)
+        self.capacity = capacity
         self.ssd_capacity = self.ssd_capacity if ssd_capacity is None else ssd_capacity
-        cold = [key for key, node in self._ssd.blocks.items() if node in gone]
+        if tuple(nodes) == self.nodes:
+            self._make_room()
+            return 0
+        self.nodes = tuple(nodes)
+        cold = [key for key, place in self._ssd.blocks.items() if self._node(key, place) in gone]
         self._ssd.drop(cold)
-        lost = self._drop([key for key, block in self._blocks.items() if block[1] in gone]) + len(cold)
+        blocks = self._blocks
+        lost = self._drop([key for key, block in blocks.items() if self._node(key, block[1]) in gone]) + len(cold)
+        used = {*self._ssd.blocks.values(), *(place for _, place in blocks.values())}
+        self._rings = {number: ring for number, ring in self._rings.items() if number in used}
+        self._ring += 1
+        self._rings[self._ring] = _ring(nodes)
         self._make_room()
         self.counts.lost += lost
         return lost
 
     def export(self) -> list[tuple[int, str]]:
         """Every block that is stored, and the node it lies on, the oldest first: what another cache may begin with."""
-        stored = [(key, block[1]) for key, block in self._blocks.items() if block[0] == STORED]
-        return [*self._ssd.blocks.items(), *stored]
+        cold = [(key, self._node(key, place)) for key, place in self._ssd.blocks.items()]
+        stored = [(key, self._node(key, place)) for key, (maker, place) in self._blocks.items() if maker == STORED]
+        return [*cold, *stored]
 
     def warm(self, exported: Iterable[tuple[int, str]]) -> int:
         """Begin with what another one held, as far as its nodes are here and there is room; how many are here then."""
@@ -185,11 +205,11 @@ class ContextCache:
     def _make_room(self) -> None:
         """Move out of memory what is too much, and forget what is too much on solid state."""
         while len(self._blocks) > max(0, self.capacity):
-            key, (maker, node) = self._memory.pop()
+            key, (maker, place) = self._memory.pop()
             if self._namespaces is not None:
                 self._namespaces.remove(key)
             if maker == STORED and self.ssd_capacity > 0:
-                self._ssd.blocks[key] = node
+                self._ssd.blocks[key] = place
                 self.counts.demoted += 1
             else:
                 self.counts.evicted += 1
@@ -204,12 +224,18 @@ class ContextCache:
                 self._namespaces.remove(key)
         return len(keys)
 
-    def _owner(self, key: int) -> str:
-        points, owners = self._ring
+    def _node(self, key: int, place: Place) -> str:
+        """The node that a block lies on: looked up when it matters, for most blocks it never does."""
+        if isinstance(place, str):
+            return place
+        points, owners = self._rings[place]
         return owners[bisect_right(points, _spread(key)) % len(owners)] if owners else ""
 
 
-def _ring(nodes: Sequence[str]) -> tuple[list[int], list[str]]:
+Ring = tuple[list[int], list[str]]
+
+
+def _ring(nodes: Sequence[str]) -> Ring:
     points = sorted(
         (_spread(_number(node) * POINTS_PER_NODE + at), node) for node in nodes for at in range(POINTS_PER_NODE)
     )

@@ -227,8 +227,10 @@ class LiveDeployment:
     def _apply_layout(self, change: Change, now: float) -> None:
         engine = self.engine
         assert engine is not None
+        dropped = engine.dropped
         requeued = engine.apply_layout(change.deployment, change.pause_s, change.start_s)
         self.requeued += requeued
+        self.cut_off += engine.dropped - dropped
         if self.handover.pending is not None and self.fabric is not None:
             self.handover.close(engine, self.fabric, now)
         self.paused_until = max(self.paused_until, now + change.pause_s)
