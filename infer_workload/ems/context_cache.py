@@ -12,7 +12,7 @@ nothing else. A namespace (a project) may hold no more than its share; whose a b
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from infer_workload.ems.eviction import LRU, Tier
@@ -85,6 +85,8 @@ class ContextCache:
         self._namespaces = Namespaces(share) if share < 1.0 else None
         self._ring = _ring(nodes)
         self.nodes = tuple(nodes)
+        self.lent: Mapping[str, float] | None = None
+        """Bytes of memory that nodes lend it, where somebody grants them."""
 
     def __len__(self) -> int:
         """Blocks of both tiers."""

@@ -16,6 +16,7 @@ from math import inf
 from random import Random
 
 from infer_workload.ems.context_cache import NOTHING, Match
+from infer_workload.engine.cache_placement import place_cache
 from infer_workload.engine.decode_pool import DecodeDie, DecodePool
 from infer_workload.engine.kv_transfers import Transfers
 from infer_workload.engine.prefill_instance import PrefillInstance
@@ -197,7 +198,7 @@ class Engine:
         self._withdraw(lost)
         for instance in gone:
             self.cache.break_promises(instance.number)
-        self.cache.move_to(pools.caching, deployment.cache_blocks, deployment.cache_ssd_blocks)
+        place_cache(self.cache, deployment)
         self.instances = sorted(kept + added, key=lambda instance: pools.prefill.index(instance.nodes))
         self._time_instances()
         self.transfers.reprice(self.now)
@@ -281,7 +282,7 @@ class Engine:
     def _fetch_s(self, instance: PrefillInstance, tokens: int, blocks: int) -> float:
         current = self.deployment
         size = tokens * current.model.kv_bytes_per_token
-        pool, plane = current.pools.caching, current.spec.cache_plane
+        pool, plane = self.cache.nodes, current.spec.cache_plane
         cold_s = ssd_read_s(current.calibration, instance.cold_tokens * current.model.kv_bytes_per_token, pool)
         return cold_s + cache_fetch_s(current.fabric, current.calibration, size, blocks, instance.nodes, pool, plane)
 

@@ -96,9 +96,10 @@ def decode_pause_s(before: Deployment, after: Deployment) -> float:
     return rebuild_s(after.calibration) + reading
 
 
-def role_switch_s(deployment: Deployment) -> float:
+def role_switch_s(deployment: Deployment, weights: ModelCache | None = None) -> float:
     """Dies change their role: ranks are rebuilt and every die reads the weights of its new one."""
-    return rebuild_s(deployment.calibration) + weights_load_s(deployment)
+    load_s = weights_load_s(deployment) if weights is None else _load_s(deployment, weights)
+    return rebuild_s(deployment.calibration) + load_s
 
 
 def first_start_s(deployment: Deployment, weights: ModelCache) -> float:
