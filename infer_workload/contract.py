@@ -114,6 +114,46 @@ class ModelCacheView(ApiModel):
     models: list[CachedModelView]
 
 
+class CachedBlock(ApiModel):
+    """A block of the context cache: which, and where; not what is in it."""
+
+    key: str = Field(pattern=r"^-?\d{1,40}$", description="the hash of everything up to its end, as a number")
+    node: str = Field(min_length=1, max_length=127, description="the node it lies on")
+    tier: Literal["Memory", "SolidState"] = "Memory"
+    namespace: str = Field("", max_length=127, description="the project whose it is, where shares are bounded")
+
+
+class ContextCacheView(ApiModel):
+    """The context cache of a deployment, and its blocks, the latest used first, in pages."""
+
+    model: str
+    block_tokens: int
+    memory_blocks: int = Field(description="blocks in memory, stored or being computed")
+    memory_blocks_max: int
+    ssd_blocks: int
+    ssd_blocks_max: int
+    nodes: list[str] = Field(description="nodes that lend it memory")
+    blocks: list[CachedBlock]
+    next_page_token: str | None = Field(None, description="ask with it for the blocks that come after these")
+
+
+class WarmRequest(ApiModel):
+    """Blocks that another context cache held, as its export shows them, the latest used first."""
+
+    model: str = Field(min_length=1, max_length=127, description="whose KV it is")
+    block_tokens: int = Field(ge=128, le=512, description="tokens of a block")
+    blocks: list[CachedBlock] = Field(max_length=10_000)
+
+
+class WarmView(ApiModel):
+    """What became of them, in blocks."""
+
+    taken: int = Field(description="held from now on")
+    known: int = Field(description="held before")
+    elsewhere: int = Field(description="left out: they, and what is in them, lie on nodes that do not cache here")
+    no_room: int = Field(description="left out: the tier, or the project's share of it, is full")
+
+
 class PoolsView(ApiModel):
     """The pools as laid out; zeros while there are none."""
 

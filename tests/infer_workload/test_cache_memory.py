@@ -186,11 +186,13 @@ async def test_a_lost_node_takes_its_blocks_and_its_part_and_nothing_else(world)
     keys = list(range(1, 400))
     cache.promise(keys, 0)
     cache.keep(keys, 0)
-    where = dict(cache.export())
+    where = {block.key: block.node for block in cache.stored()}
     world.views.lose(NODES[-1])
     await world.look(times=3)
     assert world.held() == {node: gib for node, gib in before.items() if node != NODES[-1]}
-    assert dict(cache.export()) == {key: node for key, node in where.items() if node != NODES[-1]}
+    assert {block.key: block.node for block in cache.stored()} == {
+        key: node for key, node in where.items() if node != NODES[-1]
+    }
     assert cache.counts.lost == sum(node == NODES[-1] for node in where.values()) > 0
 
 
@@ -262,3 +264,15 @@ async def test_what_a_deleted_deployment_left_is_released_by_the_next_life(world
     world.memory.away = False
     await world.look()
     assert world.machine.names() == []
+
+
+async def test_a_cold_pool_reads_its_other_models_one_after_the_other(world):
+    live = await world.serves(warmModelCache=False, modelCacheModels=["qwen3-235b", "llama-3.1-70b"])
+    assert live.weights.models == {"deepseek-r1"}
+    await world.look(times=1)
+    world.clock.at += 235.0 / 2.5 + 1.0
+    await world.look(times=1)
+    assert live.weights.models == {"deepseek-r1", "qwen3-235b"}
+    world.clock.at += 100.0
+    await world.look(times=1)
+    assert live.weights.models == {"deepseek-r1", "qwen3-235b", "llama-3.1-70b"}

@@ -37,6 +37,7 @@ async def settled(stack):
     await stack.until(nothing_is_broken, "what services show agrees")
 
 
+@pytest.mark.timeout(600)
 async def test_memory_follows_the_nodes_and_nothing_is_left(stack):
     await stack.apply("one", 4, 1)
     await stack.active("one")
