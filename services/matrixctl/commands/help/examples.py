@@ -28,6 +28,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "clock speed": ("clock speed 60     # an emulated hour in a minute", "clock speed 1      # as the wall"),
     "clock until": ("clock until 14:00", "clock until 2026-01-31T08:00:00Z --speed 3600 --then 1"),
     "console": ("console", "console --no-browser"),
+    "convert": (
+        "convert -f vcjob.yaml -o table          # what would be translated and left out",
+        "convert -f vcjob.yaml | kubectl apply -f -",
+        "convert -f a2-job.yaml --chips-per-node 8",
+    ),
     "defrag approve": ("defrag approve room-for-8 --wait",),
     "defrag cancel": ("defrag cancel room-for-8",),
     "defrag get": ("defrag get", "defrag get room-for-8 -o yaml"),
