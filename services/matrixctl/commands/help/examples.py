@@ -46,6 +46,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "drain delete": ("drain delete swap-k11",),
     "drain put": ("drain put swap-k11 sn0-l2p3-k11 --reason 'new chip'",),
     "events": ("events", "events --watch"),
+    "experiment autoscale": (
+        "experiment autoscale -f examples/scaling-policy.yaml --generate 20000 --rate 6 --swing 0.6",
+        "experiment autoscale -f policy.yaml --trace day.jsonl --over maxReplicas=12,24 --over predictive=Off,Auto",
+    ),
     "experiment capacity": ("experiment capacity --generate 2000 --rate 6 --ttft 2 --tpot 0.05 --attained 0.95",),
     "experiment compare": ("experiment compare before.json after.json",),
     "experiment operators": ("experiment operators --batch 24 --context 8192 -o wide",),
