@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -64,6 +64,10 @@ class ServingObjective(ApiModel):
 
 class DeploymentRequest(DeploymentShape):
     """A model on an instance."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"instance": "deepseek-r1", "model": "deepseek-r1", "cacheGbPerNode": 8},
+    )
 
     instance: str = Field(min_length=1, max_length=127, description="the instance whose nodes and planes are used")
     model: str = Field(
@@ -193,6 +197,8 @@ class PoolsView(ApiModel):
 class LoadRequest(ApiModel):
     """Seeded conversation traffic played through the live engine, in emulated time."""
 
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"requestsPerSecond": 2, "seed": 7},)
+
     requests_per_second: float = Field(gt=0, le=100_000, description="in emulated time")
     seed: int = 0
     input_tokens_max: int | None = Field(None, ge=1, le=1_000_000, description="longer prompts are cut to this")
@@ -209,6 +215,8 @@ class LoadView(LoadRequest):
 class DrainRequest(ApiModel):
     """Nodes that are to leave: nothing new begins there, what runs there finishes, the rest is handed over in time."""
 
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"nodes": ["sn0-c00-n0"]},)
+
     nodes: list[str] = Field(min_length=1, max_length=4096)
     deadline_s: float = Field(600.0, gt=0, le=86_400, description="emulated seconds that what runs there may take")
     by: str = Field(
@@ -223,6 +231,8 @@ class DrainRequest(ApiModel):
 class ScaleRequest(ApiModel):
     """How many nodes each pool is to have, in place of the sizes of the spec. Both zero: nothing is served, and
     requests wait until somebody asks for more."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"prefillNodes": 2, "decodeNodes": 2},)
 
     prefill_nodes: int = Field(ge=0, le=4096, description="nodes that read prompts")
     decode_nodes: int = Field(ge=0, le=4096, description="nodes that generate answers")
