@@ -20,6 +20,13 @@ class DeploymentShape(ApiModel):
     caching_nodes: int | None = Field(None, ge=1, le=4096)
     block_tokens: int = Field(512, ge=128, le=512, description="tokens of a context cache block")
     batch_per_npu: int | None = Field(None, ge=2, le=1024, description="requests an NPU decodes at once, at most")
+    tpot_target_s: float | None = Field(
+        None,
+        gt=0,
+        le=60,
+        description="seconds of a token that the batch adapts to: requests that would make it take longer wait. "
+        "Left out, an objective's, where there is one",
+    )
     context_cache: bool = True
     cache_plane: Literal["ub", "vpc"] = "ub"
     cache_gb_per_node: float | None = Field(None, ge=0, le=4096)
@@ -30,8 +37,22 @@ class DeploymentShape(ApiModel):
     cache_project_share: float = Field(
         1.0, gt=0, le=1, description="the part of the cache's memory that one project's prompts may hold"
     )
+    model_cache_gb_per_node: float | None = Field(
+        None, ge=0, le=4096, description="memory of each node for weights, GB; by default what its models need"
+    )
+    model_cache_ssd_gb_per_node: float = Field(0.0, ge=0, le=65_536, description="solid state behind it, GB; 0: none")
+    model_cache_models: list[str] = Field(
+        default_factory=list,
+        max_length=32,
+        description="further models whose weights the pool keeps, the most wanted first; the served one comes before",
+    )
     mtp: bool = True
     microbatching: Literal["auto", "on", "off"] = "auto"
+
+    @property
+    def batch_tpot_s(self) -> float | None:
+        """Seconds of a token that the batch adapts to; None: only memory and its limit bound it."""
+        return self.tpot_target_s
 
 
 class ServingObjective(ApiModel):
@@ -64,15 +85,102 @@ class DeploymentRequest(DeploymentShape):
     )
     objective: ServingObjective | None = Field(None, description="without one requests wait as long as it takes")
     queue_max: int = Field(
-        10_000, ge=0, le=1_000_000, description="requests that wait for KV memory, at most; others get 429"
+        10_000,
+        ge=0,
+        le=1_000_000,
+        description="requests that wait for KV memory ahead of one that comes, at most; others get 429. Those of later "
+        "priorities are behind it: with them twice as many wait, at most",
     )
     labels: dict[str, str] = Field(default_factory=dict)
 
     REFERENCES: ClassVar = ("instance",)
 
+    @property
+    def batch_tpot_s(self) -> float | None:
+        asked = self.objective.tpot_s if self.objective else None
+        return asked if self.tpot_target_s is None else self.tpot_target_s
+
     def shown_to(self, project: str) -> Self:
         """With the name of an instance of the project's own."""
         return self.model_copy(update={"instance": reference(self.instance, project)})
+
+
+class CacheMemoryView(ApiModel):
+    """The memory of servers that the caches of a deployment have: an allocation at MatrixResource."""
+
+    allocation: str = Field(description="its name")
+    requested_gib: int = Field(description="GiB asked for, of all nodes together")
+    granted_gib: int = Field(description="GiB that are held, and used")
+    nodes: dict[str, int] = Field(default_factory=dict, description="GiB held of each node")
+    reason: str = Field(description="Granted, or why less than that is held than was asked for")
+    message: str = ""
+
+
+class CachedModelView(ApiModel):
+    """A model of the model cache, and how long it takes to have it on the dies of this deployment."""
+
+    model: str
+    served: bool = Field(description="whether it is the one that the deployment serves")
+    gb: float = Field(description="its weights, once")
+    tier: Literal["Memory", "SolidState", "ObjectStore"] = Field(description="where they are")
+    load_s: float | None = Field(None, description="until all dies have their weights; none where they do not fit them")
+    switch_s: float | None = Field(None, description="until dies that serve another go over: ranks, graphs, the load")
+    start_s: float | None = Field(None, description="from nothing to serving: executors, graphs, the load")
+
+
+class ModelCacheView(ApiModel):
+    """Weights in the memory of the pool."""
+
+    nodes: int = Field(description="nodes that lend it memory")
+    memory_gb: float = Field(description="memory that it has")
+    used_gb: float = Field(description="of that, with weights in it")
+    ssd_gb: float = Field(description="solid state that it has")
+    ssd_used_gb: float
+    models: list[CachedModelView]
+
+
+class CachedBlock(ApiModel):
+    """A block of the context cache: which, and where; not what is in it."""
+
+    key: str = Field(pattern=r"^-?\d{1,40}$", description="the hash of everything up to its end, as a number")
+    node: str = Field(min_length=1, max_length=127, description="the node it lies on")
+    tier: Literal["Memory", "SolidState"] = "Memory"
+    namespace: str = Field("", max_length=127, description="the project whose it is, where shares are bounded")
+
+
+class ContextCacheView(ApiModel):
+    """The context cache of a deployment, and its blocks, the latest used first, in pages."""
+
+    model: str
+    block_tokens: int
+    memory_blocks: int = Field(description="blocks in memory, stored or being computed")
+    memory_blocks_max: int
+    ssd_blocks: int
+    ssd_blocks_max: int
+    nodes: list[str] = Field(description="nodes that lend it memory")
+    blocks: list[CachedBlock]
+    next_page_token: str | None = Field(None, description="ask with it for the blocks that come after these")
+
+
+class WarmRequest(ApiModel):
+    """Blocks that another context cache held, as its export shows them, the latest used first."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"model": "deepseek-r1", "blockTokens": 512, "blocks": [{"key": "42", "node": "sn0-c00-n0"}]},
+    )
+
+    model: str = Field(min_length=1, max_length=127, description="whose KV it is")
+    block_tokens: int = Field(ge=128, le=512, description="tokens of a block")
+    blocks: list[CachedBlock] = Field(max_length=10_000)
+
+
+class WarmView(ApiModel):
+    """What became of them, in blocks."""
+
+    taken: int = Field(description="held from now on")
+    known: int = Field(description="held before")
+    elsewhere: int = Field(description="left out: they, and what is in them, lie on nodes that do not cache here")
+    no_room: int = Field(description="left out: the tier, or the project's share of it, is full")
 
 
 class PoolsView(ApiModel):
@@ -185,6 +293,7 @@ class DeploymentView(ResourceView):
     fabric_generation: int = 0
     pools: PoolsView = Field(default_factory=PoolsView)
     roles: dict[str, str] = Field(default_factory=dict, description="node to prefill or decode; all of them cache")
+    cache_memory: CacheMemoryView | None = Field(None, description="the memory that its caches hold on its nodes")
     load: LoadRequest | None = None
     drain: DrainView | None = Field(None, description="nodes that are to leave it")
     scale: ScaleView | None = Field(None, description="how many nodes each pool is to have, where somebody asked")

@@ -77,7 +77,8 @@ class AllocationRequest(ApiModel):
 
     Either `nodes` (with `npusPerNode` of each, all eight unless reported) or `npus` (up to eight lie on one node, 0.5
     is a die; more are given as equal parts of nodes, whole ones where it comes out even), or neither and `cpus` or
-    `memoryGib` alone, which are pooled from any nodes whoever holds the NPUs there.
+    `memoryGib` alone, which are pooled from any nodes whoever holds the NPUs there. `memoryGibByNode` is memory of
+    nodes that are named, and of no others.
     """
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
@@ -91,6 +92,11 @@ class AllocationRequest(ApiModel):
     npus_per_node: Annotated[float | None, Field(ge=0.5, le=8, multiple_of=0.5)] = None
     cpus: Annotated[int, Field(ge=0, le=MEMBERS_MAX * 4)] = 0
     memory_gib: Annotated[int, Field(ge=0, le=1 << 30)] = 0
+    memory_gib_by_node: dict[NodeName, Annotated[int, Field(ge=1, le=1 << 20)]] = Field(
+        default_factory=dict,
+        max_length=MEMBERS_MAX,
+        description="GiB of each of these nodes, whoever holds the NPUs there; `memoryGib` is their sum",
+    )
     spares: Annotated[int, Field(ge=0, le=48)] = 0
     placement: PlacementPolicy = PlacementPolicy()
     affinity: Affinity | None = None
@@ -107,6 +113,23 @@ class AllocationRequest(ApiModel):
     def spec_dict(self) -> dict[str, Any]:
         """The spec without what is no part of it: labels, what was to be avoided then, the version it was made on."""
         return self.model_copy(update={"labels": {}, "exclude_nodes": [], "topology_version": ""}).wire()
+
+    @model_validator(mode="after")
+    def _named_memory(self) -> AllocationRequest:
+        by_node = self.memory_gib_by_node
+        if not by_node:
+            return self
+        for given, field in ((self.nodes, "nodes"), (self.npus, "npus"), (self.cpus, "cpus")):
+            if given:
+                raise ValueError(f"memoryGibByNode goes alone; give {field} in an allocation of its own")
+        if self.placement.required or self.affinity is not None or self.anti_affinity is not None:
+            raise ValueError("memoryGibByNode names its nodes: no placement, affinity or antiAffinity goes with it")
+        if self.preemption != "Never" or self.reservation is not None:
+            raise ValueError("memoryGibByNode preempts nobody and is taken from no reservation")
+        if self.memory_gib not in (0, total := sum(by_node.values())):
+            raise ValueError(f"memoryGib is the sum of memoryGibByNode, {total}, or left out")
+        self.memory_gib = total
+        return self
 
     @model_validator(mode="after")
     def _one_size(self) -> AllocationRequest:

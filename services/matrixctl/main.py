@@ -13,6 +13,7 @@ import typer
 from matrixcommon.model.errors import InvalidField, MatrixError
 from services.matrixctl.commands import (
     apply,
+    caches,
     console,
     defrag,
     demo,
@@ -55,6 +56,7 @@ app = declared_in(
         maintenance,
         defrag,
         drains,
+        caches,
         top,
         traffic,
         scenario,
