@@ -165,6 +165,10 @@ class ContextCacheView(ApiModel):
 class WarmRequest(ApiModel):
     """Blocks that another context cache held, as its export shows them, the latest used first."""
 
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"model": "deepseek-r1", "blockTokens": 512, "blocks": [{"key": "42", "node": "sn0-c00-n0"}]},
+    )
+
     model: str = Field(min_length=1, max_length=127, description="whose KV it is")
     block_tokens: int = Field(ge=128, le=512, description="tokens of a block")
     blocks: list[CachedBlock] = Field(max_length=10_000)

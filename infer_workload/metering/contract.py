@@ -44,8 +44,6 @@ class UsageLimitSpec(ApiModel):
     have until it ends, then with what it used.
     """
 
-    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"requestsPerMinute": 600, "tokensPerMinute": 200_000},)
-
     key: str = Field("", max_length=63, description="the name of a token; empty: all of the project's together")
     model: str = Field(
         "", max_length=127, description="a model, or a deployment of the project; empty: all of them together"
@@ -59,6 +57,8 @@ class UsageLimitSpec(ApiModel):
 
 class UsageLimitRequest(UsageLimitSpec):
     """A limit, as it is asked for."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"requestsPerMinute": 600, "tokensPerMinute": 200_000},)
 
     labels: dict[str, str] = Field(default_factory=dict)
 

@@ -92,7 +92,11 @@ def complaint(document: dict[str, Any], schema: dict[str, Any], example: Any) ->
 def test_every_example_is_as_its_schema_says(service: str) -> None:
     found = list(examples_anywhere(DOCUMENTS[service]))
     assert found
-    wrong = {at: said for at, schema, example in found if (said := complaint(DOCUMENTS[service], schema, example))}
+    wrong = {
+        at: complained
+        for at, schema, example in found
+        if (complained := complaint(DOCUMENTS[service], schema, example))
+    }
     assert not wrong
 
 
