@@ -13,6 +13,7 @@ from itertools import count
 from math import inf
 
 from infer_workload.contract import DeploymentRequest, LoadRequest, LoadView, PoolsView
+from infer_workload.ems.lending import Lending
 from infer_workload.ems.model_cache import ModelCache
 from infer_workload.engine.cache_placement import lend_memory
 from infer_workload.engine.engine import Engine
@@ -25,7 +26,6 @@ from infer_workload.layout.views import layout_text, pools_view, roles_of
 from infer_workload.serving.activation import Activation
 from infer_workload.serving.admission import Admission
 from infer_workload.serving.handover import Handover
-from infer_workload.serving.lending import Lending
 from infer_workload.serving.load_generator import BuiltInLoad
 from infer_workload.serving.states import DEGRADED, DEPLOYMENT_STATES, IDLE, LOADING, PENDING, SERVING, UNAVAILABLE
 from infer_workload.serving.statistics import Statistics
