@@ -24,11 +24,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-demo: $(READY) ## failover: apply, serve, lose a node, a cabinet and a switch, heal, cut cables, scale, delete
-	$(BIN)/matrixctl demo --state $(STATE)
+demo: $(READY) ## failover: apply, serve, lose a node, a cabinet and a switch, heal, cut cables, scale, delete; KEEP=1 lets it run on
+	$(BIN)/matrixctl demo --state $(STATE) $(if $(KEEP),--keep)
 
 demo-autoscale: $(READY) ## autoscaling: load triples and falls, nodes follow it, drained before they leave, no request lost
-	$(BIN)/matrixctl demo autoscale --state $(STATE)-autoscale
+	$(BIN)/matrixctl demo autoscale --state $(STATE)-autoscale $(if $(KEEP),--keep)
 
 demo-compose: $(READY) ## both stories on containers and PostgreSQL, or STORY=failover|autoscale (needs Docker and Compose)
 	$(BIN)/python -m services.matrixctl.demo.compose $(STORY)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -20,6 +20,13 @@ class DeploymentShape(ApiModel):
     caching_nodes: int | None = Field(None, ge=1, le=4096)
     block_tokens: int = Field(512, ge=128, le=512, description="tokens of a context cache block")
     batch_per_npu: int | None = Field(None, ge=2, le=1024, description="requests an NPU decodes at once, at most")
+    tpot_target_s: float | None = Field(
+        None,
+        gt=0,
+        le=60,
+        description="seconds of a token that the batch adapts to: requests that would make it take longer wait. "
+        "Left out, an objective's, where there is one",
+    )
     context_cache: bool = True
     cache_plane: Literal["ub", "vpc"] = "ub"
     cache_gb_per_node: float | None = Field(None, ge=0, le=4096)
@@ -42,6 +49,11 @@ class DeploymentShape(ApiModel):
     mtp: bool = True
     microbatching: Literal["auto", "on", "off"] = "auto"
 
+    @property
+    def batch_tpot_s(self) -> float | None:
+        """Seconds of a token that the batch adapts to; None: only memory and its limit bound it."""
+        return self.tpot_target_s
+
 
 class ServingObjective(ApiModel):
     """What requests that are admitted are served within; those that would not be are refused with 429."""
@@ -52,6 +64,10 @@ class ServingObjective(ApiModel):
 
 class DeploymentRequest(DeploymentShape):
     """A model on an instance."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"instance": "deepseek-r1", "model": "deepseek-r1", "cacheGbPerNode": 8},
+    )
 
     instance: str = Field(min_length=1, max_length=127, description="the instance whose nodes and planes are used")
     model: str = Field(
@@ -69,11 +85,20 @@ class DeploymentRequest(DeploymentShape):
     )
     objective: ServingObjective | None = Field(None, description="without one requests wait as long as it takes")
     queue_max: int = Field(
-        10_000, ge=0, le=1_000_000, description="requests that wait for KV memory, at most; others get 429"
+        10_000,
+        ge=0,
+        le=1_000_000,
+        description="requests that wait for KV memory ahead of one that comes, at most; others get 429. Those of later "
+        "priorities are behind it: with them twice as many wait, at most",
     )
     labels: dict[str, str] = Field(default_factory=dict)
 
     REFERENCES: ClassVar = ("instance",)
+
+    @property
+    def batch_tpot_s(self) -> float | None:
+        asked = self.objective.tpot_s if self.objective else None
+        return asked if self.tpot_target_s is None else self.tpot_target_s
 
     def shown_to(self, project: str) -> Self:
         """With the name of an instance of the project's own."""
@@ -172,6 +197,8 @@ class PoolsView(ApiModel):
 class LoadRequest(ApiModel):
     """Seeded conversation traffic played through the live engine, in emulated time."""
 
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"requestsPerSecond": 2, "seed": 7},)
+
     requests_per_second: float = Field(gt=0, le=100_000, description="in emulated time")
     seed: int = 0
     input_tokens_max: int | None = Field(None, ge=1, le=1_000_000, description="longer prompts are cut to this")
@@ -188,6 +215,8 @@ class LoadView(LoadRequest):
 class DrainRequest(ApiModel):
     """Nodes that are to leave: nothing new begins there, what runs there finishes, the rest is handed over in time."""
 
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"nodes": ["sn0-c00-n0"]},)
+
     nodes: list[str] = Field(min_length=1, max_length=4096)
     deadline_s: float = Field(600.0, gt=0, le=86_400, description="emulated seconds that what runs there may take")
     by: str = Field(
@@ -202,6 +231,8 @@ class DrainRequest(ApiModel):
 class ScaleRequest(ApiModel):
     """How many nodes each pool is to have, in place of the sizes of the spec. Both zero: nothing is served, and
     requests wait until somebody asks for more."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"prefillNodes": 2, "decodeNodes": 2},)
 
     prefill_nodes: int = Field(ge=0, le=4096, description="nodes that read prompts")
     decode_nodes: int = Field(ge=0, le=4096, description="nodes that generate answers")

@@ -145,7 +145,7 @@ def _reserved(lists: Lists) -> Iterator[str]:
         mine = promises[key]
         for other, theirs in promises.items():
             meet = theirs["startsAt"] < mine["endsAt"] and mine["startsAt"] < theirs["endsAt"]
-            npus = _asks_npus(theirs["request"])  # sockets and memory may be promised beside
+            npus = _asks_npus_alone(theirs["request"])
             if other != key and npus and meet and (twice := nodes & set(theirs["nodes"])):
                 yield f"{min(twice)} is promised to reservations {key} and {other} at one time"
         for name, allocation in lists.keyed("allocations").items():
@@ -167,12 +167,14 @@ def _memory(lists: Lists) -> Iterator[str]:
             yield f"{node} lends {gib} GiB of its {DRAM_GIB}"
 
 
-def _asks_npus(request: Item) -> bool:
-    return request.get("nodes") is not None or request.get("npus") is not None
+def _asks_npus_alone(request: Item) -> bool:
+    """Sockets and memory may be promised beside NPUs of others, and the list of nodes does not say where they lie."""
+    pools = request.get("cpus") or request.get("memoryGib") or request.get("memoryGibByNode")
+    return not pools and (request.get("nodes") is not None or request.get("npus") is not None)
 
 
 def _asks_whole(request: Item) -> bool:
-    return request.get("nodes") is not None and request.get("npusPerNode") in (None, 8)
+    return _asks_npus_alone(request) and request.get("nodes") is not None and request.get("npusPerNode") in (None, 8)
 
 
 def _quotas(lists: Lists, before: Lists | None) -> Iterator[str]:

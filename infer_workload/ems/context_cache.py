@@ -24,6 +24,9 @@ STORED = -1
 
 POINTS_PER_NODE = 64
 
+Place = int | str
+"""Where a block lies: a node, or the number of the ring that says which."""
+
 
 @dataclass
 class CacheCounts:
@@ -101,11 +104,13 @@ class ContextCache:
         self.capacity, self.ssd_capacity = capacity, ssd_capacity
         self.block_tokens = block_tokens
         self.counts = CacheCounts()
-        self._memory: Tier[tuple[int, str]] = Tier(policy, block_tokens)
-        self._ssd: Tier[str] = Tier(policy, block_tokens)
+        self._memory: Tier[tuple[int, Place]] = Tier(policy, block_tokens)
+        self._ssd: Tier[Place] = Tier(policy, block_tokens)
         self._blocks = self._memory.blocks
         self._namespaces = Namespaces(share) if share < 1.0 else None
-        self._ring = _ring(nodes)
+        self._ring = 0
+        """The number of the ring by which blocks are placed now; those of earlier ones stay where they are."""
+        self._rings = {self._ring: _ring(nodes)}
         self.nodes = tuple(nodes)
         self.lent: Mapping[str, float] | None = None
         """Bytes of memory that nodes lend it, where somebody grants them."""
@@ -117,6 +122,10 @@ class ContextCache:
     def match(self, hashes: Sequence[int], prompt_tokens: int) -> Match:
         """How much of the prompt is reusable; counts the question, marks the blocks as used, and has those on solid
         state in memory from now on."""
+        if self.capacity <= 0:
+            self.counts.blocks_asked += len(hashes)
+            self.counts.tokens_asked += prompt_tokens
+            return NOTHING
         found, maker, cold = 0, STORED, list[int]()
         ssd = self._ssd.blocks
         for key in hashes:
@@ -152,9 +161,10 @@ class ContextCache:
         """The blocks will come from that prefill instance. Blocks already there are marked as used."""
         if self.capacity <= 0:
             return
+        promised = maker, self._ring
         for key in hashes:
             if key not in self._blocks:
-                self._blocks[key] = (maker, self._owner(key))
+                self._blocks[key] = promised
                 if self._namespaces is not None:
                     self._namespaces.add(key, namespace)
         self._memory.used(hashes)
@@ -182,11 +192,20 @@ class ContextCache:
     def move_to(self, nodes: Sequence[str], capacity: int, ssd_capacity: int | None = None) -> int:
         """The pool now is placed on other nodes. Blocks of nodes that are gone are lost; returns how many."""
         gone = set(self.nodes) - set(nodes)
-        self.nodes, self.capacity, self._ring = tuple(nodes), capacity, _ring(nodes)
+        self.capacity = capacity
         self.ssd_capacity = self.ssd_capacity if ssd_capacity is None else ssd_capacity
-        cold = [key for key, node in self._ssd.blocks.items() if node in gone]
+        if tuple(nodes) == self.nodes:
+            self._make_room()
+            return 0
+        self.nodes = tuple(nodes)
+        cold = [key for key, place in self._ssd.blocks.items() if self._node(key, place) in gone]
         self._ssd.drop(cold)
-        lost = self._drop([key for key, block in self._blocks.items() if block[1] in gone]) + len(cold)
+        blocks = self._blocks
+        lost = self._drop([key for key, block in blocks.items() if self._node(key, block[1]) in gone]) + len(cold)
+        used = {*self._ssd.blocks.values(), *(place for _, place in blocks.values())}
+        self._rings = {number: ring for number, ring in self._rings.items() if number in used}
+        self._ring += 1
+        self._rings[self._ring] = _ring(nodes)
         self._make_room()
         self.counts.lost += lost
         return lost
@@ -194,8 +213,13 @@ class ContextCache:
     def stored(self) -> list[StoredBlock]:
         """Every block that is stored, the latest used first: what another cache may begin with."""
         of = (lambda key: "") if self._namespaces is None else self._namespaces.of
-        memory = [StoredBlock(k, b[1], namespace=of(k)) for k, b in self._blocks.items() if b[0] == STORED]
-        return [*reversed(memory), *(StoredBlock(k, node, ssd=True) for k, node in reversed(self._ssd.blocks.items()))]
+        memory = [
+            StoredBlock(key, self._node(key, place), namespace=of(key))
+            for key, (maker, place) in self._blocks.items()
+            if maker == STORED
+        ]
+        solid = [StoredBlock(key, self._node(key, place), ssd=True) for key, place in self._ssd.blocks.items()]
+        return [*reversed(memory), *reversed(solid)]
 
     def warm(self, blocks: Iterable[StoredBlock], *, dry: bool = False) -> Warmed:
         """Begin with what another one held, the latest used first, as far as the nodes it lies on are here and there is
@@ -241,11 +265,11 @@ class ContextCache:
     def _make_room(self) -> None:
         """Move out of memory what is too much, and forget what is too much on solid state."""
         while len(self._blocks) > max(0, self.capacity):
-            key, (maker, node) = self._memory.pop()
+            key, (maker, place) = self._memory.pop()
             if self._namespaces is not None:
                 self._namespaces.remove(key)
             if maker == STORED and self.ssd_capacity > 0:
-                self._ssd.blocks[key] = node
+                self._ssd.blocks[key] = place
                 self.counts.demoted += 1
             else:
                 self.counts.evicted += 1
@@ -260,12 +284,18 @@ class ContextCache:
                 self._namespaces.remove(key)
         return len(keys)
 
-    def _owner(self, key: int) -> str:
-        points, owners = self._ring
+    def _node(self, key: int, place: Place) -> str:
+        """The node that a block lies on: looked up when it matters, for most blocks it never does."""
+        if isinstance(place, str):
+            return place
+        points, owners = self._rings[place]
         return owners[bisect_right(points, _spread(key)) % len(owners)] if owners else ""
 
 
-def _ring(nodes: Sequence[str]) -> tuple[list[int], list[str]]:
+Ring = tuple[list[int], list[str]]
+
+
+def _ring(nodes: Sequence[str]) -> Ring:
     points = sorted(
         (_spread(_number(node) * POINTS_PER_NODE + at), node) for node in nodes for at in range(POINTS_PER_NODE)
     )

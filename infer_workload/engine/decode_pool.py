@@ -1,22 +1,26 @@
 """The decode pool in lock step.
 
-All dies take their steps together, so the pool needs no event per token: between two changes of its batch every step
-takes the same time, and a request that wants m steps is finished at a known step. Events are joins, which wait for the
-next step's boundary, finishes, and a refresh now and then because contexts grow. What a per-step loop would find is
-found exactly, apart from the step time being held for up to REFRESH_STEPS.
+All dies take their steps together, so the pool needs no event per token. Between two changes of its batch a step gets
+longer only as contexts grow, and along a straight line as far as one die has most tokens and the timing's own line goes
+(`DecodeTiming.line`); so any number of steps is summed at once, exactly, and a request that wants m steps is finished
+at a known one. Events are joins, which wait for the next step's boundary, finishes, and the ends of those lines. A
+step that has begun takes what it takes, whoever leaves meanwhile; when the fabric's pace changes, what is done of it
+stays done; when ranks are rebuilt it is taken anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
-from math import ceil, inf
+from math import ceil, floor, inf, sqrt
 from random import Random
 
+from infer_workload.engine.longest_die import LongestDie
 from infer_workload.engine.request import DECODING, DecodeDie, InferenceRequest
 from infer_workload.timing.decode import DecodeTiming
 
-REFRESH_STEPS = 64
+ROUNDING_S = 1e-9
+"""What joins so little after a boundary joins at it."""
 
 
 class DecodePool:
@@ -28,16 +32,20 @@ class DecodePool:
         self.timing = timing
         self.dies = dies
         self.due = inf
+        self.steps = 0
+        self._due_steps = 0
+        """Steps from `_step_at` to what is due."""
         self._rng = rng
         self._emitted = emitted
-        self._step = 0
         self._step_at = 0.0
-        self._step_s = 0.0
+        """When the present step began, or is to begin; or, with `_part` of it done, went on at another pace."""
+        self._part = 0.0
+        self._first_s = self._growth_s = 0.0
+        """What the present step takes as a whole, and by how much each step is longer than the one before it."""
         self._paused_until = 0.0
         self._ends: list[tuple[int, int, InferenceRequest]] = []
         self._joining: list[InferenceRequest] = []
-        self._busy: dict[DecodeDie, None] = {}
-        self.steps = 0
+        self._longest = LongestDie(timing.tokens_per_step)
 
     @property
     def active(self) -> int:
@@ -45,13 +53,12 @@ class DecodePool:
 
     @property
     def step_s(self) -> float:
-        """What a step takes at present; 0 while nothing decodes."""
-        return self._step_s if self._ends else 0.0
+        """What a step takes at present, as of the last event or `settle`; 0 while nothing decodes."""
+        return self._first_s if self._ends else 0.0
 
-    @property
-    def _stands(self) -> bool:
-        """Whether no step ends: its exchanges have no way."""
-        return bool(self._ends) and self._step_s == inf
+    def kv_tokens(self, die: DecodeDie) -> float:
+        """Tokens in the KV memory of a die, as of the last event or `settle`."""
+        return self._longest.tokens(die, self.steps)
 
     def requests(self) -> list[InferenceRequest]:
         """All that decode or are about to."""
@@ -60,20 +67,18 @@ class DecodePool:
     def join(self, request: InferenceRequest, now: float) -> None:
         """Decode the request from the next step on."""
         self._joining.append(request)
-        at = max(now, self._paused_until)
-        if self._stands:
-            return
-        if self._ends and at > self._step_at:
-            at = self._step_at + ceil((at - self._step_at) / self._step_s - 1e-9) * self._step_s
-        self.due = min(self.due, at) if self._ends else max(at, self._step_at)
+        if not self._ends:
+            self._due_steps, self.due = 0, min(self.due, max(now, self._paused_until))
+        elif self._first_s < inf:
+            self._have_due(max(self._begun_by(now), 1 if self._part else 0))
 
     def run(self, now: float) -> list[InferenceRequest]:
         """What happens at a boundary that is due: finishes, joins, a new pace. Returns the finished."""
-        self._advance(now)
+        self._advance(self._due_steps, now)
         finished = []
-        while self._ends and self._ends[0][0] <= self._step:
+        while self._ends and self._ends[0][0] <= self.steps:
             request = heappop(self._ends)[2]
-            self._leave(request)
+            self._longest.leave(request)
             finished.append(request)
         for request in self._joining:
             self._enter(request)
@@ -83,70 +88,135 @@ class DecodePool:
 
     def settle(self, now: float) -> None:
         """Account for the steps done so far, so that a reader sees the tokens of the current stretch."""
-        if self._ends and not self._stands and now < self.due and now > self._step_at:
-            self._advance(self._step_at + int((now - self._step_at) / self._step_s) * self._step_s)
+        if self._ends and now < self.due and (steps := self._done_by(now)):
+            self._advance(steps, self._step_at + self._takes(steps))
+            self._due_steps -= steps
 
     def tokens_of(self, request: InferenceRequest, now: float) -> int:
-        """Tokens the request has by now, the first one included."""
+        """Tokens the request has by now, the first one included; those of its steps are spread evenly over them."""
         if request.state != DECODING or request.end_step <= request.start_step:
             return request.generated
-        steps = self._step + (
-            int((now - self._step_at) / self._step_s + 1e-9) if self._step_s and now > self._step_at else 0
-        )
+        steps = self.steps + self._done_by(now)
         share = min(1.0, max(0, steps - request.start_step) / (request.end_step - request.start_step))
         return request.tokens_at_start + int((request.output_tokens - request.tokens_at_start) * share + 1e-9)
 
     def pause(self, until: float) -> None:
-        """No step before `until`: the ranks are being rebuilt. Call `settle` first."""
+        """No step before `until`: the ranks are being rebuilt, and take the step that they were in anew. Call `settle`
+        first."""
         self._paused_until = max(self._paused_until, until)
-        self._step_at = max(self._step_at, self._paused_until)
+        if self._paused_until > self._step_at:
+            self._step_at, self._part = self._paused_until, 0.0
         self._pace()
-        if self._joining:
-            self.due = min(self.due, self._step_at)
 
-    def remove(self, gone: Iterable[InferenceRequest]) -> None:
+    def remove(self, gone: Iterable[InferenceRequest], now: float) -> None:
         """These leave without finishing. Call `settle` first."""
         leaving = set(gone)
+        kept = [entry for entry in self._ends if entry[2] not in leaving]
         for _, _, request in self._ends:
             if request in leaving:
-                self._leave(request)
-        self._ends = [entry for entry in self._ends if entry[2] not in leaving]
-        heapify(self._ends)
+                self._longest.leave(request)
+        changed = len(kept) < len(self._ends)
         self._joining = [request for request in self._joining if request not in leaving]
-        self._pace()
-        if self._joining:
-            self.due = min(self.due, max(self._step_at, self._paused_until))
+        if changed:
+            heapify(kept)
+            self._ends = kept
+        if not self._ends:
+            self._step_at, self._part = max(now, self._paused_until), 0.0
+            self._pace()
+        elif changed and self._first_s < inf:
+            self._have_due(self._begun_by(now))
 
     def rebuild(self, timing: DecodeTiming, dies: list[DecodeDie], now: float) -> None:
         """The pool has another shape, or another pace, from now on."""
-        if self._stands:
-            self._step_at = max(now, self._step_at)
+        self.settle(now)
+        if now > self._step_at:
+            if self._ends and 0 < self._first_s < inf:
+                self._part += (now - self._step_at) / self._first_s
+            self._step_at = now
         self.timing, self.dies = timing, dies
+        self._longest.grow_by(timing.tokens_per_step, self.steps, (entry[2] for entry in self._ends))
         self._pace()
-        if self._joining and not self._stands:
-            self.due = min(self.due, max(self._step_at, self._paused_until))
+
+    # How long steps take.
+
+    def _pace(self) -> None:
+        """The line along which steps get longer from here on, and what is due at its end or before."""
+        if not self._ends:
+            self._first_s = self._growth_s = 0.0
+            self._due_steps, self.due = 0, max(self._step_at, self._paused_until) if self._joining else inf
+            return
+        fullest, tokens, growth, ahead = self._longest.line(self.steps)
+        self._first_s, per_token, room = self.timing.line(fullest, tokens)
+        if self._first_s == inf:
+            self._due_steps, self.due = 0, inf
+            return
+        self._growth_s = per_token * growth
+        ahead = min(ahead, self._ends[0][0] - self.steps)
+        if growth and ahead * growth > room:
+            ahead = min(ahead, floor(room / growth) + 1)
+        if self._joining:
+            ahead = min(ahead, 1 if self._part else 0)
+        self._due_steps = ahead
+        self.due = self._step_at + self._takes(ahead)
+
+    def _have_due(self, steps: int) -> None:
+        """Look again after so many steps, if not before."""
+        if steps < self._due_steps:
+            self._due_steps, self.due = steps, self._step_at + self._takes(steps)
+
+    def _takes(self, steps: int) -> float:
+        """Seconds from `_step_at` to the end of so many steps."""
+        if not steps:
+            return 0.0
+        return (steps - self._part) * self._first_s + self._growth_s * (steps * (steps - 1) // 2)
+
+    def _solved(self, seconds: float) -> float:
+        """After how many steps, as a fraction, so many seconds have passed."""
+        passed, growth = seconds + self._part * self._first_s, self._growth_s
+        linear = self._first_s - growth / 2.0
+        return 2.0 * passed / (linear + sqrt(max(0.0, linear * linear + 2.0 * growth * passed)))
+
+    def _begun_by(self, now: float) -> int:
+        """Steps that have begun by then: the next boundary comes after so many."""
+        seconds = now - self._step_at - ROUNDING_S
+        if seconds <= 0:
+            return 1 if self._part else 0
+        steps = max(1, ceil(self._solved(seconds)))
+        while steps > 1 and self._takes(steps - 1) >= seconds:
+            steps -= 1
+        while self._takes(steps) < seconds:
+            steps += 1
+        return steps
+
+    def _done_by(self, now: float) -> int:
+        """Steps that are over by then, of those up to what is due."""
+        seconds = now - self._step_at
+        if seconds <= 0 or not self._ends or not self._due_steps or self._first_s == inf:
+            return 0
+        steps = min(self._due_steps, floor(self._solved(seconds)))
+        while steps and self._takes(steps) > seconds + ROUNDING_S:
+            steps -= 1
+        while steps < self._due_steps and self._takes(steps + 1) <= seconds:
+            steps += 1
+        return steps
+
+    def _advance(self, steps: int, now: float) -> None:
+        if steps:
+            self._emitted(self._step_at, now, len(self._ends) * steps * self.timing.tokens_per_step)
+            self.steps += steps
+            self._first_s += self._growth_s * steps
+            self._part = 0.0
+        self._step_at = max(now, self._step_at)
+
+    # Who is in the batch.
 
     def _enter(self, request: InferenceRequest) -> None:
         request.move(DECODING)
-        request.start_step = self._step
+        request.start_step = self.steps
         request.tokens_at_start = request.generated
-        request.end_step = self._step + self._steps_for(request.output_tokens - request.generated)
+        request.end_step = self.steps + self._steps_for(request.output_tokens - request.generated)
         heappush(self._ends, (request.end_step, request.number, request))
-        assert request.die is not None
-        request.die.active += 1
-        request.die.kv_tokens += request.prompt
-        self._busy[request.die] = None
-
-    def _leave(self, request: InferenceRequest) -> None:
-        die = request.die
-        assert die is not None
-        die.active -= 1
-        if die.active == 0:
-            die.kv_tokens = 0.0
-            self._busy.pop(die, None)
-        else:
-            grown = (self._step - request.start_step) * self.timing.tokens_per_step
-            die.kv_tokens = max(0.0, die.kv_tokens - request.prompt - grown)
+        self._longest.enter(request, self.steps)
 
     def _steps_for(self, tokens: int) -> int:
         """Steps until that many tokens are accepted: each brings one, and a second one with the acceptance."""
@@ -155,34 +225,3 @@ class DecodePool:
         rate = self.timing.acceptance
         mean, spread = tokens / (1 + rate), (tokens * rate * (1 - rate) / (1 + rate) ** 3) ** 0.5
         return min(tokens, max(-(-tokens // 2), round(self._rng.gauss(mean, spread)), 1))
-
-    def _advance(self, now: float) -> None:
-        if not self._ends:
-            self._step_at = max(now, self._step_at)
-            return
-        steps = round((now - self._step_at) / self._step_s) if self._step_s else 0
-        if steps > 0:
-            gained = steps * self.timing.tokens_per_step
-            for die in self._busy:
-                die.kv_tokens += die.active * gained
-            self._emitted(self._step_at, now, len(self._ends) * gained)
-            self._step += steps
-            self.steps += steps
-            self._step_at = now
-
-    def _pace(self) -> None:
-        if not self._ends:
-            self.due, self._step_s = inf, 0.0
-            return
-        fullest, longest = 0, 0.0
-        for die in self._busy:
-            if die.active > fullest:
-                fullest = die.active
-            if die.kv_tokens > longest:
-                longest = die.kv_tokens
-        self._step_s = self.timing.step_s(fullest, longest)
-        if self._step_s == inf:
-            self.due = inf
-            return
-        ahead = min(self._ends[0][0] - self._step, REFRESH_STEPS)
-        self.due = self._step_at + max(0, ahead) * self._step_s

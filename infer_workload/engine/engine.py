@@ -8,17 +8,16 @@ the same seed and the same calls give the same answers.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 from math import inf
 from random import Random
 
-from infer_workload.ems.context_cache import NOTHING, Match
 from infer_workload.engine.cache_placement import place_cache
 from infer_workload.engine.decode_pool import DecodeDie, DecodePool
 from infer_workload.engine.kv_transfers import Transfers
+from infer_workload.engine.moving import fetch_s, port_gbps, transfer_start_s
 from infer_workload.engine.prefill_instance import PrefillInstance
 from infer_workload.engine.request import (
     CANCELLED,
@@ -27,22 +26,15 @@ from infer_workload.engine.request import (
     PREFILLING,
     TRANSFERRING,
     WAITING,
+    ContextTooLong,
     InferenceRequest,
+    dies_of,
 )
-from infer_workload.engine.scheduler import choose_die, choose_instance
+from infer_workload.engine.scheduler import choose_die, choose_instance, choose_preempted, keeps, needs
+from infer_workload.engine.waiting_queue import WaitingQueue
 from infer_workload.layout.deployment import Deployment, Pools
-from infer_workload.timing.collectives import cache_fetch_s, ssd_read_s
-from infer_workload.timing.fabric import DIES_PER_NODE, RDMA, Contention
+from infer_workload.timing.fabric import Contention
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
-
-
-class ContextTooLong(ValueError):
-    """Prompt and answer are longer than one decode die can hold."""
-
-    def __init__(self, tokens: int, limit: int) -> None:
-        super().__init__(f"{tokens} tokens of prompt and answer; this deployment holds {limit} at most")
-        self.tokens, self.limit = tokens, limit
-
 
 Event = tuple[float, int, Callable[..., None], tuple[object, ...]]
 
@@ -65,9 +57,14 @@ class Engine:
     ) -> None:
         self.deployment = deployment
         self.now = now
-        self.waiting: deque[InferenceRequest] = deque()
+        self.waiting = WaitingQueue()
         self.in_flight: dict[int, InferenceRequest] = {}
         self.preemptions = 0
+        """Times that a request was sent back, by a loss or for one of an earlier priority."""
+        self.dropped = 0
+        """Requests that no die could hold any more after a change of the layout."""
+        self._placed: dict[int, int] = {}
+        """Requests that have a place on a die, by priority."""
         self.transferred_bytes = self.fetched_bytes = 0.0
         """KV sent to decode dies, and blocks read out of the caching pool, ever since."""
         self._closing: tuple[frozenset[str], frozenset[tuple[str, ...]]] = (frozenset(), frozenset())
@@ -78,9 +75,11 @@ class Engine:
         self._events: list[Event] = []
         self._sequence = 0
         self._instances_made = 0
-        self.transfers = Transfers(self._port_gbps)
+        self.transfers = Transfers(lambda port: port_gbps(self.deployment, port))
         self.instances = [self._new_instance(nodes, now) for nodes in deployment.pools.prefill]
-        self.pool = DecodePool(deployment.decode_timing(), _dies(deployment.pools.decode), Random(seed), self._emitted)
+        self.pool = DecodePool(
+            deployment.decode_timing(), dies_of(deployment.pools.decode), Random(seed), self._emitted
+        )
         self._time_instances()
 
     # What a caller does.
@@ -91,7 +90,7 @@ class Engine:
         if total > self.deployment.context_length:
             raise ContextTooLong(total, self.deployment.context_length)
         self.in_flight[request.number] = request
-        self.waiting.append(request)
+        self.waiting.push(request)
         self._arrived(self.now, request.input_tokens)
         self._assign()
 
@@ -117,7 +116,9 @@ class Engine:
                 self._assign()
             elif self.transfers.due <= at:
                 for transfer in self.transfers.finish(self.now):
-                    self._at(self.now + self._transfer_start_s, self._transferred, transfer.request, transfer.life)
+                    self._at(
+                        self.now + transfer_start_s(self.deployment), self._transferred, transfer.request, transfer.life
+                    )
             else:
                 _, _, action, arguments = heappop(self._events)
                 action(*arguments)
@@ -151,15 +152,7 @@ class Engine:
     def on_closing(self) -> int:
         """Requests that still need what is closed."""
         decode, prefill = self._closing
-        return sum(
-            (request.die is not None and request.die.node in decode)
-            or (
-                request.state in (PREFILLING, TRANSFERRING)
-                and request.instance is not None
-                and request.instance.nodes in prefill
-            )
-            for request in self.in_flight.values()
-        )
+        return sum(needs(request, decode, prefill) for request in self.in_flight.values())
 
     def retime(self, contention: Contention, now: float) -> None:
         """The same nodes beside other traffic from now on: the next steps, chunks and transfers take the time that
@@ -174,8 +167,8 @@ class Engine:
     def apply_layout(self, deployment: Deployment, pause_s: float, start_s: float) -> int:
         """Go on with another layout: decode pauses, new prefill instances start after `start_s`.
 
-        Requests on dies or instances that are gone go back to the head of the queue with what they had generated as
-        part of their prompt. Returns how many were sent back.
+        Requests on dies or instances that are gone go back to the queue with what they had generated as part of their
+        prompt; those that wait and that no die can hold any more are dropped. Returns how many were sent back.
         """
         self.pool.settle(self.now)
         self.deployment = deployment
@@ -195,7 +188,7 @@ class Engine:
             or (request.state == PREFILLING and request.instance in gone)
             or (request.state == TRANSFERRING and request.instance in gone)
         ]
-        self._withdraw(lost)
+        self._send_back(lost)
         for instance in gone:
             self.cache.break_promises(instance.number)
         place_cache(self.cache, deployment)
@@ -204,37 +197,44 @@ class Engine:
         self.transfers.reprice(self.now)
         self.pool.rebuild(
             deployment.decode_timing(),
-            surviving + _dies([node for node in pools.decode if node not in known]),
+            surviving + dies_of([node for node in pools.decode if node not in known]),
             self.now,
         )
         if pause_s > 0:
             self.pool.pause(self.now + pause_s)
-        for request in sorted(lost, key=lambda request: request.arrived_at, reverse=True):
-            request.move(WAITING)
-            request.attempts += 1
-            self.waiting.appendleft(request)
-        self.preemptions += len(lost)
+        self._drop_too_long()
         self._assign()
         return len(lost)
+
+    def _drop_too_long(self) -> None:
+        limit = self.deployment.context_length
+        for request in [each for each in self.waiting if each.input_tokens + each.output_tokens > limit]:
+            self.waiting.remove(request)
+            del self.in_flight[request.number]
+            self.dropped += 1
 
     # How a request goes through.
 
     def _assign(self) -> None:
         """From the queue to a die and an instance, in order, as long as there is room."""
-        limit, room = self.deployment.batch_per_die, self.deployment.kv_tokens_per_die
-        dies, instances = self.open_places()
+        if not self.waiting:
+            return
+        _, instances = self.open_places()
         while self.waiting and instances:
-            request = self.waiting[0]
+            request = self.waiting.first
             tokens = request.input_tokens + request.output_tokens
-            die = choose_die(dies, tokens, limit, room)
-            if die is None:
+            place = self.place_for(request.priority, tokens)
+            if place is None:
                 return
-            self.waiting.popleft()
+            die, preempted = place
+            self._send_back(preempted)
+            self.waiting.pop()
             die.reserved += 1
             die.reserved_tokens += tokens
             request.die, request.reserved = die, tokens
-            match = self._match(request)
-            instance = choose_instance(instances, match)
+            self._placed[request.priority] = self._placed.get(request.priority, 0) + 1
+            match = self.cache.match(request.blocks, request.prompt)
+            instance = choose_instance(instances, match, request.priority)
             self.cache.promise(request.blocks, instance.number, request.project)
             request.instance = instance
             request.cached, request.cached_ssd = min(match.tokens, request.prompt - 1), match.ssd_tokens
@@ -242,23 +242,34 @@ class Engine:
                 request.cached_first = match.tokens
             request.prefilled = request.cached
             request.move(PREFILLING)
-            instance.queue.append((request, request.attempts))
+            instance.enqueue(request, self.cache.block_tokens)
             instance.backlog_tokens += request.prompt - request.cached
             if not instance.chunk:
                 self._start_chunk(instance)
+
+    def place_for(self, priority: int, tokens: int) -> tuple[DecodeDie, list[InferenceRequest]] | None:
+        """The die for a request of that priority and so many tokens, and whoever of later priorities has to make room
+        on it; None where there is none."""
+        limit, room = self.deployment.batch_per_die, self.deployment.kv_tokens_per_die
+        dies, _ = self.open_places()
+        die = choose_die(dies, tokens, limit, room)
+        if die is not None and self._in_time(die, tokens):
+            return die, []
+        if not self._placed or max(self._placed) <= priority:
+            return None
+        later = [each for each in self.in_flight.values() if each.die is not None and each.priority > priority]
+        return choose_preempted(later, dies, tokens, limit, room, self._in_time)
+
+    def _in_time(self, die: DecodeDie, tokens: int, without: Sequence[InferenceRequest] = ()) -> bool:
+        """Whether the batch may have a request of so many tokens more, by the target for the time of a token."""
+        target_s = self.deployment.tpot_target_s
+        return target_s is None or keeps(target_s, self.pool, die, tokens, without)
 
     def open_places(self) -> tuple[list[DecodeDie], list[PrefillInstance]]:
         """Where something new may begin."""
         decode, prefill = self._closing
         dies = [die for die in self.pool.dies if die.node not in decode] if decode else self.pool.dies
         return dies, [each for each in self.instances if each.nodes not in prefill] if prefill else self.instances
-
-    def _match(self, request: InferenceRequest) -> Match:
-        if self.cache.capacity <= 0:
-            self.cache.counts.blocks_asked += len(request.blocks)
-            self.cache.counts.tokens_asked += request.prompt
-            return NOTHING
-        return self.cache.match(request.blocks, request.prompt)
 
     def _start_chunk(self, instance: PrefillInstance) -> None:
         """Work on what waits, as much as a chunk takes."""
@@ -274,17 +285,10 @@ class Engine:
     def _pace(self, instance: PrefillInstance) -> None:
         """Have the chunk end when it is through at the pace of now."""
         parts, fetched, blocks = instance.work
-        whole_s = instance.timing.chunk_s(parts) + self._fetch_s(instance, fetched, blocks)
+        whole_s = instance.timing.chunk_s(parts) + fetch_s(self.deployment, self.cache.nodes, instance, fetched, blocks)
         end_at = instance.pace(self.now, whole_s)
         if end_at is not None:
             self._at(end_at, self._end_chunk, instance, instance.chunk_number)
-
-    def _fetch_s(self, instance: PrefillInstance, tokens: int, blocks: int) -> float:
-        current = self.deployment
-        size = tokens * current.model.kv_bytes_per_token
-        pool, plane = self.cache.nodes, current.spec.cache_plane
-        cold_s = ssd_read_s(current.calibration, instance.cold_tokens * current.model.kv_bytes_per_token, pool)
-        return cold_s + cache_fetch_s(current.fabric, current.calibration, size, blocks, instance.nodes, pool, plane)
 
     def _wake(self, instance: PrefillInstance) -> None:
         if instance in self.instances and not instance.chunk and self.now >= instance.ready_at:
@@ -306,7 +310,9 @@ class Engine:
             else:
                 self._prefilled(request, instance)
         instance.queue.extendleft(reversed(unfinished))
-        self._start_chunk(instance)
+        self._assign()
+        if not instance.chunk:
+            self._start_chunk(instance)
 
     def _prefilled(self, request: InferenceRequest, instance: PrefillInstance) -> None:
         """The prompt is in KV: the next token is there, and the rest is decode's."""
@@ -317,27 +323,12 @@ class Engine:
         self._emitted(self.now, self.now, 1)
         if request.generated >= request.output_tokens:
             self._finish(request)
-            self._assign()
             return
         request.move(TRANSFERRING)
         assert request.die is not None
         size = request.prompt * self.deployment.model.kv_bytes_per_token
         self.transferred_bytes += size
         self.transfers.start(self.now, request, (instance, request.die), size)
-
-    def _port_gbps(self, port: object) -> float:
-        """What a transfer's port gives: a decode die's own, or all those of a prefill instance together."""
-        fabric, efficiency = self.deployment.fabric, self.deployment.calibration.rdma_efficiency
-        if isinstance(port, DecodeDie):
-            return fabric.die_gbps(RDMA, port.node, 1, into=True) * efficiency
-        assert isinstance(port, PrefillInstance)
-        return sum(fabric.node_gbps(RDMA, node) for node in port.nodes) * efficiency
-
-    @property
-    def _transfer_start_s(self) -> float:
-        """What a transfer takes beside its bytes."""
-        current = self.deployment
-        return current.calibration.transfer_request_ms * 1e-3 + current.fabric.latency_s(RDMA)
 
     def _transferred(self, request: InferenceRequest, life: int) -> None:
         if request.attempts == life and request.state == TRANSFERRING:
@@ -353,6 +344,17 @@ class Engine:
 
     # Small helpers.
 
+    def _send_back(self, requests: list[InferenceRequest]) -> None:
+        """Have requests wait again, for all that they need."""
+        if not requests:
+            return
+        self._withdraw(requests)
+        for request in requests:
+            request.move(WAITING)
+            request.attempts += 1
+            self.waiting.push(request)
+        self.preemptions += len(requests)
+
     def _withdraw(self, requests: list[InferenceRequest]) -> None:
         """Take requests off their dies and instances; what they generated stays theirs and joins their prompt."""
         self.pool.settle(self.now)
@@ -364,7 +366,7 @@ class Engine:
             if request.state == PREFILLING and request.instance is not None:
                 request.instance.backlog_tokens -= request.prompt - request.prefilled
                 self.cache.forget(request.blocks, request.instance.number)
-        self.pool.remove(requests)
+        self.pool.remove(requests, self.now)
         self.transfers.drop(self.now, requests)
         for request in requests:
             self._free(request)
@@ -376,6 +378,10 @@ class Engine:
             request.die.reserved -= 1
             request.die.reserved_tokens -= request.reserved
             request.die = None
+            if self._placed[request.priority] == 1:
+                del self._placed[request.priority]
+            else:
+                self._placed[request.priority] -= 1
 
     def _new_instance(self, nodes: tuple[str, ...], ready_at: float) -> PrefillInstance:
         self._instances_made += 1
@@ -393,7 +399,3 @@ class Engine:
         if moment < inf:
             self._sequence += 1
             heappush(self._events, (moment, self._sequence, action, arguments))
-
-
-def _dies(nodes: tuple[str, ...] | list[str]) -> list[DecodeDie]:
-    return [DecodeDie(node, index) for node in nodes for index in range(DIES_PER_NODE)]

@@ -17,7 +17,7 @@ from matrixlink.fabric.sharing.max_min import share
 
 Port = Hashable
 
-ROUNDING_S = 1e-6
+ROUNDING_S = 1e-9
 """What can be moved in this time counts as moved."""
 STEPS = 4.0
 """Or in as many steps of the clock, where those are longer: a transfer that ends within one would never be due later
@@ -85,6 +85,13 @@ class Transfers:
 
     def _share(self) -> None:
         """New rates, and when the first transfer ends."""
+        if len(self._active) < 2:
+            self.due = inf
+            for alone in self._active:
+                alone.rate = min(self._capacity(port) for port in alone.ports)
+                if alone.rate > 0:
+                    self.due = self._at + alone.left / (alone.rate * 1e9)
+            return
         links = {port: self._capacity(port) for current in self._active for port in current.ports}
         asked = dict.fromkeys(links, 0.0)
         for current in self._active:

@@ -39,6 +39,23 @@ class PrefillInstance:
         """Whether that entry of the queue still stands: the request may have been sent back or cancelled since."""
         return request.attempts == life and request.instance is self and request.state == PREFILLING
 
+    def enqueue(self, request: InferenceRequest, block_tokens: int) -> None:
+        """Behind whoever goes first: what has begun, what has no later priority, what computes blocks it counts on."""
+        at = len(self.queue)
+        while at and _overtakes(request, self.queue[at - 1][0], block_tokens):
+            at -= 1
+        self.queue.insert(at, (request, request.attempts))
+
+    def tokens_before(self, priority: int) -> int:
+        """Tokens that are computed before those of a prompt of that priority that comes now."""
+        before = self.backlog_tokens
+        for request, life in reversed(self.queue):
+            if request.priority <= priority:
+                break
+            if self.holds(request, life) and request.prefilled == request.cached:
+                before -= request.prompt - request.prefilled
+        return before
+
     def pace(self, now: float, whole_s: float) -> float | None:
         """Work on the chunk at a pace at which all of it takes so long; when it ends, or None where that is no news.
 
@@ -87,3 +104,15 @@ class PrefillInstance:
             room -= take
         self.work = [(take, request.prefilled) for request, _, take in self.chunk], fetched, blocks
         return fetched, blocks
+
+
+def _overtakes(request: InferenceRequest, other: InferenceRequest, block_tokens: int) -> bool:
+    """Whether the one that comes is put before one that is in the queue.
+
+    Not where part of that prompt is in KV already: as in vLLM it continues first.
+    """
+    if request.priority >= other.priority or other.prefilled > other.cached:
+        return False
+    computed, counted = -(-other.cached // block_tokens), -(-request.cached // block_tokens)
+    both = min(counted, len(other.blocks))
+    return computed >= both or request.blocks[computed] != other.blocks[computed]

@@ -1,16 +1,17 @@
 """A request on its way through the pools, and the states it can be in.
 
 It waits for KV memory on a decode die, is prefilled (its first token comes from there), its KV moves to the die, it is
-decoded, it is finished. A lost node sends it back: what it had generated becomes part of the prompt, so no token is
-produced twice and none is lost.
+decoded, it is finished. A lost node sends it back, and so does a request of an earlier priority that finds no room:
+what it had generated becomes part of the prompt, so no token is produced twice and none is lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from infer_workload.timing.fabric import DIES_PER_NODE
 from matrixcommon.model.state_machine import State, StateMachine
 
 WAITING, PREFILLING, TRANSFERRING, DECODING = "Waiting", "Prefilling", "Transferring", "Decoding"
@@ -32,9 +33,17 @@ MOVES = {
     FINISHED: set[str](),
     CANCELLED: set[str](),
 }
-"""Back to Waiting is what the loss of a node does."""
+"""Back to Waiting is what the loss of a node does, or being preempted."""
 
 REQUEST_STATES = StateMachine("request", WAITING, [State(name, text) for name, text in SENTENCES.items()], MOVES)
+
+
+class ContextTooLong(ValueError):
+    """Prompt and answer are longer than one decode die can hold."""
+
+    def __init__(self, tokens: int, limit: int) -> None:
+        super().__init__(f"{tokens} tokens of prompt and answer; this deployment holds {limit} at most")
+        self.tokens, self.limit = tokens, limit
 
 
 @dataclass(slots=True, eq=False)
@@ -46,7 +55,12 @@ class DecodeDie:
     reserved: int = 0
     reserved_tokens: int = 0
     active: int = 0
-    kv_tokens: float = 0.0
+    kv_base: float = 0.0
+    """Tokens in its KV memory, less what its requests gain in all steps since the pool's first (`LongestDie`)."""
+
+
+def dies_of(nodes: Iterable[str]) -> list[DecodeDie]:
+    return [DecodeDie(node, index) for node in nodes for index in range(DIES_PER_NODE)]
 
 
 class Prefiller(Protocol):
@@ -97,6 +111,8 @@ class InferenceRequest(Latencies):
     output_tokens: int
     blocks: Sequence[int] = ()
     tenant: str = ""
+    priority: int = 0
+    """As vLLM has it: lower means earlier handling; within one priority, who came first."""
     finish: str = "stop"
     """Why the answer ends where it does: by itself (`stop`), or at the length that was asked for (`length`)."""
 
@@ -118,6 +134,8 @@ class InferenceRequest(Latencies):
     start_step: int = 0
     end_step: int = 0
     tokens_at_start: int = 0
+    kv_base: float = 0.0
+    """Its part of its die's."""
 
     def __post_init__(self) -> None:
         if self.input_tokens < 1 or self.output_tokens < 1:
@@ -129,6 +147,11 @@ class InferenceRequest(Latencies):
         if state not in MOVES[self.state]:
             raise ValueError(f"request {self.number} that is {self.state} cannot become {state}")
         self.state = state
+
+    @property
+    def turn(self) -> tuple[int, float, int]:
+        """Whose is less is handled earlier."""
+        return self.priority, self.arrived_at, self.number
 
     @property
     def project(self) -> str:

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from itertools import islice
 from math import inf
 
-from infer_workload.engine.engine import ContextTooLong, Engine
-from infer_workload.engine.request import InferenceRequest
+from infer_workload.engine.engine import Engine
+from infer_workload.engine.request import ContextTooLong, InferenceRequest
 from infer_workload.experiments.trial import SHARES, Trial
 from infer_workload.layout.deployment import Deployment, lay_out
 from infer_workload.layout.recovery import plan_change
 from infer_workload.reports.report import Objectives, Report, report_of
 from infer_workload.reports.served import Served
-from infer_workload.timing.calibration import load_calibration
+from infer_workload.timing.calibration import Calibration, load_calibration
 from infer_workload.timing.fabric import Fabric, PortRates
 from infer_workload.timing.model import load_model
 from infer_workload.traffic.generator import Arrival, generate, read_trace
@@ -43,12 +43,15 @@ def run(trial: Trial, progress: Progress | None = None) -> Outcome:
 
     Raises DoesNotFit for a deployment that cannot be laid out, BadTrace or OSError for a trace that cannot be read.
     """
-    fabric = shared(healthy_fabric(trial.nodes), {plane: getattr(trial, share) for plane, share in SHARES.items()})
+    model, machine = load_model(trial.model), load_calibration(trial.machine)
+    fabric = shared(
+        healthy_fabric(trial.nodes, machine), {plane: getattr(trial, share) for plane, share in SHARES.items()}
+    )
     if trial.contended:
         from infer_workload.experiments.conditions import TrialContention  # with arrays, which others need not load
 
-        fabric = fabric.beside(TrialContention(trial, tuple(fabric.nodes), load_calibration()))
-    deployment = lay_out(fabric, load_model(), load_calibration(), trial.shape())
+        fabric = fabric.beside(TrialContention(trial, tuple(fabric.nodes), machine))
+    deployment = lay_out(fabric, model, machine, trial.shape())
     lost = () if trial.lose_node_at is None else (trial.lose_node_at,)
     objectives = Objectives(trial.ttft, trial.tpot)
     if trial.trace is not None:
@@ -92,7 +95,7 @@ def replay(
             progress(number, count, engine.now)
         tokens = arrival.input_tokens, arrival.output_tokens
         try:
-            engine.submit(InferenceRequest(number, arrival.at_s, *tokens, arrival.blocks))
+            engine.submit(InferenceRequest(number, arrival.at_s, *tokens, arrival.blocks, priority=arrival.priority))
         except ContextTooLong:
             refused += 1
     engine.advance(inf)
@@ -115,9 +118,9 @@ def lose_decode_node(engine: Engine) -> str:
     )
 
 
-def healthy_fabric(nodes: int) -> Fabric:
-    """A whole fabric of that many nodes in the order of the machine."""
-    return Fabric.healthy(f"sn0-c{at // 4:02d}-n{at % 4}" for at in range(nodes))
+def healthy_fabric(nodes: int, machine: Calibration | None = None) -> Fabric:
+    """A whole fabric of that many nodes in the order of the machine, a CloudMatrix384 where none is named."""
+    return Fabric.healthy((f"sn0-c{at // 4:02d}-n{at % 4}" for at in range(nodes)), machine=machine)
 
 
 def shared(fabric: Fabric, shares: Mapping[str, float]) -> Fabric:

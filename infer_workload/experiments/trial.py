@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from infer_workload.contract import DeploymentShape, Npus
 from infer_workload.reports.report import TPOT_OBJECTIVE_S, TTFT_OBJECTIVE_S
+from infer_workload.timing.calibration import MACHINE, Calibration, load_calibration
+from infer_workload.timing.data_files import BadDataFile, UnknownDataFile
+from infer_workload.timing.model import MODEL, load_model
 from matrixcommon.model.errors import InvalidField
 
 PAPER_NODES = 32
@@ -29,11 +33,16 @@ class Trial(BaseModel):
     rate: float | None = Field(None, gt=0, le=100_000, description="generated requests a second")
     seed: int = Field(0, description="seed of everything left to chance")
     nodes: int = Field(PAPER_NODES, ge=1, le=48, description="nodes of the instance, 8 NPUs each")
+    model: str = Field(MODEL, description="model that is served: one that is carried along, or a file ending in .yaml")
+    machine: str = Field(MACHINE, description="machine that serves it: the same")
     prefill: Npus | None = Field(None, description="NPUs for prefill")
     decode: Npus | None = Field(None, description="NPUs for decode")
     caching: int | None = Field(None, ge=1, le=48, description="nodes that lend memory to the context cache")
     block_tokens: int = Field(512, ge=128, le=512, description="tokens of a block of the context cache")
     batch: int | None = Field(None, ge=2, le=1024, description="requests an NPU decodes at once, at most")
+    tpot_target: float | None = Field(
+        None, gt=0, le=60, description="seconds of a token that the batch adapts to; requests wait for it"
+    )
     cache: bool = Field(True, description="with context caching")
     cache_plane: Literal["ub", "vpc"] = Field("ub", description="the plane that caches are read over")
     cache_gb: float | None = Field(None, ge=0, le=4096, description="context cache on each node, GB")
@@ -54,6 +63,16 @@ class Trial(BaseModel):
     ttft: float = Field(TTFT_OBJECTIVE_S, gt=0, description="objective for the first token, s")
     tpot: float = Field(TPOT_OBJECTIVE_S, gt=0, description="objective for each token after it, s")
 
+    @field_validator("model")
+    @classmethod
+    def _known_model(cls, name: str) -> str:
+        return _usable(name, load_model)
+
+    @field_validator("machine")
+    @classmethod
+    def _known_machine(cls, name: str) -> str:
+        return _usable(name, _load_machine)
+
     @model_validator(mode="after")
     def _one_workload(self) -> Trial:
         if (self.trace is None) == (self.generate is None):
@@ -73,6 +92,7 @@ class Trial(BaseModel):
             caching_nodes=self.caching,
             block_tokens=self.block_tokens,
             batch_per_npu=self.batch,
+            tpot_target_s=self.tpot_target,
             context_cache=self.cache,
             cache_plane=self.cache_plane,
             cache_gb_per_node=self.cache_gb,
@@ -98,7 +118,37 @@ class Trial(BaseModel):
     @property
     def workload_digest(self) -> str | None:
         """Of a trace, twelve hex digits of its SHA-256, so that another file of its name is found out."""
-        return None if self.trace is None else hashlib.sha256(self.trace.read_bytes()).hexdigest()[:12]
+        return None if self.trace is None else _digest(self.trace)
+
+    @property
+    def file_digests(self) -> dict[str, str]:
+        """The same of a model and a machine of one's own, by `model` and `machine`."""
+        given = {"model": self.model, "machine": self.machine}
+        return {name: _digest(Path(file)) for name, file in given.items() if file.endswith(".yaml")}
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:12]
+
+
+def _usable(name: str, load: Callable[[str], object]) -> str:
+    """The name of a file of constants that can be used. Raises ValueError with the file's field."""
+    try:
+        load(name)
+    except UnknownDataFile as wrong:
+        raise ValueError(str(wrong)) from wrong
+    return name
+
+
+def _load_machine(name: str) -> Calibration:
+    found = load_calibration(name)
+    if not found.ub_uplink_gbps:
+        raise BadDataFile(
+            name,
+            "ub_uplink_gbps",
+            "more than 0 is accepted: the pools of an experiment lie on several nodes of one UB plane",
+        )
+    return found
 
 
 PARAMETERS: tuple[str, ...] = tuple(name for name in Trial.model_fields if name != "trace")

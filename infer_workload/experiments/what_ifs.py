@@ -29,8 +29,9 @@ def _other_ratio(step: int) -> Callable[[Trial], Mapping[str, Any]]:
     """One prefill instance more or fewer, its nodes from or to the decode pool."""
 
     def changes(trial: Trial) -> Mapping[str, Any]:
-        calibration = load_calibration()
-        pools = lay_out(healthy_fabric(trial.nodes), load_model(), calibration, trial.shape()).pools
+        calibration = load_calibration(trial.machine)
+        fabric, model = healthy_fabric(trial.nodes, calibration), load_model(trial.model)
+        pools = lay_out(fabric, model, calibration, trial.shape()).pools
         moved = step * calibration.nodes_per_prefill_instance
         prefill, decode = pools.prefill_nodes + moved, len(pools.decode) - moved
         if min(prefill, decode) < 1:
@@ -41,7 +42,7 @@ def _other_ratio(step: int) -> Callable[[Trial], Mapping[str, Any]]:
 
 
 def _doubled_cache(trial: Trial) -> Mapping[str, Any]:
-    calibration = load_calibration()
+    calibration = load_calibration(trial.machine)
     now = calibration.cache_gb_per_node if trial.cache_gb is None else trial.cache_gb
     return {"cache_gb": 2 * now}
 

@@ -113,6 +113,11 @@ class Deployment:
         return max(1, (self.spec.batch_per_npu or self.calibration.decode_batch_per_npu) // 2)
 
     @property
+    def tpot_target_s(self) -> float | None:
+        """Seconds of a token that the batch adapts to; None: it is as large as memory and its limit let it."""
+        return self.spec.batch_tpot_s
+
+    @property
     def context_length(self) -> int:
         """The longest prompt and answer a request may have together: what one die's KV memory holds."""
         return min(self.model.context_length, self.kv_tokens_per_die)

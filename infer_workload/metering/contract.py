@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic.alias_generators import to_camel
@@ -43,6 +43,8 @@ class UsageLimitSpec(ApiModel):
     Minutes and days are those of emulated time, UTC. A request is charged with its prompt and the longest answer it may
     have until it ends, then with what it used.
     """
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"requestsPerMinute": 600, "tokensPerMinute": 200_000},)
 
     token_name: str = Field(
         "", alias="key", max_length=63, description="the name of a token; empty: all of the project's together"

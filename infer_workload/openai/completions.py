@@ -16,8 +16,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
-from infer_workload.engine.engine import ContextTooLong
-from infer_workload.engine.request import InferenceRequest
+from infer_workload.engine.request import ContextTooLong, InferenceRequest
 from infer_workload.openai.answers import RETRY_AFTER_S, Completion, Streamed, refusal, whole
 from infer_workload.openai.parameters import Parameters, StreamOptions
 from infer_workload.openai.prompts import Chat, Shape, Text
@@ -37,12 +36,16 @@ REFUSED: dict[int | str, dict[str, Any]] = {
 """How this endpoint refuses; who may not ask it at all is told so in a problem document."""
 STREAMED = {**REFUSED, 200: {"content": {"text/event-stream": {}}}}
 
+CHAT = [{"role": "user", "content": "Why?"}]
 
-def _described(asked: str) -> dict[str, Any]:
-    """What is read of a body, for the OpenAPI document; `asked` is the field that holds the prompt."""
+
+def _described(asked: str, example: Any) -> dict[str, Any]:
+    """What is read of a body, for the OpenAPI document; `asked` is the field that holds the prompt, as in `example`."""
     fields: dict[str, Any] = {"model": {"type": "string"}, asked: {}, "stream": {"type": "boolean"}}
     fields |= {"max_tokens": {"type": "integer", "minimum": 1}, "n": {"const": 1}}
-    schema = {"type": "object", "properties": fields, "required": ["model", asked]}
+    fields["priority"] = {"type": "integer", "default": 0, "description": "lower means earlier handling, as in vLLM"}
+    schema: dict[str, Any] = {"type": "object", "properties": fields, "required": ["model", asked]}
+    schema["examples"] = [{"model": "deepseek-r1", asked: example, "max_tokens": 16}]
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
@@ -69,11 +72,11 @@ def routes(serving: Serving) -> APIRouter:
     async def health() -> Response:
         return Response(status_code=200)
 
-    @api.post("/v1/chat/completions", responses=STREAMED, openapi_extra=_described("messages"))
+    @api.post("/v1/chat/completions", responses=STREAMED, openapi_extra=_described("messages", CHAT))
     async def chat(request: Request, caller: CallerOf) -> Response:
         return await _complete(serving, request, Chat, caller)
 
-    @api.post("/v1/completions", responses=STREAMED, openapi_extra=_described("prompt"))
+    @api.post("/v1/completions", responses=STREAMED, openapi_extra=_described("prompt", "Why?"))
     async def text(request: Request, caller: CallerOf) -> Response:
         return await _complete(serving, request, Text, caller)
 
@@ -203,7 +206,9 @@ def _submitted(serving: Serving, live: LiveDeployment, tenant: str, asked: _Aske
     try:
         if asked.tokens_max > limit:
             raise ContextTooLong(asked.tokens_max, limit)
-        request = InferenceRequest(0, now, len(prompt), asked.wanted, blocks, tenant, asked.finish)
+        request = InferenceRequest(
+            0, now, len(prompt), asked.wanted, blocks, tenant, asked.parameters.priority or 0, asked.finish
+        )
         return live.submit(now, request, now - came)
     except ContextTooLong as wrong:
         raise InvalidField(

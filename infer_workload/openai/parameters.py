@@ -46,6 +46,8 @@ class Parameters(_Known):
     stop: str | Stop | None = None
     user: str | None = None
     ignore_eos: bool | None = None
+    priority: int | None = None
+    """Of vLLM's: lower means earlier handling."""
 
     @property
     def token_limit(self) -> int | None:

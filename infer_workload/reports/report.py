@@ -97,7 +97,7 @@ class Report:
             ("pools", f"{self.npus} NPUs: prefill {self.prefill_pool}, decode {self.decode_pool}, "
                       f"caching on {self.caching_nodes} nodes"),
             ("requests", f"{self.finished:,} finished of {self.requests:,}, {self.refused} refused, "
-                         f"{self.requeued} sent back by losses"),
+                         f"{self.requeued} sent back"),
             ("time", f"{self.duration_s:,.1f} s emulated"),
             ("tokens", f"{self.input_tokens:,} in, {self.output_tokens:,} out"),
             ("TTFT", _spread_text(self.ttft, 1.0, "s", 3)),
@@ -146,15 +146,12 @@ def report_of(
 ) -> Report:
     """The report on what an engine did; `finished` is what it served."""
     pools, counts, within = engine.deployment.pools, engine.cache.counts, objectives or Objectives()
-    start = min((request.arrived_at for request in finished), default=0.0)
-    duration = max((request.finished_at for request in finished), default=0.0) - start
+    found = finished.measure(within.kept)
+    duration = found.last_finish_s - found.first_arrival_s if finished else 0.0
     per_s = 1.0 / duration if duration > 0 else 0.0
-    output = sum(request.output_tokens for request in finished)
-    inputs = sum(request.input_tokens for request in finished)
+    inputs, output, good, decoding = found.input_tokens, found.output_tokens, found.within, found.decoding_s
     prefill_npus, decode_npus = pools.prefill_nodes * NPUS_PER_NODE, len(pools.decode) * NPUS_PER_NODE
     busy = sum(instance.busy_s for instance in engine.instances) * per_s / max(1, len(engine.instances))
-    good = sum(within.kept(request) for request in finished)
-    decoding = sum(request.finished_at - request.first_token_at for request in finished)
     sizes = [len(instance) * NPUS_PER_NODE for instance in pools.prefill]
     return Report(
         workload=workload,
@@ -163,16 +160,16 @@ def report_of(
         prefill_pool=f"{len(sizes)} x {sizes[0] if sizes else 0} NPUs",
         decode_pool=f"{decode_npus} NPUs, EP{engine.deployment.decode_dies}",
         caching_nodes=len(pools.caching),
-        requests=len(finished) + refused + len(engine.in_flight),
+        requests=len(finished) + refused + engine.dropped + len(engine.in_flight),
         finished=len(finished),
-        refused=refused,
+        refused=refused + engine.dropped,
         requeued=engine.preemptions,
         duration_s=round(duration, 3),
         input_tokens=inputs,
         output_tokens=output,
-        ttft=Spread.of(request.ttft_s for request in finished),
-        tpot=Spread.of(request.tpot_s for request in finished if request.output_tokens > 1),
-        latency=Spread.of(request.latency_s for request in finished),
+        ttft=Spread.of(found.ttft_s),
+        tpot=Spread.of(found.tpot_s),
+        latency=Spread.of(found.latency_s),
         output_tokens_per_s=round(output * per_s, 3),
         output_tokens_per_s_per_decode_npu=round(output * per_s / max(1, decode_npus), 4),
         input_tokens_per_s_per_prefill_npu=round(inputs * per_s / max(1, prefill_npus), 4),

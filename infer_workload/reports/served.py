@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from infer_workload.engine.request import InferenceRequest, Latencies
@@ -22,6 +23,22 @@ class ServedRequest(Latencies):
     attempts: int
     first_token_at: float
     finished_at: float
+
+
+@dataclass(slots=True)
+class Measured:
+    """What requests took, in order of arrival, and their sums. `tpot_s` is of those with more than one token, `within`
+    counts those within the objectives, `decoding_s` is from first tokens to last ones."""
+
+    ttft_s: array[float] = field(default_factory=lambda: array("d"))
+    tpot_s: array[float] = field(default_factory=lambda: array("d"))
+    latency_s: array[float] = field(default_factory=lambda: array("d"))
+    first_arrival_s: float = inf
+    last_finish_s: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    decoding_s: float = 0.0
+    within: int = 0
 
 
 class Served:
@@ -49,6 +66,23 @@ class Served:
             self._order = sorted(range(len(self)), key=self._columns[0].__getitem__)
         for at in self._order:
             yield ServedRequest(*(column[at] for column in self._columns))
+
+    def measure(self, within: Callable[[ServedRequest], bool]) -> Measured:
+        """Latencies and sums of all of them in one pass."""
+        found = Measured()
+        for request in self:
+            ttft, tpot, latency = request.ttft_s, request.tpot_s, request.latency_s
+            found.ttft_s.append(ttft)
+            found.latency_s.append(latency)
+            if request.output_tokens > 1:
+                found.tpot_s.append(tpot)
+            found.first_arrival_s = min(found.first_arrival_s, request.arrived_at)
+            found.last_finish_s = max(found.last_finish_s, request.finished_at)
+            found.input_tokens += request.input_tokens
+            found.output_tokens += request.output_tokens
+            found.decoding_s += latency - ttft
+            found.within += within(request)
+        return found
 
 
 Requests = Served | Sequence[ServedRequest]

@@ -69,8 +69,7 @@ class LiveDeployment:
         self._model, self._calibration = model or load_model(request.model), load_calibration()
         self.weights = ModelCache(self._calibration, {self._model.name} if request.warm_model_cache else set())
         self.lending: Lending | None = None
-        self.lent: Mapping[str, float] | None = None
-        """Bytes by node that the context cache may use; None where nobody is asked for them."""
+        self.lent: Mapping[str, float] | None = None  # bytes by node for blocks; None where nobody is asked
         self._changed, self._done = changed, done
         self.loading: dict[str, float] = {}
         self._numbers = count(1)
@@ -231,8 +230,10 @@ class LiveDeployment:
     def _apply_layout(self, change: Change, now: float) -> None:
         engine = self.engine
         assert engine is not None
+        dropped = engine.dropped
         requeued = engine.apply_layout(change.deployment, change.pause_s, change.start_s)
         self.requeued += requeued
+        self.cut_off += engine.dropped - dropped
         if self.handover.pending is not None and self.fabric is not None:
             self.handover.close(engine, self.fabric, now)
         self.paused_until = max(self.paused_until, now + change.pause_s)
@@ -333,8 +334,7 @@ class LiveDeployment:
 
     def play(self, now: float) -> bool:
         """Everything up to `now`; False when built-in load is left to play in a next turn."""
-        engine = self.engine
-        if engine is None:
+        if (engine := self.engine) is None:
             self._wake()
             return True
         if self._gain_at <= now:

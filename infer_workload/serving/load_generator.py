@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from math import inf
 
 from infer_workload.contract import LoadRequest, LoadView
-from infer_workload.engine.engine import ContextTooLong, Engine
-from infer_workload.engine.request import InferenceRequest
+from infer_workload.engine.engine import Engine
+from infer_workload.engine.request import ContextTooLong, InferenceRequest
 from infer_workload.traffic.generator import Arrival, generate
 from matrixcommon.model.errors import Overloaded
 

@@ -41,7 +41,7 @@ COUNTERS = {
     for metric in (
         _vllm("prompt_tokens_total", "counter", "tokens", "Prompt tokens of finished requests."),
         _vllm("generation_tokens_total", "counter", "tokens", "Generated tokens of finished requests."),
-        _vllm("num_preemptions_total", "counter", "requests", "Requests sent back by the loss of nodes."),
+        _vllm("num_preemptions_total", "counter", "requests", "Requests sent back by losses or other priorities."),
         _vllm("prefix_cache_queries_total", "counter", "tokens", "Prompt tokens asked of a cache in HBM: all of them."),
         _vllm(
             "prefix_cache_hits_total", "counter", "tokens",

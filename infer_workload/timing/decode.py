@@ -90,13 +90,20 @@ class DecodeTiming:
         """One step when the fullest die has `requests` requests that hold `kv_tokens` tokens together."""
         if requests <= 0:
             return 0.0
+        return self.line(requests, kv_tokens)[0]
+
+    def line(self, requests: int, kv_tokens: float) -> tuple[float, float, float]:
+        """`step_s` of at least one request, how much longer it takes for each further token of them, and for how many
+        tokens that is a straight line."""
         context = kv_tokens / requests
         at = min(bisect_right(CONTEXTS, context), len(CONTEXTS) - 1)
         low, high = CONTEXTS[at - 1], CONTEXTS[at]
         below, above = self._step_at(requests, at - 1), self._step_at(requests, at)
         if below == inf:
-            return inf
-        return below + (above - below) * (context - low) / (high - low)
+            return inf, 0.0, inf
+        slope = (above - below) / (high - low)
+        room = (high - context) * requests if at < len(CONTEXTS) - 1 else inf
+        return below + slope * (context - low), slope / requests, room
 
     def _step_at(self, requests: int, at: int) -> float:
         key = requests, at

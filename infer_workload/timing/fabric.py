@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from infer_workload.timing.calibration import load_calibration
+from infer_workload.timing.calibration import Calibration, load_calibration
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
 
 DIES_PER_NODE = 2 * NPUS_PER_NODE
@@ -90,10 +90,10 @@ class Fabric:
         )
 
     @classmethod
-    def healthy(cls, nodes: Iterable[str], generation: int = 1) -> Fabric:
+    def healthy(cls, nodes: Iterable[str], generation: int = 1, machine: Calibration | None = None) -> Fabric:
         """A whole fabric for those nodes, nobody else on it: the machine's port rates, for experiments without a link
         service."""
-        current, machine = list(nodes), load_calibration()
+        current, machine = list(nodes), machine or load_calibration()
         sub_planes = int(machine.ub_sub_planes)
         kinds = {
             UB: PortRates([machine.ub_uplink_gbps] * sub_planes, [machine.ub_port_gbps] * sub_planes),

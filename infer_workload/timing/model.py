@@ -215,7 +215,10 @@ def catalogue(folder: Path | None = None) -> dict[str, ServedModel]:
     return found
 
 
+MODEL = "deepseek-r1"
+
+
 @cache
-def load_model(name: str = "deepseek-r1") -> ServedModel:
+def load_model(name: str = MODEL) -> ServedModel:
     """As `read_model`, read once."""
     return read_model(name)

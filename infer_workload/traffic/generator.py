@@ -2,8 +2,9 @@
 
 A trace is JSON lines in the format published with Mooncake (plain or gzip): `timestamp` in ms, `input_length`,
 `output_length`, and `hash_ids`, one number for each 512-token block of the prompt; prompts that begin with the same
-numbers begin with the same text. The recorder wrote arrivals in batches some 3 s apart; they are spread evenly over the
-time to the next batch, so that queueing is not an artefact of the recording.
+numbers begin with the same text. `priority`, where a line has one, is vLLM's: lower ones first. The recorder wrote
+arrivals in batches some 3 s apart; they are spread evenly over the time to the next batch, so that queueing is not an
+artefact of the recording.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from itertools import pairwise
 from math import exp, log
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -33,14 +34,15 @@ class BadTrace(ValueError):
     """A line that is no request; the message has its number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """One request of a workload: seconds since its start, tokens in and out, prefix hashes of the prompt's blocks."""
+class Arrival(NamedTuple):
+    """One request of a workload: seconds since its start, tokens in and out, prefix hashes of the prompt's blocks, and
+    its priority, lower ones first."""
 
     at_s: float
     input_tokens: int
     output_tokens: int
     blocks: tuple[int, ...]
+    priority: int = 0
 
 
 def read_trace(path: Path) -> list[Arrival]:
@@ -60,7 +62,8 @@ def _parsed(number: int, line: str) -> Arrival:
             float(entry["timestamp"]) / 1000.0,
             int(entry["input_length"]),
             int(entry["output_length"]),
-            tuple(int(block) for block in entry.get("hash_ids", ())),
+            tuple(map(int, entry.get("hash_ids", ()))),
+            int(entry.get("priority", 0)),
         )
     except (ValueError, KeyError, TypeError) as wrong:
         raise BadTrace(f"line {number} is no request of a trace: {wrong!r}") from wrong
@@ -79,7 +82,7 @@ def _spread(entries: Sequence[Arrival]) -> Iterator[Arrival]:
         window = min(BATCH_S_MAX, entries[end].at_s - at) if end < len(entries) else BATCH_S_MAX
         for place, entry in enumerate(entries[start:end]):
             moment = at + window * place / (end - start)
-            yield Arrival(moment, entry.input_tokens, entry.output_tokens, entry.blocks)
+            yield Arrival(moment, entry.input_tokens, entry.output_tokens, entry.blocks, entry.priority)
         start = end
 
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
-
-import httpx
 
 from matrixcommon.model.errors import Gone, MatrixError, NotFound, StaleLeader, Unavailable, from_problem
 from matrixcommon.model.fencing import FENCE
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of, project_of
 from matrixcommon.model.resource_model import ApiModel
+
+if TYPE_CHECKING:
+    import httpx
 
 View = TypeVar("View", bound=ApiModel)
 
@@ -36,6 +37,8 @@ async def call(
     timeout_s: float | None = None,
 ) -> dict[str, Any]:
     """The JSON answer ({} where it is empty). Raises the MatrixError that the problem document names."""
+    import httpx  # a sixth of the start of a command that asks nobody
+
     path, params = target(path, params)
     headers = {"If-Match": if_match} if if_match else {}
     extra: dict[str, Any] = {} if timeout_s is None else {"timeout": timeout_s}
@@ -127,6 +130,8 @@ async def watch(
 
     Raises Gone where the history no longer reaches back (list again), Unavailable where the service goes away.
     """
+    import httpx
+
     query = {**(params or {}), "watch": "true"}
     if since is not None:
         query["resourceVersion"] = str(since)

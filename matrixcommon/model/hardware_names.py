@@ -34,6 +34,8 @@ class HardwareName(str):
     __slots__ = ()
 
     def __new__(cls, text: str) -> Self:
+        if type(text) is cls:  # it was looked at when it was made
+            return text
         if not isinstance(text, str) or not cls.pattern.fullmatch(text):
             raise InvalidField(f"{text!r} is not the name of a {cls.kind}; expected one like {cls.example!r}")
         return super().__new__(cls, text)

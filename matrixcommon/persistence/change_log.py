@@ -63,6 +63,11 @@ class OwnChanges:
         self._first, self._last = 0, -1
         self._newest: dict[str, int] = {}
 
+    def begin(self, newest: int) -> None:
+        """The journal was found to have come to `newest`, before anything was committed here."""
+        if self._last < 0:
+            self._first = self._last = newest
+
     def record(self, before: int, newest: int, entries: list[dict[str, Any]]) -> None:
         """A commit took the journal from `before` to `newest`."""
         if before != self._last:

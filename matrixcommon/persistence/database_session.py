@@ -221,8 +221,13 @@ class Database:
 
     def read_changes(self, kind: str, rv: int, limit: int = 500) -> tuple[list[Change], int]:
         """The same, and the newest number of any kind: where nothing is found, there is nothing up to that."""
-        newest = None if self.shared else self._own.none_since(kind, rv)
-        return self._journal.since(kind, rv, limit) if newest is None else ([], newest)
+        if self.shared:
+            return self._journal.since(kind, rv, limit)
+        if (known := self._own.none_since(kind, rv)) is not None:
+            return [], known
+        found, newest = self._journal.since(kind, rv, limit)
+        self._own.begin(newest)
+        return found, newest
 
     async def changed(self, within_wall_s: float, since: int | None = None) -> None:
         """Return at a commit that changed anything since the change of that number (the newest), or after that long: at
@@ -236,7 +241,7 @@ class Database:
                 # Not wait_for: before Python 3.12 it can swallow a cancellation, and the watch would outlive its
                 # service.
                 await asyncio.wait({waiter}, timeout=min(left_s, self._look_period_wall_s))
-                if not waiter.done() and self._looked(loop.time()) > since:
+                if self.shared and not waiter.done() and self._looked(loop.time()) > since:
                     return
         finally:
             del self._waiters[waiter]

@@ -246,9 +246,9 @@ class ResourceAgent:
         """What this agent says of its node now; each call is the next in sequence."""
         self.sequence += 1
         found, reported = self.node.inventory, self._reported_ports
-        answering = {
-            port: peer for port, peer in self.node.peers.items() if port not in reported or reported[port] != peer
-        }
+        answering: dict[str, str | None] = {}
+        if (peers := self.node.peers) != reported:
+            answering = {p: peer for p, peer in peers.items() if p not in reported or reported[p] != peer}
         return NodeReport(
             node=self.node.name,
             epoch=self.epoch,

@@ -6,7 +6,7 @@ The control plane never looks here. A fault changes the hardware; what the node'
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -117,8 +117,10 @@ class EmulatedNode:
         return frozenset(die for npu in self.inventory.npus for die in npu.dies)
 
     @property
-    def peers(self) -> dict[str, str | None]:
+    def peers(self) -> Mapping[str, str | None]:
         """Who answers at each port; None where nobody does. Of a part that is missing nothing is seen."""
+        if not self.ports and not self.moved:
+            return self._built
         dark = {port: None for port, share in self.ports.items() if share == 0}
         return self._built | {port: peer for port, peer in (self.moved | dark).items() if port in self._built}
 

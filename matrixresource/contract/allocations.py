@@ -36,6 +36,8 @@ class PlacementPolicy(ApiModel):
     level is `supernode` and the policy leaves it open: preferred packing, or spreading.
     """
 
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"policy": "spread", "level": "cabinet"},)
+
     policy: Literal["pack", "spread"] = Field("pack", description="into as few domains as possible, or over as many")
     level: Literal["node", "cabinet", "supernode"] = Field("cabinet", description="the domain that is meant")
     required: bool = Field(False, description="refuse rather than compromise")
@@ -78,6 +80,10 @@ class AllocationRequest(ApiModel):
     `memoryGib` alone, which are pooled from any nodes whoever holds the NPUs there. `memoryGibByNode` is memory of
     nodes that are named, and of no others.
     """
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"nodes": 3, "spares": 1, "placement": {"policy": "pack", "level": "cabinet"}},
+    )
 
     project: str = Field("default", min_length=1, max_length=63)
     labels: dict[str, str] = Field(default_factory=dict)
@@ -140,6 +146,8 @@ class AllocationRequest(ApiModel):
 class QuotaRequest(ApiModel):
     """How much a project may hold at once; what is not given has no limit. Spares count, eight NPUs each."""
 
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"npus": 80},)
+
     npus: Annotated[float | None, Field(ge=0, le=MEMBERS_MAX * 8, multiple_of=0.5)] = None
     cpus: Annotated[int | None, Field(ge=0, le=1 << 40)] = None
     memory_gib: Annotated[int | None, Field(ge=0, le=1 << 40)] = None
@@ -159,11 +167,15 @@ class QuotaView(ResourceView):
 class RenewRequest(ApiModel):
     """How long the lease holds from now on."""
 
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"leaseS": 7200},)
+
     lease_s: float = Field(gt=0, le=1e9)
 
 
 class BindingRequest(ApiModel):
     """How the nodes of an allocation are to stand: deployed and on, or switched off and kept."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"power": "On"},)
 
     power: Power = Field("On", description="Off: the nodes are stopped and switched off; what is on their disks stays")
 
@@ -171,12 +183,16 @@ class BindingRequest(ApiModel):
 class ReplaceRequest(ApiModel):
     """Which member to replace, and why (kept in the member's history)."""
 
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"node": "sn0-c00-n0", "reason": "its fan is loud"},)
+
     node: NodeName
     reason: str = Field("Requested", max_length=200)
 
 
 class RepairRequest(ApiModel):
     """Which member to repair where it stands, and how."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"node": "sn0-c00-n0", "task": "restart"},)
 
     node: NodeName
     task: InPlaceRepair = Field(description="what its agent is to do: restart its processes, reset its NPUs, or reboot")

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import kopf
@@ -43,7 +43,7 @@ from services.chassis.http import http_client
 from services.chassis.logging import configure
 from services.chassis.metrics import watcher_metrics
 from services.chassis.periodic import RETRY_WALL_S, Heard, Periodic, follow, nudging, supervised
-from services.chassis.run import serve
+from services.chassis.serving import serve
 from services.chassis.settings import Settings
 from services.chassis.tracing import configure_tracing
 
@@ -128,8 +128,8 @@ class OperatorProcess:
         if settings.shared_cluster:
             self.watchers += [self.kubelets, leases]
         self._kopf_ready = asyncio.Event()
-        identity = settings.identity or f"{socket.gethostname()}:{settings.state.resolve()}"
-        self.leadership = Leadership(self.kube, identity, time.time, namespace=settings.lease_namespace)
+        self._identity = settings.identity or f"{socket.gethostname()}:{settings.state.resolve()}"
+        self.leadership = Leadership(self.kube, self._identity, time.time, namespace=settings.lease_namespace)
         self._on_standby = False
 
     async def _reconcile_pods(self) -> str:
@@ -214,7 +214,9 @@ class OperatorProcess:
             tasks = [asyncio.create_task(supervised(work)) for work in background]
             kept, operator = asyncio.create_task(self.leadership.keep()), asyncio.create_task(self._kopf())
             try:
-                await asyncio.wait({kept, operator}, return_when=asyncio.FIRST_COMPLETED)
+                ended, _ = await asyncio.wait({kept, operator}, return_when=asyncio.FIRST_COMPLETED)
+                for why in filter(None, (task.exception() for task in ended)):
+                    log.error("Kopf or the leadership failed", exc_info=why)
             finally:
                 for task in (kept, operator, *tasks):
                     task.cancel()
@@ -274,6 +276,8 @@ class OperatorProcess:
                 settings=kopf.OperatorSettings(),
                 clusterwide=True,
                 standalone=True,
+                # Its own would have the name of the user, which in a container need not have one.
+                identity=cast(Any, self._identity),
                 ready_flag=self._kopf_ready,
             )
         )

@@ -7,6 +7,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
 
 from services.catalogue import PROCESSES
@@ -14,9 +15,26 @@ from services.matrixctl.demo.run import STORIES, run_demo
 from services.matrixctl.demo.steps import FAILOVER, STEPS
 from services.matrixctl.demo.story import Step
 from services.matrixctl.supervisor.state_folder import Folder
-from services.matrixctl.supervisor.up import look
+from services.matrixctl.supervisor.up import halt, look
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+
+def test_a_stack_that_is_kept_is_shown_with_a_way_into_its_console(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Folder(tmp_path / "demo")
+    try:
+        assert run_demo(replace(FAILOVER, steps=STEPS[:1]), folder.path, keep=True) == 0
+        address, _, code = next(word for word in capsys.readouterr().out.split() if "/#login=" in word).partition(
+            "#login="
+        )
+        assert "<title>" in httpx.get(address, trust_env=False).text
+        redeemed = httpx.post(f"{address}login-links:redeem", json={"code": code}, trust_env=False)
+        assert redeemed.is_success, redeemed.text
+        assert look(folder).running
+    finally:
+        halt(folder)
 
 
 @pytest.mark.parametrize("name", sorted(STORIES))

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from infer_workload.contract import DeploymentShape
 from infer_workload.engine.decode_pool import DecodeDie, DecodePool
-from infer_workload.engine.engine import ContextTooLong, Engine
-from infer_workload.engine.request import CANCELLED, FINISHED, MOVES, SENTENCES, InferenceRequest
+from infer_workload.engine.engine import Engine
+from infer_workload.engine.request import CANCELLED, FINISHED, MOVES, SENTENCES, ContextTooLong, InferenceRequest
 from infer_workload.experiments.experiment import generated, healthy_fabric, replay, run
 from infer_workload.experiments.trial import Trial
 from infer_workload.layout.deployment import lay_out

@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from dataclasses import fields, replace
+from importlib.resources import files
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -57,12 +58,53 @@ def test_a_trial_is_written_as_the_options_that_make_it_again(capsys):
         ({"generate": "5", "ub_share": "0"}, "--ub-share", "greater than 0"),
         ({"generate": "5", "cache_plane": "rdma"}, "--cache-plane", "'ub' or 'vpc'"),
         ({"generate": "5", "colour": "red"}, "colour", "no parameter; there are generate, rate"),
+        ({"generate": "5", "model": "gpt"}, "--model", "no model named 'gpt'; there are deepseek-r1, .*kimi-k2"),
+        ({"generate": "5", "machine": "abacus"}, "--machine", "there are atlas-800i-a2, atlas-950, cloudmatrix384"),
+        ({"generate": "5", "machine": "atlas-800i-a2"}, "--machine", "ub_uplink_gbps: more than 0 is accepted"),
+        ({"generate": "5", "tpot_target": "0"}, "--tpot-target", "greater than 0"),
     ],
 )
 def test_what_no_trial_may_have_is_refused_with_its_field(parameters, field, says):
     with pytest.raises(InvalidField, match=says) as refused:
         trial_of(parameters)
     assert refused.value.field == field
+
+
+def test_a_trial_names_its_model_and_machine_and_files_of_ones_own_have_digests(tmp_path, capsys):
+    model, machine = tmp_path / "mine.yaml", tmp_path / "faster.yaml"
+    packaged = files("infer_workload.timing")
+    text = packaged.joinpath("models", "qwen3-235b.yaml").read_text()
+    model.write_text(text.replace("name: qwen3-235b", "name: mine"))
+    text = packaged.joinpath("machines", "cloudmatrix384.yaml").read_text()
+    machine.write_text(text.replace("bf16_tflops: {value: 376.0", "bf16_tflops: {value: 752.0"))
+    base = Trial(generate=40, nodes=8, rate=4.0)
+    mine = base.varied({"model": str(model)})
+    assert run(mine).report == run(base.varied({"model": "qwen3-235b"})).report != run(base).report
+    faster = base.varied({"machine": str(machine)})
+    assert run(faster).report.ttft.p50 < run(base).report.ttft.p50
+    code, out, _ = ran(capsys, "experiment", "run", *mine.options(), "-o", "json")
+    made = json.loads(out)["made_by"]
+    assert code == 0
+    assert f"--model={model}" in shlex.split(made["command"])
+    assert re.fullmatch("[0-9a-f]{12}", made["model_sha256"])
+    assert "machine_sha256" not in made
+    found = sweep(points_of({"generate": 20, "nodes": 8}, [axis("model=deepseek-r1,kimi-k2")]), here(1))
+    assert found[0].report != found[1].report
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("heads: {value: 3, source: x}", "mine.yaml: name: missing"),
+        ("{", "mine.yaml: -: not YAML"),
+        ("colour: {value: 3, source: x}", "mine.yaml: colour: there is no such field"),
+    ],
+)
+def test_a_model_file_with_an_error_is_refused_with_its_field(tmp_path, text, says, capsys):
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    code, _, wrong = ran(capsys, "experiment", "run", "--generate", "5", "--model", str(path))
+    assert (code, says in wrong, "--model" in wrong) == (2, True, True), wrong
 
 
 # ---- sweeps

@@ -116,6 +116,26 @@ def test_who_waits_for_a_kind_that_did_not_change_asks_the_database_nothing(reco
     assert asked
 
 
+def test_who_has_written_nothing_yet_asks_the_database_once(records, tmp_path, clock):
+    put(records, "a", "red")
+    after = Database(DatabaseEngine(f"sqlite:///{tmp_path / 'things.db'}").sessions, Base.metadata, clock)
+    asked = []
+    assert after.read_changes("gadget", 1) == ([], 1)
+    event.listen(after._sessions.kw["bind"], "before_cursor_execute", lambda *a: asked.append(a[2]))
+    assert after.read_changes("thing", 1) == after.read_changes("gadget", 1) == ([], 1)
+    assert asked == []
+    put(after, "b", "red")
+    assert [change.name for change in after.read_changes("thing", 1)[0]] == ["b"]
+    assert len(after.read_changes("thing", 0)[0]) == 2
+
+
+async def test_nobody_else_is_asked_for_where_nobody_else_writes(records):
+    asked = []
+    event.listen(records._sessions.kw["bind"], "before_cursor_execute", lambda *a: asked.append(a[2]))
+    await records.changed(within_wall_s=0.01, since=0)
+    assert asked == []
+
+
 def test_a_write_that_changes_nothing_is_no_change(records):
     before = put(records, "a", "red").version
     assert put(records, "a", "red").version == before

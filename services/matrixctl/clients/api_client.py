@@ -8,16 +8,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
-
-import httpx
 
 from matrixcommon.api.client import PAGE_SIZE, EventReader, at, refusal_in, target
 from matrixcommon.model.errors import NotFound, Unavailable
 from matrixcommon.model.resource_key import name_of, project_of
 from services.matrixctl.output.screen import NotRunning
 from services.matrixctl.supervisor.state_folder import Folder, Stack
+
+if TYPE_CHECKING:
+    import httpx
 
 T = TypeVar("T")
 
@@ -75,6 +76,8 @@ class ApiClient:
         self, service: str, path: str, params: dict[str, Any] | None = None, *, method: str = "GET", body: Any = None
     ) -> httpx.Response:
         """The answer as it comes, in whatever form; raises the same. What is posted again makes nothing twice."""
+        import httpx
+
         headers = {"Idempotency-Key": uuid4().hex} if method == "POST" else {}
         params = {**self._project(), **(params or {})}
 
@@ -120,6 +123,8 @@ class ApiClient:
 
     def watch(self, service: str, path: str, params: dict[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
         """Changes as (ADDED | MODIFIED | DELETED, view), from the present state on, until the stream ends."""
+        import httpx
+
         with self._client(service) as http:
             try:
                 asked = {"watch": "true", **self._project(), **params}
@@ -138,6 +143,8 @@ class ApiClient:
         return {"project": self.project} if self.project else {}
 
     def _client(self, service: str) -> httpx.Client:
+        import httpx
+
         headers = {"Authorization": f"Bearer {self.folder.admin_token()}"}
         encrypted = self.url(service).startswith("https")
         # Loading the system's certificates takes longer than most answers do, and plain HTTP needs none.

@@ -11,9 +11,8 @@ import ssl
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx
 import yaml
 
 from matrixcommon.model.errors import NotFound, Unavailable
@@ -21,6 +20,9 @@ from matrixcontainer.client.client import INFER, INSTANCE, Kind, document_of
 from services.matrixctl.clients.api_client import patiently
 from services.matrixctl.output.screen import NotRunning
 from services.matrixctl.supervisor.state_folder import Folder
+
+if TYPE_CHECKING:
+    import httpx
 
 AS_TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 APPLIED = {"Content-Type": "application/apply-patch+yaml"}
@@ -47,6 +49,8 @@ class Cluster:
 
     @cached_property
     def http(self) -> httpx.Client:
+        import httpx
+
         current = yaml.safe_load(self.kubeconfig.read_text())
         try:
             cluster, user = current["clusters"][0]["cluster"], current["users"][0]["user"]
@@ -58,9 +62,19 @@ class Cluster:
         elif "certificate-authority" in cluster:
             trust.load_verify_locations(cafile=self.kubeconfig.parent / cluster["certificate-authority"])
         headers = {"Authorization": f"Bearer {user['token']}", "Accept": "application/json"}
-        return httpx.Client(base_url=cluster["server"], headers=headers, verify=trust, timeout=10.0, trust_env=False)
+
+        def named(request: httpx.Request) -> None:
+            if "tls-server-name" in cluster:  # the certificate bears another name than the address
+                request.extensions["sni_hostname"] = cluster["tls-server-name"]
+
+        return httpx.Client(
+            base_url=cluster["server"], headers=headers, verify=trust, timeout=10.0, trust_env=False,
+            event_hooks={"request": [named]},
+        )  # fmt: skip
 
     def send(self, method: str, path: str, **more: Any) -> dict[str, Any]:
+        import httpx
+
         def once() -> dict[str, Any]:
             try:
                 return document_of(self.http.request(method, path, **more))
@@ -99,6 +113,10 @@ class Cluster:
         """Server-side apply every document of a manifest; a line for each."""
         self.last_command = f"kubectl apply --server-side -f {file}"
         return self._each(file, "applied", "PATCH", params=OURS, headers=APPLIED)
+
+    def apply_object(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Server-side apply one object; it as it is then."""
+        return self.send("PATCH", self._path(document), json=document, params=OURS, headers=APPLIED)
 
     def delete(self, file: Path) -> list[str]:
         """Delete every document of a manifest, without waiting for finalizers."""

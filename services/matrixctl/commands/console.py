@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from services.matrixctl.clients.console_link import console_link
 from services.matrixctl.commands.command import command
 from services.matrixctl.commands.options import OnStack
 
@@ -22,8 +23,7 @@ def console(
     The link logs in as this stack's administrator. It is good once and for a minute, and holds no token; this command
     makes another. Who has a token of their own gives it on the page.
     """
-    code = stack.client.call("console", "POST", "/login-links")["code"]
-    address = f"{stack.client.url('console')}/#login={code}"
+    address = console_link(stack.client)
     print(address)
     if browser and _has_display():
         import webbrowser

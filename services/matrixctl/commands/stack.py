@@ -14,7 +14,6 @@ import typer
 from matrixcommon.model.errors import Conflict, InvalidField, MatrixError
 from matrixcommon.model.hardware_names import RESOURCE_NAME
 from matrixcommon.model.quantities import timestamp
-from matrixresource.topology.loading import load_spec
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import DEFAULT_STATE, OnStack, Output, printed
 from services.matrixctl.output.resource_kinds import listing
@@ -101,6 +100,7 @@ def _check_host(host: str) -> None:
 def _check_drawing(file: Path) -> None:
     """Before anything is started. Raises InvalidField with a sentence for each fault."""
     from matrixresource.topology.graph_document import compiled_drawing, read_file
+    from matrixresource.topology.loading import load_spec
 
     compiled_drawing(read_file(file), load_spec())
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from matrixcommon.model.errors import InvalidField
-from matrixresource.topology.loading import load_spec
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import OnStack, Output, printed
 from services.matrixctl.output.resource_kinds import listing
@@ -37,6 +36,7 @@ class OfGraph(OnStack):
     def graph(self, part: str) -> nx.MultiGraph:
         """The graph that a part is in: of the file, or as the stack has it now."""
         from matrixresource.topology.graph_document import compiled_drawing, graph_of, read, read_file
+        from matrixresource.topology.loading import load_spec
 
         if self.file is not None:
             drawing = read_file(self.file)
@@ -157,6 +157,7 @@ def check(
     """
     from matrixresource.topology.graph_checks import faults
     from matrixresource.topology.graph_document import compiled_drawing, read_file
+    from matrixresource.topology.loading import load_spec
 
     drawing, spec = read_file(file), load_spec()
     found = faults(drawing, spec)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from matrixcommon.model.errors import MatrixError, NotFound
 from services.matrixctl.clients.api_client import ApiClient
+from services.matrixctl.clients.console_link import console_link
 from services.matrixctl.clients.kubernetes import cluster_of
 from services.matrixctl.demo.autoscale import AUTOSCALE
 from services.matrixctl.demo.steps import FAILOVER
@@ -76,7 +77,9 @@ def conclude(outcome: Outcome, folder: Folder, keep: bool, took_wall_s: float) -
     say(f"\n[bold green]every step held[/], in {took_wall_s:.0f} s.")
     flag = f"--state {folder.path}"
     if keep:
-        say(f"the stack runs on: matrixctl status {flag}; matrixctl down {flag}")
+        say("[bold]the stack runs on.[/] Its console, with a way in that is good once and for a minute:")
+        say(f"  {console_link(ApiClient.of(folder))}")
+        say(f"  matrixctl console {flag}    another; matrixctl down {flag} ends it")
     say("what to try next:")
     say("  matrixctl up --time-scale 60          a stack to keep; then export KUBECONFIG=$(matrixctl kubeconfig)")
     say("  kubectl apply -f examples/deepseek-r1.yaml; kubectl get cmi -w")

@@ -25,7 +25,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from matrixcommon.emulation.stack_clock import read_timeline
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.timeline import Timeline
 from services.catalogue import PROCESSES, Process
@@ -190,6 +189,8 @@ class Folder:
             return None
         except ValueError as wrong:
             raise Unreadable(f"{self.stack_file} cannot be read ({wrong}); move it away, its stack is lost") from wrong
+        from matrixcommon.emulation.stack_clock import read_timeline  # with asyncio, which most commands need not load
+
         with suppress(FileNotFoundError):
             return replace(stack, time=stack.time.follow(read_timeline(self.clock_file), time.time()))
         return stack

@@ -11,6 +11,7 @@ carry less, the longer time that its 512 bytes take on them. Waiting behind othe
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ class EmulatedWires:
     """Joins nodes."""
 
     def __init__(self, nodes: Mapping[NodeName, EmulatedNode], spec: SupernodeSpec) -> None:
-        self._nodes = nodes
+        self._nodes = cast(Mapping[str, EmulatedNode], nodes)  # a name is looked up by its text
         models = plane_models(spec)
         self._latency_us = {plane: models[plane].latency_us for plane in Plane}
         self._port_gbps = {
@@ -43,8 +44,8 @@ class EmulatedWires:
 
     def sweep(self, plan: ProbePlan, node: str, number: int) -> ProbeRoundResult:
         """Where all is well nothing is looked at one by one."""
-        here = {name: self._nodes[NodeName(name)] for name in plan.nodes if name in self._nodes}
-        impaired = {name: each for name, each in here.items() if not each.sound}
+        found = ((name, self._nodes.get(name)) for name in plan.nodes)
+        impaired = {name: each for name, each in found if each is not None and not each.sound}
         if not impaired:
             return ProbeRoundResult(plan.sent(node, number), (), self._latency_us)
         crossed = plan.parts(number)[plan.index[node], :, :LINKS_CROSSED]

@@ -101,6 +101,8 @@ async def test_bad_completions_are_refused_in_openais_form(serving, body, status
         ({"seed": 1.5}, "seed"),
         ({"stop": ["a", "b", "c", "d", "e"]}, "stop"),
         ({"user": 5}, "user"),
+        ({"priority": 0.5}, "priority"),
+        ({"priority": "high"}, "priority"),
         ({"max_completion_tokens": True}, "max_completion_tokens"),
         ({"stream": "yes"}, "stream"),
         ({"stream_options": {"include_usage": True}}, "stream_options"),
@@ -123,7 +125,7 @@ async def test_parameters_out_of_openais_bounds_are_refused_by_name(serving, giv
 
 async def test_parameters_at_openais_bounds_and_fields_nobody_knows_are_taken(serving):
     edge = {"temperature": 2, "top_p": 0, "presence_penalty": -2, "frequency_penalty": 2.0, "n": 1, "stop": ["a"] * 4,
-            "logit_bias": {"5": -100}, "seed": -1, "user": "u", "stream": False, "stream_options": None,
+            "logit_bias": {"5": -100}, "seed": -1, "user": "u", "priority": -3, "stream": False, "stream_options": None,
             "tool_choice": "auto", "max_tokens": 1, "top_k": "of no concern"}  # fmt: skip
     for path, asked in (
         (

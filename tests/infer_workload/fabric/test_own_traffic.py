@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from infer_workload.engine.engine import Engine
+from infer_workload.engine.moving import port_gbps
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.experiments.experiment import healthy_fabric
 from infer_workload.layout.deployment import lay_out
@@ -161,9 +162,9 @@ def test_ports_that_others_fill_slow_kv_and_cache():
     loads = {"kv": WorkloadLoad("i", "rdma", "pull", prefill, 0.0, decode)}
     left = PortsLeft([200.0], [200.0], [12.5], [12.5])
     measured = contention_of(loads, {"kv": Burst(None, dict.fromkeys((*prefill, *decode), left))})
-    whole = [engine._port_gbps(port) for port in (engine.instances[0], engine.pool.dies[0])]
+    whole = [port_gbps(engine.deployment, port) for port in (engine.instances[0], engine.pool.dies[0])]
     engine.retime(measured, engine.now)
-    halved = [engine._port_gbps(port) for port in (engine.instances[0], engine.pool.dies[0])]
+    halved = [port_gbps(engine.deployment, port) for port in (engine.instances[0], engine.pool.dies[0])]
     assert halved == pytest.approx([rate / 2 for rate in whole])
 
 

@@ -83,7 +83,7 @@ def expected_step_s(serving: Serving, gbps: float) -> float:
     nodes = frozenset({die.node for die in pool.dies})
     fabric = pool.timing.exchange.fabric.beside(MeasuredContention({nodes: gbps}))
     timing = replace(pool.timing, exchange=replace(pool.timing.exchange, fabric=fabric))
-    return timing.step_s(max(die.active for die in pool.dies), max(die.kv_tokens for die in pool.dies))
+    return timing.step_s(max(die.active for die in pool.dies), max(pool.kv_tokens(die) for die in pool.dies))
 
 
 async def felt(serving: Serving, gbps: float, seconds: int = 10) -> tuple[float, float]:

@@ -35,6 +35,12 @@ class TrialOptions:
     rate: Annotated[float | None, typer.Option(help="Generated requests a second.")] = None
     seed: Annotated[int, typer.Option(help="Seed for everything left to chance.")] = 0
     nodes: Annotated[int, typer.Option(help="Nodes of the instance, 8 NPUs each.")] = 32
+    model: Annotated[str, typer.Option(help="The model: one carried along, or a file of one's own in .yaml.")] = (
+        "deepseek-r1"
+    )
+    machine: Annotated[str, typer.Option(help="The machine that serves it: one carried along, or such a file.")] = (
+        "cloudmatrix384"
+    )
     prefill: Annotated[int | None, typer.Option(help="NPUs for prefill (default: the paper's proportion).")] = None
     decode: Annotated[int | None, typer.Option(help="NPUs for decode.")] = None
     caching: Annotated[int | None, typer.Option(help="Nodes that lend memory to the context cache (default: all).")] = (
@@ -42,6 +48,9 @@ class TrialOptions:
     )
     block_tokens: Annotated[int, typer.Option(help="Tokens of a context cache block.")] = 512
     batch: Annotated[int | None, typer.Option(help="Requests an NPU decodes at once, at most.")] = None
+    tpot_target: Annotated[
+        float | None, typer.Option(help="Adapt the batch so that a token takes no longer, s; requests wait for it.")
+    ] = None
     cache: Annotated[bool, typer.Option(help="With context caching, or without.")] = True
     cache_plane: Annotated[Literal["ub", "vpc"], typer.Option(help="The plane that caches are read over.")] = "ub"
     cache_gb: Annotated[float | None, typer.Option(help="Context cache on each node, GB.")] = None
@@ -86,7 +95,7 @@ def made_by(command: str, trial: Trial, *more: str) -> dict[str, Any]:
         "seed": trial.seed,
         "version": version(),
         "trace_sha256": trial.workload_digest,
-    }
+    } | {f"{name}_sha256": digest for name, digest in trial.file_digests.items()}
 
 
 @contextmanager

@@ -1,0 +1,100 @@
+"""What it costs that pools of one deployment see each other's traffic as a mean, not as the bursts that it comes in.
+
+On the ports decode's exchanges meet the blocks that prefill instances read out of the memory of decode nodes; pools lie
+on nodes of their own, so nothing else of one deployment meets over UB. The same core that moves traffic over the ports
+says what decode gets while 0 to 6 instances read at the full rate of a fetch, and beside the mean of their reading. The
+share of time in which one reads is that of the Mooncake trace where it is there, else of seeded traffic; and a tenth,
+more than any reuse of prompts comes to. Independent instances: how many read at a moment is binomial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from math import comb
+
+from benchmarks import Figure
+from benchmarks.infer_replay import MOONCAKE
+from infer_workload.engine.engine import Engine
+from infer_workload.engine.request import InferenceRequest
+from infer_workload.experiments.conditions import shape_of
+from infer_workload.experiments.experiment import generated, healthy_fabric
+from infer_workload.layout.deployment import lay_out
+from infer_workload.timing.calibration import load_calibration
+from infer_workload.timing.collectives import fetch_gbps
+from infer_workload.timing.contention import MeasuredContention
+from infer_workload.timing.fabric import UB
+from infer_workload.timing.model import load_model
+from infer_workload.traffic.generator import read_trace
+from matrixcommon.model.hardware_names import NPUS_PER_NODE
+from matrixlink.fabric.contention.offers import Offer
+from matrixlink.fabric.contention.port_groups import PortGroups
+from matrixlink.fabric.contention.programs import Condition, Tenant
+from matrixlink.fabric.contention.shared_ports import SharedPorts
+
+OWN = "own"
+BATCH, CONTEXT = 48, 4224.0
+"""Requests of a die and tokens of each: the paper's 96 an NPU at 4K, whose exchanges are the largest of its rows."""
+
+
+class Pools:
+    """The paper's deployment on 32 nodes, and what its decode gets beside readers."""
+
+    def __init__(self) -> None:
+        self.machine = load_calibration()
+        self.deployment = lay_out(healthy_fabric(32), load_model(), self.machine)
+        self.nodes = tuple(self.deployment.fabric.nodes)
+        self.condition = Condition.whole(shape_of(self.machine), self.nodes)
+        self.instances = self.deployment.pools.prefill
+        self.fetch_gbps = fetch_gbps(
+            self.deployment.fabric, self.machine, self.instances[0], self.deployment.pools.caching, UB
+        )
+
+    @cache  # noqa: B019 one of them lives as long as the benchmark
+    def step_s(self, readers: float) -> float:
+        """A decode step while so many instances read, or that many on average spread over all of them."""
+        groups = PortGroups(self.condition.shape, self.condition.share, self.condition.die_share)
+        reading = self.instances[: int(readers)] if readers == int(readers) else self.instances
+        targets = tuple(node for nodes in reading for node in nodes)
+        offers = []
+        if targets:
+            per_npu = readers * self.fetch_gbps / (len(self.nodes) * NPUS_PER_NODE)
+            offers.append(Offer(OWN, "pull", per_npu, self._programs(self.nodes), self.nodes, targets))
+        ports = SharedPorts(groups, self.nodes, offers)
+        decode = self.deployment.pools.decode
+        gbps = ports.exchange_gbps(OWN, self._programs(decode))
+        fabric = self.deployment.fabric.beside(MeasuredContention({frozenset(decode): gbps}))
+        return replace(self.deployment, fabric=fabric).decode_timing().exact_step_s(BATCH, BATCH * CONTEXT)
+
+    def _programs(self, members: tuple[str, ...]) -> dict[str, dict[str, object]]:
+        return self.condition.programs(Tenant(OWN, UB, tuple(sorted(members)), 1.0, 0.0, None))
+
+    def reading_share(self) -> float:
+        """The part of the time in which one instance reads blocks, in a replay."""
+        arrivals = read_trace(MOONCAKE) if MOONCAKE.exists() else generated(4000, seed=0)
+        engine = Engine(self.deployment)
+        for number, arrival in enumerate(arrivals):
+            engine.advance(arrival.at_s)
+            engine.submit(
+                InferenceRequest(number, arrival.at_s, arrival.input_tokens, arrival.output_tokens, arrival.blocks)
+            )
+        read_s = engine.fetched_bytes / (self.fetch_gbps * 1e9) / len(self.instances)
+        return read_s / arrivals[-1].at_s
+
+
+def measure() -> Iterator[Figure]:
+    pools = Pools()
+    count = len(pools.instances)
+    alone = pools.step_s(0)
+    for readers in range(1, count + 1):
+        longer = pools.step_s(readers) / alone - 1.0
+        yield Figure(f"a step while {readers} of {count} read", longer * 100, "%", "longer than alone; batch 96, 4K")
+    for part, whose in ((pools.reading_share(), "the trace's reading"), (0.1, "reading a tenth of the time")):
+        odds = [comb(count, at) * part**at * (1 - part) ** (count - at) for at in range(count + 1)]
+        exact = sum(chance * pools.step_s(at) for at, chance in enumerate(odds))
+        mean = pools.step_s(count * part)
+        worst = max(abs(pools.step_s(at) / mean - 1) for at in range(count + 1))
+        method = f"an instance reads {part:.3%} of the time; steps beside bursts against those beside their mean"
+        yield Figure(f"mean step, {whose}", abs(exact / mean - 1) * 100, "%", method, 2.0)
+        yield Figure(f"worst step, {whose}", worst * 100, "%", "all instances read at once, or none does")

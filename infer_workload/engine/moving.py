@@ -1,0 +1,33 @@
+"""What it takes a deployment to move KV: blocks out of the caching pool, and prompts from prefill to decode."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from infer_workload.engine.prefill_instance import PrefillInstance
+from infer_workload.engine.request import DecodeDie
+from infer_workload.layout.deployment import Deployment
+from infer_workload.timing.collectives import cache_fetch_s, ssd_read_s
+from infer_workload.timing.fabric import RDMA
+
+
+def fetch_s(current: Deployment, pool: Sequence[str], instance: PrefillInstance, tokens: int, blocks: int) -> float:
+    """Seconds that an instance waits for the cached blocks of its chunk; they lie on the nodes of the pool."""
+    size = tokens * current.model.kv_bytes_per_token
+    plane = current.spec.cache_plane
+    cold_s = ssd_read_s(current.calibration, instance.cold_tokens * current.model.kv_bytes_per_token, pool)
+    return cold_s + cache_fetch_s(current.fabric, current.calibration, size, blocks, instance.nodes, pool, plane)
+
+
+def port_gbps(current: Deployment, port: object) -> float:
+    """What a transfer's port gives, GB/s: a decode die's own, or all those of a prefill instance together."""
+    fabric, efficiency = current.fabric, current.calibration.rdma_efficiency
+    if isinstance(port, DecodeDie):
+        return fabric.die_gbps(RDMA, port.node, 1, into=True) * efficiency
+    assert isinstance(port, PrefillInstance)
+    return sum(fabric.node_gbps(RDMA, node) for node in port.nodes) * efficiency
+
+
+def transfer_start_s(current: Deployment) -> float:
+    """Seconds that a transfer takes beside its bytes."""
+    return current.calibration.transfer_request_ms * 1e-3 + current.fabric.latency_s(RDMA)

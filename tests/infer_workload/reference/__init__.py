@@ -1,0 +1,1 @@
+"""The engine against a slow one that takes every step."""
