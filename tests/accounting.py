@@ -273,16 +273,16 @@ def _cache_memory(lists: Lists) -> Iterator[str]:
     if "deployments" not in lists.of:
         return
     deployments, allocations = lists.keyed("deployments"), lists.keyed("allocations")
-    held = {
+    lent_to = {
         each["labels"][DEPLOYMENT_LABEL]: each for each in allocations.values() if DEPLOYMENT_LABEL in each["labels"]
     }
-    for owner, allocation in held.items():
+    for owner, allocation in lent_to.items():
         if owner not in deployments:
             yield f"allocation {allocation['name']} is of deployment {owner}, which is gone"
     for key, deployment in deployments.items():
         if not any(each["type"] == "CacheMemory" for each in deployment["conditions"]):
             continue
-        lending = {member["node"] for member in held[key]["members"]} if key in held else set()
+        lending = {member["node"] for member in lent_to[key]["members"]} if key in lent_to else set()
         if len(lending) != deployment["pools"]["cachingNodes"]:
             yield f"{key} caches on {deployment['pools']['cachingNodes']} nodes and holds memory of {len(lending)}"
         if outside := sorted(lending - set(deployment["roles"])):

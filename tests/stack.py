@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 from sqlalchemy import text
 
-from infer_workload.serving.lending import DEPLOYMENT_LABEL
+from infer_workload.ems.lending import DEPLOYMENT_LABEL
 from matrixcommon.api.client import list_all
 from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixresource.agent.hardware import InjectedFault

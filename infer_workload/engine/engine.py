@@ -73,8 +73,7 @@ class Engine:
         self._emitted = emitted or (lambda start, end, tokens: None)
         self._arrived = arrived or (lambda at, tokens: None)
         self._events: list[Event] = []
-        self._sequence = 0
-        self._instances_made = 0
+        self._sequence = self._instances_made = 0
         self.transfers = Transfers(lambda port: port_gbps(self.deployment, port))
         self.instances = [self._new_instance(nodes, now) for nodes in deployment.pools.prefill]
         self.pool = DecodePool(

@@ -44,7 +44,9 @@ class UsageLimitSpec(ApiModel):
     have until it ends, then with what it used.
     """
 
-    key: str = Field("", max_length=63, description="the name of a token; empty: all of the project's together")
+    token_name: str = Field(
+        "", alias="key", max_length=63, description="the name of a token; empty: all of the project's together"
+    )
     model: str = Field(
         "", max_length=127, description="a model, or a deployment of the project; empty: all of them together"
     )

@@ -61,7 +61,7 @@ class UsageLimit:
 
     def applies(self, account: Account) -> bool:
         project, key, deployment, model = account
-        if project_of(self.name) != project or self.spec.key not in ("", key):
+        if project_of(self.name) != project or self.spec.token_name not in ("", key):
             return False
         return self.spec.model in ("", model) or resolve(self.spec.model, project) == deployment
 

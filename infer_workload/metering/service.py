@@ -52,7 +52,10 @@ class UsageService:
                 return row.view()
         current = self._limits.get(name)
         fresh = UsageLimit(name, request)
-        if current is not None and (current.spec.key, current.spec.model) == (request.key, request.model):
+        if current is not None and (current.spec.token_name, current.spec.model) == (
+            request.token_name,
+            request.model,
+        ):
             current.spec = request
         else:
             self._limits[name] = fresh

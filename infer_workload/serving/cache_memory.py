@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import ceil
 
+from infer_workload.ems.lending import DEPLOYMENT_LABEL, GIB, GRANTED, Lending, allocation_of
 from infer_workload.ems.model_cache import weights_gb
 from infer_workload.engine.cache_placement import lend_memory
 from infer_workload.layout.recovery import first_start_s
-from infer_workload.serving.lending import DEPLOYMENT_LABEL, GIB, GRANTED, Lending, allocation_of
 from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.ports import ServerMemory
 from infer_workload.serving.states import LOADING, PENDING
@@ -54,7 +54,7 @@ def lend(live: LiveDeployment, lending: Lending, now: float) -> None:
     """Use what is held from now on: weights first, blocks in what is left."""
     live.play(now)
     live.lending = lending
-    nodes = len(lending.held) if live.engine is None else len(live.engine.deployment.pools.caching)
+    nodes = len(lending.allocated) if live.engine is None else len(live.engine.deployment.pools.caching)
     share = live.weights.node_bytes(nodes)
     live.weights.lent, live.lent = lending.of_weights(share), lending.of_blocks(share)
     if live.engine is not None:
@@ -81,14 +81,14 @@ class CacheMemory:
 
     async def reconcile(self) -> str:
         """One look at every deployment, and now and then at what was left behind."""
-        held = 0
+        allocated = 0
         for live in list(self._lives.values()):
             self._read_models(live)
             await self._one(live)
-            held += 0 if live.lending is None else sum(live.lending.held.values())
+            allocated += 0 if live.lending is None else sum(live.lending.allocated.values())
         if self._clock.now() >= self._swept_at + SWEEP_S and await self._sweep():
             self._swept_at = self._clock.now()
-        return f"{held} GiB of memory are held for {len(self._lives)} deployments"
+        return f"{allocated} GiB of memory are held for {len(self._lives)} deployments"
 
     def sweep_soon(self) -> None:
         """A deployment is gone: what it held is released at the next look."""
@@ -108,21 +108,21 @@ class CacheMemory:
         if wanted is None or not self.due(live):
             return
         try:
-            lending = await self._held(live, wanted)
+            lending = await self._allocate(live, wanted)
         except Unavailable as away:
-            held = before.held if before is not None else {}
-            kept = {node: gib for node, gib in held.items() if node in wanted}
+            allocated = before.allocated if before is not None else {}
+            kept = {node: gib for node, gib in allocated.items() if node in wanted}
             lending = Lending(allocation_of(live.name), wanted, kept, away.reason, away.message, self._clock.now())
         if self._lives.get(live.name) is not live:
             self.sweep_soon()
             return
         lend(live, lending, self._clock.now())
-        if before is None or (before.held, before.reason, before.message) != (
-            lending.held, lending.reason, lending.message,
+        if before is None or (before.allocated, before.reason, before.message) != (
+            lending.allocated, lending.reason, lending.message,
         ):  # fmt: skip
             self._changed(live)
 
-    async def _held(self, live: LiveDeployment, wanted: dict[str, int]) -> Lending:
+    async def _allocate(self, live: LiveDeployment, wanted: dict[str, int]) -> Lending:
         """Have what is wanted; where that is refused, of what is held already what is wanted still."""
         name, now = allocation_of(live.name), self._clock.now()
         current = await self._memory.find_allocation(name)

@@ -13,6 +13,7 @@ from itertools import count
 from math import inf
 
 from infer_workload.contract import DeploymentRequest, LoadRequest, LoadView, PoolsView
+from infer_workload.ems.lending import Lending
 from infer_workload.ems.model_cache import ModelCache
 from infer_workload.engine.cache_placement import lend_memory
 from infer_workload.engine.engine import Engine
@@ -25,7 +26,6 @@ from infer_workload.layout.views import layout_text, pools_view, roles_of
 from infer_workload.serving.activation import Activation
 from infer_workload.serving.admission import Admission
 from infer_workload.serving.handover import Handover
-from infer_workload.serving.lending import Lending
 from infer_workload.serving.load_generator import BuiltInLoad
 from infer_workload.serving.states import DEGRADED, DEPLOYMENT_STATES, IDLE, LOADING, PENDING, SERVING, UNAVAILABLE
 from infer_workload.serving.statistics import Statistics
@@ -69,8 +69,7 @@ class LiveDeployment:
         self._model, self._calibration = model or load_model(request.model), load_calibration()
         self.weights = ModelCache(self._calibration, {self._model.name} if request.warm_model_cache else set())
         self.lending: Lending | None = None
-        self.lent: Mapping[str, float] | None = None
-        """Bytes by node that the context cache may use; None where nobody is asked for them."""
+        self.lent: Mapping[str, float] | None = None  # bytes by node for blocks; None where nobody is asked
         self._changed, self._done = changed, done
         self.loading: dict[str, float] = {}
         self._numbers = count(1)
@@ -335,8 +334,7 @@ class LiveDeployment:
 
     def play(self, now: float) -> bool:
         """Everything up to `now`; False when built-in load is left to play in a next turn."""
-        engine = self.engine
-        if engine is None:
+        if (engine := self.engine) is None:
             self._wake()
             return True
         if self._gain_at <= now:

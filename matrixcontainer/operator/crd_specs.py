@@ -82,6 +82,13 @@ class InferSpec(ApiModel):
         description="further models whose weights the pool keeps, the most wanted first; the served one comes before",
     )
     objective: ObjectiveSpec | None = Field(None, description="without one requests wait as long as it takes")
+    tpot_target_s: float | None = Field(
+        None,
+        gt=0,
+        le=60,
+        description="seconds of a token that the batch adapts to: requests that would make it take longer wait. "
+        "Left out, an objective's, where there is one",
+    )
     queue_max: int = Field(
         10_000, ge=0, le=1_000_000, description="requests that wait for KV memory, at most; others get 429"
     )

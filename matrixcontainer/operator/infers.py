@@ -113,8 +113,8 @@ class InferReconciler(Reconciler):
         ready = self.condition(body, "Ready", state == "Serving", state, message)
         pools = (deployment or {}).get("pools", {})
         for memory in (c for c in (deployment or {}).get("conditions") or [] if c["type"] == "CacheMemory"):
-            held = memory["status"] == "True", memory["reason"], memory["message"]
-            ready = self.condition({**body, "status": {"conditions": ready}}, "CacheMemory", *held)
+            shown = memory["status"] == "True", memory["reason"], memory["message"]
+            ready = self.condition({**body, "status": {"conditions": ready}}, "CacheMemory", *shown)
         status = {
             "state": state,
             "observedGeneration": body["metadata"].get("generation", 1),

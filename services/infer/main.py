@@ -138,8 +138,10 @@ def build(
         rest_floor_wall_s=FABRIC_REST_WALL_S,
     )
     serving.look_again = fabric.nudge
-    held = Periodic("memory", serving.hold_memory, clock, period_s=MEMORY_PERIOD_S, floor_wall_s=FABRIC_FLOOR_WALL_S)
-    serving.look_at_memory = held.nudge
+    memories = Periodic(
+        "memory", serving.hold_memory, clock, period_s=MEMORY_PERIOD_S, floor_wall_s=FABRIC_FLOOR_WALL_S
+    )
+    serving.look_at_memory = memories.nudge
     registry = CollectorRegistry()
     registry.register(DeploymentMetrics(serving))
     tasks: list[Callable[[], Awaitable[Any]]] = [serving.run]
@@ -153,7 +155,7 @@ def build(
         tokens=Tokens(settings.tokens),
         watchers=[
             fabric,
-            held,
+            memories,
             Periodic("hardware", serving.observe_power, clock, period_s=1.0, floor_wall_s=FABRIC_FLOOR_WALL_S),
             Periodic("traffic", serving.show_traffic, clock, period_s=5.0, floor_wall_s=1.0),
             Periodic("accounts", serving.usage.keep, clock, period_s=10.0, floor_wall_s=ACCOUNTS_FLOOR_WALL_S),

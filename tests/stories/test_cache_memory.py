@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from infer_workload.serving.lending import DEPLOYMENT_LABEL
+from infer_workload.ems.lending import DEPLOYMENT_LABEL
 from matrixcommon.api.client import call
 from tests.accounting import audit, fetch
 from tests.stack import Stack
@@ -27,14 +27,14 @@ async def served(stack, state="Serving"):
         memory = view.get("cacheMemory")
         return view["state"] == state and memory is not None and set(memory["nodes"]) == set(view["roles"])
 
-    await stack.until(holds, f"chat is {state} and holds memory of its nodes")
+    await stack.until(holds, f"chat is {state} and holds memory of its nodes", every_s=10)
 
 
 async def settled(stack):
     async def nothing_is_broken():
         return not audit(await fetch(stack.http), settled=True)
 
-    await stack.until(nothing_is_broken, "what services show agrees")
+    await stack.until(nothing_is_broken, "what services show agrees", every_s=10)
 
 
 @pytest.mark.timeout(600)
@@ -58,7 +58,9 @@ async def test_memory_follows_the_nodes_and_nothing_is_left(stack):
     async def elsewhere():
         return len(await lent(stack)) == 4 and lost not in await lent(stack)
 
-    await stack.until(elsewhere, "the memory of the node that is lost is given up, its successor lends some")
+    await stack.until(
+        elsewhere, "the memory of the node that is lost is given up, its successor lends some", every_s=10
+    )
     await stack.active("one")
     await served(stack)
     await settled(stack)

@@ -7,13 +7,13 @@ from matrixresource.scheduler.model.request import Placement, PlacementRequest
 
 
 def memory_short(
-    index: FreeCapacityIndex, request: PlacementRequest, held: Placement | None = None
+    index: FreeCapacityIndex, request: PlacementRequest, current: Placement | None = None
 ) -> dict[int, tuple[int, int]]:
     """By node, of those that cannot give what is asked: (GiB asked, GiB it could give).
 
-    What is `held` is taken from the index already and stays; a node that is closed to newcomers gives no more than it.
+    What is `current` was taken from the index and stays; a node that is closed to newcomers gives no more than it.
     """
-    mine = {} if held is None else dict(held.mem)
+    mine = {} if current is None else dict(current.mem)
     found: dict[int, tuple[int, int]] = {}
     for node, amount in request.mem_by_node:
         had = mine.get(node, 0)
@@ -31,12 +31,12 @@ def place_memory(index: FreeCapacityIndex, request: PlacementRequest, place: Pla
     return True
 
 
-def resized_memory(index: FreeCapacityIndex, request: PlacementRequest, held: Placement) -> Placement | None:
+def resized_memory(index: FreeCapacityIndex, request: PlacementRequest, current: Placement) -> Placement | None:
     """The place in which an allocation of named memory has what is asked now; None where a node is short."""
-    return None if memory_short(index, request, held) else Placement(mem=list(request.mem_by_node))
+    return None if memory_short(index, request, current) else Placement(mem=list(request.mem_by_node))
 
 
-def kept_memory(request: PlacementRequest, held: Placement) -> Placement:
+def kept_memory(request: PlacementRequest, current: Placement) -> Placement:
     """What stays of a place before anything is added."""
-    mine = dict(held.mem)
+    mine = dict(current.mem)
     return Placement(mem=[(node, min(mine[node], amount)) for node, amount in request.mem_by_node if node in mine])

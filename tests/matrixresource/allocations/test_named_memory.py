@@ -108,7 +108,7 @@ def test_a_reservation_holds_it_for_later(machine):
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "sentence"),
     [
         ({"nodes": 1}, "goes alone"),
         ({"cpus": 1}, "goes alone"),
@@ -117,8 +117,8 @@ def test_a_reservation_holds_it_for_later(machine):
         ({"affinity": {"allocations": ["a"]}}, "names its nodes"),
     ],
 )
-def test_what_does_not_go_with_it_is_refused(machine, more, said):
-    with pytest.raises(ValidationError, match=said):
+def test_what_does_not_go_with_it_is_refused(machine, more, sentence):
+    with pytest.raises(ValidationError, match=sentence):
         machine.ask("cache", memoryGibByNode={FIRST: 1}, **more)
 
 

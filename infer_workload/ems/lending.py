@@ -24,7 +24,7 @@ class Lending:
 
     allocation: str
     asked: Mapping[str, int] = field(default_factory=dict)
-    held: Mapping[str, int] = field(default_factory=dict)
+    allocated: Mapping[str, int] = field(default_factory=dict)
     reason: str = GRANTED
     message: str = ""
     at: float = 0.0
@@ -36,24 +36,24 @@ class Lending:
     def of_weights(self, share: float) -> dict[str, float] | None:
         """Bytes by node that the model cache has, of which it is to have `share`; None where nothing is asked for now,
         because the deployment is laid out nowhere."""
-        return {node: min(share, gib * GIB) for node, gib in self.held.items()} if self.asked else None
+        return {node: min(share, gib * GIB) for node, gib in self.allocated.items()} if self.asked else None
 
     def of_blocks(self, share: float) -> dict[str, float]:
         """Bytes by node that are left for the context cache."""
-        return {node: max(0.0, gib * GIB - share) for node, gib in self.held.items()}
+        return {node: max(0.0, gib * GIB - share) for node, gib in self.allocated.items()}
 
     def condition(self) -> tuple[str, bool, str, str]:
         """Type, status, reason and message."""
-        held, asked = sum(self.held.values()), sum(self.asked.values())
-        text = f"{held} of {asked} GiB are held on {len(self.held)} nodes"
+        allocated, asked = sum(self.allocated.values()), sum(self.asked.values())
+        text = f"{allocated} of {asked} GiB are held on {len(self.allocated)} nodes"
         return "CacheMemory", self.granted, self.reason, text if self.granted else self.message
 
     def view(self) -> CacheMemoryView:
         return CacheMemoryView(
             allocation=name_of(self.allocation),
             requested_gib=sum(self.asked.values()),
-            granted_gib=sum(self.held.values()),
-            nodes=dict(sorted(self.held.items())),
+            granted_gib=sum(self.allocated.values()),
+            nodes=dict(sorted(self.allocated.items())),
             reason=self.reason,
             message=self.message,
         )

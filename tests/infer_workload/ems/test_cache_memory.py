@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from infer_workload.contract import DeploymentRequest
+from infer_workload.ems.lending import GIB, allocation_of
 from infer_workload.metering.tables import Base
-from infer_workload.serving.lending import GIB, allocation_of
 from infer_workload.serving.service import Serving
 from infer_workload.serving.store import InferStore
 from matrixcommon.model.errors import Unavailable
@@ -95,7 +95,7 @@ class World:
         live.play(self.clock.now())
         return live
 
-    def held(self, name="r1"):
+    def allocated(self, name="r1"):
         if allocation_of(name) not in self.machine.names():
             return {}
         return {member.node: member.memory_gib for member in self.machine.allocation(allocation_of(name)).members}
@@ -120,15 +120,15 @@ def used_bytes(live):
 
 async def test_a_deployment_holds_the_memory_that_its_caches_use(world):
     live = await world.serves(cacheGbPerNode=100)
-    held = world.held()
+    allocated = world.allocated()
     each = -(-(100e9 + WEIGHTS_GB * 1e9 / 8) // GIB)
-    assert held == dict.fromkeys(NODES, each)
+    assert allocated == dict.fromkeys(NODES, each)
     assert (live.state, live.engine.cache.nodes) == ("Serving", tuple(NODES))
-    assert used_bytes(live) <= sum(held.values()) * GIB
+    assert used_bytes(live) <= sum(allocated.values()) * GIB
     assert live.engine.cache.capacity == pytest.approx(8 * 100e9 / live.engine.deployment.block_bytes, rel=1e-3)
     assert (world.condition().status, world.condition().reason) == ("True", "Granted")
     shown = world.serving.view("r1").cache_memory
-    assert (shown.allocation, shown.granted_gib, shown.nodes) == ("r1-ems", sum(held.values()), held)
+    assert (shown.allocation, shown.granted_gib, shown.nodes) == ("r1-ems", sum(allocated.values()), allocated)
 
 
 async def test_nothing_is_cached_before_it_is_granted(world):
@@ -152,7 +152,7 @@ async def test_a_refusal_shows_and_the_deployment_serves_without(world):
     refused = world.condition()
     assert (refused.status, refused.reason) == ("False", "InsufficientCapacity")
     assert f"{NODES[0]} can give 10 GiB of memory" in refused.message
-    assert (live.state, live.engine.cache.capacity, world.held()) == ("Serving", 0, {})
+    assert (live.state, live.engine.cache.capacity, world.allocated()) == ("Serving", 0, {})
     world.machine.allocator.release("taken")
     await world.look()
     assert live.engine.cache.capacity > 0
@@ -167,21 +167,21 @@ async def test_a_quota_of_the_project_bounds_it(world):
 
 async def test_a_refused_growth_leaves_what_there_is(world):
     live = await world.serves(cacheGbPerNode=100)
-    before, blocks = world.held(), live.engine.cache.capacity
+    before, blocks = world.allocated(), live.engine.cache.capacity
     asked = {"instance": "i", "cacheGbPerNode": 3000}
     world.serving.ensure("r1", DeploymentRequest.model_validate(asked))
     await world.look()
-    assert (world.held(), world.condition().reason) == (before, "InsufficientCapacity")
+    assert (world.allocated(), world.condition().reason) == (before, "InsufficientCapacity")
     assert live.engine.cache.capacity == pytest.approx(blocks, rel=2e-2), "whole GiB are held"
     world.serving.ensure("r1", DeploymentRequest.model_validate({"instance": "i", "cacheGbPerNode": 50}))
     await world.look()
-    assert max(world.held().values()) < min(before.values())
+    assert max(world.allocated().values()) < min(before.values())
     assert live.engine.cache.capacity == pytest.approx(blocks / 2, rel=1e-2)
 
 
 async def test_a_lost_node_takes_its_blocks_and_its_part_and_nothing_else(world):
     live = await world.serves(cacheGbPerNode=100, modelCacheGbPerNode=0)
-    before = world.held()
+    before = world.allocated()
     cache = live.engine.cache
     keys = list(range(1, 400))
     cache.promise(keys, 0)
@@ -189,7 +189,7 @@ async def test_a_lost_node_takes_its_blocks_and_its_part_and_nothing_else(world)
     where = {block.key: block.node for block in cache.stored()}
     world.views.lose(NODES[-1])
     await world.look(times=3)
-    assert world.held() == {node: gib for node, gib in before.items() if node != NODES[-1]}
+    assert world.allocated() == {node: gib for node, gib in before.items() if node != NODES[-1]}
     assert {block.key: block.node for block in cache.stored()} == {
         key: node for key, node in where.items() if node != NODES[-1]
     }
@@ -207,10 +207,10 @@ async def test_a_name_that_is_taken_is_left_alone(world):
     world.machine.ask("r1-ems", memoryGibByNode={NODES[0]: 1})
     live = await world.serves()
     assert (world.condition().reason, live.engine.cache.capacity) == ("NameTaken", 0)
-    assert world.held() == {NODES[0]: 1}
+    assert world.allocated() == {NODES[0]: 1}
     world.serving.delete("r1")
     await world.look()
-    assert world.held() == {NODES[0]: 1}
+    assert world.allocated() == {NODES[0]: 1}
 
 
 async def test_a_restart_finds_what_is_held_and_asks_for_nothing_new(world):
@@ -259,7 +259,7 @@ async def test_what_a_deleted_deployment_left_is_released_by_the_next_life(world
     world.memory.away = True
     world.serving.delete("r1")
     await world.look()
-    assert world.held()
+    assert world.allocated()
     world.begin()
     world.memory.away = False
     await world.look()
