@@ -19,7 +19,7 @@ UNIT_TESTS := $(addprefix tests/,matrixcommon matrixresource matrixlink matrixco
 export PYTHONDONTWRITEBYTECODE :=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo demo-autoscale demo-compose unit test stories simulation e2e compose chart wheels compiled bench soak lint regenerate clean setup realkube conformance
+.PHONY: help demo demo-autoscale demo-compose unit test stories simulation e2e compose chart types wheels compiled bench soak lint regenerate clean setup realkube conformance
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -62,6 +62,9 @@ conformance: $(READY) ## one behaviour suite on the embedded API and on a real o
 chart: $(READY) ## the Helm chart: lint, golden files, access rights, installation (builds Helm once, given Go)
 	$(BIN)/python -m tests.charts.helm.build || test $$? = 3
 	$(BIN)/python -m pytest tests/charts
+
+types: ## TypeScript's compiler, which checks the types of the console's modules (needs Node.js and npm)
+	npm --prefix tests/services/console/types ci --no-audit --no-fund --ignore-scripts
 
 wheels: $(READY) ## the locked packages as wheels in build/wheels, for image builds without an index
 	$(BIN)/python -m pip download --quiet --only-binary :all: --require-hashes -r requirements.lock -d build/wheels

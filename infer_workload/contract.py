@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -37,6 +37,15 @@ class DeploymentShape(ApiModel):
     cache_project_share: float = Field(
         1.0, gt=0, le=1, description="the part of the cache's memory that one project's prompts may hold"
     )
+    model_cache_gb_per_node: float | None = Field(
+        None, ge=0, le=4096, description="memory of each node for weights, GB; by default what its models need"
+    )
+    model_cache_ssd_gb_per_node: float = Field(0.0, ge=0, le=65_536, description="solid state behind it, GB; 0: none")
+    model_cache_models: list[str] = Field(
+        default_factory=list,
+        max_length=32,
+        description="further models whose weights the pool keeps, the most wanted first; the served one comes before",
+    )
     mtp: bool = True
     microbatching: Literal["auto", "on", "off"] = "auto"
 
@@ -55,6 +64,10 @@ class ServingObjective(ApiModel):
 
 class DeploymentRequest(DeploymentShape):
     """A model on an instance."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"instance": "deepseek-r1", "model": "deepseek-r1", "cacheGbPerNode": 8},
+    )
 
     instance: str = Field(min_length=1, max_length=127, description="the instance whose nodes and planes are used")
     model: str = Field(
@@ -92,6 +105,84 @@ class DeploymentRequest(DeploymentShape):
         return self.model_copy(update={"instance": reference(self.instance, project)})
 
 
+class CacheMemoryView(ApiModel):
+    """The memory of servers that the caches of a deployment have: an allocation at MatrixResource."""
+
+    allocation: str = Field(description="its name")
+    requested_gib: int = Field(description="GiB asked for, of all nodes together")
+    granted_gib: int = Field(description="GiB that are held, and used")
+    nodes: dict[str, int] = Field(default_factory=dict, description="GiB held of each node")
+    reason: str = Field(description="Granted, or why less than that is held than was asked for")
+    message: str = ""
+
+
+class CachedModelView(ApiModel):
+    """A model of the model cache, and how long it takes to have it on the dies of this deployment."""
+
+    model: str
+    served: bool = Field(description="whether it is the one that the deployment serves")
+    gb: float = Field(description="its weights, once")
+    tier: Literal["Memory", "SolidState", "ObjectStore"] = Field(description="where they are")
+    load_s: float | None = Field(None, description="until all dies have their weights; none where they do not fit them")
+    switch_s: float | None = Field(None, description="until dies that serve another go over: ranks, graphs, the load")
+    start_s: float | None = Field(None, description="from nothing to serving: executors, graphs, the load")
+
+
+class ModelCacheView(ApiModel):
+    """Weights in the memory of the pool."""
+
+    nodes: int = Field(description="nodes that lend it memory")
+    memory_gb: float = Field(description="memory that it has")
+    used_gb: float = Field(description="of that, with weights in it")
+    ssd_gb: float = Field(description="solid state that it has")
+    ssd_used_gb: float
+    models: list[CachedModelView]
+
+
+class CachedBlock(ApiModel):
+    """A block of the context cache: which, and where; not what is in it."""
+
+    key: str = Field(pattern=r"^-?\d{1,40}$", description="the hash of everything up to its end, as a number")
+    node: str = Field(min_length=1, max_length=127, description="the node it lies on")
+    tier: Literal["Memory", "SolidState"] = "Memory"
+    namespace: str = Field("", max_length=127, description="the project whose it is, where shares are bounded")
+
+
+class ContextCacheView(ApiModel):
+    """The context cache of a deployment, and its blocks, the latest used first, in pages."""
+
+    model: str
+    block_tokens: int
+    memory_blocks: int = Field(description="blocks in memory, stored or being computed")
+    memory_blocks_max: int
+    ssd_blocks: int
+    ssd_blocks_max: int
+    nodes: list[str] = Field(description="nodes that lend it memory")
+    blocks: list[CachedBlock]
+    next_page_token: str | None = Field(None, description="ask with it for the blocks that come after these")
+
+
+class WarmRequest(ApiModel):
+    """Blocks that another context cache held, as its export shows them, the latest used first."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"model": "deepseek-r1", "blockTokens": 512, "blocks": [{"key": "42", "node": "sn0-c00-n0"}]},
+    )
+
+    model: str = Field(min_length=1, max_length=127, description="whose KV it is")
+    block_tokens: int = Field(ge=128, le=512, description="tokens of a block")
+    blocks: list[CachedBlock] = Field(max_length=10_000)
+
+
+class WarmView(ApiModel):
+    """What became of them, in blocks."""
+
+    taken: int = Field(description="held from now on")
+    known: int = Field(description="held before")
+    elsewhere: int = Field(description="left out: they, and what is in them, lie on nodes that do not cache here")
+    no_room: int = Field(description="left out: the tier, or the project's share of it, is full")
+
+
 class PoolsView(ApiModel):
     """The pools as laid out; zeros while there are none."""
 
@@ -110,6 +201,8 @@ class PoolsView(ApiModel):
 class LoadRequest(ApiModel):
     """Seeded conversation traffic played through the live engine, in emulated time."""
 
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"requestsPerSecond": 2, "seed": 7},)
+
     requests_per_second: float = Field(gt=0, le=100_000, description="in emulated time")
     seed: int = 0
     input_tokens_max: int | None = Field(None, ge=1, le=1_000_000, description="longer prompts are cut to this")
@@ -126,6 +219,8 @@ class LoadView(LoadRequest):
 class DrainRequest(ApiModel):
     """Nodes that are to leave: nothing new begins there, what runs there finishes, the rest is handed over in time."""
 
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"nodes": ["sn0-c00-n0"]},)
+
     nodes: list[str] = Field(min_length=1, max_length=4096)
     deadline_s: float = Field(600.0, gt=0, le=86_400, description="emulated seconds that what runs there may take")
     by: str = Field(
@@ -140,6 +235,8 @@ class DrainRequest(ApiModel):
 class ScaleRequest(ApiModel):
     """How many nodes each pool is to have, in place of the sizes of the spec. Both zero: nothing is served, and
     requests wait until somebody asks for more."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"prefillNodes": 2, "decodeNodes": 2},)
 
     prefill_nodes: int = Field(ge=0, le=4096, description="nodes that read prompts")
     decode_nodes: int = Field(ge=0, le=4096, description="nodes that generate answers")
@@ -196,6 +293,7 @@ class DeploymentView(ResourceView):
     fabric_generation: int = 0
     pools: PoolsView = Field(default_factory=PoolsView)
     roles: dict[str, str] = Field(default_factory=dict, description="node to prefill or decode; all of them cache")
+    cache_memory: CacheMemoryView | None = Field(None, description="the memory that its caches hold on its nodes")
     load: LoadRequest | None = None
     drain: DrainView | None = Field(None, description="nodes that are to leave it")
     scale: ScaleView | None = Field(None, description="how many nodes each pool is to have, where somebody asked")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -118,6 +118,8 @@ class InstanceShape(ApiModel):
 
 class InstanceRequest(InstanceShape):
     """A shape, with the labels that an instance bears."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"nodes": 3, "spares": 1, "labels": {"team": "search"}},)
 
     labels: dict[str, str] = Field(default_factory=dict)
 

@@ -49,7 +49,7 @@ PROCESSES: tuple[Process, ...] = (
         "infer",
         "services.infer",
         8404,
-        ("link", "agents"),
+        ("resource", "link", "agents"),
         "CloudMatrix-Infer and its endpoint",
         has_database=True,
         role="editor",

@@ -20,6 +20,9 @@ DIES = 16
 """Of a node of the built-in supernode."""
 PLANES = {"ub", "rdma", "vpc"}
 OWNER_LABEL = "cloudmatrix.io/instance"
+DEPLOYMENT_LABEL = "cloudmatrix.io/deployment"
+DRAM_GIB = 2048
+"""Of a node of the built-in supernode."""
 WAITING = ("InsufficientCapacity", "InsufficientBandwidth", "QuotaExceeded", "InvalidField")
 """Reasons for which an instance stays as it was: somebody has to leave, or to ask for something else."""
 SLACK = 1e-6
@@ -51,6 +54,7 @@ def audit(
     broken: list[str] = []
     if "resource" not in lists.torn:
         broken += [*_holders(lists), *_ranks(lists), *_counts(lists), *_reserved(lists), *_quotas(lists, before)]
+        broken += _memory(lists)
     if "link" not in lists.torn:
         broken += [*_floors(lists), *_isolation(lists)]
     if "compute" not in lists.torn:
@@ -59,7 +63,7 @@ def audit(
     broken += _lost_writes(lists, written)
     if settled:
         broken += [f"{service} went on changing while it was read" for service in sorted(lists.torn)]
-        broken += [*_owners(lists), *_active(lists), *_programs(lists), *_at_rest(lists)]
+        broken += [*_cache_memory(lists), *_owners(lists), *_active(lists), *_programs(lists), *_at_rest(lists)]
         broken += _not_deleted(lists, written)
     return broken
 
@@ -141,7 +145,7 @@ def _reserved(lists: Lists) -> Iterator[str]:
         mine = promises[key]
         for other, theirs in promises.items():
             meet = theirs["startsAt"] < mine["endsAt"] and mine["startsAt"] < theirs["endsAt"]
-            npus = _asks_npus(theirs["request"])  # sockets and memory may be promised beside
+            npus = _asks_npus_alone(theirs["request"])
             if other != key and npus and meet and (twice := nodes & set(theirs["nodes"])):
                 yield f"{min(twice)} is promised to reservations {key} and {other} at one time"
         for name, allocation in lists.keyed("allocations").items():
@@ -152,12 +156,25 @@ def _reserved(lists: Lists) -> Iterator[str]:
                 yield f"{name} stays on {min(on)}, which reservation {key} is promised from {mine['startsAt']}"
 
 
-def _asks_npus(request: Item) -> bool:
-    return request.get("nodes") is not None or request.get("npus") is not None
+def _memory(lists: Lists) -> Iterator[str]:
+    """No node lends more memory than it has."""
+    lent: Counter[str] = Counter()
+    for allocation in lists["allocations"]:
+        for member in allocation["members"]:
+            lent[member["node"]] += member.get("memoryGib") or 0
+    for node, gib in lent.items():
+        if gib > DRAM_GIB:
+            yield f"{node} lends {gib} GiB of its {DRAM_GIB}"
+
+
+def _asks_npus_alone(request: Item) -> bool:
+    """Sockets and memory may be promised beside NPUs of others, and the list of nodes does not say where they lie."""
+    pools = request.get("cpus") or request.get("memoryGib") or request.get("memoryGibByNode")
+    return not pools and (request.get("nodes") is not None or request.get("npus") is not None)
 
 
 def _asks_whole(request: Item) -> bool:
-    return request.get("nodes") is not None and request.get("npusPerNode") in (None, 8)
+    return _asks_npus_alone(request) and request.get("nodes") is not None and request.get("npusPerNode") in (None, 8)
 
 
 def _quotas(lists: Lists, before: Lists | None) -> Iterator[str]:
@@ -247,6 +264,27 @@ def _lost_writes(lists: Lists, acknowledged: Acknowledged) -> Iterator[str]:
 
 
 # -- once settled ------------------------------------------------------------------------------------------------------
+
+
+def _cache_memory(lists: Lists) -> Iterator[str]:
+    """The memory that caches hold is a deployment's that is there, of the nodes that it caches on, as it says."""
+    if "deployments" not in lists.of:
+        return
+    deployments, allocations = lists.keyed("deployments"), lists.keyed("allocations")
+    held = {
+        each["labels"][DEPLOYMENT_LABEL]: each for each in allocations.values() if DEPLOYMENT_LABEL in each["labels"]
+    }
+    for owner, allocation in held.items():
+        if owner not in deployments:
+            yield f"allocation {allocation['name']} is of deployment {owner}, which is gone"
+    for key, deployment in deployments.items():
+        if not any(each["type"] == "CacheMemory" for each in deployment["conditions"]):
+            continue
+        lending = {member["node"] for member in held[key]["members"]} if key in held else set()
+        if len(lending) != deployment["pools"]["cachingNodes"]:
+            yield f"{key} caches on {deployment['pools']['cachingNodes']} nodes and holds memory of {len(lending)}"
+        if outside := sorted(lending - set(deployment["roles"])):
+            yield f"{key} holds memory of {outside[0]}, which plays no role in it"
 
 
 def _owners(lists: Lists) -> Iterator[str]:

@@ -22,6 +22,9 @@ LISTS = {
     "link": ("slices", "programs", "planes", "peerings", "drains"),
     "compute": ("instances", "operations", "maintenances"),
 }
+WORKLOAD_LISTS = {"infer": ("deployments",)}
+"""Read as well where a workload is served."""
+ALL_LISTS = LISTS | WORKLOAD_LISTS
 ATTEMPTS = 8
 """How often the lists of a service are read until nothing changed meanwhile."""
 
@@ -58,14 +61,14 @@ def _list(service: str, path: str, params: dict[str, Any] | None = None) -> Read
 
 
 def _version(service: str) -> Reading:
-    answer = yield service, f"/v1/{LISTS[service][0]}", {"pageSize": 1}
+    answer = yield service, f"/v1/{ALL_LISTS[service][0]}", {"pageSize": 1}
     return answer["resourceVersion"]
 
 
 def _of_service(service: str, lists: Lists) -> Reading:
     before = yield from _version(service)
     for _ in range(ATTEMPTS):
-        for name in LISTS[service]:
+        for name in ALL_LISTS[service]:
             lists.of[name] = yield from _list(service, f"/v1/{name}")
         if service == "resource":
             lists.capacity = yield service, "/v1/capacity", {}
@@ -94,9 +97,10 @@ def reading(services: Iterable[str] = tuple(LISTS)) -> Reading:
     return lists
 
 
-async def fetch(http: Mapping[str, httpx.AsyncClient], services: Iterable[str] = tuple(LISTS)) -> Lists:
-    """From services in this process, such as `stack.http`. Raises the MatrixError of a service that refuses."""
-    steps, answer = reading(services), None
+async def fetch(http: Mapping[str, httpx.AsyncClient], services: Iterable[str] | None = None) -> Lists:
+    """From services in this process, such as `stack.http`. Without `services`, of all that there are. Raises the
+    MatrixError of a service that refuses."""
+    steps, answer = reading([name for name in ALL_LISTS if name in http] if services is None else services), None
     while True:
         try:
             service, path, params = steps.send(answer)  # type: ignore[arg-type]

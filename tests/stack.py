@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 from sqlalchemy import text
 
+from infer_workload.serving.lending import DEPLOYMENT_LABEL
 from matrixcommon.api.client import list_all
 from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixresource.agent.hardware import InjectedFault
@@ -86,6 +87,9 @@ class Stack(InProcessStack):
                 current.setdefault(node.allocation, []).append(node.name)
         for name, members in current.items():
             assert name in allocations, f"{members} are held by {name}, which does not exist"
+        caches = {name: each for name, each in allocations.items() if DEPLOYMENT_LABEL in each.labels}
+        allocations = {name: each for name, each in allocations.items() if name not in caches}
+        assert {member.role for each in caches.values() for member in each.members} <= {"pool"}, "memory and no NPUs"
         for name, allocation in allocations.items():
             listed = sorted(member.node for member in allocation.members)
             assert listed == sorted(current.get(name, [])), f"{name} lists other nodes than it holds"
@@ -130,9 +134,14 @@ class Stack(InProcessStack):
 
     async def nothing_left(self) -> None:
         """After a deletion: no allocation, no slice, no program, every node clean again."""
-        assert await self.resource.allocations() == []
+        found = await self.resource.allocations()
+        assert [each.name for each in found if DEPLOYMENT_LABEL not in each.labels] == []
         assert await self.link.slices() == []
+        await self.until(self._nothing_lent, "the memory of caches is given back")
         await self.until(self._enrolled, "every node is available again")
+
+    async def _nothing_lent(self) -> bool:
+        return await self.resource.allocations() == []
 
     async def get(self, service: str, path: str, **more: Any) -> httpx.Response:
         return await self.http[service].get(path, **more)

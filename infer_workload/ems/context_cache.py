@@ -12,7 +12,8 @@ nothing else. A namespace (a project) may hold no more than its share; whose a b
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from infer_workload.ems.eviction import LRU, Tier
@@ -63,6 +64,27 @@ class Match:
 NOTHING = Match(0, 0)
 
 
+@dataclass(frozen=True)
+class StoredBlock:
+    """A block that is stored, the node it lies on, in which tier, and whose it is where shares are bounded."""
+
+    key: int
+    node: str
+    ssd: bool = False
+    namespace: str = ""
+
+
+@dataclass(frozen=True)
+class Warmed:
+    """What became of the blocks that a cache was to begin with, in numbers: `taken`, `known` here already, lying
+    `elsewhere`, and without room."""
+
+    taken: int = 0
+    known: int = 0
+    elsewhere: int = 0
+    no_room: int = 0
+
+
 class ContextCache:
     """One deployment's context cache. Capacities in blocks of `block_tokens` tokens; `capacity` 0 switches it off.
 
@@ -90,6 +112,8 @@ class ContextCache:
         """The number of the ring by which blocks are placed now; those of earlier ones stay where they are."""
         self._rings = {self._ring: _ring(nodes)}
         self.nodes = tuple(nodes)
+        self.lent: Mapping[str, float] | None = None
+        """Bytes of memory that nodes lend it, where somebody grants them."""
 
     def __len__(self) -> int:
         """Blocks of both tiers."""
@@ -186,21 +210,57 @@ class ContextCache:
         self.counts.lost += lost
         return lost
 
-    def export(self) -> list[tuple[int, str]]:
-        """Every block that is stored, and the node it lies on, the oldest first: what another cache may begin with."""
-        cold = [(key, self._node(key, place)) for key, place in self._ssd.blocks.items()]
-        stored = [(key, self._node(key, place)) for key, (maker, place) in self._blocks.items() if maker == STORED]
-        return [*cold, *stored]
+    def stored(self) -> list[StoredBlock]:
+        """Every block that is stored, the latest used first: what another cache may begin with."""
+        of = (lambda key: "") if self._namespaces is None else self._namespaces.of
+        memory = [
+            StoredBlock(key, self._node(key, place), namespace=of(key))
+            for key, (maker, place) in self._blocks.items()
+            if maker == STORED
+        ]
+        solid = [StoredBlock(key, self._node(key, place), ssd=True) for key, place in self._ssd.blocks.items()]
+        return [*reversed(memory), *reversed(solid)]
 
-    def warm(self, exported: Iterable[tuple[int, str]]) -> int:
-        """Begin with what another one held, as far as its nodes are here and there is room; how many are here then."""
-        here = set(self.nodes)
-        for key, node in exported:
-            if node in here and self.capacity > 0 and key not in self._blocks:
-                self._blocks[key] = STORED, node
-                self._memory.used((key,))
-        self._make_room()
-        return len(self)
+    def warm(self, blocks: Iterable[StoredBlock], *, dry: bool = False) -> Warmed:
+        """Begin with what another one held, the latest used first, as far as the nodes it lies on are here and there is
+        room beside what is here already; that is taken to have been used later. `dry`: only say what would be."""
+        here, found = set(self.nodes), Counter[str]()
+        memory, solid, shares = dict[int, StoredBlock](), dict[int, StoredBlock](), Counter[str]()
+        for block in blocks:
+            key, of = block.key, block.namespace
+            if key in self._blocks or key in self._ssd.blocks or key in memory or key in solid:
+                found["known"] += 1
+            elif block.node not in here:
+                found["elsewhere"] += 1
+            elif not block.ssd and len(self._blocks) + len(memory) < self.capacity and self._shares(of, shares[of]):
+                memory[key] = block
+                shares[of] += 1
+            elif len(self._ssd.blocks) + len(solid) < self.ssd_capacity:
+                solid[key] = block
+            else:
+                found["no_room"] += 1
+        if not dry:
+            self._hold(memory, solid)
+        return Warmed(taken=len(memory) + len(solid), **found)
+
+    def _shares(self, namespace: str, more: int) -> bool:
+        """Whether a namespace may hold so many blocks more, and one."""
+        return self._namespaces is None or self._namespaces.left(namespace, self.capacity) > more
+
+    def _hold(self, memory: Mapping[int, StoredBlock], solid: Mapping[int, StoredBlock]) -> None:
+        """Blocks that come in, as if each was used before all that are here."""
+        for key, block in memory.items():
+            self._blocks[key] = STORED, block.node
+            self._blocks.move_to_end(key, last=False)
+            if self._namespaces is not None:
+                self._namespaces.add(key, block.namespace)
+        for key, block in solid.items():
+            self._ssd.blocks[key] = block.node
+            self._ssd.blocks.move_to_end(key, last=False)
+
+    def tier_blocks(self) -> tuple[int, int]:
+        """Blocks in memory, stored or promised, and on solid state."""
+        return len(self._blocks), len(self._ssd.blocks)
 
     def _make_room(self) -> None:
         """Move out of memory what is too much, and forget what is too much on solid state."""

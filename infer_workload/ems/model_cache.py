@@ -1,36 +1,103 @@
-"""The model cache: weights of a model kept in the caching pool, so that starting dies need not go to the object store.
+"""The model cache: weights kept in the caching pool, so that starting dies need not go to the object store.
 
-Thin so far: one model, whole or absent, no versions. The first load comes from the persistent store and fills the pool;
-later ones read the pool over UB. Times only; starting the executors is added by who starts them.
+The pool keeps several models, the most wanted first: as many as the memory that its nodes lend has room for, the next
+ones on their volumes of solid state, and what neither has room for stays in the object store. How long a load takes
+follows from where the weights are: the size over the rate of each way they have to go. From the object store they come
+once, over VPC, and over UB to every die that needs them; from solid state over all volumes at once, and then over UB;
+from memory over UB alone. Where no node lends memory nothing is kept: each load begins at the object store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
+from typing import Literal
 
 from infer_workload.timing.calibration import Calibration
-from infer_workload.timing.collectives import fetch_gbps
+from infer_workload.timing.collectives import fetch_gbps, ssd_read_s
 from infer_workload.timing.fabric import DIES_PER_NODE, UB, Fabric
 from infer_workload.timing.model import ServedModel
+
+WeightsTier = Literal["Memory", "SolidState", "ObjectStore"]
+MEMORY: WeightsTier = "Memory"
+SOLID_STATE: WeightsTier = "SolidState"
+OBJECT_STORE: WeightsTier = "ObjectStore"
+
+
+def weights_gb(model: ServedModel) -> float:
+    """All weights of a model once, GB."""
+    return model.parameters_total * model.weight_bytes / 1e9
 
 
 @dataclass
 class ModelCache:
-    """Which models the pool holds."""
+    """Which models the pool keeps, and where.
+
+    `models` are the names of those that it has read from the object store. `wanted` are those it is to keep, the most
+    wanted first; one that is not among them comes last. `gb_per_node` is what it may have of a node's memory (None: as
+    much as all of them need), `ssd_gb_per_node` of its volume, `lent` what nodes did lend of that, bytes by node (None:
+    nobody was asked, so all that it may have).
+    """
 
     calibration: Calibration
     models: set[str] = field(default_factory=set)
+    wanted: tuple[ServedModel, ...] = ()
+    gb_per_node: float | None = None
+    ssd_gb_per_node: float = 0.0
+    lent: Mapping[str, float] | None = None
+
+    def node_bytes(self, nodes: int) -> float:
+        """The memory that it is to have of each of so many nodes."""
+        if self.gb_per_node is not None:
+            return self.gb_per_node * 1e9
+        return sum(weights_gb(each) for each in self.wanted) * 1e9 / max(1, nodes)
+
+    def lending(self, pool: Sequence[str]) -> tuple[str, ...]:
+        """The nodes of the pool whose memory it has."""
+        lent = self.lent
+        return tuple(pool) if lent is None else tuple(node for node in pool if lent.get(node, 0.0) > 0)
+
+    def memory_bytes(self, pool: Sequence[str]) -> float:
+        """What it has of the pool's memory in all; infinite where it may have as much as it needs and was asked for
+        none."""
+        if self.lent is not None:
+            return sum(self.lent.get(node, 0.0) for node in pool)
+        return inf if self.gb_per_node is None else self.gb_per_node * 1e9 * len(pool)
+
+    def tiers(self, pool: Sequence[str], models: Iterable[ServedModel] = ()) -> dict[str, WeightsTier]:
+        """Where the weights of each wanted model, and of these, are."""
+        memory = self.memory_bytes(pool)
+        solid = self.ssd_gb_per_node * 1e9 * len(self.lending(pool))
+        found: dict[str, WeightsTier] = {}
+        for model in (*self.wanted, *models):
+            if model.name in found:
+                continue
+            size = weights_gb(model) * 1e9
+            if model.name not in self.models:
+                found[model.name] = OBJECT_STORE
+            elif size <= memory * (1 + 1e-9):
+                found[model.name], memory = MEMORY, memory - size
+            elif size <= solid:
+                found[model.name], solid = SOLID_STATE, solid - size
+            else:
+                found[model.name] = OBJECT_STORE
+        return found
 
     def load_s(
         self, model: ServedModel, fabric: Fabric, readers: Sequence[str], pool: Sequence[str], experts_per_die: int
     ) -> float:
-        """Seconds until all dies of `readers` have their weights; afterwards the pool holds the model."""
-        per_die = model.die_weight_bytes(experts_per_die)
-        from_pool = (
-            per_die * len(readers) * DIES_PER_NODE / (fetch_gbps(fabric, self.calibration, readers, pool, UB) * 1e9)
-        )
-        if model.name in self.models:
-            return from_pool
-        self.models.add(model.name)
-        return model.parameters_total * model.weight_bytes / (self.calibration.obs_gbps * 1e9) + from_pool
+        """Seconds until all dies of `readers` have their weights, from where those are now."""
+        tier, lending = self.tiers(pool, (model,))[model.name], self.lending(pool)
+        size, per_die = weights_gb(model) * 1e9, model.die_weight_bytes(experts_per_die)
+        rate = fetch_gbps(fabric, self.calibration, readers, lending or tuple(readers), UB)
+        spread = per_die * len(readers) * DIES_PER_NODE / (rate * 1e9) if rate > 0 else inf
+        if tier == MEMORY:
+            return spread
+        if tier == SOLID_STATE:
+            return ssd_read_s(self.calibration, size, lending) + spread
+        return size / (self.calibration.obs_gbps * 1e9) + spread
+
+    def read(self, *models: ServedModel) -> None:
+        """The pool has read these models from the object store."""
+        self.models.update(model.name for model in models)

@@ -28,6 +28,14 @@ class Namespaces:
             if not blocks:
                 del self._blocks[namespace]
 
+    def of(self, key: int) -> str:
+        """Whose a block in memory is."""
+        return self._of.get(key, "")
+
+    def left(self, namespace: str, capacity: int) -> int:
+        """How many blocks more it may hold of its share of `capacity`."""
+        return int(self._share * capacity) - len(self._blocks.get(namespace, ()))
+
     def over(self, namespace: str, capacity: int) -> list[int]:
         """The oldest blocks that are more than its share of `capacity`; they are no longer counted."""
         blocks = self._blocks.get(namespace, OrderedDict())

@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 from math import inf
 from random import Random
 
+from infer_workload.engine.cache_placement import place_cache
 from infer_workload.engine.decode_pool import DecodeDie, DecodePool
 from infer_workload.engine.kv_transfers import Transfers
 from infer_workload.engine.moving import fetch_s, port_gbps, transfer_start_s
@@ -190,7 +191,7 @@ class Engine:
         self._send_back(lost)
         for instance in gone:
             self.cache.break_promises(instance.number)
-        self.cache.move_to(pools.caching, deployment.cache_blocks, deployment.cache_ssd_blocks)
+        place_cache(self.cache, deployment)
         self.instances = sorted(kept + added, key=lambda instance: pools.prefill.index(instance.nodes))
         self._time_instances()
         self.transfers.reprice(self.now)
@@ -284,7 +285,7 @@ class Engine:
     def _pace(self, instance: PrefillInstance) -> None:
         """Have the chunk end when it is through at the pace of now."""
         parts, fetched, blocks = instance.work
-        whole_s = instance.timing.chunk_s(parts) + fetch_s(self.deployment, instance, fetched, blocks)
+        whole_s = instance.timing.chunk_s(parts) + fetch_s(self.deployment, self.cache.nodes, instance, fetched, blocks)
         end_at = instance.pace(self.now, whole_s)
         if end_at is not None:
             self._at(end_at, self._end_chunk, instance, instance.chunk_number)

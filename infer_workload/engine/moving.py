@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from infer_workload.engine.prefill_instance import PrefillInstance
 from infer_workload.engine.request import DecodeDie
 from infer_workload.layout.deployment import Deployment
@@ -9,10 +11,10 @@ from infer_workload.timing.collectives import cache_fetch_s, ssd_read_s
 from infer_workload.timing.fabric import RDMA
 
 
-def fetch_s(current: Deployment, instance: PrefillInstance, tokens: int, blocks: int) -> float:
-    """Seconds that an instance waits for the cached blocks of its chunk."""
+def fetch_s(current: Deployment, pool: Sequence[str], instance: PrefillInstance, tokens: int, blocks: int) -> float:
+    """Seconds that an instance waits for the cached blocks of its chunk; they lie on the nodes of the pool."""
     size = tokens * current.model.kv_bytes_per_token
-    pool, plane = current.pools.caching, current.spec.cache_plane
+    plane = current.spec.cache_plane
     cold_s = ssd_read_s(current.calibration, instance.cold_tokens * current.model.kv_bytes_per_token, pool)
     return cold_s + cache_fetch_s(current.fabric, current.calibration, size, blocks, instance.nodes, pool, plane)
 

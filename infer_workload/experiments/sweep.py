@@ -51,13 +51,19 @@ class Point:
 def axis(text: str) -> Axis:
     """From `nodes=8,16,32` or `rate=2:10:2`, where the last number is the step and both ends count. Raises
     InvalidField."""
-    name, equals, values = text.partition("=")
-    parameter = name.strip().replace("-", "_")
-    if not equals or not values:
-        raise InvalidField(f"{text!r} is not of the form nodes=8,16,32 or rate=2:10:2", field="--over")
+    name, values = named_values(text)
+    parameter = name.replace("-", "_")
     if parameter not in PARAMETERS:
         raise InvalidField(f"{name!r} is no parameter; there are {', '.join(PARAMETERS)}", field="--over")
-    return Axis(parameter, tuple(_range(text, values) if ":" in values else _listed(text, values)))
+    return Axis(parameter, values)
+
+
+def named_values(text: str) -> tuple[str, tuple[str, ...]]:
+    """A name and its values, of whatever is varied. Raises InvalidField."""
+    name, equals, values = text.partition("=")
+    if not equals or not values or not name.strip():
+        raise InvalidField(f"{text!r} is not of the form nodes=8,16,32 or rate=2:10:2", field="--over")
+    return name.strip(), tuple(_range(text, values) if ":" in values else _listed(text, values))
 
 
 def _listed(text: str, values: str) -> list[str]:

@@ -79,6 +79,18 @@ class Deployment:
     def decode_dies(self) -> int:
         return self.decode_layout.dies
 
+    @property
+    def block_bytes(self) -> int:
+        return self.spec.block_tokens * self.model.kv_bytes_per_token
+
+    @property
+    def cache_gb_per_node(self) -> float:
+        """The memory of each caching node that is to be the context cache's."""
+        if not self.spec.context_cache:
+            return 0.0
+        asked = self.spec.cache_gb_per_node
+        return self.calibration.cache_gb_per_node if asked is None else asked
+
     def context_cache(self) -> ContextCache:
         """An empty cache of its size."""
         spec = self.spec

@@ -50,15 +50,15 @@ def plan_change(current: Deployment, fabric: Fabric, weights: ModelCache | None 
         deployment = lay_out(survivors, current.model, allocated, current.spec, current.pools, current.scale)
     except DoesNotFit:
         deployment = lay_out(fabric, current.model, allocated, current.spec, current.pools, current.scale)
-        loading = _load_s(deployment, cache)
+        loading = load_s(deployment, cache)
         return Change(deployment, start_s + loading, start_s + loading)
     pause = decode_pause_s(current, deployment)
     roles_kept = set(deployment.pools.prefill) <= set(current.pools.prefill)
-    load_s = _load_s(deployment, cache)
+    loading_s = load_s(deployment, cache)
     if playing <= nodes and set(deployment.pools.decode) - set(current.pools.decode):  # a planned change of roles
-        pause = rebuild_s(allocated) + load_s
-    start = 0.0 if roles_kept else rebuild_s(allocated) + load_s
-    return Change(deployment, pause, start, gained, start_s + load_s)
+        pause = rebuild_s(allocated) + loading_s
+    start = 0.0 if roles_kept else rebuild_s(allocated) + loading_s
+    return Change(deployment, pause, start, gained, start_s + loading_s)
 
 
 def plan_change_at_any_size(current: Deployment, fabric: Fabric, weights: ModelCache) -> Change:
@@ -96,23 +96,25 @@ def decode_pause_s(before: Deployment, after: Deployment) -> float:
     return rebuild_s(after.calibration) + reading
 
 
-def role_switch_s(deployment: Deployment) -> float:
+def role_switch_s(deployment: Deployment, weights: ModelCache | None = None) -> float:
     """Dies change their role: ranks are rebuilt and every die reads the weights of its new one."""
-    return rebuild_s(deployment.calibration) + weights_load_s(deployment)
+    loading_s = weights_load_s(deployment) if weights is None else load_s(deployment, weights)
+    return rebuild_s(deployment.calibration) + loading_s
 
 
 def first_start_s(deployment: Deployment, weights: ModelCache) -> float:
     """From nothing to serving: executors, weights, graphs."""
     current = deployment.calibration
-    return current.executor_start_s + current.graph_load_s + _load_s(deployment, weights)
+    return current.executor_start_s + current.graph_load_s + load_s(deployment, weights)
 
 
 def weights_load_s(deployment: Deployment) -> float:
     """What the dies of all roles take to read their weights from the memory of the pool."""
-    return _load_s(deployment, ModelCache(deployment.calibration, {deployment.model.name}))
+    return load_s(deployment, ModelCache(deployment.calibration, {deployment.model.name}))
 
 
-def _load_s(deployment: Deployment, weights: ModelCache) -> float:
+def load_s(deployment: Deployment, weights: ModelCache) -> float:
+    """Seconds until all dies have their weights, from where the model cache has them."""
     pools = deployment.pools
     readers = [*pools.decode, *(node for instance in pools.prefill for node in instance)]
     experts = max([deployment.decode_layout, *deployment.prefill_layouts], key=lambda layout: layout.experts_per_die)

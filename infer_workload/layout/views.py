@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from infer_workload.contract import PoolsView
+from infer_workload.ems.context_cache import ContextCache
 from infer_workload.layout.deployment import Deployment, Pools
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
 
 
-def pools_view(deployment: Deployment) -> PoolsView:
+def pools_view(deployment: Deployment, cache: ContextCache) -> PoolsView:
     pools, layout = deployment.pools, deployment.decode_layout
     return PoolsView(
         prefill_instances=len(pools.prefill),
         prefill_npus=pools.prefill_nodes * NPUS_PER_NODE,
         decode_npus=len(pools.decode) * NPUS_PER_NODE,
         decode_dies=deployment.decode_dies,
-        caching_nodes=len(pools.caching),
+        caching_nodes=len(cache.nodes),
         experts_per_die=layout.experts_per_die,
         redundant_experts=layout.redundant(deployment.model.routed_experts),
         kv_tokens_per_die=deployment.kv_tokens_per_die,
         context_length=deployment.context_length,
-        cache_blocks=deployment.cache_blocks,
+        cache_blocks=max(0, cache.capacity),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic.alias_generators import to_camel
@@ -37,7 +37,7 @@ class UsageView(ApiModel):
     completion_tokens: int
 
 
-class UsageLimitRequest(ApiModel):
+class UsageLimitSpec(ApiModel):
     """How much a project's keys may use. What is not given is not limited; of several limits each holds.
 
     Minutes and days are those of emulated time, UTC. A request is charged with its prompt and the longest answer it may
@@ -53,6 +53,13 @@ class UsageLimitRequest(ApiModel):
     requests_per_day: Amount | None = Field(None, description="requests in an emulated day")
     tokens_per_day: Amount | None = Field(None, description="tokens of prompts and answers in an emulated day")
     requests_in_flight: Amount | None = Field(None, description="at once")
+
+
+class UsageLimitRequest(UsageLimitSpec):
+    """A limit, as it is asked for."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"requestsPerMinute": 600, "tokensPerMinute": 200_000},)
+
     labels: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -70,8 +77,7 @@ class UsedView(ApiModel):
     resets_at: str | None = Field(None, description="when the window ends; none for what counts requests at once")
 
 
-class UsageLimitView(ResourceView):
+class UsageLimitView(UsageLimitSpec, ResourceView):
     """A limit, and what is used of it now."""
 
-    request: UsageLimitRequest
     used: dict[str, UsedView] = Field(default_factory=dict, description="by the name of what is limited")

@@ -66,7 +66,7 @@ class UsageLimitRow(ResourceRow, Base):
         return UsageLimitRequest.model_validate(self.request)
 
     def view(self) -> UsageLimitView:
-        return self.view_as(UsageLimitView, request=self.spec)
+        return self.view_as(UsageLimitView, **self.spec.model_dump(exclude={"labels"}))
 
 
 def charge(session: Session, charges: Mapping[tuple[Account, int], Mapping[str, int]]) -> None:

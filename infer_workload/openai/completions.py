@@ -36,13 +36,16 @@ REFUSED: dict[int | str, dict[str, Any]] = {
 """How this endpoint refuses; who may not ask it at all is told so in a problem document."""
 STREAMED = {**REFUSED, 200: {"content": {"text/event-stream": {}}}}
 
+CHAT = [{"role": "user", "content": "Why?"}]
 
-def _described(asked: str) -> dict[str, Any]:
-    """What is read of a body, for the OpenAPI document; `asked` is the field that holds the prompt."""
+
+def _described(asked: str, example: Any) -> dict[str, Any]:
+    """What is read of a body, for the OpenAPI document; `asked` is the field that holds the prompt, as in `example`."""
     fields: dict[str, Any] = {"model": {"type": "string"}, asked: {}, "stream": {"type": "boolean"}}
     fields |= {"max_tokens": {"type": "integer", "minimum": 1}, "n": {"const": 1}}
     fields["priority"] = {"type": "integer", "default": 0, "description": "lower means earlier handling, as in vLLM"}
-    schema = {"type": "object", "properties": fields, "required": ["model", asked]}
+    schema: dict[str, Any] = {"type": "object", "properties": fields, "required": ["model", asked]}
+    schema["examples"] = [{"model": "deepseek-r1", asked: example, "max_tokens": 16}]
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
@@ -69,11 +72,11 @@ def routes(serving: Serving) -> APIRouter:
     async def health() -> Response:
         return Response(status_code=200)
 
-    @api.post("/v1/chat/completions", responses=STREAMED, openapi_extra=_described("messages"))
+    @api.post("/v1/chat/completions", responses=STREAMED, openapi_extra=_described("messages", CHAT))
     async def chat(request: Request, caller: CallerOf) -> Response:
         return await _complete(serving, request, Chat, caller)
 
-    @api.post("/v1/completions", responses=STREAMED, openapi_extra=_described("prompt"))
+    @api.post("/v1/completions", responses=STREAMED, openapi_extra=_described("prompt", "Why?"))
     async def text(request: Request, caller: CallerOf) -> Response:
         return await _complete(serving, request, Text, caller)
 

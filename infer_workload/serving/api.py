@@ -7,17 +7,22 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from infer_workload.contract import (
+    ContextCacheView,
     DeploymentRequest,
     DeploymentView,
     DrainRequest,
     LoadRequest,
     LoadView,
+    ModelCacheView,
     Sample,
     ScaleRequest,
     StatisticsView,
+    WarmRequest,
+    WarmView,
 )
 from infer_workload.engine.request import DECODING, PREFILLING, TRANSFERRING
 from infer_workload.serving.access import DEPLOYMENTS
+from infer_workload.serving.caches import EXPORT_PAGE_MAX, export, model_cache_view, warm
 from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.service import Serving
 from infer_workload.serving.statistics import WINDOW_S, percentiles
@@ -64,6 +69,25 @@ def routes(serving: Serving) -> APIRouter:
         ] = TPOT_OBJECTIVE_S,
     ) -> StatisticsView:
         return statistics_of(lives(name), serving.clock.now(), window_s, tpot_s)
+
+    @deployments.ask("GET /context-cache")
+    async def get_context_cache(
+        name: str,
+        page_size: Annotated[int, Query(alias="pageSize", ge=1, le=EXPORT_PAGE_MAX)] = EXPORT_PAGE_MAX,
+        page_token: Annotated[str | None, Query(alias="pageToken")] = None,
+    ) -> ContextCacheView:
+        """The context cache and its blocks, the latest used first: what another deployment may begin with."""
+        return export(lives(name), page_size, page_token)
+
+    @deployments.change("POST :warm", allowed=lives)
+    async def warm_context_cache(name: str, body: WarmRequest, validate_only: bool = False) -> WarmView:
+        """Begin with blocks that another context cache held, as far as they lie on nodes that cache here."""
+        return warm(lives(name), body, validate_only=validate_only)
+
+    @deployments.ask("GET /model-cache")
+    async def get_model_cache(name: str) -> ModelCacheView:
+        """Which models the pool keeps, where, and what it takes to have each on the dies of this deployment."""
+        return model_cache_view(lives(name), serving.models)
 
     @deployments.ask("GET /load")
     async def get_load(name: str) -> LoadView:

@@ -8,12 +8,13 @@ every waiting request ends with a reason, none just hangs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from math import inf
 
 from infer_workload.contract import DeploymentRequest, LoadRequest, LoadView, PoolsView
 from infer_workload.ems.model_cache import ModelCache
+from infer_workload.engine.cache_placement import lend_memory
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.deployment import Deployment, DoesNotFit, Pools, lay_out
@@ -24,6 +25,7 @@ from infer_workload.layout.views import layout_text, pools_view, roles_of
 from infer_workload.serving.activation import Activation
 from infer_workload.serving.admission import Admission
 from infer_workload.serving.handover import Handover
+from infer_workload.serving.lending import Lending
 from infer_workload.serving.load_generator import BuiltInLoad
 from infer_workload.serving.states import DEGRADED, DEPLOYMENT_STATES, IDLE, LOADING, PENDING, SERVING, UNAVAILABLE
 from infer_workload.serving.statistics import Statistics
@@ -59,13 +61,16 @@ class LiveDeployment:
         self.fabric: Fabric | None = None
         self.contention: MeasuredContention | None = None
         self.serves_from = self._gain_at = inf
-        self.paused_until = self.counting_since = 0.0
+        self.paused_until = self.counting_since = self.loading_since = 0.0
         self._load: BuiltInLoad | None = None
         self._previous = previous
         """The roles that nodes had when the process ended: their weights are still there."""
         self._seed = seed
         self._model, self._calibration = model or load_model(request.model), load_calibration()
         self.weights = ModelCache(self._calibration, {self._model.name} if request.warm_model_cache else set())
+        self.lending: Lending | None = None
+        self.lent: Mapping[str, float] | None = None
+        """Bytes by node that the context cache may use; None where nobody is asked for them."""
         self._changed, self._done = changed, done
         self.loading: dict[str, float] = {}
         self._numbers = count(1)
@@ -109,12 +114,11 @@ class LiveDeployment:
 
     def _follow(self, now: float) -> None:
         """Lay out on what may be used of the present view."""
-        fabric = self._usable()
         try:
             if self.engine is None:
-                self._start(fabric, now)
+                self._start(self._usable(), now)
             else:
-                self._adapt(fabric, now)
+                self._adapt(self._usable(), now)
         except DoesNotFit as refused:
             self._lose(self._lost_state(), refused.message)
 
@@ -180,11 +184,11 @@ class LiveDeployment:
     def _start(self, fabric: Fabric, now: float) -> None:
         sizes = self.spec, self._previous, self.handover.scale
         deployment = lay_out(fabric, self._model, self._calibration, *sizes)
-        self._previous = None
-        heard = self.statistics
+        heard, self._previous = self.statistics, None
         self.engine = Engine(deployment, self._seed, now, self._finished, heard.emitted, heard.arrived)
+        lend_memory(self.engine.cache, deployment, self.lent)
+        self.loading_since, self._gain_at = now, inf
         self.serves_from = now + first_start_s(deployment, self.weights)
-        self._gain_at = inf
         self._set_state(LOADING, f"executors start and weights load until {self.serves_from - now:.0f} s from now")
 
     def _adapt(self, fabric: Fabric, now: float) -> None:
@@ -209,7 +213,7 @@ class LiveDeployment:
         deployment = lay_out(fabric, self._model, self._calibration, *sizes)
         engine.apply_layout(deployment, 0.0, 0.0)
         if set(fabric.nodes) - before:
-            self.serves_from = now + first_start_s(deployment, self.weights)
+            self.loading_since, self.serves_from = now, now + first_start_s(deployment, self.weights)
         self._changed(self)
 
     def _scale_out_ready(self, now: float) -> None:
@@ -256,8 +260,8 @@ class LiveDeployment:
         """The layout that spec would get now; None while there is nothing to lay out on. Raises DoesNotFit."""
         if self.engine is None or self.fabric is None:
             return None
-        pools = self.engine.deployment.pools
-        return lay_out(self._usable(), self._model, self._calibration, request, pools, self.handover.scale)
+        sizes = request, self.engine.deployment.pools, self.handover.scale
+        return lay_out(self._usable(), self._model, self._calibration, *sizes)
 
     def reshape(self, request: DeploymentRequest, now: float) -> None:
         """Lay out for another spec, keeping what can be kept. Raises DoesNotFit and then changes nothing."""
@@ -269,7 +273,7 @@ class LiveDeployment:
         if self.state == LOADING:
             engine.apply_layout(deployment, 0.0, 0.0)
             return
-        pause = role_switch_s(deployment) if deployment.pools != engine.deployment.pools else 0.0
+        pause = role_switch_s(deployment, self.weights) if deployment.pools != engine.deployment.pools else 0.0
         self._gain_at = inf
         self._apply_layout(Change(deployment, pause, pause), now)
 
@@ -340,6 +344,7 @@ class LiveDeployment:
             self._scale_out_ready(now)
         if self.state == LOADING and self.serves_from <= now:
             self.activation.returning, self.activation.active_at = False, self.serves_from
+            self.weights.read(self._model)
             self._set_state(SERVING, layout_text(self.pools_view()))
             if self._load is not None:
                 self._load.begin(now)
@@ -347,8 +352,7 @@ class LiveDeployment:
         if not left:
             engine.advance(now)
             self._hand_over(now)
-        engine = self.engine
-        if engine is None:
+        if (engine := self.engine) is None:
             return True
         if self.state == DEGRADED and self.paused_until <= engine.now and self._gain_at == inf:
             self._set_state(SERVING, layout_text(self.pools_view()))
@@ -377,7 +381,7 @@ class LiveDeployment:
     # What it shows.
 
     def pools_view(self) -> PoolsView:
-        return PoolsView() if self.engine is None else pools_view(self.engine.deployment)
+        return PoolsView() if self.engine is None else pools_view(self.engine.deployment, self.engine.cache)
 
     def roles(self) -> dict[str, str]:
         if self.engine is None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from infer_workload.timing.contention import MeasuredContention
 from matrixlink.fabric.contention.patterns import Pattern
 from matrixlink.fabric.contention.ports_left import PortsLeft
+from matrixresource.contract.allocations import AllocationRequest, AllocationView
 
 CHANGED_FROM = 0.1
 """A rate that differs by less is the same."""
@@ -65,6 +66,23 @@ class FabricViews(Protocol):
 
     async def fabric_view(self, instance: str) -> Any | None:
         """The instance's FabricView; None while it holds no slice. Raises Unavailable where the service is away."""
+
+
+class ServerMemory(Protocol):
+    """MatrixResource, as far as the caches need it. Each verb raises the MatrixError that MatrixResource raised, or
+    Unavailable."""
+
+    async def find_allocation(self, name: str) -> AllocationView | None:
+        """An allocation by its key."""
+
+    async def allocations(self) -> list[AllocationView]:
+        """All of them."""
+
+    async def reserve(self, name: str, request: AllocationRequest) -> AllocationView:
+        """Hold this, or hold what is held already so."""
+
+    async def release(self, name: str) -> bool:
+        """Ask for its end; True once it is gone."""
 
 
 class Hardware(Protocol):

@@ -22,19 +22,20 @@ from infer_workload.layout.scale import PoolScale
 from infer_workload.layout.views import pools_of
 from infer_workload.metering.accounts import LOAD_KEY, LOAD_PROJECT
 from infer_workload.metering.service import UsageService
+from infer_workload.serving.cache_memory import CacheMemory, keep_models
 from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.node_readiness import can_serve_without, hold_for_unpowered, ready_nodes
-from infer_workload.serving.ports import FabricViews, Hardware
+from infer_workload.serving.ports import FabricViews, Hardware, ServerMemory
+from infer_workload.serving.status import write_status
 from infer_workload.serving.store import DeploymentRow, InferStore
 from infer_workload.serving.workload_traffic import WorkloadTraffic
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.fabric import Fabric
 from infer_workload.timing.model import ServedModel, catalogue
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.errors import Conflict, InsufficientCapacity, InvalidField, MatrixError, Unavailable
+from matrixcommon.model.errors import Conflict, InsufficientCapacity, InvalidField, Unavailable
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.resource_key import project_of
-from matrixcommon.model.resource_model import condition
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +64,10 @@ class Serving:
         endpoint: str = "",
         hardware: Hardware | None = None,
         models: Mapping[str, ServedModel] | None = None,
+        memory: ServerMemory | None = None,
     ) -> None:
-        """`models`: what may be served, by name; left out, all that are carried along."""
+        """`models`: what may be served, by name; left out, all that are carried along. `memory`: who grants the memory
+        of servers; left out, caches have what their spec says."""
         self.store = store
         self.clock = clock
         self.usage = UsageService(store.records, clock)
@@ -75,10 +78,12 @@ class Serving:
         self._up: frozenset[str] | None = None
         self._off: frozenset[str] = frozenset()
         self._workload_traffic = None if hardware is None else WorkloadTraffic(hardware)
+        self.cache_memory = None if memory is None else CacheMemory(memory, clock, self.live, self._changed)
         self._rng = rng
         self._endpoint = endpoint
         self._nudged = asyncio.Event()
         self.look_again: Callable[[], None] = lambda: None
+        self.look_at_memory: Callable[[], None] = lambda: None
 
     def restore(self) -> int:
         """Take up what the database knows; returns how many deployments."""
@@ -107,9 +112,9 @@ class Serving:
         was.
         """
         checked_resource_name(name)
-        if request.model not in self.models:
-            known = ", ".join(sorted(self.models))
-            raise InvalidField(f"there is no model {request.model[:80]!r}; there are {known}", field="model")
+        self._check_model(request.model, "model")
+        for at, kept in enumerate(request.model_cache_models):
+            self._check_model(kept, f"modelCacheModels[{at}]")
         live, reshaped = self.live.get(name), False
         with self.store.records.transaction(dry=validate_only) as session:
             row = session.get(DeploymentRow, name)
@@ -135,6 +140,7 @@ class Serving:
             live = self._begin(name, request)
         elif reshaped:
             live.reshape(request, self.clock.now())
+            keep_models(live, self.models)
         self._changed(live)
         self.look_again()
         return self.view(name)
@@ -147,6 +153,9 @@ class Serving:
         if not validate_only and (live := self.live.pop(name, None)) is not None:
             live.handover.scale, live.activation.returning = None, False
             live.fail("the deployment was deleted")
+            if self.cache_memory is not None:
+                self.cache_memory.sweep_soon()
+                self.look_at_memory()
 
     def start_load_generator(
         self, name: str, load: LoadRequest | None, *, validate_only: bool = False
@@ -221,6 +230,8 @@ class Serving:
             "ready_nodes": ready_nodes(live),
             "fabric_generation": generation,
         }
+        if live.lending is not None:
+            shown["cache_memory"] = live.lending.view()
         if scale:
             shown["scale"] = live.handover.scale_view(ScaleRequest.model_validate(scale), live.engine)
         return view.model_copy(update=shown)
@@ -256,6 +267,12 @@ class Serving:
         if current:
             self.nudge()
         return f"{current} decode pools are held by ranks without power"
+
+    async def hold_memory(self) -> str:
+        """Have the memory that caches need, and no other."""
+        if self.cache_memory is None:
+            return "nobody is asked for memory"
+        return await self.cache_memory.reconcile()
 
     async def show_traffic(self) -> str:
         """Put what the deployments send on the emulated ports, and take the time that it takes there beside others."""
@@ -322,9 +339,18 @@ class Serving:
             previous=previous,
             model=self.models.get(allocation_request.model),
         )
+        if self.cache_memory is not None:
+            live.lent = {}
+        if allocation_request.model in self.models:
+            keep_models(live, self.models)
         live.counting_since = live.activation.active_at = self.clock.now()
         self.live[name] = live
         return live
+
+    def _check_model(self, name: str, field: str) -> None:
+        if name not in self.models:
+            known = ", ".join(sorted(self.models))
+            raise InvalidField(f"there is no model {name[:80]!r}; there are {known}", field=field)
 
     def _check_fit(self, live: LiveDeployment, request: DeploymentRequest) -> None:
         try:
@@ -344,33 +370,10 @@ class Serving:
         )
 
     def _changed(self, live: LiveDeployment) -> None:
-        """Write down how a deployment stands, if that is news."""
-        try:
-            with self.store.records.transaction() as session:
-                row = session.get(DeploymentRow, live.name)
-                if row is None:
-                    return
-                laid, reported = live.engine is not None, row.conditions or []
-                for kind, holds, reason, why in (
-                    ("Ready", live.state == "Serving", live.state, live.why),
-                    ("LaidOut", laid, "LaidOut" if laid else "NoLayout", "" if laid else live.why),
-                ):
-                    now, generation = self.clock.now(), row.generation
-                    reported = condition(reported, kind, holds, reason, why, generation=generation, now=now)
-                fresh = {
-                    "state": live.state,
-                    "conditions": reported,
-                    "pools": live.pools_view().wire(),
-                    "roles": live.roles(),
-                    "fabric_generation": 0 if live.fabric is None else live.fabric.generation,
-                    "endpoint": self._endpoint,
-                    "drain": None if live.draining is None else live.draining.view().wire(),
-                }
-                for column, value in fresh.items():
-                    if getattr(row, column) != value:
-                        setattr(row, column, value)
-        except MatrixError as refused:
-            log.warning("state not written", extra={"deployment": live.name, "why": refused.message})
+        """Write down how a deployment stands, if that is news; it may need other memory now."""
+        write_status(self.store, live, self._endpoint, self.clock.now())
+        if self.cache_memory is not None and self.cache_memory.due(live):
+            self.look_at_memory()
 
 
 def _busy(live: LiveDeployment) -> str:

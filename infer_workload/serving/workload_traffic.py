@@ -86,10 +86,11 @@ def loads_of(live: LiveDeployment, means: dict[str, float]) -> dict[str, Workloa
     if prefill:
         rate = means.get("kv", 0.0) / 1e9 / (len(prefill) * NPUS_PER_NODE)
         add("kv", WorkloadLoad(instance, RDMA, "pull", prefill, rate, decode))
-    if prefill and pools.caching and engine.cache.capacity > 0:
-        rate = means.get("cache", 0.0) / 1e9 / (len(pools.caching) * NPUS_PER_NODE)
+    caching = engine.cache.nodes
+    if prefill and caching and engine.cache.capacity > 0:
+        rate = means.get("cache", 0.0) / 1e9 / (len(caching) * NPUS_PER_NODE)
         plane = engine.deployment.spec.cache_plane
-        add("cache", WorkloadLoad(instance, plane, "pull", tuple(pools.caching), rate, prefill))
+        add("cache", WorkloadLoad(instance, plane, "pull", tuple(caching), rate, prefill))
     return found
 
 

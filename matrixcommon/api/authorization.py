@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.routing import APIRoute
@@ -24,7 +24,9 @@ from matrixcommon.model.errors import Forbidden, InvalidField, NotFound
 from matrixcommon.model.hardware_names import RESOURCE_NAME
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, key_of, name_of, project_of, resolve
 from matrixcommon.model.resource_model import ApiModel
-from matrixcommon.persistence.resource_row import ResourceRow
+
+if TYPE_CHECKING:  # who only asks who may do what has no database
+    from matrixcommon.persistence.resource_row import ResourceRow
 
 Body = TypeVar("Body", bound=ApiModel)
 Answer = TypeVar("Answer")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from matrixcommon.model.quantities import timestamp
@@ -41,6 +42,24 @@ class ApiModel(BaseModel):
         """Numbers and truth values are just that: neither `true` nor `"8"` is a number of nodes."""
         schema = handler(source)
         _make_strict(schema)
+        return schema
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ()
+    """Bodies as somebody sends them, for the OpenAPI documents; a test sends each to its services. Not inherited."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, source: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler(source)
+        if examples := cls.__dict__.get("EXAMPLES"):
+            handler.resolve_ref_schema(schema)["examples"] = list(examples)
+        return schema
+
+    @classmethod
+    def bare_schema(cls) -> dict[str, Any]:
+        """Its JSON schema without examples, which say nothing of what is taken: to tell one version from another by."""
+        schema = cls.model_json_schema()
+        for each in (schema, *schema.get("$defs", {}).values()):
+            each.pop("examples", None)
         return schema
 
     def wire(self) -> dict[str, Any]:

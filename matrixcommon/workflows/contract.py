@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -30,6 +30,8 @@ class OperationRecord(ResourceView, OperationView):
 class AbandonRequest(ApiModel):
     """Why an operation is given up: kept with it, and in the events of what it was over."""
 
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"reason": "its node is being scrapped"},)
+
     reason: str = Field(min_length=1, max_length=200, description="why, for whoever looks at it later")
 
 
@@ -37,6 +39,8 @@ class WorkflowDrainRequest(ApiModel):
     """The service's workflows come to rest, before an upgrade say: none begins while there is a drain. Those under way
     run to their end; what still runs after `graceSeconds` (emulated) stops at its next safe point, between two
     attempts, and continues from there once no drain is left."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"reason": "release 8", "graceSeconds": 600},)
 
     reason: str = Field("", max_length=300, description="why; shown with the drain")
     grace_s: float = Field(600.0, alias="graceSeconds", ge=0, le=86_400)

@@ -299,6 +299,10 @@ class ScalingPolicySpec(ApiModel):
 class ScalingPolicyRequest(ScalingPolicySpec):
     """A policy, with the labels that it bears."""
 
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"scaleTargetRef": {"name": "qwen"}, "minReplicas": 1, "maxReplicas": 8},
+    )
+
     labels: dict[str, str] = Field(default_factory=dict)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import ceil
-from typing import Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from cronsim import CronSim, CronSimError
 from pydantic import Field, ValidationInfo, field_validator
@@ -82,6 +82,8 @@ class DisruptionBudgetSpec(ApiModel):
 
 class DisruptionBudgetRequest(DisruptionBudgetSpec):
     """A budget, with the labels that it bears."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"nodes": "10%", "reasons": ["Firmware"]},)
 
     labels: dict[str, str] = Field(default_factory=dict)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -134,6 +134,16 @@ class MaintenanceSpec(ApiModel):
 
 class MaintenanceRequest(MaintenanceSpec):
     """A maintenance to be had."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
+        {
+            "target": {"cabinet": "sn0-c03"},
+            "action": "Service",
+            "serviceS": 1800,
+            "reason": "new fans",
+            "notBefore": "2100-01-01T00:00:00Z",
+        },
+    )
 
     labels: dict[str, str] = Field(default_factory=dict)
 

@@ -119,7 +119,7 @@ class InstanceHost(Host[StepContext, OperationRow]):
     """Workflows over instances: each carries one spec to its end."""
 
     row, targets, drains = OperationRow, InstanceRow, WorkflowDrains
-    payload = InstanceRequest.model_json_schema()
+    payload = InstanceRequest.bare_schema()
 
     def __init__(
         self,

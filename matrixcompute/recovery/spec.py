@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator
 
@@ -57,6 +57,8 @@ class RecoveryPolicySpec(ApiModel):
 
 class RecoveryPolicyRequest(RecoveryPolicySpec):
     """A policy, with the labels that it bears."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"instance": "qwen", "drainSeconds": 30},)
 
     labels: dict[str, str] = Field(default_factory=dict)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -13,9 +13,27 @@ from matrixcompute.scenarios.schema import Scenario
 PhaseName = Literal["Preparing", "SteadyState", "Control", "Method", "RollingBack"]
 PHASES: tuple[PhaseName, ...] = get_args(PhaseName)
 
+SCENARIO_EXAMPLE: dict[str, Any] = {
+    "title": "A free node loses power",
+    "targets": {"victim": {"type": "node", "select": {"names": ["sn0-c11-n2"]}}},
+    "stopConditions": [{"source": "none"}],
+    "method": [
+        {
+            "name": "dark",
+            "fault": "node-down",
+            "target": "victim",
+            "at": "1m",
+            "verify": {"hardware": "victim", "where": {"powered": "false"}},
+        }
+    ],
+    "expect": [{"metric": "nodes.lost", "above": 0, "within": "5m"}],
+}
+
 
 class ScenarioRequest(Scenario):
     """A scenario to be kept under a name."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (SCENARIO_EXAMPLE,)
 
     labels: dict[str, str] = Field(default_factory=dict)
 
@@ -36,6 +54,8 @@ class ScenarioRunSpec(ApiModel):
 
 class ScenarioRunRequest(ScenarioRunSpec):
     """A run to be had. Without a `name` a posted one gets one."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"definition": SCENARIO_EXAMPLE, "seed": 7},)
 
     name: str | None = Field(None, max_length=63)
     labels: dict[str, str] = Field(default_factory=dict)

@@ -21,6 +21,7 @@ from matrixcontainer.kubeapi.endpoints.app import App
 from matrixcontainer.kubeapi.endpoints.metrics import MetricsApi
 from matrixcontainer.kubeapi.kubelet.usage_reader import UsageReader
 from matrixcontainer.kubeapi.registry.core import Core
+from matrixcontainer.kubeapi.registry.observer import Observer
 from matrixcontainer.kubeapi.transport.asgi import Asgi
 
 LEADER_CHECK_S = 1.0
@@ -67,6 +68,10 @@ class KubeApi:
         ]
         writer.validating = [self.webhooks.validate]
         return manager
+
+    def observe(self, observer: Observer) -> None:
+        """Have somebody count what is done from now on, and serve its page at /metrics."""
+        self.core.observer = self.webhooks.observer = observer
 
     async def start(self) -> None:
         """Ready to answer when it returns. On a shared database only one process acts; the others stand by."""

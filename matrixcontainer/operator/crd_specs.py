@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -32,6 +32,13 @@ class InstanceSpec(InstanceShape):
     )
 
 
+class ObjectiveSpec(ApiModel):
+    """What requests that are admitted are served within; those that would not be are refused with 429."""
+
+    ttft_s: float | None = Field(None, gt=0, le=86_400, description="arrival to first token, emulated seconds")
+    tpot_s: float | None = Field(None, gt=0, le=60, description="mean time of a token after the first, seconds")
+
+
 class InferSpec(ApiModel):
     """CloudMatrix-Infer on an instance: which model, and how many NPUs play which role (by default, as the paper). A
     ScalingPolicy with pools goes before these sizes."""
@@ -52,6 +59,32 @@ class InferSpec(ApiModel):
         None, ge=1, le=4096, description="nodes of both that lend their memory to the context cache; by default all"
     )
     block_tokens: int = Field(512, ge=128, le=512, description="tokens of one block of the context cache")
+    context_cache: bool = Field(True, description="whether prompts that begin as earlier ones are read from the cache")
+    cache_plane: Literal["ub", "vpc"] = Field("ub", description="the plane that cached blocks are read over")
+    cache_gb_per_node: float | None = Field(
+        None, ge=0, le=4096, description="memory of each caching node for the context cache, GB; by default a quarter"
+    )
+    cache_ssd_gb_per_node: float = Field(0.0, ge=0, le=65_536, description="solid state behind it, GB; 0: none")
+    cache_eviction: Literal["lru", "cost"] = Field(
+        "lru", description="what goes first: the least recently used, or what costs least to compute again"
+    )
+    cache_project_share: float = Field(
+        1.0, gt=0, le=1, description="the part of the cache's memory that one project's prompts may hold"
+    )
+    warm_model_cache: bool = Field(True, description="whether the pool holds the weights before the first start")
+    model_cache_gb_per_node: float | None = Field(
+        None, ge=0, le=4096, description="memory of each node for weights, GB; by default what its models need"
+    )
+    model_cache_ssd_gb_per_node: float = Field(0.0, ge=0, le=65_536, description="solid state behind it, GB; 0: none")
+    model_cache_models: list[str] = Field(
+        default_factory=list,
+        max_length=32,
+        description="further models whose weights the pool keeps, the most wanted first; the served one comes before",
+    )
+    objective: ObjectiveSpec | None = Field(None, description="without one requests wait as long as it takes")
+    queue_max: int = Field(
+        10_000, ge=0, le=1_000_000, description="requests that wait for KV memory, at most; others get 429"
+    )
     activation_queue_max: int = Field(
         1000, ge=0, le=100_000, description="requests that wait while it is scaled to zero or returns; others get 503"
     )

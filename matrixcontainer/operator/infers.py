@@ -112,6 +112,9 @@ class InferReconciler(Reconciler):
         message = reported[0]["message"] if reported else waiting
         ready = self.condition(body, "Ready", state == "Serving", state, message)
         pools = (deployment or {}).get("pools", {})
+        for memory in (c for c in (deployment or {}).get("conditions") or [] if c["type"] == "CacheMemory"):
+            held = memory["status"] == "True", memory["reason"], memory["message"]
+            ready = self.condition({**body, "status": {"conditions": ready}}, "CacheMemory", *held)
         status = {
             "state": state,
             "observedGeneration": body["metadata"].get("generation", 1),

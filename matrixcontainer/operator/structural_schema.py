@@ -45,7 +45,7 @@ def _structural(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, 
         node = {**target, **{key: value for key, value in node.items() if key != "$ref"}}
     result: dict[str, Any] = {}
     for key, value in node.items():
-        if key in ("title", "$defs", "propertyNames"):
+        if key in ("title", "$defs", "propertyNames", "examples"):
             continue
         if key == "patternProperties":  # which names there may be, a structural schema cannot say
             (key, value) = "additionalProperties", next(iter(value.values()))

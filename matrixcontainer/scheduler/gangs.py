@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
@@ -232,9 +232,14 @@ def _rank(pod: dict[str, Any]) -> tuple[int, str]:
     return (whole_number(index, 1 << 30), pod["metadata"]["name"])
 
 
-def bindings(pods: list[dict[str, Any]], ready: list[NodeName], share: int = 1) -> dict[str, NodeName]:
-    """Which unbound pod goes to which of the ready nodes (in rank order), each of which takes `share` pods in all."""
+def bindings(
+    pods: list[dict[str, Any]], members: list[NodeName], ready: Collection[NodeName], share: int = 1
+) -> dict[str, NodeName]:
+    """Which unbound pod goes to which of the members (in rank order), each of which takes `share` pods in all.
+
+    A pod whose member is not ready waits for that one: which member is ready first says nothing about ranks.
+    """
     there = Counter(pod["spec"].get("nodeName") for pod in pods)
-    free = [node for node in ready for _ in range(share - there[node])]
+    free = [node for node in members for _ in range(share - there[node])]
     waiting = [pod["metadata"]["name"] for pod in pods if not pod["spec"].get("nodeName")]
-    return dict(zip(waiting, free, strict=False))
+    return {name: node for name, node in zip(waiting, free, strict=False) if node in ready}

@@ -90,8 +90,9 @@ class PodScheduler:
             await self._explain(gang, refused.reason, _words(refused))
             return 0
         await self._replace_lost(gang, allocation)
-        ready = [NodeName(m.node) for m in allocation.members if m.role == "member" and m.ready]
-        placed = bindings(pods, ready, max(1, int(allocation.npus_per_node or gang.node_npus) // gang.each))
+        members = [NodeName(m.node) for m in allocation.members if m.role == "member"]
+        ready = {NodeName(m.node) for m in allocation.members if m.role == "member" and m.ready}
+        placed = bindings(pods, members, ready, max(1, int(allocation.npus_per_node or gang.node_npus) // gang.each))
         for name, node in placed.items():
             await self._bind(gang, name, node)
         missing = sum(not pod["spec"].get("nodeName") for pod in pods) - len(placed)

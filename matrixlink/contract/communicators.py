@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -39,6 +39,8 @@ class Routing(StrEnum):
 class CommunicatorRequest(ApiModel):
     """A pattern of traffic among dies of one UB slice. `ranks`, in order; left out: every die of the slice's members.
     `offered_gbps` is what a rank sends at most, all its transfers together; left out: as much as it gets."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"slice": "deepseek-r1-ub", "pattern": "ring"},)
 
     project: str = Field("default", min_length=1, max_length=63)
     labels: dict[str, str] = Field(default_factory=dict, max_length=64)

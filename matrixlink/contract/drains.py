@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -13,6 +13,10 @@ from matrixlink.contract.what_if import ELEMENTS_MAX, Element, WhatIfView
 class DrainRequest(ApiModel):
     """Elements to take out of use: links, switches, a node's uplinks of a sub-plane, whatever a what-if takes too.
     Refused where it would break a floor or cut members off, unless `even_if_floors_break`."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"elements": ["sn0-l2p1-k01"], "reason": "new optics", "evenIfFloorsBreak": True},
+    )
 
     project: str = Field("default", min_length=1, max_length=63)
     labels: dict[str, str] = Field(default_factory=dict, max_length=64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator
 
@@ -61,6 +61,8 @@ class PeeringRequest(ApiModel):
     """Two slices of one plane that are to reach each other. `project` asks; where the other slice is another project's,
     that one has to accept. Rules are for the VPC plane."""
 
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"slices": ["deepseek-r1-vpc", "qwen-vpc"]},)
+
     project: str = Field("default", min_length=1, max_length=63)
     labels: dict[str, str] = Field(default_factory=dict, max_length=64)
     slices: Annotated[list[Annotated[str, Field(min_length=1, max_length=253)]], Field(min_length=2, max_length=2)]
@@ -76,6 +78,8 @@ class PeeringRequest(ApiModel):
 
 class AcceptRequest(ApiModel):
     """Whose consent it is."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"project": "research"},)
 
     project: str = Field(min_length=1, max_length=63)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -24,6 +24,17 @@ MEMBERS_MAX = 4096
 class SliceRequest(ApiModel):
     """A spec for a share of one plane. `floor_gbps_per_npu` is promised on every link the members need; between floor
     and ceiling a slice gets its part, by weight, of what nobody was promised. Weight defaults to the class's."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
+        {
+            "allocation": "deepseek-r1",
+            "instance": "deepseek-r1",
+            "plane": "ub",
+            "members": ["sn0-c00-n0"],
+            "qosClass": "BestEffort",
+            "weight": 2,
+        },
+    )
 
     project: str = Field("default", min_length=1, max_length=63)
     labels: dict[str, str] = Field(default_factory=dict, max_length=64)
@@ -207,6 +218,10 @@ class LinkReport(ApiModel):
 
 class LinkReports(ApiModel):
     """A batch: a fleet of agents shares one connection."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"reports": [{"node": "sn0-c00-n0", "epoch": 1_099_511_627_776, "sequence": 1, "leaseSeconds": 30}]},
+    )
 
     reports: list[Annotated[LinkReport, EachByItself]] = Field(max_length=4096)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -18,6 +18,8 @@ Elements = Annotated[list[Element], Field(max_length=ELEMENTS_MAX)]
 class WhatIfRequest(ApiModel):
     """Parts of the fabric that are to fail, to be drained or to be repaired, all at once: links, switches, nodes,
     cabinets, sub-planes, planes. What is repaired is whole and in use."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"fail": ["sn0-l2p3-k11"]},)
 
     fail: Elements = Field(default_factory=list)
     drain: Elements = Field(default_factory=list)

@@ -315,7 +315,8 @@ class Allocator:
             raise Conflict("the share of a node does not change in place", field="npus")
         place, preempted = self._resized_place(session, allocation, allocation_request, request.exclude_nodes)
         if place is None:
-            raise refusal(self._store.nodes(session), self.ledger, self._missing(allocation, allocation_request))
+            missing = self._missing(allocation, allocation_request)
+            raise refusal(self._store.nodes(session), self.ledger, missing, allocation.name)
         for victim in preempted:
             self._preempted(session, self._store.allocation(session, victim), allocation, place)
         allocation.preempts = [*allocation.preempts, *preempted]

@@ -11,17 +11,41 @@ from matrixcommon.model.errors import InsufficientCapacity
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.contract.nodes import MAINTENANCE_OF
 from matrixresource.scheduler.model.request import PlacementRequest
+from matrixresource.scheduler.placement.named_memory import memory_short
 from matrixresource.store.tables import NodeRow
 
 DOMAINS_SHOWN = 64
 
 
-def refusal(rows: Iterable[NodeRow], ledger: LedgerSync, request: PlacementRequest) -> InsufficientCapacity:
-    """The error: which constraint is in the way, and per cabinet what stands on its nodes."""
+def refusal(
+    rows: Iterable[NodeRow], ledger: LedgerSync, request: PlacementRequest, name: str = ""
+) -> InsufficientCapacity:
+    """The error: which constraint is in the way, and per cabinet what stands on its nodes; of memory that is asked of
+    named nodes, each that is short. `name`: of the allocation that asks, for what it holds already."""
     rows = list(rows)
+    if request.mem_by_node:
+        return _memory_refusal(ledger, request, name)
     asked = describe_request(request, ledger.ledger.shape.npus)
     text = f"{asked} do not fit: {blocking_domains(ledger, request)}{_worked_on(rows)}"
     return InsufficientCapacity(text, blocking=blocking(rows))
+
+
+def _memory_refusal(ledger: LedgerSync, request: PlacementRequest, name: str) -> InsufficientCapacity:
+    current = ledger.ledger.allocations.get(name)
+    short = memory_short(ledger.ledger.index, request, None if current is None else current.place)
+    if not short:
+        return InsufficientCapacity("memory of these nodes is promised to a reservation", field="memoryGibByNode")
+    blocking = [
+        {"domain": ledger.name(node), "needsGib": asked, "hasGib": there} for node, (asked, there) in short.items()
+    ]
+    first, (asked, there) = next(iter(short.items()))
+    more = f", and {len(short) - 1} more nodes are short" if len(short) > 1 else ""
+    closed = "" if ledger.ledger.index.up[first] else " (it takes nothing new)"
+    return InsufficientCapacity(
+        f"{ledger.name(first)} can give {there} GiB of memory, {asked} are asked{closed}{more}",
+        field=f"memoryGibByNode.{ledger.name(first)}",
+        blocking=blocking[:DOMAINS_SHOWN],
+    )
 
 
 def obstacle_in_words(node: NodeRow) -> str | None:

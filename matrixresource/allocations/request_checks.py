@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.errors import InvalidField
 from matrixresource.contract.allocations import AllocationRequest
-from matrixresource.store.tables import AllocationRow
+from matrixresource.store.tables import AllocationRow, NodeRow
 from matrixresource.store.topology_versions import checked_version
 
 
@@ -23,6 +23,9 @@ def check_request(session: Session, name: str, request: AllocationRequest) -> No
     missing = [other for other in near if session.get(AllocationRow, other) is None]
     if missing and request.affinity and request.affinity.required:
         raise InvalidField(f"there is no allocation {missing[0]!r} for the affinity", field="affinity.allocations")
+    for node in request.memory_gib_by_node:
+        if session.get(NodeRow, node) is None:
+            raise InvalidField(f"there is no node {node!r}", field=f"memoryGibByNode.{node}")
     levels = {rule.level for rule in (request.affinity, request.anti_affinity) if rule is not None}
     if both := sorted(set(near) & set(apart)) if len(levels) == 1 else []:
         raise InvalidField(

@@ -72,6 +72,8 @@ def map_request(
             field="placement.blocks",
         )
     avoid = (number(name) for name in request.exclude_nodes)
+    named = ((number(name), gib) for name, gib in request.memory_gib_by_node.items())
+    by_node = tuple(sorted((node, gib) for node, gib in named if node is not None))
     return PlacementRequest(
         nodes,
         per,
@@ -83,7 +85,8 @@ def map_request(
         affinity=_rule(request.affinity),
         spares=request.spares,
         cpus=request.cpus,
-        mem=request.memory_gib,
+        mem=sum(gib for _, gib in by_node) if request.memory_gib_by_node else request.memory_gib,
+        mem_by_node=by_node,
         priority=request.priority,
         preempts=request.preemption == "LowerPriority",
         lease_end=NEVER if request.lease_s is None else now + request.lease_s,

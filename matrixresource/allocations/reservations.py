@@ -179,6 +179,7 @@ class ReservationService:
             "spares": allocation.spares,
             "cpus": request.cpus,
             "memoryGib": request.mem,
+            "memoryGibByNode": {self._ledger.name(node): gib for node, gib in request.mem_by_node},
         }
 
     def _part_again(self, session: Session, allocation: AllocationRow, left: Placement) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -90,6 +90,21 @@ class NodeReport(ApiModel):
 
 class NodeReports(ApiModel):
     """A batch: a fleet of agents shares one connection."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
+        {
+            "reports": [
+                {
+                    "node": "sn0-c00-n0",
+                    "epoch": 1_099_511_627_776,
+                    "sequence": 1,
+                    "leaseS": 60,
+                    "status": "Clean",
+                    "generation": 0,
+                }
+            ]
+        },
+    )
 
     reports: list[Annotated[NodeReport, EachByItself]] = Field(max_length=4096)
 

@@ -36,6 +36,8 @@ class PlacementPolicy(ApiModel):
     level is `supernode` and the policy leaves it open: preferred packing, or spreading.
     """
 
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"policy": "spread", "level": "cabinet"},)
+
     policy: Literal["pack", "spread"] = Field("pack", description="into as few domains as possible, or over as many")
     level: Literal["node", "cabinet", "supernode"] = Field("cabinet", description="the domain that is meant")
     required: bool = Field(False, description="refuse rather than compromise")
@@ -75,8 +77,13 @@ class AllocationRequest(ApiModel):
 
     Either `nodes` (with `npusPerNode` of each, all eight unless reported) or `npus` (up to eight lie on one node, 0.5
     is a die; more are given as equal parts of nodes, whole ones where it comes out even), or neither and `cpus` or
-    `memoryGib` alone, which are pooled from any nodes whoever holds the NPUs there.
+    `memoryGib` alone, which are pooled from any nodes whoever holds the NPUs there. `memoryGibByNode` is memory of
+    nodes that are named, and of no others.
     """
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"nodes": 3, "spares": 1, "placement": {"policy": "pack", "level": "cabinet"}},
+    )
 
     project: str = Field("default", min_length=1, max_length=63)
     labels: dict[str, str] = Field(default_factory=dict)
@@ -85,6 +92,11 @@ class AllocationRequest(ApiModel):
     npus_per_node: Annotated[float | None, Field(ge=0.5, le=8, multiple_of=0.5)] = None
     cpus: Annotated[int, Field(ge=0, le=MEMBERS_MAX * 4)] = 0
     memory_gib: Annotated[int, Field(ge=0, le=1 << 30)] = 0
+    memory_gib_by_node: dict[NodeName, Annotated[int, Field(ge=1, le=1 << 20)]] = Field(
+        default_factory=dict,
+        max_length=MEMBERS_MAX,
+        description="GiB of each of these nodes, whoever holds the NPUs there; `memoryGib` is their sum",
+    )
     spares: Annotated[int, Field(ge=0, le=48)] = 0
     placement: PlacementPolicy = PlacementPolicy()
     affinity: Affinity | None = None
@@ -103,6 +115,23 @@ class AllocationRequest(ApiModel):
         return self.model_copy(update={"labels": {}, "exclude_nodes": [], "topology_version": ""}).wire()
 
     @model_validator(mode="after")
+    def _named_memory(self) -> AllocationRequest:
+        by_node = self.memory_gib_by_node
+        if not by_node:
+            return self
+        for given, field in ((self.nodes, "nodes"), (self.npus, "npus"), (self.cpus, "cpus")):
+            if given:
+                raise ValueError(f"memoryGibByNode goes alone; give {field} in an allocation of its own")
+        if self.placement.required or self.affinity is not None or self.anti_affinity is not None:
+            raise ValueError("memoryGibByNode names its nodes: no placement, affinity or antiAffinity goes with it")
+        if self.preemption != "Never" or self.reservation is not None:
+            raise ValueError("memoryGibByNode preempts nobody and is taken from no reservation")
+        if self.memory_gib not in (0, total := sum(by_node.values())):
+            raise ValueError(f"memoryGib is the sum of memoryGibByNode, {total}, or left out")
+        self.memory_gib = total
+        return self
+
+    @model_validator(mode="after")
     def _one_size(self) -> AllocationRequest:
         if self.nodes is not None and self.npus is not None:
             raise ValueError("give either nodes or npus")
@@ -116,6 +145,8 @@ class AllocationRequest(ApiModel):
 
 class QuotaRequest(ApiModel):
     """How much a project may hold at once; what is not given has no limit. Spares count, eight NPUs each."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"npus": 80},)
 
     npus: Annotated[float | None, Field(ge=0, le=MEMBERS_MAX * 8, multiple_of=0.5)] = None
     cpus: Annotated[int | None, Field(ge=0, le=1 << 40)] = None
@@ -136,11 +167,15 @@ class QuotaView(ResourceView):
 class RenewRequest(ApiModel):
     """How long the lease holds from now on."""
 
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"leaseS": 7200},)
+
     lease_s: float = Field(gt=0, le=1e9)
 
 
 class BindingRequest(ApiModel):
     """How the nodes of an allocation are to stand: deployed and on, or switched off and kept."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"power": "On"},)
 
     power: Power = Field("On", description="Off: the nodes are stopped and switched off; what is on their disks stays")
 
@@ -148,12 +183,16 @@ class BindingRequest(ApiModel):
 class ReplaceRequest(ApiModel):
     """Which member to replace, and why (kept in the member's history)."""
 
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"node": "sn0-c00-n0", "reason": "its fan is loud"},)
+
     node: NodeName
     reason: str = Field("Requested", max_length=200)
 
 
 class RepairRequest(ApiModel):
     """Which member to repair where it stands, and how."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"node": "sn0-c00-n0", "task": "restart"},)
 
     node: NodeName
     task: InPlaceRepair = Field(description="what its agent is to do: restart its processes, reset its NPUs, or reboot")

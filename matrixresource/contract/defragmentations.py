@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -24,6 +24,8 @@ class DefragmentationRequest(ApiModel):
 
     Without a `name` it gets one. With `topologyVersion` it is planned on that version or refused.
     """
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"nodes": 4},)
 
     name: str | None = Field(None, max_length=63)
     project: str = Field("default", min_length=1, max_length=63)
@@ -93,6 +95,8 @@ class RelocateRequest(ApiModel):
     `defragmentation` names the plan whose move under way this is; such a move may cross what the plan keeps free.
     """
 
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"node": "sn0-c00-n0", "to": "sn0-c05-n0"},)
+
     node: NodeName
     to: NodeName
     defragmentation: str | None = Field(None, max_length=63)
@@ -100,6 +104,10 @@ class RelocateRequest(ApiModel):
 
 class MoveRefused(ApiModel):
     """A move of a defragmentation that its mover cannot carry out, and why."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"allocation": "deepseek-r1", "node": "sn0-c00-n0", "to": "sn0-c05-n0", "reason": "Conflict"},
+    )
 
     allocation: str = Field(max_length=127)
     node: NodeName

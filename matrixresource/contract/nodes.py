@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field
 
@@ -82,6 +82,11 @@ class NodeView(ResourceView):
 
 class NodeVerbRequest(ApiModel):
     """Why a node's state is to change, and whether also where somebody has the node and loses it by that."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"reason": "its fan is loud"},
+        {"firmware": "emulated-2"},
+    )
 
     reason: str = Field("", max_length=200, description="shown with the node and its event")
     force: bool = Field(False, description="also where somebody has the node, who then loses it")

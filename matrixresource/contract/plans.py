@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -13,6 +13,8 @@ from matrixresource.contract.fields import NpuCount
 
 class PlanRequest(AllocationRequest):
     """What an allocation would ask for. With `topologyVersion` it is answered on that version or refused."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"nodes": 1},)
 
 
 class PlanDomain(ApiModel):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
@@ -16,6 +16,10 @@ class ReservationRequest(AllocationRequest):
 
     It is an allocation's spec for later: without lease, without taking from another reservation.
     """
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"nodes": 1, "startsAt": "2100-01-01T00:00:00Z", "durationS": 3600},
+    )
 
     starts_at: str = Field(max_length=40)
     duration_s: Annotated[float, Field(gt=0, le=1e9)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -15,6 +15,8 @@ class SupernodeRequest(ApiModel):
     `graph` is how it is wired: node-link JSON, GraphML text, or either as base64 of gzip, for a whole supernode is
     larger than a body may be. Without it, as the spec says, or as it is wired already.
     """
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"labels": {"hall": "3"}},)
 
     labels: dict[str, str] = Field(default_factory=dict, max_length=64)
     spec: dict[str, Any] | None = None
@@ -34,6 +36,8 @@ class SupernodeWiring(ApiModel):
 
 class DomainRequest(ApiModel):
     """Why a domain is closed or opened."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"reason": "new power supplies"},)
 
     reason: str = Field("", max_length=200)
 

@@ -69,11 +69,12 @@ NODE_STATES = StateMachine(
         | {"Available": ALLOCATOR, "Cleaning": ALLOCATOR},
         "Deploying": dict.fromkeys(("Spare", "Active", "Stopping", "Reserved", "Available", "Quarantined"), REPORT)
         | {"Cleaning": ALLOCATOR},
-        "Spare": dict.fromkeys(("Active", "Deploying", "Stopping", "Reserved", "Quarantined"), REPORT)
+        # Released, it may be seen again only once it is clean: reports in between can be lost.
+        "Spare": dict.fromkeys(("Active", "Deploying", "Stopping", "Reserved", "Available", "Quarantined"), REPORT)
         | {"Cleaning": ALLOCATOR},
         "Active": dict.fromkeys(("Stopping", "Deploying", "Reserved", "Available", "Quarantined"), REPORT)
         | {"Cleaning": ALLOCATOR},
-        "Stopping": dict.fromkeys(("Reserved", "Deploying", "Active", "Quarantined"), REPORT)
+        "Stopping": dict.fromkeys(("Reserved", "Deploying", "Active", "Available", "Quarantined"), REPORT)
         | {"Cleaning": ALLOCATOR},
         "Draining": {"Servicing": ALLOCATOR, "Quarantined": REPORT},
         "Cleaning": dict.fromkeys(("Available", "Reserved", "Deploying", "Active", "Quarantined", "Verifying"), REPORT),

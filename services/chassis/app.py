@@ -36,7 +36,8 @@ from services.chassis.leadership import Leadership
 from services.chassis.logging import REQUEST_ID, TRACEPARENT
 from services.chassis.metrics import RequestMetrics, leadership_metrics, watcher_metrics
 from services.chassis.periodic import Periodic, supervised
-from services.chassis.problems import as_error, describe_refusals, install, problem_response
+from services.chassis.problem_document import problem_response
+from services.chassis.problems import as_error, describe_refusals, install
 from services.chassis.tracing import flush
 
 BODY_LIMIT_BYTES = 1 << 20

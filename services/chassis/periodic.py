@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from matrixcommon.api.client import WatchEvent
 from matrixcommon.model.clock import Clock, pause
 from matrixcommon.model.errors import Gone, MatrixError
-from matrixcommon.persistence.database_session import Database
+
+if TYPE_CHECKING:  # a process without a database has periodic work too
+    from matrixcommon.persistence.database_session import Database
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from starlette.routing import Match
 
 from matrixcommon.model.errors import InternalError, InvalidField, Malformed, MatrixError, NotFound, Unavailable
 from matrixcommon.model.resource_model import ApiModel
-from services.chassis.logging import REQUEST_ID
+from services.chassis.problem_document import problem_response
 
 log = logging.getLogger(__name__)
 
@@ -55,15 +54,6 @@ def describe_refusals(app: FastAPI) -> None:
         return app.openapi_schema or {}
 
     app.openapi = openapi  # type: ignore[method-assign]
-
-
-def problem_response(error: MatrixError, instance: str) -> Response:
-    """The document, with the request's id, and Retry-After where trying again makes sense."""
-    document = error.problem() | {"instance": instance, "requestId": REQUEST_ID.get()}
-    headers = {}
-    if error.retryable:
-        headers["Retry-After"] = str(max(1, round(error.retry_after_s or 1)))
-    return Response(json.dumps(document), error.status, headers, media_type="application/problem+json")
 
 
 def field_path(location: tuple[Any, ...], body: Any, missing: bool) -> str:

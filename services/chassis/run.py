@@ -1,25 +1,20 @@
-"""Start a process: serve its application until SIGTERM, on one port, with open watches cut after a second."""
+"""The `main` of a service that keeps its state in a database."""
 
 from __future__ import annotations
 
 import gc
-import logging
-import socket
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-import uvicorn
 from starlette.types import ASGIApp
 
 from matrixcommon.model.clock import Clock
 from services.chassis.database import DatabaseEngine, Migrations, opened
-from services.chassis.emulated_date import EmulatedDate
 from services.chassis.logging import configure
-from services.chassis.settings import ServiceSettings, Settings
+from services.chassis.serving import serve
+from services.chassis.settings import ServiceSettings
 from services.chassis.tracing import configure_tracing
 from services.recordings.write_log import Recorded
-
-log = logging.getLogger(__name__)
 
 S = TypeVar("S", bound=ServiceSettings)
 
@@ -40,27 +35,3 @@ def main_of(
         serve(Recorded(app, settings.state, name), settings, clock)
 
     return main
-
-
-def serve(app: ASGIApp, settings: Settings, clock: Clock | None = None) -> None:
-    """Block until told to stop. With port 0 the port taken is in the log line `listening`. With a clock the Date of
-    answers is its time, else the wall's."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # Named TCP, because asyncio turns Nagle's delay off only where the protocol is named: 40 ms an answer otherwise.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind((settings.host, settings.port))
-    listener.listen(512)
-    log.info("listening", extra={"url": f"http://{settings.host}:{listener.getsockname()[1]}"})
-    config = uvicorn.Config(
-        app if clock is None else EmulatedDate(app, clock),
-        date_header=clock is None,
-        log_config=None,
-        access_log=False,
-        http="httptools",
-        loop="asyncio",
-        lifespan="on",
-        timeout_graceful_shutdown=1,
-        server_header=False,
-    )
-    uvicorn.Server(config).run(sockets=[listener])

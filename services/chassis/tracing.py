@@ -9,14 +9,16 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
-from sqlalchemy import Engine, event
 
 from matrixcommon.telemetry.trace import TRACER, traceparent
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +82,8 @@ class TracedTransport(httpx.AsyncBaseTransport):
 
 def trace_statements(engine: Engine) -> None:
     """A span for each statement that belongs to a trace; its text, never its parameters."""
+
+    from sqlalchemy import event  # a process without a database needs none of it
 
     @event.listens_for(engine, "before_cursor_execute")
     def begin(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> None:

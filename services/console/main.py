@@ -13,7 +13,7 @@ from matrixcommon.model.clock import Clock
 from services.chassis.access import Tokens
 from services.chassis.http import http_client
 from services.chassis.logging import configure
-from services.chassis.run import serve
+from services.chassis.serving import serve
 from services.chassis.settings import Settings
 from services.console.gateway.app import create_console
 from services.console.live.broadcast import Broadcast

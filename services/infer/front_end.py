@@ -27,8 +27,8 @@ from infer_workload.openai.answers import refusal, stream_refusal
 from matrixcommon.model.errors import MatrixError, TooLarge, Unavailable
 from services.chassis.app import BODY_LIMIT_BYTES
 from services.chassis.logging import configure
-from services.chassis.problems import problem_response
-from services.chassis.run import serve
+from services.chassis.problem_document import problem_response
+from services.chassis.serving import serve
 from services.chassis.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from infer_workload.openai import completions
 from infer_workload.serving import api
 from infer_workload.serving.access import ACCESS
 from infer_workload.serving.metrics import DeploymentMetrics
-from infer_workload.serving.ports import Burst, FabricViews, Hardware, WorkloadLoad
+from infer_workload.serving.ports import Burst, FabricViews, Hardware, ServerMemory, WorkloadLoad
 from infer_workload.serving.service import Serving
 from infer_workload.serving.store import InferStore
 from infer_workload.timing.data_files import BadDataFile
@@ -30,6 +30,7 @@ from matrixcommon.model.resource_key import key_of
 from matrixcommon.persistence.database_session import Database
 from matrixlink.client import LinkClient
 from matrixlink.fabric.contention.ports_left import PortsLeft
+from matrixresource.client import ResourceClient
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.database import DatabaseEngine, Migrations
@@ -43,6 +44,7 @@ MIGRATIONS = Migrations("infer", Base.metadata)
 FABRIC_PERIOD_S = 1.0
 FABRIC_FLOOR_WALL_S = 0.3
 FABRIC_REST_WALL_S = 0.05
+MEMORY_PERIOD_S = 5.0
 ACCOUNTS_FLOOR_WALL_S = 2.0
 
 
@@ -50,6 +52,9 @@ class InferSettings(ServiceSettings):
     """CloudMatrix-Infer: serving deployments and their OpenAI-compatible endpoint."""
 
     link_url: str = Field("http://127.0.0.1:8402", description="where MatrixLink is")
+    resource_url: str = Field(
+        "http://127.0.0.1:8401", description="where MatrixResource is; empty: caches hold no memory there"
+    )
     agents_url: str = Field("http://127.0.0.1:8405", description="where the emulated hardware is; empty: not felt")
     models: Path | None = Field(None, description="folder of model files of one's own, beside those carried along")
     public_url: str = Field("", description="where users find this service; by default its own address")
@@ -105,19 +110,23 @@ def build(
     database: DatabaseEngine,
     views: FabricViews | None = None,
     hardware: Hardware | None = None,
+    memory: ServerMemory | None = None,
 ) -> FastAPI:
-    """The application over a migrated database. `views` and `hardware` stand for the other processes in tests."""
+    """The application over a migrated database. `views`, `hardware` and `memory` stand for the other processes in
+    tests."""
     records = Database(database.sessions, Base.metadata, clock, database.shared)
     link = views or LinkClient(http_client(settings.link_url, settings.token))
     rng = Random(SystemRandom().randrange(1 << 32) if settings.seed is None else settings.seed)
     endpoint = (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/") + "/v1"
     if hardware is None and settings.agents_url:
         hardware = HardwareOverHttp(http_client(settings.agents_url, settings.token))
+    if memory is None and views is None and settings.resource_url:
+        memory = ResourceClient(http_client(settings.resource_url, settings.token))
     try:
         models = catalogue(settings.models)
     except BadDataFile as wrong:
         raise SystemExit(f"infer: --models (CLOUDMATRIX_MODELS): {wrong}") from wrong
-    serving = Serving(InferStore(records), clock, link, rng, endpoint, hardware, models)
+    serving = Serving(InferStore(records), clock, link, rng, endpoint, hardware, models, memory)
     serving.restore()
 
     fabric = Periodic(
@@ -129,6 +138,8 @@ def build(
         rest_floor_wall_s=FABRIC_REST_WALL_S,
     )
     serving.look_again = fabric.nudge
+    held = Periodic("memory", serving.hold_memory, clock, period_s=MEMORY_PERIOD_S, floor_wall_s=FABRIC_FLOOR_WALL_S)
+    serving.look_at_memory = held.nudge
     registry = CollectorRegistry()
     registry.register(DeploymentMetrics(serving))
     tasks: list[Callable[[], Awaitable[Any]]] = [serving.run]
@@ -142,6 +153,7 @@ def build(
         tokens=Tokens(settings.tokens),
         watchers=[
             fabric,
+            held,
             Periodic("hardware", serving.observe_power, clock, period_s=1.0, floor_wall_s=FABRIC_FLOOR_WALL_S),
             Periodic("traffic", serving.show_traffic, clock, period_s=5.0, floor_wall_s=1.0),
             Periodic("accounts", serving.usage.keep, clock, period_s=10.0, floor_wall_s=ACCOUNTS_FLOOR_WALL_S),

@@ -28,6 +28,7 @@ from matrixcontainer.kubeapi.transport.certificates import certificate_files, wr
 from matrixcontainer.operator.rbac import roles_for
 from services.chassis.logging import configure
 from services.chassis.tracing import configure_tracing
+from services.kube.metrics import KubeMetrics
 from services.kube.server import Server
 from services.kube.users import USERS, tokens_of
 from services.recordings.write_log import Internal, Recorded
@@ -87,6 +88,7 @@ class Kube:
         operator = USERS["operator"].name
         core.untraced = frozenset({operator})
         api = KubeApi(core, self.workloads, ca.read_text(), roles_for(operator))
+        api.observe(KubeMetrics(core))
         sys.setswitchinterval(SWITCH_S)
         gc.freeze()
         gc.set_threshold(COLLECT_EVERY)

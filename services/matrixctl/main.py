@@ -13,6 +13,7 @@ import typer
 from matrixcommon.model.errors import InvalidField, MatrixError
 from services.matrixctl.commands import (
     apply,
+    caches,
     console,
     defrag,
     demo,
@@ -30,7 +31,7 @@ from services.matrixctl.commands import (
     traffic,
 )
 from services.matrixctl.commands.command import declared_in
-from services.matrixctl.commands.experiments import runs, studies, timings
+from services.matrixctl.commands.experiments import autoscaling, runs, studies, timings
 from services.matrixctl.commands.help import explain
 from services.matrixctl.commands.running import bundle, clock, record, snapshot
 from services.matrixctl.output.screen import EXIT_USAGE, NotAccessible, refuse
@@ -55,11 +56,13 @@ app = declared_in(
         maintenance,
         defrag,
         drains,
+        caches,
         top,
         traffic,
         scenario,
         runs,
         studies,
+        autoscaling,
         timings,
         demo,
         clock,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from pydantic import Field
 
@@ -42,6 +42,8 @@ class ProcessView(ResourceView):
 
 class ProcessFaultRequest(ApiModel):
     """What to do to a process of the control plane, or to its database."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "service-paused", "target": "resource"},)
 
     kind: ProcessFaultKind
     target: str = Field(max_length=40, description="the service, as `/v1/processes` names it")

@@ -22,7 +22,7 @@ from services.chassis.app import create_app
 from services.chassis.http import http_client
 from services.chassis.logging import configure
 from services.chassis.periodic import Periodic
-from services.chassis.run import serve
+from services.chassis.serving import serve
 from services.chassis.settings import Settings
 from services.chassis.tracing import configure_tracing
 from services.node_agent.access import ACCESS

@@ -10,6 +10,7 @@ from matrixlink.telemetry.metrics import METRICS as LINK
 from services.chassis.metrics import METRICS as EVERY
 from services.compute.metrics import METRICS as COMPUTE
 from services.console.gateway.metrics import METRICS as CONSOLE
+from services.kube.metrics import METRICS as KUBE
 from services.resource.metrics import METRICS as RESOURCE
 
 EVERYWHERE = "every process but kube and console"
@@ -20,13 +21,14 @@ CATALOGUE: dict[str, tuple[Metric, ...]] = {
     "compute": COMPUTE,
     "infer": INFER,
     "console": CONSOLE,
+    "kube": KUBE,
 }
 """By the process that exports them."""
 
 
 def metrics_of(process: str) -> tuple[Metric, ...]:
     """What a process exports."""
-    return CONSOLE if process == "console" else (*EVERY, *CATALOGUE.get(process, ()))
+    return CATALOGUE[process] if process in ("console", "kube") else (*EVERY, *CATALOGUE.get(process, ()))
 
 
 def every_metric() -> Iterator[Metric]:

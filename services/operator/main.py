@@ -43,7 +43,7 @@ from services.chassis.http import http_client
 from services.chassis.logging import configure
 from services.chassis.metrics import watcher_metrics
 from services.chassis.periodic import RETRY_WALL_S, Heard, Periodic, follow, nudging, supervised
-from services.chassis.run import serve
+from services.chassis.serving import serve
 from services.chassis.settings import Settings
 from services.chassis.tracing import configure_tracing
 
@@ -267,11 +267,12 @@ class OperatorProcess:
             await asyncio.sleep(RETRY_WALL_S)
 
     async def _kopf(self) -> None:
-        """Kopf takes the signals for itself when it starts, and then waits five seconds for tasks that are not its own;
-        they are given back to the server."""
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-        operator = asyncio.create_task(
-            kopf.operator(
+        """Kopf would take the signals for itself; they stay with the server, which ends all of this process. Given back
+        later they would be lost where they came meanwhile."""
+        loop = asyncio.get_running_loop()
+        loop.__dict__["add_signal_handler"] = lambda *_: None
+        try:
+            await kopf.operator(
                 registry=registry_for(self.reconcilers, self._settings.kubeconfig, self._settings.clock()),
                 settings=kopf.OperatorSettings(),
                 clusterwide=True,
@@ -280,17 +281,8 @@ class OperatorProcess:
                 identity=cast(Any, self._identity),
                 ready_flag=self._kopf_ready,
             )
-        )
-        ready = asyncio.create_task(self._kopf_ready.wait())
-        try:
-            await asyncio.wait({operator, ready}, return_when=asyncio.FIRST_COMPLETED)
-            for number, handler in handlers.items():
-                asyncio.get_running_loop().remove_signal_handler(number)
-                signal.signal(number, handler)
-            await operator
         finally:
-            ready.cancel()
-            operator.cancel()
+            del loop.__dict__["add_signal_handler"]
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -6,7 +6,6 @@ what it is told in a folder in memory, acts on Deployments, Jobs and pods as a c
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -97,7 +96,5 @@ class KubernetesApi:
 
     def apply(self, *objects: dict[str, Any]) -> None:
         """Server-side apply objects, given as dicts. Raises what the API refuses with."""
-        file = self.folder / "applied.json"
         for each in objects:
-            file.write_text(json.dumps(each))
-            self.client.apply(file)
+            self.client.apply_object(each)

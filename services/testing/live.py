@@ -94,6 +94,12 @@ class LiveStack:
         found.patience_wall_s = PATIENCE_WALL_S
         return found
 
+    def apply(self, *objects: dict[str, Any]) -> None:
+        """Server-side apply objects, given as dicts. Raises what the API refuses with."""
+        cluster = self.cluster
+        for each in objects:
+            cluster.apply_object(each)
+
     def inject(self, kind: str, target: str, name: str = "", **parameters: Any) -> str:
         """Break emulated hardware; returns the fault's name. Raises what the service refuses with."""
         chosen = name or f"{kind}-{target}".lower()

@@ -208,7 +208,7 @@ class InProcessStack:
             seat.database.migrate(infer_main.MIGRATIONS)
             of_infer = infer_main.InferSettings(seed=self.seed, **common, **more)
             hardware = infer_main.HardwareOverHttp(self.http["agents"])
-            return infer_main.build(of_infer, clock, seat.database, self.link, hardware)
+            return infer_main.build(of_infer, clock, seat.database, self.link, hardware, self.resource)
         seat.database.migrate(compute_main.MIGRATIONS)
         neighbours = ControlPlane(self.http["resource"], self.link)
         of_compute = compute_main.ComputeSettings(token=self.admin, **common, **more)

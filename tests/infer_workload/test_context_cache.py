@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infer_workload.contract import DeploymentShape
-from infer_workload.ems.context_cache import STORED, ContextCache
+from infer_workload.ems.context_cache import STORED, ContextCache, Warmed
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.experiments.experiment import generated, healthy_fabric, run
@@ -190,13 +190,39 @@ def test_a_cache_begins_with_what_another_one_held():
     put(before, 1, 2, 3)
     put(before, 10, 11, 12)
     before.promise([20], 7)
-    exported = before.export()
-    assert sorted(key for key, _ in exported) == [1, 2, 3, 10, 11, 12]
-    after = ContextCache(10, 512, NODES)
-    assert after.warm(exported) == 6
+    exported = before.stored()
+    assert sorted(block.key for block in exported) == [1, 2, 3, 10, 11, 12]
+    assert [block.key for block in exported[:3]] == [12, 11, 10], "the latest used first"
+    assert {block.key for block in exported if block.ssd} == {1, 2, 3}, "memory has room for four, one is promised"
+    after = ContextCache(10, 512, NODES, ssd_capacity=4)
+    assert after.warm(exported, dry=True).taken == 6
+    assert len(after) == 0, "it was only asked"
+    assert after.warm(exported) == Warmed(taken=6)
+    assert after.warm(exported) == Warmed(known=6)
+    assert after.stored() == exported, "in the same tiers and order"
     assert after.match([10, 11, 12], 1536).tokens == 1536
-    fewer = ContextCache(10, 512, NODES[:1])
-    assert fewer.warm(exported) == sum(node == NODES[0] for _, node in exported), "what lies elsewhere is gone"
+    fewer = ContextCache(10, 512, NODES[:1], ssd_capacity=4).warm(exported)
+    assert fewer.taken == sum(block.node == NODES[0] for block in exported), "what lies elsewhere is left out"
+    assert fewer.taken + fewer.elsewhere == 6
+
+
+def test_what_it_begins_with_puts_out_nothing_and_goes_first():
+    other = ContextCache(10, 512, NODES)
+    put(other, 1, 2, 3, 4)
+    cache = ContextCache(4, 512, NODES)
+    put(cache, 50, 51)
+    assert cache.warm(other.stored()) == Warmed(taken=2, no_room=2)
+    put(cache, 60)
+    assert {50, 51, 60} < {block.key for block in cache.stored()}, "what was here is younger"
+
+
+def test_what_it_begins_with_counts_to_the_shares():
+    other = ContextCache(10, 512, NODES, share=0.9)
+    other.promise([1, 2, 3], 0, "red")
+    other.promise([4], 0, "blue")
+    other.keep([1, 2, 3, 4], 0)
+    cache = ContextCache(4, 512, NODES, share=0.5)
+    assert cache.warm(other.stored()) == Warmed(taken=3, no_room=1), "red holds two of four at most"
 
 
 def test_a_second_tier_is_slower_than_memory_and_faster_than_computing_again():

@@ -169,7 +169,7 @@ def test_pods_of_a_gang_ask_for_the_same():
 def test_pods_that_share_a_node_are_bound_to_it_up_to_its_share():
     nodes = [NodeName(f"sn0-c00-n{index}") for index in range(2)]
     pods = [pod("a", npus="2"), pod("b", npus="2", node=nodes[0]), pod("c", npus="2"), pod("d", npus="2")]
-    assert bindings(pods, nodes, 2) == {"a": nodes[0], "c": nodes[1], "d": nodes[1]}
+    assert bindings(pods, nodes, nodes, 2) == {"a": nodes[0], "c": nodes[1], "d": nodes[1]}
 
 
 def test_npus_of_all_containers_count():
@@ -185,8 +185,9 @@ def test_pods_go_to_ready_nodes_in_rank_order_and_never_two_to_one():
         pod("m", annotations={index: "2"}, node=nodes[1]),
     ]
     gang = Gang("ns", "g", pods, 3)
-    assert bindings(gang.alive(), nodes) == {"z": nodes[0], "a": nodes[2]}
-    assert bindings(gang.alive(), nodes[:2]) == {"z": nodes[0]}
+    assert bindings(gang.alive(), nodes, nodes) == {"z": nodes[0], "a": nodes[2]}
+    assert bindings(gang.alive(), nodes, nodes[:2]) == {"z": nodes[0]}
+    assert bindings(gang.alive(), nodes, nodes[2:]) == {"a": nodes[2]}, "who is ready first is not rank 0 by that"
 
 
 def test_finished_and_dying_pods_need_no_place():

@@ -9,7 +9,7 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixresource.allocations.node_lifecycle import WANTED, NodeLifecycle
 from matrixresource.allocations.stuck_nodes import NEXT, stuck_nodes
 from matrixresource.contract.nodes import NodeVerbRequest, NodeView
-from matrixresource.nodes.states import NODE_STATES, node_state
+from matrixresource.nodes.states import ALLOCATED, NODE_STATES, node_state
 from tests.matrixresource.machine import Machine
 
 NODE = NodeName("sn0-c05-n1")
@@ -55,6 +55,12 @@ def test_a_node_that_several_share_shows_what_they_do_there_whatever_it_was_befo
     )
     assert after == expected
     assert after in {before, *NODE_STATES.moves[before]}
+
+
+@pytest.mark.parametrize("before", ALLOCATED)
+def test_a_node_that_was_released_may_be_seen_next_once_it_is_clean(before):
+    clean = node_state(current=False, agent="Connected", health="Healthy", status="Clean", caught_up=True)
+    assert clean in NODE_STATES.moves[before], "reports in between can be lost"
 
 
 def test_a_node_that_is_recovered_while_it_is_away_is_wiped_before_it_is_checked():

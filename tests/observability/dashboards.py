@@ -110,6 +110,18 @@ PROCESSES = (
           ((quantile(0.95, "cloudmatrix_http_request_seconds", "instance"), "{{instance}} p95"),)),
     Panel("Watchers that fail", "per second", "",
           ((rate("cloudmatrix_watcher_failures_total", "instance, watcher"), "{{instance}} {{watcher}}"),)),
+    Panel("Kubernetes API: requests", "per second", "Of the embedded one, or of a real one.",
+          ((rate("apiserver_request_total", "verb"), "{{verb}}"),)),
+    Panel("Kubernetes API: refusals and errors", "per second", "",
+          ((rate("apiserver_request_total", "code", '{code=~"[45].."}'), "{{code}}"),)),
+    Panel("Kubernetes API: time to answer", "s", "Of the wall; p95, watches left out.",
+          ((quantile(0.95, "apiserver_request_duration_seconds", "verb", '{verb!="WATCH"}'), "{{verb}} p95"),)),
+    Panel("Kubernetes API: objects and watches", "count", "",
+          (("sum by (resource) (apiserver_storage_objects)", "{{resource}}"),
+           ("sum by (resource) (apiserver_longrunning_requests)", "{{resource}} watched"))),
+    Panel("Kubernetes API: webhooks", "s", "p95 of calls, by what they do.",
+          ((quantile(0.95, "apiserver_admission_webhook_admission_duration_seconds", "type, rejected"),
+            "{{type}} rejected={{rejected}}"),)),
 )  # fmt: skip
 DASHBOARDS: dict[str, tuple[str, tuple[Panel, ...]]] = {
     "machine": ("CloudMatrix: machine", MACHINE),

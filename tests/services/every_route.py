@@ -154,6 +154,11 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("infer", "DELETE", "/v1/deployments/{}/drain"): None,
     ("infer", "PUT", "/v1/deployments/{}/scale"): {"prefillNodes": 2, "decodeNodes": 2},
     ("infer", "DELETE", "/v1/deployments/{}/scale"): None,
+    ("infer", "POST", "/v1/deployments/{}:warm"): {
+        "model": "deepseek-r1",
+        "blockTokens": 512,
+        "blocks": [{"key": "1", "node": "sn0-c00-n0"}],
+    },
     ("infer", "PUT", "/v1/usage-limits/{}"): {"requestsPerMinute": 600},
     ("infer", "DELETE", "/v1/usage-limits/{}"): None,
     ("infer", "POST", "/v1/chat/completions"): {"model": "chat", "messages": [{"role": "user", "content": "hi"}]},

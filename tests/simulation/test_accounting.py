@@ -147,6 +147,10 @@ async def test_the_accountant_finds_nothing_wrong_and_then_each_thing_that_is(tm
         settled = (breaks, sentence) in SETTLED
         found = audit(broken, settled=settled, before=lists)
         assert any(sentence in each for each in found), (breaks.__name__, found)
+    beside = deepcopy(lists)
+    lends = {"npus": 3, "cpus": 1}
+    beside["reservations"].append({**lists["reservations"][0], "name": "beside", "request": lends})
+    assert audit(beside) == [], "which of its nodes lends only sockets nobody can read"
     written = Acknowledged()
     written.wrote("allocations", "half", {"npus": 8})
     written.wrote("allocations", "lost", {})

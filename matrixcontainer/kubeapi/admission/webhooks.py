@@ -8,6 +8,7 @@ themselves are never sent to webhooks. Contract: public documentation "Dynamic A
 
 import asyncio
 import random
+import time
 from typing import Any
 
 from matrixcontainer.kubeapi.admission.webhook_client import CallFailed, WebhookClient, patch_of
@@ -18,6 +19,7 @@ from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.patch import patches
 from matrixcontainer.kubeapi.registry import object_meta
+from matrixcontainer.kubeapi.registry.observer import Observer
 from matrixcontainer.kubeapi.registry.options import Options
 from matrixcontainer.kubeapi.registry.resource import Registry, Resource
 from matrixcontainer.kubeapi.registry.scale import scale_of
@@ -37,6 +39,7 @@ class Webhooks:
     def __init__(self, store: Store, registry: Registry, rng: random.Random) -> None:
         self.store, self.registry, self.rng = store, registry, rng
         self.client = WebhookClient()
+        self.observer: Observer | None = None
         self._hooks: dict[str, list[Hook]] | None = None
 
     def on_change(self, change: Change) -> None:
@@ -147,7 +150,7 @@ class Webhooks:
             if options.dry_run and not hook.harmless:
                 raise errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
             review = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
-            response = await self.client.call(hook, review)
+            response = await self._timed_call(hook, review, admission.operation)
         except CallFailed as failure:
             if not hook.fails_closed:
                 return None, None
@@ -156,6 +159,17 @@ class Webhooks:
         if not response.get("allowed"):
             raise _denial(hook, response.get("status") or {})
         return wanted, response
+
+    async def _timed_call(self, hook: Hook, review: dict[str, Any], operation: str) -> dict[str, Any]:
+        begun, allowed = time.perf_counter(), False
+        try:
+            response = await self.client.call(hook, review)
+            allowed = bool(response.get("allowed"))
+            return response
+        finally:
+            if self.observer is not None:
+                kind = "admit" if hook.mutating else "validating"
+                self.observer.admitted(kind, operation, not allowed, time.perf_counter() - begun)
 
     def _request(self, admission: AdmissionRequest, wanted: Resource, options: Options) -> dict[str, Any]:
         resource = admission.resource

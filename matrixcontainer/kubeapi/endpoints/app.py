@@ -3,6 +3,8 @@
 `respond` turns a request into a response and never raises. Every refusal, expected or not, leaves as a Status.
 """
 
+import time
+
 import orjson
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind
@@ -24,6 +26,7 @@ from matrixcontainer.kubeapi.registry.resource import Resource
 from matrixcontainer.kubeapi.registry.store_errors import store_lost
 from matrixcontainer.kubeapi.storage.objects import StorageError
 
+METRICS, METRICS_TYPE = "/metrics", "text/plain; version=0.0.4; charset=utf-8"
 TRACER = trace.get_tracer("kubeapi")
 W3C = TraceContextTextMapPropagator()
 
@@ -39,6 +42,16 @@ class App:
 
     async def respond(self, request: Request) -> Response:
         """The answer, whatever happens."""
+        observer = self._core.observer
+        if observer is None:
+            return await self._traced(request)
+        begun = time.perf_counter()
+        response = await self._traced(request)
+        seconds = time.perf_counter() - begun
+        observer.answered(attributes_of(request, parse_target(request.path)), response.code, seconds)
+        return response
+
+    async def _traced(self, request: Request) -> Response:
         if not self._begins_or_continues_a_trace(request):
             return await self._respond(request)
         context = W3C.extract(request.headers)
@@ -93,7 +106,10 @@ class App:
         if target is None:
             if request.method not in ("GET", "HEAD"):
                 raise errors.method_not_allowed()
-            return self.documents.answer(request, request.path.rstrip("/") or "/")
+            path = request.path.rstrip("/") or "/"
+            if path == METRICS and self._core.observer is not None:
+                return Response(self._core.observer.page(), media=METRICS_TYPE)
+            return self.documents.answer(request, path)
         resource = self._find(request, target)
         if request.method in ("GET", "HEAD") and not target.subresource:
             await self._core.store.read_latest()

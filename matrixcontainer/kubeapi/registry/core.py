@@ -11,6 +11,7 @@ from typing import Protocol
 from matrixcontainer.kubeapi.auth.authentication import Access
 from matrixcontainer.kubeapi.auth.authorizer import Authorizer
 from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.registry.observer import Observer
 from matrixcontainer.kubeapi.registry.resource import Registry, Resource
 from matrixcontainer.kubeapi.registry.rest import Verbs
 from matrixcontainer.kubeapi.storage.store import Store
@@ -48,6 +49,8 @@ class Core:
         self.verbs = Verbs(store, self.registry, now, rng)
         self.untraced: frozenset[str] = frozenset()
         """Users whose writes begin no trace: controllers, which never stop writing."""
+        self.observer: Observer | None = None
+        """Who counts; where there is one its page is served at /metrics."""
         self.emulated_time: EmulatedTime = OurTime(now)
         self.stopping = False
         self.failures: list[str] = []

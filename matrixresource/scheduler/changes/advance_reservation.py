@@ -223,6 +223,7 @@ def remaining_request(ledger: LedgerState, request: PlacementRequest, rest: Plac
         spares=len(nodes_in(index, rest.spares)),
         cpus=sum(amount for _, amount in rest.cpus),
         mem=sum(amount for _, amount in rest.mem),
+        mem_by_node=tuple(rest.mem) if request.mem_by_node else (),
     )
     return (
         reported

@@ -28,6 +28,7 @@ from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.scheduler.model.state import LedgerState
 from matrixresource.scheduler.placement import constrained
 from matrixresource.scheduler.placement.choose import choose_unreserved
+from matrixresource.scheduler.placement.named_memory import kept_memory, resized_memory
 from matrixresource.scheduler.placement.preferences import first_that_fits
 from matrixresource.scheduler.placement.reserved_capacity import closed, conflicts_with_reservations, hide_reservations
 from matrixresource.scheduler.placement.spares import place_spares
@@ -40,6 +41,11 @@ def resize(ledger: LedgerState, name: str, request: PlacementRequest, keep: list
     """
     index, allocation = ledger.index, ledger.allocations[name]
     old = allocation.place
+    if request.mem_by_node:
+        with hide_reservations(ledger, request):
+            if conflicts_with_reservations(ledger, name, kept_memory(request, old), request.lease_end):
+                return None
+            return resized_memory(index, request, old)
     lacking = max(0, allocation.request.spares - len(nodes_in(index, old.spares)))
     smaller = changed(
         request,
@@ -63,6 +69,8 @@ def replace(ledger: LedgerState, name: str, node: int, avoid: frozenset[int] = f
     request, old = allocation.request, allocation.place
     if node not in used_nodes(index, old):
         raise ValueError(f"{name}: nothing of it is placed on node {node}")
+    if request.mem_by_node:
+        return None  # it is asked of this node and of no other
     kept = repair.without(index, old, node)
     count = len(nodes_in(index, old.spares))
     stayed = members_of(index, kept)

@@ -23,6 +23,7 @@ from matrixresource.scheduler.model.state import LedgerState
 from matrixresource.scheduler.placement.affinity import AffinityFilter
 from matrixresource.scheduler.placement.choose import choose
 from matrixresource.scheduler.placement.emptiest_domains import emptiest_domains
+from matrixresource.scheduler.placement.named_memory import memory_short
 from matrixresource.scheduler.placement.reserved_capacity import hide_reservations
 from matrixresource.topology.compiled import CompiledTopology
 
@@ -206,6 +207,9 @@ def _domain(
     for what, wanted, left in (("cpus", request.cpus, index.cpus), ("mem", request.mem, index.mem)):
         if wanted:
             obstacles[what] = max(0, wanted - sum(left[node] for node in around if index.up[node]))
+    if request.mem_by_node:
+        named = memory_short(index, request)
+        obstacles["mem"] = sum(asked - there for node, (asked, there) in named.items() if node in around)
     cabinets = range(first // ledger.shape.nodes, (first + size) // ledger.shape.nodes)
     spares = request.spares - sum(index.whole[cabinet].bit_count() for cabinet in cabinets) if request.spares else 0
     if spares > 0 and request.npus_per_node < ledger.shape.npus:

@@ -14,6 +14,7 @@ from math import lcm
 from matrixresource.scheduler.model.request import DomainConstraint, PlacementRequest
 from matrixresource.scheduler.model.state import LedgerState
 from matrixresource.scheduler.placement.choose import choose
+from matrixresource.scheduler.placement.named_memory import memory_short
 
 FEW = 8  # numbers that are tried one by one
 
@@ -27,6 +28,11 @@ def most_nodes(ledger: LedgerState, request: PlacementRequest) -> int:
 def most_pools(ledger: LedgerState, request: PlacementRequest) -> PlacementRequest | None:
     """A request for sockets and memory alone, with what there is of each where most of it fits; None for nothing."""
     shape, index = ledger.shape, ledger.index
+    if request.mem_by_node:
+        short = memory_short(index, request)
+        left = ((node, short[node][1] if node in short else gib) for node, gib in request.mem_by_node)
+        by_node = tuple((node, gib) for node, gib in left if gib)
+        return replace(request, mem=sum(gib for _, gib in by_node), mem_by_node=by_node) if by_node else None
     size = shape.size_of(request.required_domain)
     best: tuple[float, int, int] = (0.0, 0, 0)
     for first in range(0, shape.all_nodes, size):

@@ -26,7 +26,7 @@ class PlacementRequest:
     cut, `cell` one that no edge of a cabinet may; `spread` limits the nodes of one domain; `apart` and `near` name
     other allocations, of which those that are not there count for nothing. `prefers` is a cabinet or supernode to keep
     inside if possible; nodes to `avoid` are not taken. `end` is when the requester says it will leave, in seconds,
-    infinite when it does not say.
+    infinite when it does not say. `mem_by_node` says of which nodes the GiB are, whose sum is `mem`.
     """
 
     nodes: int
@@ -46,6 +46,7 @@ class PlacementRequest:
     excluded_nodes: frozenset[int] = frozenset()
     preferred_domain: str = ""
     cabinet_block: int = 1
+    mem_by_node: tuple[tuple[int, int], ...] = ()
     unconstrained: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -60,7 +61,7 @@ class PlacementRequest:
         return PlacementRequest(
             nodes, self.npus_per_node, self.required_domain, self.supernode_block, self.spread, self.anti_affinity,
             self.affinity, self.spares, self.cpus, self.mem, self.priority, self.preempts, self.weight, self.lease_end,
-            self.excluded_nodes, self.preferred_domain, self.cabinet_block,
+            self.excluded_nodes, self.preferred_domain, self.cabinet_block, self.mem_by_node,
         )  # fmt: skip
 
     @property

@@ -23,6 +23,7 @@ from matrixresource.scheduler.placement.candidate_domains import (
     started_scopes,
     whole_in,
 )
+from matrixresource.scheduler.placement.named_memory import place_memory
 from matrixresource.scheduler.placement.spares import place_spares
 
 
@@ -280,6 +281,8 @@ def settle(
 def place_pools(ledger: LedgerState, request: PlacementRequest, around: Iterable[int], place: Placement) -> bool:
     """Sockets and GiB from any nodes that are up, the gang's own cabinets first."""
     index = ledger.index
+    if request.mem_by_node:
+        return place_memory(index, request, place)
     own = place.cabinets(index.nodes)
     order = [*sorted(own), *(cabinet for cabinet in around if cabinet not in own)]
     cpus, mem = request.cpus, request.mem

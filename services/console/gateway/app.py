@@ -36,7 +36,7 @@ from matrixcommon.api.authorization import EVERY_PROJECT, VIEWERS, Principal
 from matrixcommon.model.errors import Forbidden, InternalError, Malformed, MatrixError, TooLarge, Unavailable
 from services.chassis.access import Tokens
 from services.chassis.periodic import supervised
-from services.chassis.problems import problem_response
+from services.chassis.problem_document import problem_response
 from services.chassis.version import version
 from services.console.gateway import static_files
 from services.console.gateway.logins import LoginLinks

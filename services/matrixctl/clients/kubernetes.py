@@ -114,6 +114,10 @@ class Cluster:
         self.last_command = f"kubectl apply --server-side -f {file}"
         return self._each(file, "applied", "PATCH", params=OURS, headers=APPLIED)
 
+    def apply_object(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Server-side apply one object; it as it is then."""
+        return self.send("PATCH", self._path(document), json=document, params=OURS, headers=APPLIED)
+
     def delete(self, file: Path) -> list[str]:
         """Delete every document of a manifest, without waiting for finalizers."""
         self.last_command = f"kubectl delete -f {file} --wait=false"

@@ -1,11 +1,13 @@
-"""apply, delete and fault: specs, and emulated misfortune."""
+"""apply, delete, convert and fault: specs, and emulated misfortune."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import yaml
 
 from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField
@@ -59,6 +61,43 @@ def delete(
     for name in names:
         view = stack.client.call(kind.service, "DELETE", at(kind.path.removeprefix("/v1/"), name))
         say(f"{name} is {view['state']}" if view.get("state") else f"{name} is gone")
+
+
+@command("convert")
+def convert(
+    file: Annotated[Path, typer.Option("--filename", "-f", help="Manifest for Volcano, MindCluster or CCE.")],
+    chips_per_node: Annotated[
+        int | None,
+        typer.Option(help="What it calls a whole node, 16 or 8 chips; by default what it says, or else 16."),
+    ] = None,
+    output: Output = Form.YAML,
+) -> None:
+    """Print a manifest made for Volcano, MindCluster or CCE as one that runs here, and on standard error what was
+    translated and what is left out. Asks no stack; `-o table` prints the account alone, to standard output."""
+    from matrixcontainer.conversion.manifests import convert as converted
+
+    objects, accounts = converted(_documents(file), chips_per_node)
+    account = "".join(f"# {e.object}: {e.field}: {e.outcome}: {e.says}\n" for e in accounts)
+    if output in (Form.TABLE, Form.WIDE):
+        print(account, end="")
+        return
+    print(account, end="", file=sys.stderr)
+    if output is Form.YAML:
+        print(yaml.safe_dump_all(objects, sort_keys=False, allow_unicode=True), end="")
+    elif output is Form.NAME:
+        print("".join(f"{each['kind']}/{each['metadata']['name']}\n" for each in objects), end="")
+    else:
+        printed({"apiVersion": "v1", "kind": "List", "items": objects}, output)
+
+
+def _documents(file: Path) -> list[Any]:
+    """What a manifest holds. Raises InvalidField."""
+    if not file.exists():
+        raise InvalidField(f"there is no file {file}", field="--filename")
+    try:
+        return list(yaml.safe_load_all(file.read_text()))
+    except (yaml.YAMLError, UnicodeDecodeError) as wrong:
+        raise InvalidField(f"{file} is no YAML: {' '.join(str(wrong).split())}", field="--filename") from wrong
 
 
 def _cluster(stack: OnStack, file: Path) -> Cluster:

@@ -307,10 +307,8 @@ NOUNS: tuple[Noun, ...] = (
     Noun(
         "usage-limits",
         "infer",
-        "name, key:request.key, model:request.model, requests/min:request.requestsPerMinute, "
-        "tokens/min:request.tokensPerMinute",
-        "requests/day:request.requestsPerDay, tokens/day:request.tokensPerDay, at once:request.requestsInFlight, "
-        "created:createdAt",
+        "name, key, model, requests/min:requestsPerMinute, tokens/min:tokensPerMinute",
+        "requests/day:requestsPerDay, tokens/day:tokensPerDay, at once:requestsInFlight, created:createdAt",
         "usage-limit, limits",
         means="what keys of a project may use of the models that are served",
     ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import Any, ClassVar
 
 from fastapi import APIRouter
 from pydantic import Field
@@ -39,6 +39,8 @@ SEVERITIES = ("hint", "minor", "major", "critical")
 class FaultRequest(ApiModel):
     """What to break: a kind from `/v1/fault-kinds`, the node, cabinet or switch it happens on, and what the kind
     needs."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "node-down", "target": "sn0-c09-n0"},)
 
     kind: FaultKind
     target: NodeName | SwitchName | CabinetName

@@ -21,6 +21,8 @@ class Load(ApiModel):
     each to the next; incast: all to `target` (by default the first); pull: each to all of `targets` alike. One that
     `bursts` offers so much on average, all at once now and then: what a burst gets is shown."""
 
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"slice": "deepseek-r1-ub", "gbpsPerNpu": 100},)
+
     slice: str | None = Field(None, max_length=253)
     instance: str | None = Field(None, max_length=253)
     plane: Plane = Plane.UB

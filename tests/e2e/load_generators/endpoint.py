@@ -83,7 +83,18 @@ class Endpoint:
     """The process with the engines, and front ends before it."""
 
     def __init__(self, folder: Path, link: str, scale: float) -> None:
-        arguments = ["--link-url", link, "--agents-url", "", "--time-scale", f"{scale:g}", "--seed", "1"]
+        arguments = [
+            "--link-url",
+            link,
+            "--agents-url",
+            "",
+            "--resource-url",
+            "",
+            "--time-scale",
+            f"{scale:g}",
+            "--seed",
+            "1",
+        ]
         self.engine = ServiceProcess("infer", folder, arguments)
         self.front_ends: list[subprocess.Popen[bytes]] = []
         until(self.engine.ready, "CloudMatrix-Infer is ready")

@@ -45,4 +45,4 @@ def test_the_operator_works_for_a_user_without_a_name(kubernetes: KubernetesApi,
         eventually(ready, "the operator is ready", 60.0)
     finally:
         operator.terminate()
-        operator.wait(timeout=20)
+        operator.wait(timeout=20)  # at once, however soon it is told to after it began

@@ -19,7 +19,17 @@ PAGES = (
     "tutorials/first-failure.md",
     "how-to/plan-capacity.md",
     "how-to/draw-your-own-supernode.md",
+    "how-to/bring-your-yaml.md",
+    "how-to/tune-an-autoscaler.md",
+    "how-to/rehearse-an-upgrade.md",
+    "how-to/experiments.md",
+    "how-to/watch-a-stack.md",
+    "tutorials/write-an-operator.md",
 )
+ELSEWHERE = {
+    "tutorials/autoscaling.md": "tests/e2e/test_autoscaling_tour.py",  # a stack of its own, at another pace
+}
+"""Pages whose blocks another test runs."""
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), needs_kubectl, pytest.mark.xdist_group("pages")]
 PATIENCE_WALL_S = 200.0
 
@@ -58,11 +68,11 @@ def shells(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shells]:
     made.run("matrixctl down", made.home)
 
 
-def blocks(page: str) -> list[str]:
-    """The `sh` blocks of a page, in order, as Sybil finds them."""
+def blocks(page: str, language: str = "sh") -> list[str]:
+    """The blocks of a page in a language, in order, as Sybil finds them."""
     path = ROOT / "docs" / page
     document = Document(path.read_text(), str(path))
-    parser = CodeBlockParser("sh", evaluator=lambda example: None)
+    parser = CodeBlockParser(language, evaluator=lambda example: None)
     return [str(region.parsed) for region in parser(document)]
 
 
@@ -74,3 +84,20 @@ def test_every_block_of_a_page_runs(shells: Shells, page: str, tmp_path: Path) -
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     if page.endswith("first-failure.md"):
         assert "NodeReplaced" in done.stdout
+
+
+def test_no_page_is_forgotten() -> None:
+    """Whoever writes a page with blocks for a shell puts it above."""
+    folders = ("tutorials", "how-to")
+    pages = [f"{folder}/{file.name}" for folder in folders for file in sorted((ROOT / "docs" / folder).glob("*.md"))]
+    assert {page for page in pages if blocks(page)} == {*PAGES, *ELSEWHERE}
+    assert all((ROOT / test).exists() for test in ELSEWHERE.values())
+
+
+def test_the_first_test_of_the_page_on_operators_passes(shells: Shells, tmp_path: Path) -> None:
+    first = blocks("how-to/test-your-operator.md", "python")[0]
+    (tmp_path / "test_page.py").write_text(first)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    done = shells.run("pytest -q test_page.py", tmp_path)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "1 passed" in done.stdout

@@ -140,7 +140,8 @@ def test_who_holds_a_closed_node_keeps_it_through_trials() -> None:
 def test_another_number_of_nodes_changes_nothing_else() -> None:
     rule = DomainConstraint("node", 1, ("other",), required=False)
     request = PlacementRequest(
-        4, 2, "cabinet", 2, rule, rule, rule, 1, 2, 3, 4, True, 5.0, 6.0, frozenset({7}), "cabinet", cabinet_block=2
+        4, 2, "cabinet", 2, rule, rule, rule, 1, 2, 3, 4, True, 5.0, 6.0, frozenset({7}), "cabinet", cabinet_block=2,
+            mem_by_node=((1, 3),),
     )  # fmt: skip
     plain = PlacementRequest(1)
     kept = {

@@ -84,7 +84,13 @@ async def test_a_link_logs_in_once(alone):
     assert token not in code
     assert (await alone.http.post("/login-links:redeem", json={"code": code})).json() == {"token": token}
     assert (await alone.http.post("/login-links:redeem", json={"code": code})).status_code == 404
-    assert (await alone.http.post("/login-links")).status_code == 401
+    for words in (None, "Bearer ", "Bearer made-up", f"Basic {token}"):
+        refused = await alone.http.post("/login-links", headers={"Authorization": words} if words else {})
+        assert (refused.status_code, refused.json()["reason"]) == (401, "Unauthorized"), words
+    for role, nodes in (("agent", "sn0-c00-n0"), ("user", "")):
+        refused = await alone.client(alone.token(role, "red", nodes)).post("/login-links")
+        assert (refused.status_code, refused.json()["reason"]) == (403, "Forbidden"), role
+        assert role in refused.json()["detail"]
     for body in ({}, {"code": 7}, {"code": None}):
         assert (await alone.http.post("/login-links:redeem", json=body)).status_code == 400
 

@@ -52,6 +52,7 @@ class SimulatedLife(Life):
         self.events: list[str] = []
         self.events_max = events_max
         self._begun = self.is_calm = False
+        self._last_judged = False
         self.kinds: Counter[str] = Counter()
         self.over = asyncio.Event()
         self.failures: list[BaseException] = []
@@ -97,10 +98,11 @@ class SimulatedLife(Life):
 
     def happened(self, kind: str, event: str) -> None:
         """One more event; what the one before it left behind is judged first."""
-        if self.over.is_set() or not self._begun:
+        if not self._begun or self._last_judged:
             return
         self.judge()
         if self.over.is_set():
+            self._last_judged = True  # what the last event left behind is judged as well, so that a replay finds it
             return
         line = f"{len(self.events) + 1} {self.loop.time():.6f} {event}"
         self._hash.update(line.encode())

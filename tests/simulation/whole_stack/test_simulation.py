@@ -9,7 +9,11 @@ import sys
 
 import pytest
 
+from tests.accounting import Acknowledged
 from tests.simulation import rest_life
+from tests.simulation.whole_stack import simulation
+from tests.simulation.whole_stack.journals import Journals
+from tests.simulation.whole_stack.life import SimulatedLife
 from tests.simulation.whole_stack.mishaps import MISHAPS
 from tests.simulation.whole_stack.mutations import MUTATIONS
 from tests.simulation.whole_stack.seeds import SOAK_EVENTS, SOAK_SEEDS, lived
@@ -52,6 +56,28 @@ def test_a_fault_of_the_product_is_found(mutation: str, monkeypatch: pytest.Monk
         found: Outcome = simulate(FOUND_BY[mutation])
     assert found.failure is not None
     assert found.replay == f"python -m tests.simulation.whole_stack {found.seed} --events {len(found.events)}"
+
+
+def test_what_the_last_event_leaves_behind_is_found_by_its_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = {"again": simulate(3, 40).events[-1].split(" ", 1)[1]}
+    judged = Journals.broken
+
+    def broken(journals: Journals, acknowledged: Acknowledged) -> list[str]:
+        return ["wrong"] if wrong.get("seen") else judged(journals, acknowledged)
+
+    class Watched(SimulatedLife):
+        def happened(self, kind: str, event: str) -> None:
+            super().happened(kind, event)
+            wrong.pop("seen", None)
+            if self.events and self.events[-1].endswith(wrong["again"]):
+                wrong["seen"] = "until the next event is judged"
+
+    monkeypatch.setattr(Journals, "broken", broken)
+    monkeypatch.setattr(simulation, "SimulatedLife", Watched)
+    found = simulate(3, 80)
+    wrong.pop("seen", None)
+    assert len(found.events) == 40
+    assert str(simulate(3, len(found.events)).failure) == str(found.failure) == "wrong"
 
 
 def _lived(seed: int) -> str | None:

@@ -17,6 +17,7 @@ class Live extends EventTarget {
   shown = null;
   /** "connecting", "live", "away" or "ended" */
   state = "connecting";
+  /** @type {MessagePort | null} */
   #port = null;
   /** @type {() => void} */
   #stop = () => {};

@@ -23,7 +23,7 @@ export function mount(root, page) {
   const pick = h("select", { id: "supernode", onchange: () => { supernode = pick.value; setQuery({ supernode }); void look(); } });
   const summary = h("p", { role: "status" });
   const problem = h("p", { class: "problem", role: "alert" });
-  const canvas = matrixCanvas(({ row } = { row: 0, column: 0 }) => matrix && navigate(`/nodes/${matrix.nodes[row]}`));
+  const canvas = matrixCanvas((cell) => cell && matrix && navigate(`/nodes/${matrix.nodes[cell.row]}`));
   const every = h("input", { type: "checkbox", id: "every", checked: all, onchange: () => { all = every.checked; setQuery({ show: all ? "all" : null }); draw(); } });
   const rows = table("Links", [
     { title: "Link", cell: (each) => h("span", { class: "mono" }, link(`/nodes/${each.node}`, each.node), `.${each.port}`), sort: (each) => each.node + each.port },

@@ -26,14 +26,14 @@ export function mount(root, page) {
   const problem = h("p", { class: "problem", role: "alert" });
 
   const words = () => parameters.value.trim().split(/\s+/).filter(Boolean);
-  const asCommand = () => `matrixctl fault inject ${kind.value || "KIND"} ${target.value.trim() || "TARGET"}${words().map((each) => ` -p ${each}`).join("")}`;
+  const asCommand = () => `matrixctl fault inject ${kind.value || "KIND"} ${target.value.trim() || "TARGET"}${words().map((/** @type {string} */ each) => ` -p ${each}`).join("")}`;
   const shownCommand = command(asCommand());
   const inject = action(() => ({
     label: "Inject", danger: true, off: notAdmin() || (!target.value.trim() ? "Say what is to fail" : ""), command: asCommand(),
     does: `${target.value.trim()}: ${kinds[kind.value] ?? ""}. The control plane is not told: it has to find out.`,
     run: () => {
       const name = `${kind.value}-${target.value.trim()}`.replaceAll(/[^a-z0-9-]/g, "-").slice(0, 63);
-      const values = Object.fromEntries(words().map((each) => { const [key, value = ""] = each.split("="); return [key, Number.isFinite(Number(value)) && value !== "" ? Number(value) : value]; }));
+      const values = Object.fromEntries(words().map((/** @type {string} */ each) => { const [key, value = ""] = each.split("="); return [key, Number.isFinite(Number(value)) && value !== "" ? Number(value) : value]; }));
       return call("PUT", `agents/v1/faults/${name}`, { kind: kind.value, target: target.value.trim(), parameters: values });
     },
     done: (made) => { say(told, `${made.kind} at ${made.target} is injected; what the machine makes of it appears below.`); void look(); },

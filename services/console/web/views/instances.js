@@ -30,7 +30,7 @@ export function mount(root, page) {
   /** @param {any} picture */
   function frame(picture) {
     const words = wanted.toLowerCase().split(/\s+/).filter(Boolean);
-    rows.frame(Object.values(picture.instances).filter((each) => words.every((word) => `${short(`${each.project}/${each.name}`)} ${each.project} ${each.state} ${each.trouble}`.toLowerCase().includes(word))));
+    rows.frame(Object.values(picture.instances).filter((each) => words.every((/** @type {string} */ word) => `${short(`${each.project}/${each.name}`)} ${each.project} ${each.state} ${each.trouble}`.toLowerCase().includes(word))));
   }
   return { frame };
 }

@@ -55,7 +55,7 @@ export function mount(root, page) {
     projects.frame([...names].sort().map((name) => {
       const instances = found.get(name) ?? [];
       const limit = quotas.find((each) => each.name === name);
-      return { project: name, instances: instances.map((each) => ({ name: each.name })), npus: instances.reduce((sum, each) => sum + each.npus, 0), quota: limit?.npus, used: limit?.usedNpus };
+      return { project: name, instances: instances.map((/** @type {any} */ each) => ({ name: each.name })), npus: instances.reduce((/** @type {number} */ sum, /** @type {any} */ each) => sum + each.npus, 0), quota: limit?.npus, used: limit?.usedNpus };
     }));
   }
   page.every(2000, look);

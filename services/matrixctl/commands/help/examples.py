@@ -28,6 +28,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "clock speed": ("clock speed 60     # an emulated hour in a minute", "clock speed 1      # as the wall"),
     "clock until": ("clock until 14:00", "clock until 2026-01-31T08:00:00Z --speed 3600 --then 1"),
     "console": ("console", "console --no-browser"),
+    "convert": (
+        "convert -f vcjob.yaml -o table          # what would be translated and left out",
+        "convert -f vcjob.yaml | kubectl apply -f -",
+        "convert -f a2-job.yaml --chips-per-node 8",
+    ),
     "defrag approve": ("defrag approve room-for-8 --wait",),
     "defrag cancel": ("defrag cancel room-for-8",),
     "defrag get": ("defrag get", "defrag get room-for-8 -o yaml"),
@@ -41,6 +46,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "drain delete": ("drain delete swap-k11",),
     "drain put": ("drain put swap-k11 sn0-l2p3-k11 --reason 'new chip'",),
     "events": ("events", "events --watch"),
+    "experiment autoscale": (
+        "experiment autoscale -f examples/scaling-policy.yaml --generate 20000 --rate 6 --swing 0.6",
+        "experiment autoscale -f policy.yaml --trace day.jsonl --over maxReplicas=12,24 --over predictive=Off,Auto",
+    ),
     "experiment capacity": ("experiment capacity --generate 2000 --rate 6 --ttft 2 --tpot 0.05 --attained 0.95",),
     "experiment compare": ("experiment compare before.json after.json",),
     "experiment operators": ("experiment operators --batch 24 --context 8192 -o wide",),

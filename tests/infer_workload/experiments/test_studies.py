@@ -29,7 +29,7 @@ from matrixcommon.model.errors import InvalidField, NotFound
 from services.matrixctl.commands.experiments.parameters import TrialOptions
 from tests.services.matrixctl.inprocess import ran
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SMALL = Trial(generate=80, nodes=8, rate=4.0, seed=3)
 
 

@@ -1,0 +1,25 @@
+"""Where the blocks of the context cache may lie, and how many: what the layout says, as far as nodes lend memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from infer_workload.ems.context_cache import ContextCache
+from infer_workload.layout.deployment import Deployment
+
+
+def place_cache(cache: ContextCache, deployment: Deployment) -> int:
+    """Have the cache on the caching nodes that lend memory, with so many blocks as there is room for. Returns how many
+    blocks are lost."""
+    nodes, blocks, ssd_blocks = deployment.pools.caching, deployment.cache_blocks, deployment.cache_ssd_blocks
+    if (lent := cache.lent) is not None:
+        lending = tuple(node for node in nodes if lent.get(node, 0.0) > 0)
+        blocks = min(blocks, int(sum(lent[node] for node in lending) // deployment.block_bytes))
+        nodes, ssd_blocks = lending, ssd_blocks * len(lending) // max(1, len(nodes))
+    return cache.move_to(nodes, blocks, ssd_blocks)
+
+
+def lend_memory(cache: ContextCache, deployment: Deployment, lent: Mapping[str, float] | None) -> int:
+    """The same with so many bytes of each node from now on; None: as the layout says."""
+    cache.lent = lent
+    return place_cache(cache, deployment)

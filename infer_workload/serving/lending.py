@@ -1,0 +1,59 @@
+"""Lending: what a deployment has of the memory of nodes, and how its caches share it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from infer_workload.contract import CacheMemoryView
+from matrixcommon.model.resource_key import name_of, sibling
+
+DEPLOYMENT_LABEL = "cloudmatrix.io/deployment"
+GIB = 1 << 30
+GRANTED = "Granted"
+
+
+def allocation_of(deployment: str) -> str:
+    """The key of a deployment's allocation."""
+    return sibling(deployment, f"{name_of(deployment)}-ems")
+
+
+@dataclass(frozen=True)
+class Lending:
+    """GiB by node, asked for and held, and why those differ; looked at last `at`."""
+
+    allocation: str
+    asked: Mapping[str, int] = field(default_factory=dict)
+    held: Mapping[str, int] = field(default_factory=dict)
+    reason: str = GRANTED
+    message: str = ""
+    at: float = 0.0
+
+    @property
+    def granted(self) -> bool:
+        return self.reason == GRANTED
+
+    def of_weights(self, share: float) -> dict[str, float] | None:
+        """Bytes by node that the model cache has, of which it is to have `share`; None where nothing is asked for now,
+        because the deployment is laid out nowhere."""
+        return {node: min(share, gib * GIB) for node, gib in self.held.items()} if self.asked else None
+
+    def of_blocks(self, share: float) -> dict[str, float]:
+        """Bytes by node that are left for the context cache."""
+        return {node: max(0.0, gib * GIB - share) for node, gib in self.held.items()}
+
+    def condition(self) -> tuple[str, bool, str, str]:
+        """Type, status, reason and message."""
+        held, asked = sum(self.held.values()), sum(self.asked.values())
+        text = f"{held} of {asked} GiB are held on {len(self.held)} nodes"
+        return "CacheMemory", self.granted, self.reason, text if self.granted else self.message
+
+    def view(self) -> CacheMemoryView:
+        return CacheMemoryView(
+            allocation=name_of(self.allocation),
+            requested_gib=sum(self.asked.values()),
+            granted_gib=sum(self.held.values()),
+            nodes=dict(sorted(self.held.items())),
+            reason=self.reason,
+            message=self.message,
+        )

@@ -1,0 +1,112 @@
+"""What the embedded Kubernetes API tells Prometheus, under the names that a real one has, so that rules and dashboards
+made for those read it: requests and their duration, watches, objects by kind, webhooks.
+
+Custom kinds are counted by name as far as the bound of the label goes; those that come after it are `_OTHER`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.registry import Collector
+
+from matrixcommon.telemetry.metric import OTHER, Label, Metric
+from matrixcontainer.kubeapi.auth.authorizer import Attributes
+from matrixcontainer.kubeapi.registry.core import Core
+
+KINDS_MAX = 150
+VERBS = {
+    "get": "GET", "list": "LIST", "watch": "WATCH", "create": "POST", "update": "PUT", "patch": "PATCH",
+    "delete": "DELETE", "deletecollection": "DELETECOLLECTION",
+}  # fmt: skip
+"""As they are authorised, and as upstream's metrics write them."""
+
+VERB = Label("verb", "what was asked, as upstream writes it", values=(*VERBS.values(), OTHER))
+RESOURCE = Label("resource", "plural of the kind with its group, empty for what is none", at_most=KINDS_MAX + 2)
+CODE = Label("code", "HTTP status code", at_most=40)
+TYPE = Label("type", "mutating webhooks admit", values=("admit", "validating"))
+OPERATION = Label("operation", "what was to be done", values=("CREATE", "UPDATE", "DELETE", "CONNECT", OTHER))
+REJECTED = Label("rejected", "whether it was refused, or not answered", values=("true", "false"))
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+REQUESTS = Metric("apiserver_request_total", "counter", "requests", "Requests answered.", (VERB, RESOURCE, CODE))
+DURATION = Metric(
+    "apiserver_request_duration_seconds",
+    "histogram",
+    "seconds (wall)",
+    "Time from a request's head to its answer; of a watch, to its head.",
+    (VERB,),
+    buckets=SECONDS,
+)
+WATCHES = Metric("apiserver_longrunning_requests", "gauge", "watches", "Watches that are open.", (RESOURCE,))
+OBJECTS = Metric("apiserver_storage_objects", "gauge", "objects", "Objects stored, by kind.", (RESOURCE,))
+WEBHOOKS = Metric(
+    "apiserver_admission_webhook_admission_duration_seconds",
+    "histogram",
+    "seconds (wall)",
+    "Time that calls of admission webhooks took.",
+    (TYPE, OPERATION, REJECTED),
+    buckets=SECONDS,
+)
+METRICS = (REQUESTS, DURATION, WATCHES, OBJECTS, WEBHOOKS)
+
+
+class KubeMetrics(Collector):
+    """Counts what an API does: `api.observe(KubeMetrics(core))`."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._known: set[str] = set()
+        self._registry = CollectorRegistry()
+        self._requests, self._duration = REQUESTS.counter(self._registry), DURATION.histogram(self._registry)
+        self._webhooks = WEBHOOKS.histogram(self._registry)
+        self._registry.register(self)
+
+    def answered(self, asked: Attributes, code: int, seconds: float) -> None:
+        verb = VERBS.get(asked.verb, OTHER)
+        self._requests.labels(verb, self._resource(asked), str(code)).inc()
+        self._duration.labels(verb).observe(seconds)
+
+    def admitted(self, kind: str, operation: str, rejected: bool, seconds: float) -> None:
+        self._webhooks.labels(kind, OPERATION.taken(operation), str(rejected).lower()).observe(seconds)
+
+    def page(self) -> bytes:
+        return bytes(generate_latest(self._registry))
+
+    def collect(self) -> Iterator[Any]:
+        """Watches and objects, counted at the scrape."""
+        store = self._core.store
+        watches, objects = WATCHES.family(), OBJECTS.family()
+        open_watches: dict[str, int] = {}
+        stored: dict[str, int] = {}
+        for storage in sorted({each.storage for each in self._core.registry.all()}):
+            shown = self._shown(storage)
+            stored[shown] = stored.get(shown, 0) + store.count(storage)
+            open_watches[shown] = open_watches.get(shown, 0) + len(store.log(storage).waiters)
+        for shown, count in stored.items():
+            if count:
+                objects.add_metric([shown], count)
+        for shown, count in open_watches.items():
+            if count:
+                watches.add_metric([shown], count)
+        yield watches
+        yield objects
+
+    def _resource(self, asked: Attributes) -> str:
+        """What nobody serves has no name here: whoever asks could make up any number of them."""
+        if not asked.resource:
+            return ""
+        registry = self._core.registry
+        served = registry.derived("metrics", lambda: {(each.group, each.plural) for each in registry.all()})
+        if (asked.group, asked.resource) not in served:
+            return OTHER
+        return self._shown(f"{asked.resource}.{asked.group}" if asked.group else asked.resource)
+
+    def _shown(self, storage: str) -> str:
+        if storage not in self._known:
+            if len(self._known) >= KINDS_MAX:
+                return OTHER
+            self._known.add(storage)
+        return storage

@@ -1,0 +1,128 @@
+"""experiment autoscale: a scaling policy over a trace before it is applied, with ranges of its fields."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+import yaml
+
+from matrixcommon.model.errors import InvalidField
+from services.matrixctl.commands.command import command
+from services.matrixctl.commands.experiments.parameters import refusals
+from services.matrixctl.commands.options import Output, printed
+from services.matrixctl.output.screen import Form, say, table
+
+if TYPE_CHECKING:
+    from infer_workload.experiments.autoscale import Outcome, Trace
+
+POINTS_MAX = 200
+FIGURES = ("node-hours", "within TTFT", "within TPOT", "wait P90 s", "changes", "nodes")
+
+
+@command("experiment autoscale")
+def autoscale(
+    file: Annotated[Path, typer.Option("--filename", "-f", help="A ScalingPolicy manifest, or its spec.")],
+    trace: Annotated[Path | None, typer.Option(help="Requests to replay, in the Mooncake format.")] = None,
+    generate: Annotated[int | None, typer.Option(min=1, help="Or this many requests of seeded traffic.")] = None,
+    rate: Annotated[float, typer.Option(min=0.01, help="Generated requests a second, on average.")] = 10.0,
+    swing: Annotated[float, typer.Option(help="How far the rate swings around that, as a part of it.")] = 0.0,
+    period: Annotated[float, typer.Option(help="Emulated seconds of a swing.")] = 3600.0,
+    seed: Annotated[int, typer.Option(help="Seed of generated traffic.")] = 0,
+    ttft: Annotated[float, typer.Option(min=0.001, help="Objective for the first token, s.")] = 2.0,
+    tpot: Annotated[float, typer.Option(min=0.001, help="Objective for each token after it, s.")] = 0.05,
+    attained: Annotated[float, typer.Option(min=0.01, max=1.0, help="Share that a fixed size has to attain.")] = 0.95,
+    start: Annotated[float | None, typer.Option(min=0, help="Seconds until a new node serves (default: model's).")] = (
+        None
+    ),
+    over: Annotated[
+        list[str] | None,
+        typer.Option(help="A field and its values: maxReplicas=12,24 or objective.utilization=0.7:0.9:0.1."),
+    ] = None,
+    output: Output = Form.TABLE,
+) -> None:
+    """Play a scaling policy over a trace in virtual time: node-hours, who waited, and every change; nothing is scaled.
+
+    Beside it stands the fewest nodes that keep the objectives without any autoscaler. What MatrixCompute would decide
+    is what it decides here; the load is a fluid one, so compare rows, and try the best on a stack.
+    """
+    from infer_workload.experiments.autoscale import fewest_fixed, play, read_policy, varied
+
+    document = _document(file)
+    policy = read_policy(document)
+    spec: dict[str, Any] = document.get("spec", document)
+    axes = _axes(over or [])
+    with refusals():
+        asked = _trace(trace, generate, rate, seed).swinging(swing, period)
+        rows: list[tuple[dict[str, Any], Outcome]] = []
+        for values in product(*axes.values()):
+            changes = dict(zip(axes, values, strict=True))
+            one = read_policy(varied(spec, changes))
+            rows.append((changes, play(asked, one, ttft_s=ttft, tpot_s=tpot, start_s=start)))
+        nodes, static = fewest_fixed(asked, policy, attained, ttft_s=ttft, tpot_s=tpot)
+    points = [{"varied": changes, **asdict(outcome)} for changes, outcome in rows]
+    objectives = {"ttft_s": ttft, "tpot_s": tpot, "attained": attained}
+    if printed({"points": points, "fixed": {"nodes": nodes, **asdict(static)}, "objectives": objectives}, output):
+        return
+    name = f"fixed at {nodes}" if nodes else f"fixed at {static.nodes_most}: not enough"
+    columns = list(axes) or ["policy"]
+    shown = [[*(str(value) for value in changes.values()), *_figures(each)] for changes, each in rows]
+    if not axes:
+        shown = [[file.name, *_figures(each)] for _, each in rows]
+    table([*columns, *FIGURES], [*shown, [name, *[""] * (len(columns) - 1), *_figures(static)]])
+    if not axes:
+        for at_s, size, reason in rows[0][1].sizes[1:]:
+            say(f"{at_s:8.0f} s  {size} nodes  {reason}")
+
+
+def _figures(outcome: Outcome) -> list[str]:
+    return [
+        f"{outcome.node_hours:.2f}", f"{outcome.within_ttft:.1%}", f"{outcome.within_tpot:.1%}",
+        f"{outcome.wait_p90_s:.2f}", str(outcome.changes), f"{outcome.nodes_least}-{outcome.nodes_most}",
+    ]  # fmt: skip
+
+
+def _document(file: Path) -> dict[str, Any]:
+    if not file.exists():
+        raise InvalidField(f"there is no file {file}", field="--filename")
+    try:
+        found = yaml.safe_load(file.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError) as wrong:
+        raise InvalidField(f"{file} is no YAML with one document", field="--filename") from wrong
+    if not isinstance(found, dict) or not isinstance(found.get("spec", found), dict):
+        raise InvalidField(f"{file} is no ScalingPolicy", field="--filename")
+    return found
+
+
+def _axes(over: list[str]) -> dict[str, list[Any]]:
+    """Values by field: numbers, true, false, or else words (YAML would take Off for false)."""
+    from infer_workload.experiments.sweep import named_values
+
+    axes = {name: [_value(value) for value in values] for name, values in map(named_values, over)}
+    points = 1
+    for values in axes.values():
+        points *= len(values)
+    if points > POINTS_MAX:
+        raise InvalidField(f"{points} combinations are more than {POINTS_MAX}", field="--over")
+    return axes
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _trace(trace: Path | None, generate: int | None, rate: float, seed: int) -> Trace:
+    from infer_workload.experiments.autoscale import Trace
+    from infer_workload.experiments.experiment import generated
+    from infer_workload.traffic.generator import read_trace
+
+    if (trace is None) == (generate is None):
+        raise InvalidField("give either --trace FILE or --generate N", field="--trace")
+    return Trace(generated(generate or 0, seed, rate) if trace is None else read_trace(trace))

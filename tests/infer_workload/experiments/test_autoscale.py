@@ -1,0 +1,104 @@
+"""A scaling policy played over a trace: what is counted, what is compared, and what a trace cannot show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infer_workload.experiments.autoscale import Outcome, Trace, fewest_fixed, fixed, play, read_policy, varied
+from infer_workload.experiments.experiment import generated
+from matrixcommon.model.errors import InvalidField
+from tests.services.matrixctl.inprocess import ran
+
+POLICY = {"scaleTargetRef": {"name": "served"}, "minReplicas": 3, "maxReplicas": 16}
+OBJECTIVES = {"ttft_s": 2.0, "tpot_s": 0.05}
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    """An hour whose middle has four times the requests of its ends."""
+    return Trace(generated(18_000, seed=7, requests_per_second=5.0)).swinging(0.6, 3600)
+
+
+def played(trace: Trace, **changes: Any) -> Outcome:
+    return play(trace, read_policy(varied(POLICY, changes)), **OBJECTIVES)
+
+
+def test_a_fixed_size_costs_its_nodes_for_the_whole_trace(trace: Trace) -> None:
+    outcome = play(trace, fixed(read_policy(POLICY), 8), **OBJECTIVES)
+    assert outcome.node_hours == pytest.approx(8 * outcome.seconds / 3600)
+    assert (outcome.changes, outcome.nodes_least, outcome.nodes_most) == (0, 8, 8)
+
+
+def test_more_nodes_keep_nobody_waiting_longer(trace: Trace) -> None:
+    found = [play(trace, fixed(read_policy(POLICY), nodes), **OBJECTIVES) for nodes in (4, 6, 10, 16)]
+    assert [each.wait_p90_s for each in found] == sorted((each.wait_p90_s for each in found), reverse=True)
+    assert found[0].within_ttft < 0.5 < 0.95 < found[-1].within_ttft
+
+
+def test_a_policy_follows_the_load_and_costs_less_than_the_static_peak(trace: Trace) -> None:
+    nodes, static = fewest_fixed(trace, read_policy(POLICY), 0.95, **OBJECTIVES)
+    assert nodes is not None
+    assert play(trace, fixed(read_policy(POLICY), nodes - 1), **OBJECTIVES).within_ttft < 0.95 <= static.within_ttft
+    outcome = played(trace, **{"objective.utilization": 0.8, "predictive": "Off"})
+    assert outcome.nodes_least < nodes <= outcome.nodes_most + 1
+    assert outcome.node_hours < static.node_hours
+
+
+def test_a_longer_window_for_shrinking_costs_more(trace: Trace) -> None:
+    path = "behavior.scaleDown.stabilizationWindowSeconds"
+    short, long = played(trace, **{path: 60}), played(trace, **{path: 1800})
+    assert short.node_hours < long.node_hours
+    assert short.changes >= long.changes
+
+
+def test_a_slower_start_keeps_more_waiting(trace: Trace) -> None:
+    policy = read_policy(varied(POLICY, {"predictive": "Off"}))
+    quick, slow = (play(trace, policy, start_s=start, **OBJECTIVES) for start in (5.0, 600.0))
+    assert slow.within_ttft < quick.within_ttft
+
+
+def test_the_same_trace_and_policy_find_the_same(trace: Trace) -> None:
+    assert played(trace) == played(trace)
+
+
+def test_what_swings_keeps_its_requests_and_its_length(trace: Trace) -> None:
+    steady = Trace(generated(18_000, seed=7, requests_per_second=5.0))
+    again = steady.swinging(0.6, 3600)
+    assert len(again.at) == len(steady.at)
+    assert again.at[-1] == pytest.approx(steady.at[-1], rel=0.2)
+    counts = [int(((again.at >= at) & (again.at < at + 600)).sum()) for at in (0, 1500)]
+    assert counts[1] > 2 * counts[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"minReplicas": 0}, "minReplicas"),
+        ({"maxReplicas": 60}, "maxReplicas"),
+        ({"pools": {}}, "pools"),
+        ({"behavior.scaleDown.window": 5}, "behavior.scaleDown.window"),
+        ({"objective.utilization": 7}, "objective.utilization"),
+    ],
+)
+def test_what_a_trace_cannot_show_is_refused_with_its_field(trace: Trace, change: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidField) as refused:
+        played(trace, **change)
+    assert refused.value.field == field
+
+
+def test_the_command_prints_each_point_and_the_fixed_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "policy.json"
+    file.write_text(json.dumps({"kind": "ScalingPolicy", "spec": POLICY}))
+    asked = ("experiment", "autoscale", "-f", str(file), "--generate", "2000", "--rate", "6", "--swing", "0.5")
+    code, out, _ = ran(capsys, *asked, "--over", "predictive=Off,Auto", "-o", "json")
+    found = json.loads(out)
+    assert code == 0
+    assert [point["varied"] for point in found["points"]] == [{"predictive": "Off"}, {"predictive": "Auto"}]
+    assert found["fixed"]["nodes_least"] == found["fixed"]["nodes_most"]
+    code, _, err = ran(capsys, *asked, "--over", "minReplicas=x")
+    assert code == 1
+    assert "minReplicas" in err

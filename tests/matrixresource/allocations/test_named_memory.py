@@ -1,0 +1,128 @@
+"""Memory of nodes that are named: so much of each and of no other, never more than there is, whoever holds the NPUs."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from matrixcommon.model.errors import InsufficientCapacity, InvalidField, QuotaExceeded
+from matrixcommon.model.hardware_names import NodeName
+from matrixcommon.model.quantities import timestamp
+from matrixresource.contract.allocations import QuotaRequest
+from matrixresource.contract.plans import PlanRequest
+from matrixresource.contract.reservations import ReservationRequest
+from tests.matrixresource.machine import Machine
+
+DRAM_GIB = 2048
+FIRST, SECOND, THIRD = "sn0-c00-n0", "sn0-c00-n1", "sn0-c05-n2"
+
+
+@pytest.fixture
+def machine(tmp_path):
+    made = Machine(tmp_path)
+    yield made
+    made.check()
+
+
+def memory(view):
+    return {member.node: member.memory_gib for member in view.members}
+
+
+def test_so_much_of_each_named_node_whoever_holds_its_npus(machine):
+    machine.have("npus", nodes=48)
+    view = machine.ask("cache", memoryGibByNode={FIRST: 512, THIRD: 100})
+    assert memory(view) == {FIRST: 512, THIRD: 100}
+    assert (view.memory_gib, {member.role for member in view.members}) == (612, {"pool"})
+    assert machine.ask("cache", memoryGibByNode={THIRD: 100, FIRST: 512}).generation == view.generation, "no news"
+
+
+def test_no_node_gives_more_than_it_has(machine):
+    machine.ask("first", memoryGibByNode={FIRST: 1500, SECOND: 100})
+    with pytest.raises(InsufficientCapacity, match=f"{FIRST} can give 548 GiB of memory, 549 are asked") as refused:
+        machine.ask("second", memoryGibByNode={FIRST: 549, SECOND: 1})
+    assert refused.value.field == f"memoryGibByNode.{FIRST}"
+    assert refused.value.blocking == [{"domain": FIRST, "needsGib": 549, "hasGib": 548}]
+    assert machine.names() == ["first"]
+    machine.ask("second", memoryGibByNode={FIRST: 548})
+    with pytest.raises(InsufficientCapacity, match="can give 1500 GiB of memory, 1501 are asked"):
+        machine.ask("first", memoryGibByNode={FIRST: 1501, SECOND: 100})
+    assert memory(machine.allocation("first")) == {FIRST: 1500, SECOND: 100}, "it stays as it was"
+
+
+def test_it_grows_shrinks_and_goes_elsewhere_in_place(machine):
+    machine.ask("cache", memoryGibByNode={FIRST: 100, SECOND: 100})
+    assert memory(machine.ask("cache", memoryGibByNode={FIRST: 2048, THIRD: 5})) == {FIRST: 2048, THIRD: 5}
+    machine.check()
+    assert memory(machine.ask("cache", memoryGibByNode={SECOND: 7})) == {SECOND: 7}, "none of its nodes stays"
+    machine.ask("other", memoryGibByNode={FIRST: DRAM_GIB})
+
+
+def test_a_node_that_is_kept_out_gives_nothing_more_and_keeps_what_it_gave(machine):
+    machine.ask("cache", memoryGibByNode={FIRST: 100, SECOND: 100})
+    machine.allocator.cordon(NodeName(FIRST), True)
+    with pytest.raises(InsufficientCapacity, match="takes nothing new"):
+        machine.ask("cache", memoryGibByNode={FIRST: 101, SECOND: 100})
+    machine.ask("cache", memoryGibByNode={FIRST: 50, SECOND: 200})
+    machine.ask("cache", memoryGibByNode={SECOND: 200})
+    assert memory(machine.allocation("cache")) == {SECOND: 200}
+
+
+def test_it_outlives_a_restart_and_is_released(machine):
+    machine.ask("cache", memoryGibByNode={FIRST: DRAM_GIB})
+    machine.restart()
+    machine.check()
+    with pytest.raises(InsufficientCapacity):
+        machine.ask("other", memoryGibByNode={FIRST: 1})
+    assert machine.allocator.release("cache") is None, "nobody has prepared it, so it goes at once"
+    machine.ask("other", memoryGibByNode={FIRST: DRAM_GIB})
+
+
+def test_pooled_memory_is_found_beside_it(machine):
+    machine.ask("cache", memoryGibByNode={FIRST: DRAM_GIB})
+    pool = machine.have("pool", memoryGib=47 * DRAM_GIB)
+    assert FIRST not in memory(pool)
+
+
+def test_a_quota_counts_it(machine):
+    machine.quotas.put("default", QuotaRequest(memory_gib=600))
+    machine.ask("cache", memoryGibByNode={FIRST: 500})
+    with pytest.raises(QuotaExceeded):
+        machine.ask("cache", memoryGibByNode={FIRST: 500, SECOND: 101})
+
+
+def test_a_plan_says_what_is_there(machine):
+    machine.ask("cache", memoryGibByNode={FIRST: 2000})
+    plan = machine.planner.plan(PlanRequest.model_validate({"memoryGibByNode": {FIRST: 100, SECOND: 10}}))
+    assert not plan.fits
+    assert any("58 GiB" in change.message for change in plan.changes), "48 of the first and 10 of the second"
+
+
+def test_a_reservation_holds_it_for_later(machine):
+    request = {"memoryGibByNode": {FIRST: 2000}}
+    start = machine.clock.now() + 100
+    asked = ReservationRequest.model_validate({**request, "startsAt": timestamp(start), "durationS": 1000})
+    machine.allocator.reservations.put("later", asked)
+    with pytest.raises(InsufficientCapacity):
+        machine.ask("cache", memoryGibByNode={FIRST: 49})
+    machine.ask("cache", memoryGibByNode={FIRST: 48})
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"nodes": 1}, "goes alone"),
+        ({"cpus": 1}, "goes alone"),
+        ({"memoryGib": 5}, "is the sum of memoryGibByNode, 1"),
+        ({"preemption": "LowerPriority"}, "preempts nobody"),
+        ({"affinity": {"allocations": ["a"]}}, "names its nodes"),
+    ],
+)
+def test_what_does_not_go_with_it_is_refused(machine, more, said):
+    with pytest.raises(ValidationError, match=said):
+        machine.ask("cache", memoryGibByNode={FIRST: 1}, **more)
+
+
+def test_a_node_that_is_not_there_is_named(machine):
+    with pytest.raises(InvalidField, match="there is no node 'sn7-c00-n0'") as refused:
+        machine.ask("cache", memoryGibByNode={"sn7-c00-n0": 1})
+    assert refused.value.field == "memoryGibByNode.sn7-c00-n0"
