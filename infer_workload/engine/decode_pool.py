@@ -19,6 +19,8 @@ from infer_workload.engine.longest_die import LongestDie
 from infer_workload.engine.request import DECODING, DecodeDie, InferenceRequest
 from infer_workload.timing.decode import DecodeTiming
 
+STEPS_MAX = 64
+"""Of a stretch: whoever sleeps until something is due, as the service does, sees tokens no later than after so many."""
 ROUNDING_S = 1e-9
 """What joins so little after a boundary joins at it."""
 
@@ -151,7 +153,7 @@ class DecodePool:
             self._due_steps, self.due = 0, inf
             return
         self._growth_s = per_token * growth
-        ahead = min(ahead, self._ends[0][0] - self.steps)
+        ahead = min(ahead, self._ends[0][0] - self.steps, STEPS_MAX)
         if growth and ahead * growth > room:
             ahead = min(ahead, floor(room / growth) + 1)
         if self._joining:

@@ -61,8 +61,7 @@ class Engine:
         self.in_flight: dict[int, InferenceRequest] = {}
         self.preemptions = 0
         """Times that a request was sent back, by a loss or for one of an earlier priority."""
-        self.dropped = 0
-        """Requests that no die could hold any more after a change of the layout."""
+        self.dropped = 0  # requests that no die could hold any more after a change of the layout
         self._placed: dict[int, int] = {}
         """Requests that have a place on a die, by priority."""
         self.transferred_bytes = self.fetched_bytes = 0.0

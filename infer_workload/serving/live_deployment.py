@@ -230,10 +230,9 @@ class LiveDeployment:
     def _apply_layout(self, change: Change, now: float) -> None:
         engine = self.engine
         assert engine is not None
-        dropped = engine.dropped
+        self.cut_off -= engine.dropped
         requeued = engine.apply_layout(change.deployment, change.pause_s, change.start_s)
-        self.requeued += requeued
-        self.cut_off += engine.dropped - dropped
+        self.requeued, self.cut_off = self.requeued + requeued, self.cut_off + engine.dropped
         if self.handover.pending is not None and self.fabric is not None:
             self.handover.close(engine, self.fabric, now)
         self.paused_until = max(self.paused_until, now + change.pause_s)
@@ -346,8 +345,7 @@ class LiveDeployment:
             self._set_state(SERVING, layout_text(self.pools_view()))
             if self._load is not None:
                 self._load.begin(now)
-        left = self._play_load(now) if self.serves else False
-        if not left:
+        if not (left := self._play_load(now) if self.serves else False):
             engine.advance(now)
             self._hand_over(now)
         if (engine := self.engine) is None:

@@ -2,8 +2,8 @@
 
 Prompts are split along their length over all dies for the projections, and along the heads for the core of attention
 (the SP-TP-SP scheme of the paper): the low-rank queries and latents of all tokens are gathered to every die, the
-outputs go back in an all-to-all. Token exchange with the experts runs on the SDMA engines, in the plain form: tokens
-are put in order for it and back by the vector cores.
+outputs go back in an all-to-all; of both a die's own part does not travel. Token exchange with the experts runs on the
+SDMA engines, in the plain form: tokens are put in order for it and back by the vector cores.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ def attention_operators(
     kept = model.latent_width * model.kv_bytes
     outputs = heads * model.value_width * WIDE
     everyone = tokens * dies
+    others = (dies - 1) / dies  # a die's own part stays where it is
     if model.latent:
         down = model.hidden * (model.query_rank + model.latent_width)
         up = model.attention_parameters - down - model.output_parameters
@@ -37,7 +38,7 @@ def attention_operators(
     path = [
         die.vector("norm", ATTENTION, tokens * model.hidden * (3 * WIDE + 1)),
         die.gemm("MLA prolog" if model.latent else "QKV projection", ATTENTION, down, tokens, size),
-        exchange.bulk("all-gather", ATTENTION, gathered + earlier * kept),
+        exchange.bulk("all-gather", ATTENTION, others * (gathered + earlier * kept)),
     ]
     if up:
         path.append(die.gemm("head projections", ATTENTION, up, tokens, size))
@@ -46,7 +47,7 @@ def attention_operators(
         *path,
         die.vector("rope", ATTENTION, tokens * rotated),
         die.attention(operations, (everyone + earlier) * kept),
-        exchange.bulk("all-to-all", ATTENTION, tokens * outputs),
+        exchange.bulk("all-to-all", ATTENTION, others * tokens * outputs),
         die.vector("quantisation", ATTENTION, tokens * heads * model.value_width * (WIDE + 1)),
         die.gemm("output projection", ATTENTION, model.output_parameters, tokens, size),
     ]
