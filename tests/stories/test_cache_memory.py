@@ -9,11 +9,7 @@ from matrixcommon.api.client import call
 from tests.accounting import audit, fetch
 from tests.stack import Stack
 
-
-@pytest.fixture
-async def stack(tmp_path):
-    async with Stack(tmp_path, infer=True) as running:
-        yield running
+pytestmark = pytest.mark.looptime
 
 
 async def lent(stack):
@@ -27,50 +23,48 @@ async def served(stack, state="Serving"):
         memory = view.get("cacheMemory")
         return view["state"] == state and memory is not None and set(memory["nodes"]) == set(view["roles"])
 
-    await stack.until(holds, f"chat is {state} and holds memory of its nodes", every_s=10)
+    await stack.until(holds, f"chat is {state} and holds memory of its nodes")
 
 
 async def settled(stack):
     async def nothing_is_broken():
         return not audit(await fetch(stack.http), settled=True)
 
-    await stack.until(nothing_is_broken, "what services show agrees", every_s=10)
+    await stack.until(nothing_is_broken, "what services show agrees")
 
 
-@pytest.mark.timeout(600)
-async def test_memory_follows_the_nodes_and_nothing_is_left(stack):
-    await stack.apply("one", 4, 1)
-    await stack.active("one")
-    body = {"instance": "one", "cacheGbPerNode": 100}
-    await call(stack.http["infer"], "PUT", "/v1/deployments/chat", body=body)
-    await served(stack)
-    before = await lent(stack)
-    assert len(before) == 4
-    await settled(stack)
+async def test_memory_follows_the_nodes_and_nothing_is_left(tmp_path):
+    async with Stack(tmp_path, infer=True) as stack:
+        await stack.apply("one", 4, 1)
+        await stack.active("one")
+        body = {"instance": "one", "cacheGbPerNode": 100}
+        await call(stack.http["infer"], "PUT", "/v1/deployments/chat", body=body)
+        await served(stack)
+        before = await lent(stack)
+        assert len(before) == 4
+        await settled(stack)
 
-    await stack.restart("infer")
-    await served(stack)
-    assert await lent(stack) == before
+        await stack.restart("infer")
+        await served(stack)
+        assert await lent(stack) == before
 
-    lost = sorted(before)[0]
-    stack.impair("gone", "node-down", lost)
+        lost = sorted(before)[0]
+        stack.impair("gone", "node-down", lost)
 
-    async def elsewhere():
-        return len(await lent(stack)) == 4 and lost not in await lent(stack)
+        async def elsewhere():
+            return len(await lent(stack)) == 4 and lost not in await lent(stack)
 
-    await stack.until(
-        elsewhere, "the memory of the node that is lost is given up, its successor lends some", every_s=10
-    )
-    await stack.active("one")
-    await served(stack)
-    await settled(stack)
-    await stack.check()
+        await stack.until(elsewhere, "the memory of the node that is lost is given up, its successor lends some")
+        await stack.active("one")
+        await served(stack)
+        await settled(stack)
+        await stack.check()
 
-    await stack.kill("infer")
-    await stack.compute.delete_instance("one")
-    await stack.gone("one")
-    assert await lent(stack), "nobody is there to give it back"
-    await stack.start("infer")
-    await stack.until(stack._nothing_lent, "a deployment without nodes holds nothing")
-    stack.repair("gone")
-    await stack.nothing_left()
+        await stack.kill("infer")
+        await stack.compute.delete_instance("one")
+        await stack.gone("one")
+        assert await lent(stack), "nobody is there to give it back"
+        await stack.start("infer")
+        await stack.until(stack._nothing_lent, "a deployment without nodes holds nothing")
+        stack.repair("gone")
+        await stack.nothing_left()
