@@ -46,6 +46,7 @@ MACHINES = {
 CONDITIONS = {
     "AbleToScale": "whether the next decision may change the size of what a policy scales",
     "Admitted": "whether a slice's bandwidth is booked",
+    "CacheMemory": "whether the caches of a deployment have the memory that they asked for",
     "Damped": "whether a link is taken for down because it changed too often",
     "Degraded": "whether something of it is missing or broken while it continues",
     "Expired": "whether its lease has ended",

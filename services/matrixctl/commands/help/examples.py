@@ -22,6 +22,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "bundle",
         "bundle --file report.tar.gz --log-mib 2   # no more than the last 2 MiB of each log",
     ),
+    "cache export": ("cache export chat blocks.json",),
+    "cache models": ("cache models chat     # where the weights are, and what a start or a switch would take",),
+    "cache warm": (
+        "cache warm again blocks.json --dry-run   # what it would take of them",
+        "cache warm again blocks.json",
+    ),
     "clock for": ("clock for 2h            # two emulated hours at speed 600", "clock for 15m --speed 60"),
     "clock pause": ("clock pause",),
     "clock show": ("clock show", "clock show -o json"),
@@ -30,7 +36,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "console": ("console", "console --no-browser"),
     "convert": (
         "convert -f vcjob.yaml -o table          # what would be translated and left out",
-        "convert -f vcjob.yaml | kubectl apply -f -",
+        "convert -f vcjob.yaml                   # what `kubectl apply -f -` takes",
         "convert -f a2-job.yaml --chips-per-node 8",
     ),
     "defrag approve": ("defrag approve room-for-8 --wait",),
