@@ -4,7 +4,8 @@ The pool keeps several models, the most wanted first: as many as the memory that
 ones on their volumes of solid state, and what neither has room for stays in the object store. How long a load takes
 follows from where the weights are: the size over the rate of each way they have to go. From the object store they come
 once, over VPC, and over UB to every die that needs them; from solid state over all volumes at once, and then over UB;
-from memory over UB alone. Where no node lends memory nothing is kept: each load begins at the object store.
+from memory over UB alone, but for the part that lay on nodes that are gone, which comes from the object store. Where no
+node lends memory nothing is kept: each load begins at the object store.
 """
 
 from __future__ import annotations
@@ -59,10 +60,12 @@ class ModelCache:
         return tuple(pool) if lent is None else tuple(node for node in pool if lent.get(node, 0.0) > 0)
 
     def memory_bytes(self, pool: Sequence[str]) -> float:
-        """What it has of the pool's memory in all; infinite where it may have as much as it needs and was asked for
-        none."""
+        """The memory that it keeps models in; infinite where it may have as much as it needs and was asked for none.
+
+        What was lent counts until other nodes lend in its place: which models are kept does not change with a loss.
+        """
         if self.lent is not None:
-            return sum(self.lent.get(node, 0.0) for node in pool)
+            return sum(self.lent.values())
         return inf if self.gb_per_node is None else self.gb_per_node * 1e9 * len(pool)
 
     def tiers(self, pool: Sequence[str], models: Iterable[ServedModel] = ()) -> dict[str, WeightsTier]:
@@ -93,10 +96,16 @@ class ModelCache:
         rate = fetch_gbps(fabric, self.calibration, readers, lending or tuple(readers), UB)
         spread = per_die * len(readers) * DIES_PER_NODE / (rate * 1e9) if rate > 0 else inf
         if tier == MEMORY:
-            return spread
+            return self.lost_share(fabric) * size / (self.calibration.obs_gbps * 1e9) + spread
         if tier == SOLID_STATE:
             return ssd_read_s(self.calibration, size, lending) + spread
         return size / (self.calibration.obs_gbps * 1e9) + spread
+
+    def lost_share(self, fabric: Fabric) -> float:
+        """The part of the memory that was lent by nodes that are gone, and of each model that lay in it."""
+        lent = self.lent or {}
+        whole, there = sum(lent.values()), sum(size for node, size in lent.items() if node in fabric.nodes)
+        return 1.0 - there / whole if whole else 0.0
 
     def read(self, *models: ServedModel) -> None:
         """The pool has read these models from the object store."""

@@ -60,13 +60,14 @@ class DrainSeen:
 class Observations:
     """What the neighbours show: the target's nodes by name, or the switch's `drain`; of allocations that cannot be
     moved now, why (reason and sentence); what keeps members from moving that should; the disruption budgets that hold
-    for it now."""
+    for it now; by node, how many of the allocations that share it are memory of caches, which follows the members."""
 
     nodes: Mapping[str, NodeView] = field(default_factory=dict)
     drain: DrainSeen | None = None
     unmovable: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     blocked: Mapping[str, str] = field(default_factory=dict)
     limits: Sequence[Limit] = ()
+    lending: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -300,8 +301,8 @@ def _not_now(look: _Look, node: NodeView) -> tuple[str, str] | None:
         return "ServicedByOthers", f"somebody else has it in service: {node.state_message}"
     if node.state not in BEGINS_IN:
         return "NotReady", f"it is {node.state}"
-    if node.shared_by:
-        return "InUse", f"parts of it are held by {node.shared_by} allocations, which are not moved"
+    if (staying := node.shared_by - look.seen.lending.get(node.name, 0)) > 0:
+        return "InUse", f"parts of it are held by {staying} allocations, which are not moved"
     if node.allocation is None:
         return None
     if not look.spec.movable:

@@ -7,7 +7,8 @@ is concerned hears of it: an event and the condition Maintenance of each instanc
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -28,6 +29,9 @@ from matrixcompute.store.store import ComputeStore, EventRow, InstanceRow
 from matrixresource.contract.nodes import MAINTENANCE_OF, NodeView
 
 log = logging.getLogger(__name__)
+
+DEPLOYMENT_LABEL = "cloudmatrix.io/deployment"
+"""On an allocation: CloudMatrix-Infer's, for the memory that the caches of that deployment lie in."""
 
 NOTICE = "Maintenance"
 """The condition of an instance that something of which is, or is going to be, worked on."""
@@ -118,7 +122,13 @@ class MaintenanceReconciler:
             draining = [(node.allocation, begun[name]) for name, node in nodes.items() if name in begun]
             since = {holder: at for holder, at in draining if holder is not None}
             blocked = {holder: self._blocked(session, holder, at) for holder, at in since.items()}
-        return Observations(nodes, None, unmovable, blocked, await self._limits(spec, nodes.values()))
+        lending = await self._lending() if any(node.shared_by for node in nodes.values()) else {}
+        return Observations(nodes, None, unmovable, blocked, await self._limits(spec, nodes.values()), lending)
+
+    async def _lending(self) -> Mapping[str, int]:
+        """By node, the allocations of its memory in which caches lie: they follow the deployment to other nodes."""
+        found = [each for each in await self._neighbours.allocations() if DEPLOYMENT_LABEL in each.labels]
+        return Counter(member.node for each in found for member in each.members)
 
     async def _limits(self, spec: MaintenanceSpec, nodes: Collection[NodeView]) -> tuple[Limit, ...]:
         """The disruption budgets that hold for it now: what any maintenance has taken out counts, and what failed."""

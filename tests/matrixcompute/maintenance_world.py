@@ -21,6 +21,7 @@ from matrixcompute.reconcilers.maintenance import MaintenanceReconciler
 from matrixcompute.store.maintenances import MaintenanceRow
 from matrixcompute.store.store import Base, ComputeStore
 from matrixlink.contract.drains import DrainView
+from matrixresource.contract.allocations import AllocationView
 from matrixresource.contract.nodes import NodeView
 from services.chassis.database import DatabaseEngine
 from services.compute.main import MIGRATIONS
@@ -55,6 +56,9 @@ class Machine:
     async def nodes(self, filter: str) -> list[NodeView]:
         field, _, value = filter.partition("=")
         return [node for node in self.found.values() if getattr(node, field) == value]
+
+    async def allocations(self) -> list[AllocationView]:
+        return []
 
     async def domains(self, filter: str) -> list[NodeView]:
         return []
