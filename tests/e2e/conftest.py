@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from infer_workload.ems.lending import DEPLOYMENT_LABEL
 from matrixcommon.model.errors import MatrixError
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.clients.kubernetes import Cluster, cluster_of
@@ -79,7 +80,9 @@ class RealStack:
 
     def broken_promises(self, allocated: Collection[str] = ()) -> list[str]:
         """What must never be: an NPU of two owners, a thing without an owner. `allocated`: allocations of somebody's own."""
-        allocations = {item["name"]: item for item in self.reach.list("resource", "/v1/allocations")}
+        listed = {item["name"]: item for item in self.reach.list("resource", "/v1/allocations")}
+        # The memory of caches is the deployment's, and lies on nodes that its instance has.
+        allocations = {name: each for name, each in listed.items() if DEPLOYMENT_LABEL not in each["labels"]}
         instances = {item["name"] for item in self.reach.list("compute", "/v1/instances")}
         slices = self.reach.list("link", "/v1/slices")
         pods = self.cluster.items("/api/v1/namespaces/default/pods")
