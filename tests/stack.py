@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 from sqlalchemy import text
 
-from infer_workload.ems.lending import DEPLOYMENT_LABEL
 from matrixcommon.api.client import list_all
 from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixresource.agent.hardware import InjectedFault
+from matrixresource.contract.allocations import DEPLOYMENT_LABEL
 from matrixresource.nodes.states import NODE_STATES
 from services.testing.clocks import EPOCH_S
 from services.testing.stack import AGENTS, SERVICES, InProcessStack, Seat

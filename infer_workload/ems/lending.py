@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from infer_workload.contract import CacheMemoryView
 from matrixcommon.model.resource_key import name_of, sibling
 
-DEPLOYMENT_LABEL = "cloudmatrix.io/deployment"
 GIB = 1 << 30
 GRANTED = "Granted"
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import ceil
 
-from infer_workload.ems.lending import DEPLOYMENT_LABEL, GIB, GRANTED, Lending, allocation_of
+from infer_workload.ems.lending import GIB, GRANTED, Lending, allocation_of
 from infer_workload.ems.model_cache import weights_gb
 from infer_workload.engine.cache_placement import lend_memory
 from infer_workload.layout.recovery import first_start_s
@@ -25,7 +25,7 @@ from infer_workload.timing.model import ServedModel
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InvalidField, MatrixError, Unavailable
 from matrixcommon.model.resource_key import name_of, project_of
-from matrixresource.contract.allocations import AllocationRequest, AllocationView
+from matrixresource.contract.allocations import DEPLOYMENT_LABEL, AllocationRequest, AllocationView
 
 CHECK_S, SWEEP_S = 30.0, 60.0
 """Emulated seconds after which what was granted is looked at again, and what deployments left behind."""

@@ -26,12 +26,10 @@ from matrixcompute.model.states import SETTLED
 from matrixcompute.store.disruption_budgets import disruption_budgets
 from matrixcompute.store.maintenances import MaintenanceRow, open_maintenances
 from matrixcompute.store.store import ComputeStore, EventRow, InstanceRow
+from matrixresource.contract.allocations import DEPLOYMENT_LABEL
 from matrixresource.contract.nodes import MAINTENANCE_OF, NodeView
 
 log = logging.getLogger(__name__)
-
-DEPLOYMENT_LABEL = "cloudmatrix.io/deployment"
-"""On an allocation: CloudMatrix-Infer's, for the memory that the caches of that deployment lie in."""
 
 NOTICE = "Maintenance"
 """The condition of an instance that something of which is, or is going to be, worked on."""

@@ -13,7 +13,8 @@ from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL, key_in
 from matrixcontainer.operator.ports import Inference
 from matrixcontainer.operator.reconciler import GONE_WALL_S, Reconciler
 from matrixcontainer.operator.scale_in import ScaleIn
-from matrixcontainer.operator.workload import DEPLOYMENT_LABEL, metrics_of, pods_for
+from matrixcontainer.operator.workload import metrics_of, pods_for
+from matrixresource.contract.allocations import DEPLOYMENT_LABEL
 
 
 class InferReconciler(Reconciler):

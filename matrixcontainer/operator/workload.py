@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from matrixcontainer.operator.decision import INSTANCE_LABEL, MANAGED_BY, MANAGED_LABEL
+from matrixresource.contract.allocations import DEPLOYMENT_LABEL
 
-DEPLOYMENT_LABEL = "cloudmatrix.io/deployment"
 ROLE_LABEL = "cloudmatrix.io/role"
 NPU_RESOURCE = "huawei.com/Ascend910"
 IMAGE = "cloudmatrix/infer"

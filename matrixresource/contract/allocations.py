@@ -14,6 +14,8 @@ from matrixresource.contract.nodes import InPlaceRepair, Power
 
 REPLACEMENT_LABEL, RESERVATION_LABEL = "cloudmatrix.io/last-replacement", "cloudmatrix.io/reservation"
 """Labels that MatrixResource itself puts on allocations; a caller's own come and go with its requests."""
+DEPLOYMENT_LABEL = "cloudmatrix.io/deployment"
+"""The deployment of CloudMatrix-Infer that something is for, such as the memory that its caches lie in."""
 
 
 def system_labels(labels: dict[str, str]) -> dict[str, str]:

@@ -215,7 +215,7 @@ class OperatorProcess:
             kept, operator = asyncio.create_task(self.leadership.keep()), asyncio.create_task(self._kopf())
             try:
                 ended, _ = await asyncio.wait({kept, operator}, return_when=asyncio.FIRST_COMPLETED)
-                for why in filter(None, (task.exception() for task in ended)):
+                for why in filter(None, (task.exception() for task in ended if not task.cancelled())):
                     log.error("Kopf or the leadership failed", exc_info=why)
             finally:
                 for task in (kept, operator, *tasks):

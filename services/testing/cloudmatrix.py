@@ -103,7 +103,8 @@ class CloudMatrix:
         start_from = _state_of(snapshot)
         with _not_collecting():
             async with AsyncExitStack() as life:
-                life.callback(gc.unfreeze)
+                if not gc.get_freeze_count():  # else somebody keeps the collector off for longer than this world
+                    life.callback(gc.unfreeze)
                 folder = Path(tempfile.mkdtemp(prefix="cloudmatrix-", dir=_memory()))
                 life.callback(shutil.rmtree, folder, ignore_errors=True)
                 self.stack = Cluster(
@@ -252,7 +253,8 @@ def _not_collecting() -> Iterator[None]:
     gc.disable()
     try:
         yield
-        gc.freeze()
+        if not gc.get_freeze_count():
+            gc.freeze()
     finally:
         if collecting:
             gc.enable()

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from infer_workload.ems.lending import DEPLOYMENT_LABEL
 from matrixcommon.model.errors import MatrixError
+from matrixresource.contract.allocations import DEPLOYMENT_LABEL
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.clients.kubernetes import Cluster, cluster_of
 from services.matrixctl.supervisor.state_folder import Folder, Stack

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from infer_workload.ems.lending import DEPLOYMENT_LABEL
 from matrixcommon.api.client import call
+from matrixresource.contract.allocations import DEPLOYMENT_LABEL
 from tests.accounting import audit, fetch
 from tests.stack import Stack
 
