@@ -31,7 +31,7 @@ export function mount(root, page) {
   let drawn = [];
   const remove = action(() => ({ label: "Delete", danger: true, off: notEditor(), does: "It is kept no longer, for nobody of the project.", command: `matrixctl report delete ${name}${project === "default" ? "" : ` --project ${project}`}`, run: () => call("DELETE", at("infer/v1/reports", key)), done: () => navigate("/experiments") }));
   fill(root, h("div", { class: "stack" }, h("div", { class: "heading" }, h("h1", {}, name), kind, link("/experiments", "All reports")), problem,
-    h("section", { class: "card stack" }, about, made, h("div", { class: "toolbar" }, download, remove), chooser), changes, plots, found));
+    h("section", { class: "card stack" }, about, made, h("div", { class: "toolbar" }, download, remove), chooser), changes, h("h2", { class: "hidden" }, "Plots"), plots, found));
   choice.addEventListener("change", () => { other = choice.value; setQuery({ with: other }); void show(); });
 
   /** @type {Promise<any> | null} */
