@@ -10,6 +10,7 @@ what is requested (by its digest) is to be written again, and a fence falls once
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.persistence.transaction import restore_entry
+from matrixcommon.telemetry.trace import finished
 from matrixlink.contract.slices import DesiredProgram, LinkReport, LinkReportAnswer, ReportedProgram
 from matrixlink.controllers.agent_leases import Leases
 from matrixlink.link_health.fault_localisation import FaultLocaliser
@@ -29,7 +31,7 @@ from matrixlink.model.program_digest import digest
 from matrixlink.probing.plan import ROUND_S
 from matrixlink.slices.slice_controller import SliceController
 from matrixlink.store.store import LinkStore
-from matrixlink.store.tables import AgentRow, FenceRow, ProgramRow
+from matrixlink.store.tables import TRACES, AgentRow, FenceRow, ProgramRow
 from matrixlink.telemetry.rates import PortRates
 from matrixresource.topology import Supernode
 
@@ -273,6 +275,9 @@ class LinkReportProcessor:
         if (state, acknowledged, message) == before:
             return False
         row.state, row.acknowledged, row.message = state, acknowledged, message
+        if state in ("Programmed", "Failed"):
+            parent = TRACES.get(f"{row.slice}@{row.generation}")
+            finished(parent, "programmed", time.time_ns(), node=row.node, slice=row.slice, state=state)
         return True
 
 

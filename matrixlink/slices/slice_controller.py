@@ -28,7 +28,7 @@ from matrixlink.ports import AgentReachability
 from matrixlink.slices.acknowledgement import Acknowledgements
 from matrixlink.slices.programs import ask_to_clear, ask_to_program, program_bodies
 from matrixlink.store.store import LinkStore
-from matrixlink.store.tables import SliceRow
+from matrixlink.store.tables import TRACES, SliceRow
 
 
 class SliceController:
@@ -92,6 +92,7 @@ class SliceController:
                 row.move(PROGRAMMING)
                 row.ports_seen = self.promises.around_slice(self.promises.slices[row.name])
                 self._ask(session, row, self._bodies(row))
+            TRACES.note(f"{name}@{row.generation}")
             self.reconcile(session, [row])
         return row.shown()
 

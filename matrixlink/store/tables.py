@@ -27,6 +27,7 @@ from matrixcommon.model.resource_key import DEFAULT_PROJECT, project_of, referen
 from matrixcommon.persistence.database_session import ResourceRow, journal_tables
 from matrixcommon.persistence.fences import leader_table
 from matrixcommon.persistence.resource_row import EventColumns
+from matrixcommon.telemetry.trace import TraceBook
 from matrixcommon.workflows.rows import WorkflowDrainRow, WorkflowRow
 from matrixlink.contract.drains import DrainView
 from matrixlink.contract.peerings import PeeringView
@@ -118,6 +119,10 @@ class SliceRow(ResourceRow, Base):
 
     def shown(self) -> SliceView:
         return cast(SliceView, super().shown())
+
+
+TRACES = TraceBook()
+"""In which trace a slice's generation was asked to be programmed, by `slice@generation`."""
 
 
 class ProgramRow(ResourceRow, Base):

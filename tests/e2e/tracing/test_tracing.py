@@ -22,6 +22,7 @@ trace_service = pytest.importorskip(
 )
 pytestmark = pytest.mark.e2e
 
+PLANES = 3
 INSTANCE = """
 apiVersion: cloudmatrix.io/v1alpha1
 kind: CloudMatrixInstance
@@ -125,7 +126,8 @@ def test_one_apply_is_one_trace_from_kubectl_to_the_agents_acknowledgement(
         spans = trace_of_apply(collector)
         acknowledged = {span.about.get("node") for span in spans.values() if span.name == "acknowledged"}
         hanging = all(span.parent in spans for span in spans.values() if span.parent)
-        return spans if len(acknowledged) == 2 and hanging else {}
+        programmed = {(span.about["node"], span.about["slice"]) for span in spans.values() if span.name == "programmed"}
+        return spans if len(acknowledged) == 2 and len(programmed) == 2 * PLANES and hanging else {}
 
     spans = eventually(
         whole, "both nodes' acknowledgements are in the trace of the apply, and everything hangs on its root"
@@ -151,6 +153,11 @@ def test_one_apply_is_one_trace_from_kubectl_to_the_agents_acknowledgement(
         assert "compute: step bind_nodes" in path
         assert any(name.startswith("operator: reconcile CloudMatrixInstance") for name in path)
         assert path[-1].startswith("kube: ")
+    for span in [each for each in by_process["link"] if each.name == "programmed"]:
+        assert span.about["state"] == "Programmed"
+        assert "compute: step program_routes" in above(span), (
+            "what a link agent acknowledged is beside who asked for it"
+        )
     slices = [span for span in by_process["link"] if span.name.startswith("PUT")]
     assert any("compute: step admit_slices" in above(span) for span in slices)
     statements = [span for span in spans.values() if "db.query.text" in span.about]
