@@ -222,7 +222,7 @@ def apply_defaults(value: Any, schema: Schema) -> Any:
             if child.default is not ABSENT and (
                 key not in value or (value[key] is None and not child.nullable and child.default is not None)
             ):
-                value[key] = copy_json(child.default)
+                value[key] = copy_json(child.default) if isinstance(child.default, (dict, list)) else child.default
             if isinstance(item := value.get(key), (dict, list)):
                 apply_defaults(item, child)
         if isinstance(schema.additional, Schema):
