@@ -52,6 +52,7 @@ def routes(serving: Serving) -> APIRouter:
 
     @deployments.change("PUT")
     async def ensure(name: str, body: DeploymentRequest, validate_only: bool = False) -> DeploymentView:
+        await serving.check_machine(name, body)
         return serving.ensure(name, body, validate_only=validate_only)
 
     @deployments.change("DELETE")

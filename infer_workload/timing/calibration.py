@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-from infer_workload.timing.data_files import BadDataFile, check_rates, document, located, number, packaged
+from infer_workload.timing.data_files import BadDataFile, check_rates, document, located, names, number, packaged
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
 
 MACHINE = "cloudmatrix384"
@@ -127,6 +128,20 @@ def entries(machine: str = MACHINE) -> dict[str, dict[str, Any]]:
     for field in known:
         if field not in found:
             raise BadDataFile(file.name, field, "missing")
+    return found
+
+
+def machines(folder: Path | None = None) -> dict[str, Calibration]:
+    """Every machine by its name: those that are carried along, and those of a folder of one's own, which go before.
+
+    Raises BadDataFile for a file in the folder that cannot be used, naming the field.
+    """
+    found = {name: load_calibration(name) for name in names("machines")}
+    for file in sorted(folder.glob("*.yaml")) if folder is not None else ():
+        machine, own = load_calibration(str(file)), document(file)
+        if "name" not in own:
+            raise BadDataFile(file.name, "name", "missing")
+        found[str(own["name"]["value"])] = machine
     return found
 
 
