@@ -34,6 +34,7 @@ W3C = TraceContextTextMapPropagator()
 class App:
     def __init__(self, core: Core, webhooks: Webhooks) -> None:
         self._core = core
+        self._recorded = not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
         responder = Responder(core.now)
         self._reader = ReadHandler(core, responder)
         self._writer = WriteHandler(core, responder, self._reader)
@@ -66,8 +67,8 @@ class App:
         what controllers write, which never ends, would begin traces that nobody asked for."""
         if request.method in ("GET", "HEAD"):
             return False
-        if "traceparent" not in request.headers and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-            return False  # nobody records
+        if not self._recorded and "traceparent" not in request.headers:
+            return False
         target = request.target
         if target is None or "traceparent" in request.headers:
             return target is not None
