@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from copy import copy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from infer_workload.experiments.autoscale import Outcome, Trace, fewest_fixed, fixed, play, read_policy, varied
@@ -48,6 +50,28 @@ def test_a_policy_follows_the_load_and_costs_less_than_the_static_peak(trace: Tr
     assert outcome.node_hours < static.node_hours
 
 
+def test_pools_are_sized_each_by_its_own_work(trace: Trace) -> None:
+    """Prompts alone grow, and so do the nodes that read them alone."""
+    grown = copy(trace)
+    grown.new = trace.new * np.linspace(1.0, 4.0, len(trace.new))
+    before, after = (played(each, pools={}) for each in (trace, grown))
+    assert after.nodes_most > before.nodes_most
+    whole = played(grown)
+    assert after.within_tpot > 0.99
+    assert after.node_hours < whole.node_hours, "one number grows both pools for the sake of one"
+
+
+def test_nodes_change_their_role_where_the_size_is_fixed(trace: Trace) -> None:
+    shifted = copy(trace)
+    half = len(trace.at) // 2
+    shifted.new = np.concatenate([trace.new[:half] * 0.3, trace.new[half:] * 3.0])
+    shifted.answer = np.concatenate([trace.answer[:half] * 1.5, trace.answer[half:] * 0.3])
+    outcome = played(shifted, pools={}, minReplicas=12, maxReplicas=12)
+    assert (outcome.nodes_least, outcome.nodes_most) == (12, 12)
+    assert "RolesRebalanced" in {reason for _, _, reason in outcome.sizes}
+    assert outcome.node_hours == pytest.approx(12 * outcome.seconds / 3600, rel=0.05)
+
+
 def test_a_longer_window_for_shrinking_costs_more(trace: Trace) -> None:
     path = "behavior.scaleDown.stabilizationWindowSeconds"
     short, long = played(trace, **{path: 60}), played(trace, **{path: 1800})
@@ -79,7 +103,7 @@ def test_what_swings_keeps_its_requests_and_its_length(trace: Trace) -> None:
     [
         ({"minReplicas": 0}, "minReplicas"),
         ({"maxReplicas": 60}, "maxReplicas"),
-        ({"pools": {}}, "pools"),
+        ({"pools": {"caching": {}}}, "pools.caching"),
         ({"behavior.scaleDown.window": 5}, "behavior.scaleDown.window"),
         ({"objective.utilization": 7}, "objective.utilization"),
     ],
