@@ -6,8 +6,8 @@ it lets go are gone at once, what is over what serves waits. Of the rules that m
 cheapest is followed; none asks for more than the most that came. A short history says little, so each rule begins with
 odds that fit its caution, and the steeper the load ever rose the longer what was there has to be kept.
 
-The numbers here were chosen on the seeded traces of `python -m benchmarks autoscaling`. Which guesses there are was
-settled after a look at recorded ones too: means were left out.
+The numbers here were chosen on the seeded traces of `python -m benchmarks autoscaling`, after a look at recorded ones
+too: decisions 592 and 820 say what that settled.
 """
 
 from __future__ import annotations

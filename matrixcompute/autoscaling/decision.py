@@ -129,8 +129,8 @@ def recommend(seen: Observation, policy: ScalingPolicySpec, state: ScalingState,
     wanted = blocks
 
     kept_s = DOWN_WINDOW_S if policy.metrics else max(KEPT_S_MIN, seen.start_s)
-    if (found := _found(seen, policy, state, now)) > wanted:
-        wanted, reason = found, Reason.SCALE_DOWN_STABILIZED
+    if (kept := _kept(seen, policy, state, now)) > wanted:
+        wanted, reason = kept, Reason.SCALE_DOWN_STABILIZED
     steady = stabilized(state, policy.behavior, wanted, seen.members, now, kept_s)
     if steady != wanted:
         reason = Reason.SCALE_UP_STABILIZED if wanted > steady else Reason.SCALE_DOWN_STABILIZED
@@ -225,14 +225,14 @@ def _by_work(seen: Observation, policy: ScalingPolicySpec, load: float, foreseen
     return _enough(needs, seen, policy, tolerances(policy.behavior)[1])
 
 
-def _found(seen: Observation, policy: ScalingPolicySpec, state: ScalingState, now: float) -> int:
-    """The size that there was when it began to look, in whole blocks; 0 once enough has been seen since."""
+def _kept(seen: Observation, policy: ScalingPolicySpec, state: ScalingState, now: float) -> int:
+    """What is left of the size that there was when it began to look; 0 once enough has been seen since."""
     if policy.forecasts != "Auto" or policy.metrics or seen.load is None:
         return 0
     state.began = state.began or (now, seen.members)
     since, size = state.began
     known = now - since >= LEARNT_S or policy.behavior.scale_down.stabilization_window_seconds is not None
-    return 0 if known else whole(size, policy.block)
+    return 0 if known else whole(min(size, seen.members), policy.block)
 
 
 def _spared(state: ScalingState, policy: ScalingPolicySpec, seen: Observation, members: int) -> bool:
