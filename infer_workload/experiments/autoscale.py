@@ -5,7 +5,8 @@ what a deployment shows it (`serving/work.py`): the work that comes in and that 
 its looks the model is a fluid one: prompts are read first come, first served by all nodes that serve; an answer keeps
 its place for as long as the objective gives its tokens. A node that is added serves after the start time and is paid
 for from its first second; one that leaves is paid for until an answer has ended there. The work of a request comes from
-the timing of the model laid out on as many nodes as the policy allows at most, and pools keep their proportions.
+the timing of the model laid out on as many nodes as the policy allows at most. Pools keep their proportions, but where
+the policy sizes them: then each has its own work, and nodes change their role once what they had is finished.
 
 Not in it: which node has which request, the latency of single steps, transfers, and nodes that fail. `benchmarks/`
 plays pools by themselves; a stack shows the rest.
