@@ -107,7 +107,7 @@ def play(
     """The trace under a policy, from `minReplicas` nodes on. Raises InvalidField for what a trace cannot show."""
     check(policy)
     work = work_on(policy.max_replicas, trace.context, tpot_s)
-    load = _Load(trace, work, tpot_s, pooled=policy.pools is not None)
+    load = OfferedLoad(trace, work, tpot_s, pooled=policy.pools is not None)
     start_s = work.start_s if start_s is None else start_s
     least = max(policy.min_replicas, work.nodes_min)
     prefill = decode = Nodes(least)
@@ -156,7 +156,7 @@ def _change_roles(prefill: Nodes, decode: Nodes, to: PoolSizes, now: float, swit
             one.give(moved, other, now, first_s + switch_s)
 
 
-class _Load:
+class OfferedLoad:
     """What comes in and waits, as a deployment says it: for all nodes as one number, or for each pool (`pooled`)."""
 
     def __init__(self, trace: Trace, work: Work, tpot_s: float, pooled: bool) -> None:
@@ -209,7 +209,7 @@ def _per_s(count: np.ndarray, second: int, over_s: float) -> float:
 
 
 def _outcome(
-    trace: Trace, work: Work, node_s: float, load: _Load, reach: np.ndarray, ready: tuple[np.ndarray, np.ndarray],
+    trace: Trace, work: Work, node_s: float, load: OfferedLoad, reach: np.ndarray, ready: tuple[np.ndarray, np.ndarray],
     sizes: list[tuple[float, int, str]], objectives: tuple[float, float],
 ) -> Outcome:  # fmt: skip
     """When each prompt is begun, from the curve of what was served; what is left at the end is worked off by who is

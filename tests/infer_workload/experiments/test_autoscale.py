@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import json
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from infer_workload.experiments.autoscale import Outcome, Trace, fewest_fixed, fixed, play, read_policy, varied
+from infer_workload.experiments.autoscale import (
+    OfferedLoad,
+    Outcome,
+    Trace,
+    fewest_fixed,
+    fixed,
+    play,
+    read_policy,
+    varied,
+)
+from infer_workload.experiments.autoscale_nodes import Nodes, work_on
 from infer_workload.experiments.experiment import generated
 from matrixcommon.model.errors import InvalidField
+from matrixcompute.autoscaling.decision import Observation
+from matrixcompute.autoscaling.policy import PoolSizes, ScalingPolicyRequest
+from matrixcompute.autoscaling.pools import PoolsObservation
+from matrixcompute.reconcilers.scaling_signals import observed, pools_observed
 from tests.services.matrixctl.inprocess import ran
 
 POLICY = {"scaleTargetRef": {"name": "served"}, "minReplicas": 3, "maxReplicas": 16}
@@ -70,6 +85,30 @@ def test_nodes_change_their_role_where_the_size_is_fixed(trace: Trace) -> None:
     assert (outcome.nodes_least, outcome.nodes_most) == (12, 12)
     assert "RolesRebalanced" in {reason for _, _, reason in outcome.sizes}
     assert outcome.node_hours == pytest.approx(12 * outcome.seconds / 3600, rel=0.05)
+
+
+def test_a_policy_is_shown_what_a_deployment_shows_it(trace: Trace) -> None:
+    """The same figures through MatrixCompute's own reading of a deployment are the same observation."""
+    work = work_on(16, trace.context, OBJECTIVES["tpot_s"])
+    prefill, decode = Nodes(4), Nodes(6)
+    seen = OfferedLoad(trace, work, OBJECTIVES["tpot_s"], pooled=True).seen(900, 0.0, prefill, decode, 60.0, 3)
+    assert isinstance(seen, PoolsObservation)
+    view = {"roles": {f"n{at}": "prefill" if at < 4 else "decode" for at in range(10)}}
+    shown = {
+        "prefillNodes": seen.prefill.load, "prefillBacklogNodeSeconds": seen.prefill.backlog,
+        "promptS": seen.prefill.stays_s, "prefillInstanceNodes": work.prefill_instance_nodes,
+        "decodeNodes": seen.decode.load, "staysS": seen.decode.stays_s, "decodeNodesMin": work.decode_nodes_min,
+        "cachingNodes": None,
+    }  # fmt: skip
+    assert pools_observed(seen.whole, PoolSizes(prefill=4, decode=6), view, {"work": shown}) == seen
+
+    both = Nodes(10)
+    whole = OfferedLoad(trace, work, OBJECTIVES["tpot_s"], pooled=False).seen(900, 0.0, both, both, 60.0, 3)
+    assert isinstance(whole, Observation)
+    work_shown = {"nodes": whole.load, "backlogNodeSeconds": whole.backlog, "startS": 60.0, "staysS": whole.stays_s}
+    statistics = {"served": {"work": work_shown | {"decodeNodesMin": work.decode_nodes_min}}}
+    policy = ScalingPolicyRequest.model_validate(POLICY)
+    assert observed(Observation(10, 10), statistics, policy) == replace(whole, idle_s=0.0)
 
 
 def test_a_longer_window_for_shrinking_costs_more(trace: Trace) -> None:
