@@ -12,7 +12,6 @@ from infer_workload.layout.deployment import lay_out, least_decode_nodes
 from infer_workload.layout.recovery import first_start_s, role_switch_s
 from infer_workload.serving.work import CHUNK_TOKENS, batch_within
 from infer_workload.timing.calibration import load_calibration
-from infer_workload.timing.fabric import DIES_PER_NODE
 from infer_workload.timing.model import load_model
 
 
@@ -50,7 +49,7 @@ def work_on(nodes: int, context: int, tpot_s: float) -> Work:
     return Work(
         token_node_s=token_s * serving / pools.prefill_nodes,
         alone_token_s=reading.chunk_s([(context, 0)]) / context,
-        places_per_node=min(batch, deployment.batch_per_die) * DIES_PER_NODE * len(pools.decode) / serving,
+        places_per_node=min(batch, deployment.batch_per_die) * calibration.dies_per_node * len(pools.decode) / serving,
         start_s=first_start_s(deployment, ModelCache(calibration, {model.name})),
         nodes_min=1 + decode_nodes_min,
         prefill_share=pools.prefill_nodes / serving,
