@@ -32,7 +32,7 @@ from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.model import load_model
 from infer_workload.traffic.generator import Arrival
 from matrixcommon.model.errors import InvalidField
-from matrixcompute.autoscaling.decision import TICK_S, Observation, recommend, scaled
+from matrixcompute.autoscaling.decision import TICK_S, WINDOW_S, Observation, recommend, scaled
 from matrixcompute.autoscaling.policy import ScalingPolicySpec, ScalingState
 
 NODES_MAX = 48
@@ -178,6 +178,7 @@ def play(
     cost = trace.new * work.token_node_s
     asked = np.concatenate([[0.0], np.cumsum(cost)])
     by_second = np.searchsorted(trace.at, np.arange(seconds + 1))
+    asked_by = asked[by_second]
     stays = trace.answer * tpot_s
     occupied = _occupied(trace.at, stays, seconds) / work.places_per_node
     drain_s, stays_s = float(stays.mean()), float(stays.mean())
@@ -187,11 +188,14 @@ def play(
     reach, ready = np.zeros(seconds + 1), np.zeros(seconds, dtype=int)
     for second in range(seconds):
         if second and second % TICK_S == 0:
-            before = asked[by_second[int(second - TICK_S)]]
-            reading = float(asked[by_second[second]] - before) / TICK_S
+            load = None if second < WINDOW_S else max(
+                _per_s(asked_by, second, WINDOW_S),
+                _per_s(by_second, second, max(WINDOW_S, stays_s / 2)) * stays_s / work.places_per_node,
+                float(occupied[second - 1]),
+            )  # fmt: skip
             seen = Observation(
-                nodes.members, nodes.serving, max(reading, float(occupied[second - 1])),
-                float(asked[by_second[second]] - served), start_s=start_s, stays_s=stays_s, least=work.nodes_min,
+                nodes.members, nodes.serving, load, 0.0 if load is None else float(asked_by[second] - served),
+                start_s=start_s, stays_s=stays_s, least=work.nodes_min,
             )  # fmt: skip
             found = recommend(seen, policy, state, begins_at + second)
             change = found.replicas - nodes.members
@@ -204,6 +208,12 @@ def play(
         served = min(served + nodes.serving, float(asked[by_second[second + 1]]))
         reach[second + 1] = served
     return _outcome(trace, work, nodes, asked, reach, ready, occupied, sizes, (ttft_s, tpot_s))
+
+
+def _per_s(count: np.ndarray, second: int, over_s: float) -> float:
+    """How much a sum by the second grew lately, a second."""
+    since = max(0, second - round(over_s))
+    return float(count[second] - count[since]) / (second - since)
 
 
 def _outcome(

@@ -35,7 +35,11 @@ class Change:
 
 def numbers(report: Mapping[str, Any]) -> dict[str, float]:
     """The numbers of a report as a document, those of a spread as `ttft.p90`."""
-    return {name: value for name, value in flat(report, ".").items() if isinstance(value, int | float)}
+    return {
+        name: value
+        for name, value in flat(report, ".").items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
 
 
 def read(text: str, field: str) -> dict[str, Any]:
@@ -44,9 +48,14 @@ def read(text: str, field: str) -> dict[str, Any]:
         document = json.loads(text)
     except ValueError as wrong:
         raise InvalidField(f"it is no JSON: {wrong}", field=field) from wrong
-    if not isinstance(document, dict) or not {"ttft.p50", "finished"} <= numbers(document).keys():
+    if not isinstance(document, dict) or not comparable(document):
         raise InvalidField("it is no report of `matrixctl experiment run -o json`", field=field)
     return document
+
+
+def comparable(document: Mapping[str, Any]) -> bool:
+    """Whether it is a report of one trial."""
+    return {"ttft.p50", "finished"} <= numbers(document).keys()
 
 
 def compare(before: Mapping[str, Any] | Report, after: Mapping[str, Any] | Report) -> list[Change]:

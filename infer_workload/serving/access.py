@@ -1,19 +1,15 @@
-"""Who may do what in CloudMatrix-Infer, its OpenAI endpoint included."""
+"""Who may do what with deployments and models."""
 
 from __future__ import annotations
 
 from infer_workload.contract import DeploymentRequest, DeploymentView
-from infer_workload.metering.access import USAGE, USAGE_LIMITS
 from infer_workload.serving.store import DeploymentRow
 from matrixcommon.api.authorization import (
     EDITORS,
     ENSURED,
-    EVERYBODY,
     USERS,
     VIEWERS,
-    AccessRules,
     ResourceKind,
-    Rule,
     Scope,
 )
 
@@ -39,13 +35,3 @@ DEPLOYMENTS = ResourceKind(
     row=DeploymentRow,
 )
 MODELS = ResourceKind("models", Scope.SERVICE, {"LIST": VIEWERS | USERS, "GET": VIEWERS | USERS})
-
-ACCESS = AccessRules(
-    "CloudMatrix-Infer",
-    (DEPLOYMENTS, USAGE, USAGE_LIMITS, MODELS),
-    (
-        Rule("POST", "/v1/chat/completions", "completions", USERS, Scope.SERVICE, mutates=False),
-        Rule("POST", "/v1/completions", "completions", USERS, Scope.SERVICE, mutates=False),
-        Rule("GET", "/health", "health", EVERYBODY, Scope.SERVICE, mutates=False),
-    ),
-)

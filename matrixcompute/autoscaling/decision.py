@@ -20,6 +20,8 @@ from matrixcompute.autoscaling.policy import Metric, PoolSizes, Reason, ScalingP
 
 TICK_S = 15.0
 """How often it is looked, as HPA does; what is asked for now is asked for again a tick later at the earliest."""
+WINDOW_S = 30.0
+"""Over which what comes in is measured; a deployment that has not served for so long says nothing of its load."""
 WAITS_S = 3.0
 """Prompts that wait longer than that with all members serving show that more came than the rate of a tick says."""
 SPARED_S = 1200.0

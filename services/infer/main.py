@@ -13,11 +13,13 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 from pydantic import Field
 
+from infer_workload.access import ACCESS
 from infer_workload.metering import api as metering_api
 from infer_workload.metering.tables import Base
 from infer_workload.openai import completions
+from infer_workload.report_store import api as report_api
+from infer_workload.report_store.service import ReportStore
 from infer_workload.serving import api
-from infer_workload.serving.access import ACCESS
 from infer_workload.serving.metrics import DeploymentMetrics
 from infer_workload.serving.ports import Burst, FabricViews, Hardware, ServerMemory, WorkloadLoad
 from infer_workload.serving.service import Serving
@@ -161,7 +163,12 @@ def build(
     app = create_app(
         "infer",
         "CloudMatrix-Infer",
-        [api.routes(serving), metering_api.routes(serving.usage), completions.routes(serving)],
+        [
+            api.routes(serving),
+            metering_api.routes(serving.usage),
+            report_api.routes(ReportStore(records)),
+            completions.routes(serving),
+        ],
         ACCESS,
         tokens=Tokens(settings.tokens),
         watchers=[

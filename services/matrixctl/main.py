@@ -31,7 +31,7 @@ from services.matrixctl.commands import (
     traffic,
 )
 from services.matrixctl.commands.command import declared_in
-from services.matrixctl.commands.experiments import autoscaling, runs, studies, timings
+from services.matrixctl.commands.experiments import autoscaling, reports, runs, studies, timings
 from services.matrixctl.commands.help import explain
 from services.matrixctl.commands.running import bundle, clock, record, snapshot
 from services.matrixctl.output.screen import EXIT_USAGE, NotAccessible, refuse
@@ -63,6 +63,7 @@ app = declared_in(
         runs,
         studies,
         autoscaling,
+        reports,
         timings,
         demo,
         clock,

@@ -11,7 +11,7 @@ import httpx
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
-from infer_workload.serving import access as infer_access
+from infer_workload import access as infer_access
 from matrixcommon.api.authorization import AccessRules, Rule
 from matrixcompute import access as compute_access
 from matrixlink.api import access as link_access
@@ -40,7 +40,7 @@ NAMES = {
     "domains": "sn0-c00", "planes": "ub", "switches": "sn0-l2p0-k00", "links": f"{NODE}.ub-p0-k00", "models": "chat",
     "qos-classes": "Guaranteed", "forwarding-tables": "sn0-l2p0-k00", "drains": "care", "faults": "hurt",
     "defragmentations": "room", "members": NODE, "scaling-policies": "follow",
-    "recovery-policies": "gentle", "usage-limits": "small", "disruption-budgets": "office-hours", "processes": "none", "process-faults": "none", "workflow-drains": "upgrade",
+    "recovery-policies": "gentle", "usage-limits": "small", "reports": "found", "disruption-budgets": "office-hours", "processes": "none", "process-faults": "none", "workflow-drains": "upgrade",
     "maintenances": "century", "scenarios": "own", "scenario-runs": "rehearsal",
 }  # fmt: skip
 REPORT = {"node": NODE, "epoch": 1 << 40, "sequence": 1}
@@ -52,6 +52,9 @@ SCENARIO = {
     "stopConditions": [{"source": "none"}], "expect": [{"metric": "nodes.lost", "above": 0, "within": "5m"}],
     "method": [{"name": "dark", "fault": "node-down", "target": "victim", "at": "1h",
                 "verify": {"hardware": "victim", "where": {"powered": "false"}}}],
+}  # fmt: skip
+REPORT_OF_A_RUN = {
+    "experiment": "run", "title": "a walk", "document": {"finished": 9, "ttft": {"p50": 0.5}}, "html": "<h1>a walk</h1>",
 }  # fmt: skip
 BODIES: dict[tuple[str, str, str], Any] = {
     ("resource", "POST", "/v1/nodes/{}:cordon"): None,
@@ -161,6 +164,8 @@ BODIES: dict[tuple[str, str, str], Any] = {
     },
     ("infer", "PUT", "/v1/usage-limits/{}"): {"requestsPerMinute": 600},
     ("infer", "DELETE", "/v1/usage-limits/{}"): None,
+    ("infer", "PUT", "/v1/reports/{}"): REPORT_OF_A_RUN | {"title": "again"},
+    ("infer", "DELETE", "/v1/reports/{}"): None,
     ("infer", "POST", "/v1/chat/completions"): {"model": "chat", "messages": [{"role": "user", "content": "hi"}]},
     ("infer", "POST", "/v1/completions"): {"model": "chat", "prompt": "hi"},
     ("agents", "PUT", "/v1/supernodes/{}"): None,
@@ -175,6 +180,7 @@ BODIES: dict[tuple[str, str, str], Any] = {
 QUERIES = {
     ("compute", "POST", "/v1/instances/{}:resize"): {"nodes": "3"},
     **{(service, "POST", "/v1/operations/{}:wait"): {"timeoutSeconds": "0.01"} for service in ENGINES},
+    ("infer", "GET", "/v1/reports/{}/comparison"): {"with": "found"},
     ("link", "GET", "/v1/reachability"): {"from": "a-vpc", "to": "b-vpc"},
 }
 

@@ -16,7 +16,16 @@ from fastapi import APIRouter
 from matrixcommon.api.authorization import ROLES, Scope
 from matrixresource.contract.allocations import AllocationRequest
 from services.chassis.app import create_app
-from tests.services.every_route import RULES, SCENARIO, Request, ask, differences, every_request, remembered
+from tests.services.every_route import (
+    REPORT_OF_A_RUN,
+    RULES,
+    SCENARIO,
+    Request,
+    ask,
+    differences,
+    every_request,
+    remembered,
+)
 from tests.stack import Stack
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(300)]
@@ -64,6 +73,7 @@ async def furnished(stack: Stack) -> dict[str, str]:
     if "infer" in stack.services:
         await put("infer", "/v1/deployments/chat", {"instance": "a"}, params)
         await put("infer", "/v1/usage-limits/small", {"tokensPerMinute": 1000}, params)
+        await put("infer", "/v1/reports/found", REPORT_OF_A_RUN, params)
         await settles(stack, "infer", "/v1/deployments/chat", "Serving", params)
     operations = (await stack.http["compute"].get("/v1/operations", params=params)).json()["items"]
     made = {"operations": operations[0]["name"], "members": members[0]["node"]}

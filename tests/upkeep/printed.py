@@ -126,7 +126,7 @@ def settings_class(module: str) -> Any:
 
 def authorization() -> str:
     """Every route by service: whose it is, which roles may."""
-    from infer_workload.serving.access import ACCESS as infer
+    from infer_workload.access import ACCESS as infer
     from matrixcommon.api.authorization import ROLES
     from matrixcompute.access import ACCESS as compute
     from matrixlink.api.access import ACCESS as link

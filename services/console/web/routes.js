@@ -16,6 +16,7 @@ const ROUTES = [
   [/^\/serving$/, "/serving", () => import("./views/serving.js")],
   [/^\/tenants$/, "/tenants", () => import("./views/tenants.js")],
   [/^\/experiments$/, "/experiments", () => import("./views/experiments.js")],
+  [/^\/experiments\/([^/]+)\/([^/]+)$/, "/experiments", () => import("./views/report.js")],
 ];
 
 /** @param {string} path @returns {{load: () => Promise<View>, params: string[], section: string}} */

@@ -25,7 +25,7 @@ ACCESS = {
     "resource": "matrixresource.api.access",
     "link": "matrixlink.api.access",
     "compute": "matrixcompute.access",
-    "infer": "infer_workload.serving.access",
+    "infer": "infer_workload.access",
     "agents": "services.node_agent.access",
 }
 """Where each service declares its kinds."""

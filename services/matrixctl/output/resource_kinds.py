@@ -312,6 +312,15 @@ NOUNS: tuple[Noun, ...] = (
         "usage-limit, limits",
         means="what keys of a project may use of the models that are served",
     ),
+    Noun(
+        "reports",
+        "infer",
+        "name, experiment, title, author, kept:updatedAt",
+        "bytes:sizeBytes, project, command",
+        "report",
+        order="createdAt",
+        means="`experiment run --keep NAME` keeps one",
+    ),
 )
 
 _BY_WORD = {word: noun for noun in NOUNS for word in (noun.name, *noun.aliases.split(", "))}

@@ -19,6 +19,26 @@ SETTLE_MS = 15_000
 INSTANCE = "demo"
 
 
+def report(finished: int, ttft: tuple[float, float, float], busy: float) -> dict[str, Any]:
+    """A report such as `matrixctl experiment run --keep` keeps, with figures that no change of the model moves."""
+    p50, p90, last = ttft
+    return {
+        "experiment": "run", "title": "60 requests on 6 nodes",
+        "command": "matrixctl experiment run --generate=60 --nodes=6", "html": "<!doctype html><title>60</title>",
+        "document": {"workload": "60 requests", "finished": finished, "ttft": {"p50": p50, "p90": p90},
+                     "prefill_busy": busy, "notes": [{"second": 12, "what": "a node is lost"}]},
+        "plots": [
+            {"title": "Time to first token", "x": "seconds", "y": "share of requests",
+             "lines": {"TTFT": [[0.1, 0.0], [p50, 0.5], [p90, 0.9], [last, 1.0]]}},
+            {"title": "Requests", "x": "emulated seconds", "y": "requests a second",
+             "lines": {"arrive": [[0, 4.0], [10, 6.5], [20, 0.0]], "finish": [[0, 0.0], [10, 3.0], [20, 2.5]]}},
+        ],
+    }  # fmt: skip
+
+
+REPORTS = {"before": report(60, (0.4, 1.2, 2.5), 0.61), "after": report(57, (0.9, 1.2, 4.0), 0.8)}
+
+
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     """A browser; skipped, with the reason, where there is none."""
@@ -42,6 +62,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory, chromium: Any) -> Iterator[R
     try:
         until("all nodes are there", lambda: _available(running.reach) == 48, 60.0)
         running.reach.call("compute", "PUT", f"/v1/instances/{INSTANCE}", body={"nodes": 2, "spares": 1})
+        for name, body in REPORTS.items():
+            running.reach.call("infer", "PUT", f"/v1/reports/{name}", body=body)
         eventually(lambda: ready(running), "the instance is ready")
         yield running
     finally:

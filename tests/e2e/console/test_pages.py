@@ -30,7 +30,9 @@ PAGES = {
     "faults": ("/faults?kind=node-down&target=sn0-c11-n3", "A cabinet loses power"),
     "serving": ("/serving", "No model is served"),
     "tenants": ("/tenants", "Nobody asked a model anything."),
-    "experiments": ("/experiments", "virtual time"),
+    "experiments": ("/experiments", "60 requests on 6 nodes"),
+    "report": ("/experiments/default/before", "Figures of before"),
+    "report-compared": ("/experiments/default/before?with=default%2Fafter", "From before to after"),
     "missing": ("/no/such/page", "There is no such page"),
 }
 """By name: the address, and a text by which it is seen to be complete."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from playwright.sync_api import expect
 from services.catalogue import PROCESSES
 from services.chassis.access import create_token
 from tests.e2e.conftest import RealStack, eventually
-from tests.e2e.console.conftest import INSTANCE, SETTLE_MS
+from tests.e2e.console.conftest import INSTANCE, REPORTS, SETTLE_MS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -110,3 +111,28 @@ def test_the_slider_shows_what_was(open_page: Any, stack: RealStack) -> None:
     page.get_by_role("button", name="Now").click()
     page.get_by_label(f"{node} NPU 0: out of service").wait_for()
     stack.reach.call("resource", "POST", f"/v1/nodes/{node}:uncordon")
+
+
+def test_reports_are_found_compared_downloaded_and_deleted(open_page: Any, stack: RealStack) -> None:
+    stack.reach.call("infer", "PUT", "/v1/reports/short-lived", body=REPORTS["after"] | {"title": "to be deleted"})
+    page = open_page("/experiments?search=deleted")
+    page.get_by_role("link", name="short-lived").click()
+    page.wait_for_url("**/experiments/default/short-lived")
+    page.get_by_label("Compare with").select_option("default/before")
+    page.wait_for_url("**/short-lived?with=default%2Fbefore")
+    page.get_by_role("row", name="finished 57 60 +5.3 % the better").wait_for()
+    page.get_by_role("row", name="prefill_busy 0.800 0.610 -23.8 %", exact=True).wait_for()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download").click()
+    assert download.value.suggested_filename == "short-lived.html"
+    assert Path(download.value.path()).read_text() == REPORTS["after"]["html"]
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_text("matrixctl report delete short-lived").wait_for()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    page.wait_for_url("**/experiments")
+    page.get_by_role("link", name="after").wait_for()
+    expect(page.get_by_role("link", name="short-lived")).to_have_count(0)
+    guest = open_page(
+        "/experiments/default/before", token=create_token(stack.folder.tokens, "reader", "blue", "viewer")
+    )
+    guest.get_by_role("alert").get_by_text("there is no project").wait_for()

@@ -1,7 +1,7 @@
 // @ts-check
 // The colours of the style sheet, for canvases; read again when light turns to dark.
 
-/** @type {{scheme: string, states: Record<string, string>, ink: string, line: string, ground: string, heat: string[]} | null} */
+/** @type {{scheme: string, states: Record<string, string>, ink: string, line: string, ground: string, heat: string[], hues: string[]} | null} */
 let known = null;
 const scheme = matchMedia("(prefers-color-scheme: dark)");
 scheme.addEventListener("change", () => { known = null; });
@@ -16,7 +16,7 @@ export function colours() {
     return getComputedStyle(probe).color;
   };
   const states = Object.fromEntries([..."fhscodx"].map((letter) => [letter, read(`--s-${letter}`)]));
-  known = { scheme: name, states, ink: read("--ink"), line: read("--line"), ground: read("--ground"), heat: [0, 1, 2, 3, 4].map((step) => read(`--heat-${step}`)) };
+  known = { scheme: name, states, ink: read("--ink"), line: read("--line"), ground: read("--ground"), heat: [0, 1, 2, 3, 4].map((step) => read(`--heat-${step}`)), hues: [0, 1, 2, 3, 4, 5, 6, 7].map((hue) => read(`--hue-${hue}`)) };
   probe.remove();
   return known;
 }

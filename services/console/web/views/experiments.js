@@ -1,21 +1,41 @@
 // @ts-check
-// Reports of experiments: they run in virtual time from the command line; their JSON is read here and shown.
-import { h, fill, say } from "../parts/dom.js";
+// Reports of experiments: those that are kept on this machine, and any file with a report's JSON.
+import { list } from "../core/api.js";
+import { setQuery } from "../core/router.js";
+import { h, fill, link, say } from "../parts/dom.js";
 import { command } from "../parts/action.js";
+import { findings } from "../parts/findings.js";
 import { table } from "../parts/table.js";
-import { number } from "../parts/format.js";
+import { clock } from "../parts/format.js";
 
 export const title = () => "Experiments";
 
-/** @param {HTMLElement} root */
-export function mount(root) {
+/** Where a report's page is. @param {{project: string, name: string}} report */
+export const address = ({ project, name }) => `/experiments/${encodeURIComponent(project)}/${encodeURIComponent(name)}`;
+
+/** @param {HTMLElement} root @param {any} page */
+export function mount(root, page) {
   const problem = h("p", { class: "problem", role: "alert" });
-  const reports = h("div", { class: "stack" });
+  const refused = h("p", { class: "problem", role: "alert" });
+  const opened = h("div", { class: "stack" });
+  let wanted = page.query.get("search") ?? "";
+  /** @type {any[]} */
+  let kept = [];
+  const search = h("input", { type: "search", id: "search", value: wanted, placeholder: "name, experiment or title" });
+  const reports = table("Kept reports", [
+    { title: "Name", cell: (each) => link(address(each), each.name), sort: (each) => each.name },
+    { title: "Experiment", cell: (each) => each.experiment, sort: (each) => each.experiment },
+    { title: "About", cell: (each) => each.title, sort: (each) => each.title },
+    { title: "Project", cell: (each) => each.project, sort: (each) => each.project },
+    { title: "By", cell: (each) => each.author, sort: (each) => each.author },
+    { title: "Kept at", cell: (each) => h("time", { datetime: each.updatedAt }, clock(each.updatedAt)), sort: (each) => each.updatedAt },
+  ], (each) => `${each.project}/${each.name}`, { empty: "None is kept yet: add --keep NAME to an experiment.", quiet: true });
+  search.addEventListener("input", () => { wanted = search.value; setQuery({ search: wanted }); draw(); });
   const file = h("input", { type: "file", id: "report", accept: ".json,application/json", multiple: true, onchange: async () => {
     say(problem, "");
     for (const each of file.files ?? []) {
       try {
-        reports.prepend(report(each.name, JSON.parse(await each.text())));
+        opened.prepend(h("section", { class: "card stack" }, h("h2", {}, each.name), findings(each.name, JSON.parse(await each.text()))));
       } catch (wrong) {
         say(problem, `${each.name} is no report: ${/** @type {Error} */ (wrong).message}`);
       }
@@ -23,38 +43,23 @@ export function mount(root) {
   } });
   fill(root, h("div", { class: "stack" }, h("h1", {}, "Experiments"),
     h("section", { class: "card stack" }, h("p", {}, "An experiment serves a trace in virtual time and reports; nothing has to run for it. From a terminal:"),
-      command("matrixctl experiment run --generate 2000 --nodes 8 --lose-node-at 120 -o json > report.json"), command("matrixctl experiment sweep --help"),
-      h("div", { class: "field" }, h("label", { for: "report" }, "Show reports (they stay in this browser)"), file), problem), reports));
+      command("matrixctl experiment run --generate 2000 --nodes 8 --lose-node-at 120 --keep eight-nodes"), command("matrixctl experiment sweep --help")),
+    h("section", { class: "card stack" }, h("div", { class: "heading" }, h("h2", {}, "Kept reports"), h("div", { class: "toolbar" }, h("label", { for: "search" }, "Search"), search)), refused, reports),
+    h("section", { class: "card stack" }, h("div", { class: "field" }, h("label", { for: "report" }, "Show a file's report (it stays in this browser)"), file), problem), opened));
+
+  function draw() {
+    const words = wanted.toLowerCase().split(/\s+/).filter(Boolean);
+    reports.frame(kept.filter((each) => words.every((/** @type {string} */ word) => `${each.name} ${each.experiment} ${each.title} ${each.project}`.toLowerCase().includes(word))));
+  }
+
+  page.every(5000, async () => {
+    try {
+      kept = await list("infer/v1/reports?orderBy=createdAt+desc", page.signal);
+      say(refused, "");
+    } catch (wrong) {
+      if (!page.signal.aborted) say(refused, /** @type {Error} */ (wrong).message);
+    }
+    draw();
+  });
   return {};
 }
-
-/** @param {string} name @param {any} document */
-function report(name, document) {
-  /** @type {{field: string, value: string}[]} */
-  const figures = [];
-  /** @type {{field: string, rows: any[]}[]} */
-  const lists = [];
-  walk(document, "", figures, lists);
-  if (!figures.length && !lists.length) throw new Error("it holds no figures");
-  const facts = table(`Figures of ${name}`, [{ title: "Field", cell: (each) => each.field, sort: (each) => each.field }, { title: "Value", cell: (each) => each.value, number: true }], (each) => each.field);
-  facts.frame(figures.slice(0, 200));
-  return h("section", { class: "card stack" }, h("h2", {}, name), facts, lists.slice(0, 4).map(({ field, rows }) => {
-    const keys = Object.keys(rows[0]).filter((key) => typeof rows[0][key] !== "object").slice(0, 8);
-    const shown = table(field, keys.map((key) => ({ title: key, cell: (each) => text(each[key]), number: typeof rows[0][key] === "number", sort: (each) => each[key] })), (each) => String(each.at), {});
-    shown.frame(rows.slice(0, 100).map((each, at) => ({ ...each, at })));
-    return shown;
-  }));
-}
-
-/** @param {any} value @param {string} path @param {{field: string, value: string}[]} figures @param {{field: string, rows: any[]}[]} lists */
-function walk(value, path, figures, lists) {
-  if (Array.isArray(value)) {
-    if (value.length && typeof value[0] === "object" && value[0] !== null) lists.push({ field: path || "items", rows: value });
-    return;
-  }
-  if (typeof value === "object" && value !== null) for (const [key, each] of Object.entries(value)) walk(each, path ? `${path}.${key}` : key, figures, lists);
-  else if (value !== null && value !== undefined) figures.push({ field: path, value: text(value) });
-}
-
-/** @param {any} value */
-const text = (value) => (typeof value === "number" ? number(value, Number.isInteger(value) ? 0 : 3) : String(value));

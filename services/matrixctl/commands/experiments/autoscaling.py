@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
@@ -13,6 +14,7 @@ import yaml
 
 from matrixcommon.model.errors import InvalidField
 from services.matrixctl.commands.command import command
+from services.matrixctl.commands.experiments.keeping import Findings, Keeping
 from services.matrixctl.commands.experiments.parameters import refusals
 from services.matrixctl.commands.options import Output, printed
 from services.matrixctl.output.screen import Form, say, table
@@ -26,6 +28,7 @@ FIGURES = ("node-hours", "within TTFT", "within TPOT", "wait P90 s", "changes", 
 
 @command("experiment autoscale")
 def autoscale(
+    keeping: Keeping,
     file: Annotated[Path, typer.Option("--filename", "-f", help="A ScalingPolicy manifest, or its spec.")],
     trace: Annotated[Path | None, typer.Option(help="Requests to replay, in the Mooncake format.")] = None,
     generate: Annotated[int | None, typer.Option(min=1, help="Or this many requests of seeded traffic.")] = None,
@@ -56,6 +59,7 @@ def autoscale(
     policy = read_policy(document)
     spec: dict[str, Any] = document.get("spec", document)
     axes = _axes(over or [])
+    keeping.check()
     with refusals():
         asked = _trace(trace, generate, rate, seed).swinging(swing, period)
         rows: list[tuple[dict[str, Any], Outcome]] = []
@@ -66,17 +70,34 @@ def autoscale(
         nodes, static = fewest_fixed(asked, policy, attained, ttft_s=ttft, tpot_s=tpot)
     points = [{"varied": changes, **asdict(outcome)} for changes, outcome in rows]
     objectives = {"ttft_s": ttft, "tpot_s": tpot, "attained": attained}
-    if printed({"points": points, "fixed": {"nodes": nodes, **asdict(static)}, "objectives": objectives}, output):
-        return
+    found = {"points": points, "fixed": {"nodes": nodes, **asdict(static)}, "objectives": objectives}
     name = f"fixed at {nodes}" if nodes else f"fixed at {static.nodes_most}: not enough"
     columns = list(axes) or ["policy"]
     shown = [[*(str(value) for value in changes.values()), *_figures(each)] for changes, each in rows]
     if not axes:
         shown = [[file.name, *_figures(each)] for _, each in rows]
-    table([*columns, *FIGURES], [*shown, [name, *[""] * (len(columns) - 1), *_figures(static)]])
+    shown.append([name, *[""] * (len(columns) - 1), *_figures(static)])
+    if keeping.keep is not None:
+        options = {
+            "filename": file, "trace": trace, "generate": generate, "rate": rate, "swing": swing, "period": period,
+            "seed": seed, "ttft": ttft, "tpot": tpot, "attained": attained, "start": start,
+        }  # fmt: skip
+        words = [f"--{name}={value}" for name, value in options.items() if value is not None]
+        line = shlex.join(["matrixctl", "experiment", "autoscale", *words, *[f"--over={each}" for each in over or ()]])
+        keeping.store(_findings(file, line, [*columns, *FIGURES], shown, found))
+    if printed(found, output):
+        return
+    table([*columns, *FIGURES], shown)
     if not axes:
         for at_s, size, reason in rows[0][1].sizes[1:]:
             say(f"{at_s:8.0f} s  {size} nodes  {reason}")
+
+
+def _findings(file: Path, line: str, columns: list[str], rows: list[list[str]], document: dict[str, Any]) -> Findings:
+    from infer_workload.reports.html import table_page
+
+    title = f"Scaling policy {file.stem} over a trace"
+    return Findings("autoscale", title, line, document, table_page(title, {"command": line}, columns, rows, ()))
 
 
 def _figures(outcome: Outcome) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 
 from matrixcommon.model.errors import InvalidField
 from services.matrixctl.commands.command import command, group
+from services.matrixctl.commands.experiments.keeping import Findings, Keeping
 from services.matrixctl.commands.experiments.parameters import TrialOptions, made_by, refusals, written
 from services.matrixctl.commands.options import Output, printed
 from services.matrixctl.output.screen import Form, progress, say, table
@@ -28,24 +30,29 @@ Html = Annotated[Path | None, typer.Option("--html", help="Write a report with p
 @command("experiment run")
 def run(
     options: TrialOptions,
+    keeping: Keeping,
     html: Html = None,
     csv: Annotated[Path | None, typer.Option(help="Write a line for each request to that file.")] = None,
     output: Output = Form.TABLE,
 ) -> None:
     """Serve requests in virtual time; print TTFT, TPOT, tokens a second per NPU and the cache hit rate."""
     trial = options.trial()
+    keeping.check()
     outcome = served(trial)
     made = made_by("run", trial)
-    if html is not None:
+    document = asdict(outcome.report) | {"made_by": made}
+    if html is not None or keeping.keep is not None:
         from infer_workload.reports.html import page, plots_of
 
-        title = f"{outcome.report.workload} on {trial.nodes} nodes"
-        written(html, page(title, made, outcome.report.rows(), plots_of(outcome.requests)), "--html")
+        title, plots = f"{outcome.report.workload} on {trial.nodes} nodes", plots_of(outcome.requests)
+        whole = page(title, made, outcome.report.rows(), plots)
+        written(html, whole, "--html")
+        keeping.store(Findings("run", title, made["command"], document, whole, plots))
     if csv is not None:
         from infer_workload.reports.timeline import requests_csv
 
         written(csv, requests_csv(outcome.requests), "--csv")
-    if not printed(asdict(outcome.report) | {"made_by": made}, output):
+    if not printed(document, output):
         print(outcome.report.text(), end="")
 
 
@@ -62,6 +69,7 @@ def served(trial: Trial) -> Outcome:
 @command("experiment what-if")
 def what_if(
     options: TrialOptions,
+    keeping: Keeping,
     name: Annotated[str, typer.Argument(help="Which change; without one they are listed.")] = "",
     output: Output = Form.TABLE,
 ) -> None:
@@ -75,17 +83,26 @@ def what_if(
     trial = options.trial()
     with refusals():
         changed = what_if(name, trial)
+    keeping.check()
     before, after = served(trial).report, served(changed).report
-    shown(before, after, {"before": made_by("run", trial), "after": made_by("run", changed)}, output)
+    made = {"before": made_by("run", trial), "after": made_by("run", changed)}
+    command_line = made_by("what-if", trial, name)["command"]
+    changes = changed_between(before, after, made)
+    keeping.store(found_changes("what-if", f"{name}: {WHAT_IFS[name].text}", command_line, changes))
+    shown(changes, output)
 
 
 @command("experiment compare")
 def compare(
+    keeping: Keeping,
     before: Annotated[Path, typer.Argument(help="A report printed with -o json.")],
     after: Annotated[Path, typer.Argument(help="Another one.")],
     output: Output = Form.TABLE,
 ) -> None:
-    """Set two reports beside one another: what changed, by how much, and whether for the better."""
+    """Set two reports beside one another: what changed, by how much, and whether for the better.
+
+    `report compare` does the same with two that are kept.
+    """
     from infer_workload.experiments.comparison import read
 
     documents = []
@@ -94,39 +111,62 @@ def compare(
             documents.append(read(path.read_text(encoding="utf-8"), field))
         except (OSError, UnicodeDecodeError) as wrong:
             raise InvalidField(f"{path} cannot be read: {wrong}", field=field) from wrong
+    keeping.check()
     made = {"before": documents[0].get("made_by"), "after": documents[1].get("made_by")}
-    shown(documents[0], documents[1], made, output)
+    changes = changed_between(documents[0], documents[1], made)
+    line = shlex.join(["matrixctl", "experiment", "compare", str(before), str(after)])
+    keeping.store(found_changes("compare", f"{before.name} and {after.name}", line, changes))
+    shown(changes, output)
 
 
-def shown(
-    before: Mapping[str, Any] | Report, after: Mapping[str, Any] | Report, made: Mapping[str, Any], output: Form
-) -> None:
-    """Print what changed between two reports."""
+def changed_between(
+    before: Mapping[str, Any] | Report, after: Mapping[str, Any] | Report, made: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What changed between two reports, as a document."""
     from infer_workload.experiments.comparison import compare
 
-    changes = compare(before, after)
-    document = {
-        "made_by": made,
-        "changes": [asdict(change) | {"part": change.part} for change in changes],
-    }
+    changes = [asdict(change) | {"part": change.part} for change in compare(before, after)]
+    return {"made_by": made, "changes": changes}
+
+
+def found_changes(experiment: str, title: str, command_line: str, document: Mapping[str, Any]) -> Findings:
+    """The same as a report that may be kept."""
+    from infer_workload.reports.html import table_page
+
+    made = {"command": command_line}
+    return Findings(
+        experiment, title, command_line, document, table_page(title, made, CHANGED, change_rows(document), ())
+    )
+
+
+CHANGED = ("figure", "before", "after", "change", "")
+
+
+def change_rows(document: Mapping[str, Any]) -> list[Sequence[str]]:
+    """What moved, for people."""
+    words: dict[bool | None, str] = {True: "better", False: "worse", None: ""}
+    return [
+        (
+            change["name"],
+            f"{change['before']:,.6g}",
+            f"{change['after']:,.6g}",
+            "" if change.get("part") is None else f"{change['part']:+.1%}",
+            words[change.get("better")],
+        )
+        for change in document["changes"]
+        if change["before"] != change["after"]
+    ]
+
+
+def shown(document: Mapping[str, Any], output: Form) -> None:
+    """Print what changed between two reports."""
     if printed(document, output):
         return
-    for which, about in made.items():
+    for which, about in document["made_by"].items():
         if about:
             say(f"{which:7} {about['command']}")
-    moved = [change for change in changes if change.before != change.after]
-    if not moved:
+    rows = change_rows(document)
+    if rows:
+        table(CHANGED, rows)
+    else:
         say("nothing differs")
-        return
-    words: dict[bool | None, str] = {True: "better", False: "worse", None: ""}
-    rows: Sequence[Sequence[str]] = [
-        (
-            change.name,
-            f"{change.before:,.6g}",
-            f"{change.after:,.6g}",
-            "" if change.part is None else f"{change.part:+.1%}",
-            words[change.better],
-        )
-        for change in moved
-    ]
-    table(("figure", "before", "after", "change", ""), rows)

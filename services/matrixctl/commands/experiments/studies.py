@@ -12,6 +12,7 @@ import typer
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
 from services.matrixctl.commands.command import command
+from services.matrixctl.commands.experiments.keeping import Findings, Keeping
 from services.matrixctl.commands.experiments.parameters import TrialOptions, made_by, refusals, written
 from services.matrixctl.commands.experiments.runs import Html
 from services.matrixctl.commands.options import Output, printed
@@ -32,6 +33,7 @@ PLOTTED = (
 @command("experiment sweep")
 def sweep(
     options: TrialOptions,
+    keeping: Keeping,
     over: Annotated[
         list[str] | None,
         typer.Option(help="A parameter and its values: nodes=8,16,32 or rate=2:10:2. May be repeated."),
@@ -54,19 +56,23 @@ def sweep(
 
     axes = [sweeps.axis(text) for text in over or ()]
     points = sweeps.points_of(options.given(), axes)
+    keeping.check()
     runner = sweeps.here(workers) if ray is None else sweeps.on_ray(ray)
     with refusals(), progress() as show:
         found = sweeps.sweep(points, runner, (lambda done, total: show(done, total, "points")) if show else _quiet)
     made = made_by("sweep", options.trial(), *[f"--over={text}" for text in over or ()])
     columns = [*(axis.parameter for axis in axes), *sweeps.SHOWN]
     rows = [[*(f"{value}" for value in point.varied.values()), *sweeps.shown(point)] for point in found]
-    if html is not None:
+    document = {"made_by": made, "points": [point.row() for point in found]}
+    if html is not None or keeping.keep is not None:
         from infer_workload.reports.html import table_page
 
-        title = f"Sweep over {', '.join(axis.parameter for axis in axes)}"
-        written(html, table_page(title, made, columns, rows, plots(found, axes)), "--html")
+        title, drawn = f"Sweep over {', '.join(axis.parameter for axis in axes)}", plots(found, axes)
+        whole = table_page(title, made, columns, rows, drawn)
+        written(html, whole, "--html")
+        keeping.store(Findings("sweep", title, made["command"], document, whole, drawn))
     written(csv, sweeps.as_csv(found), "--csv")
-    if not printed({"made_by": made, "points": [point.row() for point in found]}, output):
+    if not printed(document, output):
         table(columns, rows)
 
 
@@ -104,6 +110,7 @@ def _numbers(found: list[Point], parameter: str) -> bool:
 @command("experiment capacity")
 def capacity(
     options: TrialOptions,
+    keeping: Keeping,
     attained: Annotated[
         float, typer.Option(min=0.01, max=1.0, help="Share of requests that have to be within --ttft and --tpot.")
     ] = 0.95,
@@ -118,6 +125,7 @@ def capacity(
     if least > most:
         raise InvalidField(f"{least} is more than --most {most}", field="--least")
     trial = options.trial()
+    keeping.check()
     with refusals(), progress() as show:
         sizes = (most - least + 1).bit_length() + 1
         count = 0
@@ -130,16 +138,24 @@ def capacity(
 
         found = fewest_nodes(trial, attained, least, most, tried)
     more = [f"--attained={attained:g}", f"--least={least}", f"--most={most}"]
+    made = made_by("capacity", trial, *more)
     document = {
-        "made_by": made_by("capacity", trial, *more),
+        "made_by": made,
         "nodes": found.nodes,
         "npus": None if found.nodes is None else found.nodes * NPUS_PER_NODE,
         "objectives": {"ttft_s": trial.ttft, "tpot_s": trial.tpot, "attained": attained},
         "tried": [{"nodes": each.varied["nodes"], "report": asdict(each.report) if each.report else None,
                    "why_not": each.why_not} for each in found.tried],
     }  # fmt: skip
+    columns, rows = ("nodes", *sweeps.SHOWN), [(each.varied["nodes"], *sweeps.shown(each)) for each in found.tried]
+    if keeping.keep is not None:
+        from infer_workload.reports.html import table_page
+
+        title = f"Fewest nodes that keep their objectives: {found.nodes or f'more than {most}'}"
+        page = table_page(title, made, columns, rows, ())
+        keeping.store(Findings("capacity", title, made["command"], document, page))
     if not printed(document, output):
-        table(("nodes", *sweeps.SHOWN), [(each.varied["nodes"], *sweeps.shown(each)) for each in found.tried])
+        table(columns, rows)
         within = f"TTFT {trial.ttft:g} s and TPOT {trial.tpot * 1e3:g} ms for {attained:.1%} of requests"
         if found.nodes is None:
             say(f"{most} nodes are not enough for {within}")

@@ -59,7 +59,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "experiment capacity": ("experiment capacity --generate 2000 --rate 6 --ttft 2 --tpot 0.05 --attained 0.95",),
     "experiment compare": ("experiment compare before.json after.json",),
     "experiment operators": ("experiment operators --batch 24 --context 8192 -o wide",),
-    "experiment run": ("experiment run --generate 2000 --nodes 8 --lose-node-at 120 --html report.html",),
+    "experiment run": (
+        "experiment run --generate 2000 --nodes 8 --lose-node-at 120 --html report.html",
+        "experiment run --generate 2000 --nodes 8 --keep eight-nodes     # on the stack, for the console",
+    ),
     "experiment sweep": ("experiment sweep --generate 1000 --over nodes=8,16,32 --over rate=2:10:2 --html sweep.html",),
     "experiment validate": (
         "experiment validate",
@@ -133,6 +136,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "record stop": ("record stop evening.recording",),
     "replay": ("replay evening.recording",),
     "reservation delete": ("reservation delete friday",),
+    "report compare": ("report compare eight-nodes sixteen-nodes",),
+    "report delete": ("report delete eight-nodes",),
+    "report keep": ("report keep eight-nodes report.json --html report.html",),
+    "report show": ("report show eight-nodes -o json", "report show eight-nodes --html eight-nodes.html"),
     "reserve": ("reserve friday --nodes 8 --at 2026-01-30T08:00:00Z --for 14400",),
     "reset": ("reset   # forget everything", "reset --to before.snapshot"),
     "restore": (

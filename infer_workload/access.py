@@ -1,0 +1,18 @@
+"""Who may do what in CloudMatrix-Infer, its OpenAI endpoint included."""
+
+from __future__ import annotations
+
+from infer_workload.metering.access import USAGE, USAGE_LIMITS
+from infer_workload.report_store.access import REPORTS
+from infer_workload.serving.access import DEPLOYMENTS, MODELS
+from matrixcommon.api.authorization import EVERYBODY, USERS, AccessRules, Rule, Scope
+
+ACCESS = AccessRules(
+    "CloudMatrix-Infer",
+    (DEPLOYMENTS, USAGE, USAGE_LIMITS, REPORTS, MODELS),
+    (
+        Rule("POST", "/v1/chat/completions", "completions", USERS, Scope.SERVICE, mutates=False),
+        Rule("POST", "/v1/completions", "completions", USERS, Scope.SERVICE, mutates=False),
+        Rule("GET", "/health", "health", EVERYBODY, Scope.SERVICE, mutates=False),
+    ),
+)

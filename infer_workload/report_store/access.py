@@ -1,0 +1,16 @@
+"""Who may see and keep reports: a project's viewers see its own, its editors keep and delete them."""
+
+from __future__ import annotations
+
+from infer_workload.report_store.contract import ReportRequest, ReportView
+from infer_workload.report_store.tables import ReportRow
+from matrixcommon.api.authorization import ENSURED, VIEWERS, ResourceKind, Scope
+
+REPORTS = ResourceKind(
+    "reports",
+    Scope.PROJECT,
+    {**ENSURED, "GET /content": VIEWERS, "GET /comparison": VIEWERS},
+    request=ReportRequest,
+    view=ReportView,
+    row=ReportRow,
+)

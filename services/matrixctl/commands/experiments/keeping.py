@@ -1,0 +1,76 @@
+"""--keep: a report goes to the stack, where the console shows it, and anybody of the project finds it again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from matrixcommon.api.client import at
+from matrixcommon.model.hardware_names import checked_resource_name
+from services.matrixctl.commands.options import OfProject
+
+if TYPE_CHECKING:
+    from infer_workload.reports.html import Plot
+
+POINTS_MAX, LINES_MAX = 400, 24
+"""Of a plot that is kept; more are no more to be seen."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """A report that may be kept: what it is about, the document that -o json prints, its plots, its page as HTML."""
+
+    experiment: str
+    title: str
+    command: str
+    document: Mapping[str, Any]
+    page: str
+    plots: Sequence[Plot] = ()
+
+    def request(self) -> dict[str, Any]:
+        """The body that MatrixInfer keeps."""
+        return {
+            "experiment": self.experiment, "title": self.title[:200], "command": self.command[:4000],
+            "document": self.document, "html": self.page,
+            "plots": [
+                {"title": plot.title, "x": plot.x, "y": plot.y,
+                 "lines": {name: thinned(points) for name, points in list(plot.lines.items())[:LINES_MAX]}}
+                for plot in self.plots
+            ],
+        }  # fmt: skip
+
+
+def thinned(points: Sequence[tuple[float, float]]) -> list[list[float]]:
+    """At most `POINTS_MAX` of them, evenly chosen, the first and the last among them."""
+    known = [[x, y] for x, y in points if isfinite(x) and isfinite(y)]
+    if len(known) <= POINTS_MAX:
+        return known
+    last = len(known) - 1
+    return [known[index * last // (POINTS_MAX - 1)] for index in range(POINTS_MAX)]
+
+
+@dataclass
+class Keeping(OfProject):
+    """Where a report is kept, if it is."""
+
+    keep: Annotated[
+        str | None, typer.Option("--keep", help="Keep the report under that name on the running stack.")
+    ] = None
+
+    def check(self) -> None:
+        """Before the work begins: that there is a stack to keep it, under a name that may be. Raises NotRunning,
+        InvalidField."""
+        if self.keep is not None:
+            checked_resource_name(self.keep, "--keep")
+            self.client.call("infer", "GET", "/v1/reports", params={"pageSize": "1"})
+
+    def store(self, findings: Findings) -> None:
+        """Keep it, where that was asked for."""
+        if self.keep is not None:
+            self.client.call("infer", "PUT", at("reports", self.keep), body=findings.request())
+            print(f"kept as {self.keep}: `matrixctl get reports`, or the console's page Experiments", file=sys.stderr)

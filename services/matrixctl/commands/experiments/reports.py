@@ -1,0 +1,109 @@
+"""report: reports of experiments that are kept on a stack. `experiment run --keep NAME` keeps one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from matrixcommon.api.client import at
+from matrixcommon.model.errors import InvalidField
+from services.matrixctl.commands.command import command, group
+from services.matrixctl.commands.experiments.parameters import written
+from services.matrixctl.commands.experiments.runs import shown
+from services.matrixctl.commands.help.completion import of
+from services.matrixctl.commands.options import OfProject, Output, printed
+from services.matrixctl.output.screen import Form, say
+
+group("report", "Reports of experiments that are kept on the stack. `get reports` lists them, `--keep NAME` keeps one.")
+
+Report = Annotated[str, typer.Argument(help="Which report.", autocompletion=of("reports"))]
+
+
+@command("report keep")
+def report_keep(
+    stack: OfProject,
+    name: Annotated[str, typer.Argument(help="The name to keep it under.")],
+    file: Annotated[Path, typer.Argument(help="What `matrixctl experiment ... -o json` printed.", dir_okay=False)],
+    html: Annotated[Path | None, typer.Option(help="The page of the same report.", dir_okay=False)] = None,
+    title: Annotated[str | None, typer.Option(help="What it is about (default: the file's name).")] = None,
+) -> None:
+    """Keep a report that was made before, or on another machine."""
+    found = _document(file)
+    made = found.get("made_by") or {}
+    line = str(made.get("command", "")) if isinstance(made, dict) else ""
+    body = {
+        "experiment": _experiment(line, found), "title": title or file.stem, "command": line, "document": found,
+        "html": _read(html, "--html") if html is not None else "",
+    }  # fmt: skip
+    view = stack.client.call("infer", "PUT", at("reports", name), body=body)
+    say(f"{name} is kept: {view['sizeBytes']:,} bytes of {view['experiment']}")
+
+
+@command("report show")
+def report_show(
+    stack: OfProject,
+    name: Report,
+    html: Annotated[Path | None, typer.Option("--html", help="Write the page of the report to that file.")] = None,
+    output: Output = Form.TABLE,
+) -> None:
+    """Show what a report found: with -o json the document that the experiment printed."""
+    content = stack.client.call("infer", "GET", at("reports", name, "/content"))
+    if html is not None:
+        if not content["html"]:
+            raise InvalidField(f"{name} was kept without a page", field="--html")
+        written(html, content["html"], "--html")
+    if printed(content["document"], output):
+        return
+    say(f"[bold]{content['title']}[/]")
+    say(content["command"])
+    print(json.dumps(content["document"], indent=1, ensure_ascii=False))
+
+
+@command("report compare")
+def report_compare(
+    stack: OfProject,
+    before: Report,
+    after: Annotated[str, typer.Argument(help="Another one.", autocompletion=of("reports"))],
+    output: Output = Form.TABLE,
+) -> None:
+    """Set two kept reports of `experiment run` beside one another."""
+    params = {"with": after}
+    found = stack.client.call("infer", "GET", at("reports", before, "/comparison"), params=params)
+    made = {which: {"command": found[which]["command"]} for which in ("before", "after")}
+    shown({"made_by": made, "changes": found["changes"]}, output)
+
+
+@command("report delete")
+def report_delete(stack: OfProject, name: Report) -> None:
+    """Keep a report no longer."""
+    stack.client.call("infer", "DELETE", at("reports", name))
+    say(f"{name} is gone")
+
+
+def _document(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(_read(file, "FILE"))
+    except ValueError as wrong:
+        raise InvalidField(f"{file} is no JSON: {wrong}", field="FILE") from wrong
+    if not isinstance(found, dict):
+        raise InvalidField(f"{file} is no report of `matrixctl experiment ... -o json`", field="FILE")
+    return found
+
+
+def _read(file: Path, field: str) -> str:
+    try:
+        return file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise InvalidField(f"{file} cannot be read: {wrong}", field=field) from wrong
+
+
+def _experiment(line: str, found: dict[str, Any]) -> str:
+    """Which experiment made it: by its command, else by what it has."""
+    words = line.split()[:3]
+    if words[:2] == ["matrixctl", "experiment"]:
+        return words[2]
+    parts = (("changes", "compare"), ("fixed", "autoscale"), ("tried", "capacity"), ("points", "sweep"))
+    return next((experiment for part, experiment in parts if part in found), "run")
