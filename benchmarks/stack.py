@@ -39,10 +39,10 @@ def measure() -> Iterator[Figure]:
         folder = Folder(Path(path) / "state")
         with running(folder) as first_s:
             yield Figure(
-                "start to ready, first start", first_s, "s", "`up` until every /readyz is 200; databases are made", 8
+                "start to ready, first start", first_s, "s", "`up` until every /readyz is 200; databases are made", 5
             )
         with running(folder) as again_s:
-            yield Figure("start to ready, later start", again_s, "s", "the same on the folder of a stopped stack", 8)
+            yield Figure("start to ready, later start", again_s, "s", "the same on the folder of a stopped stack", 5)
             time.sleep(SETTLE_WALL_S)
             yield from weight(folder)
             yield from apply_to_active(folder, Path(path) / "bench.yaml")
@@ -66,7 +66,7 @@ def weight(folder: Folder) -> Iterator[Figure]:
     pss, rss = report.total(lambda current: current.pss), report.total(lambda current: current.rss)
     if pss is not None:
         method = f"sum of Pss over {len(report.memory)} processes (each shared page once), {SETTLE_WALL_S:g} s idle"
-        yield Figure("idle memory, shared pages counted once", pss / MB, "MB", method, 700)
+        yield Figure("idle memory, shared pages counted once", pss / MB, "MB", method, 500)
     if rss is not None:
         yield Figure("idle memory, shared pages counted in each", rss / MB, "MB", "sum of Rss over the same processes")
 

@@ -15,10 +15,12 @@ Npus = Annotated[int, Field(ge=8, le=32768, multiple_of=8, description="whole no
 class DeploymentShape(ApiModel):
     """How a model is served. What is left out follows the proportions of the paper's deployment."""
 
-    prefill_npus: Npus | None = None
-    decode_npus: Npus | None = None
-    caching_nodes: int | None = Field(None, ge=1, le=4096)
-    block_tokens: int = Field(512, ge=128, le=512, description="tokens of a context cache block")
+    prefill_npus: Npus | None = Field(None, description="NPUs of the prefill pool, in whole nodes of 8")
+    decode_npus: Npus | None = Field(None, description="NPUs of the decode pool, in whole nodes of 8")
+    caching_nodes: int | None = Field(
+        None, ge=1, le=4096, description="nodes of both that lend their memory to the context cache; by default all"
+    )
+    block_tokens: int = Field(512, ge=128, le=512, description="tokens of one block of the context cache")
     batch_per_npu: int | None = Field(None, ge=2, le=1024, description="requests an NPU decodes at once, at most")
     tpot_target_s: float | None = Field(
         None,
@@ -27,9 +29,11 @@ class DeploymentShape(ApiModel):
         description="seconds of a token that the batch adapts to: requests that would make it take longer wait. "
         "Left out, an objective's, where there is one",
     )
-    context_cache: bool = True
-    cache_plane: Literal["ub", "vpc"] = "ub"
-    cache_gb_per_node: float | None = Field(None, ge=0, le=4096)
+    context_cache: bool = Field(True, description="whether prompts that begin as earlier ones are read from the cache")
+    cache_plane: Literal["ub", "vpc"] = Field("ub", description="the plane that cached blocks are read over")
+    cache_gb_per_node: float | None = Field(
+        None, ge=0, le=4096, description="memory of each caching node for the context cache, GB; by default a quarter"
+    )
     cache_ssd_gb_per_node: float = Field(0.0, ge=0, le=65_536, description="solid state behind it, GB; 0: none")
     cache_eviction: Literal["lru", "cost"] = Field(
         "lru", description="what goes first: the least recently used, or what costs least to compute again"
@@ -46,8 +50,8 @@ class DeploymentShape(ApiModel):
         max_length=32,
         description="further models whose weights the pool keeps, the most wanted first; the served one comes before",
     )
-    mtp: bool = True
-    microbatching: Literal["auto", "on", "off"] = "auto"
+    mtp: bool = Field(True, description="whether each step drafts a token, where the model has a layer for it")
+    microbatching: Literal["auto", "on", "off"] = Field("auto", description="two microbatches side by side")
 
     @property
     def batch_tpot_s(self) -> float | None:
@@ -63,7 +67,8 @@ class ServingObjective(ApiModel):
 
 
 class DeploymentRequest(DeploymentShape):
-    """A model on an instance."""
+    """A model on an instance: how it is served, and who is let in. Left out, pools are as the paper has them; a
+    ScalingPolicy with pools goes before these sizes."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
         {"instance": "deepseek-r1", "model": "deepseek-r1", "cacheGbPerNode": 8},
@@ -71,7 +76,17 @@ class DeploymentRequest(DeploymentShape):
 
     instance: str = Field(min_length=1, max_length=127, description="the instance whose nodes and planes are used")
     model: str = Field(
-        "deepseek-r1", min_length=1, max_length=127, description="one of those carried along, or of one's own files"
+        "deepseek-r1",
+        min_length=1,
+        max_length=127,
+        description="the model that is served: deepseek-r1, deepseek-v3, kimi-k2, llama-3.1-70b, qwen3-235b, or one of "
+        "CloudMatrix-Infer's own folder of models",
+    )
+    machine: str = Field(
+        "cloudmatrix384",
+        min_length=1,
+        max_length=127,
+        description="the machine whose dies it is timed on: that of the instance's supernode, another is refused",
     )
     warm_model_cache: bool = Field(True, description="whether the pool holds the weights before the first start")
     activation_queue_max: int = Field(
@@ -283,12 +298,9 @@ class DrainView(ApiModel):
     requests_at_start: int = Field(0, description="requests that ran there when it began")
 
 
-class DeploymentView(ResourceView):
-    """A deployment, its layout, and where to talk to it."""
+class DeploymentView(DeploymentRequest, ResourceView):
+    """A deployment as it was asked for, its layout, and where to talk to it."""
 
-    instance: str
-    model: str
-    request: DeploymentRequest
     endpoint: str = ""
     fabric_generation: int = 0
     pools: PoolsView = Field(default_factory=PoolsView)

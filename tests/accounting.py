@@ -11,13 +11,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from matrixcommon.model.resource_key import key_of, project_of, resolve
+from matrixcommon.model.resource_key import key_of, resolve
+from tests.accounting_promises import DIES, SLACK, holds, reserved_once, within_quotas
 from tests.rest_lists import Item, Lists, fetch, fetch_over_http
 
 __all__ = ["Acknowledged", "Lists", "audit", "fetch", "fetch_over_http"]
 
-DIES = 16
-"""Of a node of the built-in supernode."""
 PLANES = {"ub", "rdma", "vpc"}
 OWNER_LABEL = "cloudmatrix.io/instance"
 DEPLOYMENT_LABEL = "cloudmatrix.io/deployment"
@@ -27,8 +26,6 @@ WAITING = ("InsufficientCapacity", "InsufficientBandwidth", "QuotaExceeded", "In
 """Reasons for which an instance stays as it was: somebody has to leave, or to ask for something else."""
 OF_NO_INSTANCE = {"defragment", "move-member", "drain-elements"}
 """Verbs of operations of MatrixResource and MatrixLink."""
-SLACK = 1e-6
-"""Rates are shown to so many places."""
 
 
 @dataclass
@@ -55,7 +52,13 @@ def audit(
     `before`: as it was a moment ago, to tell who went above a quota from who was above it when it was lowered."""
     broken: list[str] = []
     if "resource" not in lists.torn:
-        broken += [*_holders(lists), *_ranks(lists), *_counts(lists), *_reserved(lists), *_quotas(lists, before)]
+        broken += [
+            *_holders(lists),
+            *_ranks(lists),
+            *_counts(lists),
+            *reserved_once(lists),
+            *within_quotas(lists, before),
+        ]
         broken += _memory(lists)
     if "link" not in lists.torn:
         broken += [*_floors(lists), *_isolation(lists)]
@@ -70,19 +73,11 @@ def audit(
     return broken
 
 
-def _holds(lists: Lists) -> Iterator[tuple[str, Item, frozenset[int]]]:
-    """(allocation, member, dies of its node) of every member."""
-    for key, allocation in lists.keyed("allocations").items():
-        for member in allocation["members"]:
-            whole = member.get("npus") is None and member["role"] != "pool"
-            yield key, member, frozenset(range(DIES) if whole else member.get("dies") or ())
-
-
 def _holders(lists: Lists) -> Iterator[str]:
     """No die has two holders, and nodes and allocations say the same of who holds what."""
     allocated: dict[tuple[str, int], str] = {}
     whole: dict[str, str] = {}
-    for key, member, dies in _holds(lists):
+    for key, member, dies in holds(lists):
         for die in sorted(dies):
             other = allocated.setdefault((member["node"], die), key)
             if other != key:
@@ -122,7 +117,7 @@ def _counts(lists: Lists) -> Iterator[str]:
                 yield f"{supernode['name']} shows {field_} {supernode[field_]}, its nodes count {counted}"
     if lists.capacity is None:
         return
-    parted = {member["node"] for _, member, dies in _holds(lists) if dies}
+    parted = {member["node"] for _, member, dies in holds(lists) if dies}
     for level in ("supernode", "cabinet"):
         for domain in lists.capacity[f"{level}s"]:
             own = [node for node in nodes if node[level] == domain["domain"]]
@@ -139,25 +134,6 @@ def _counts(lists: Lists) -> Iterator[str]:
                 )
 
 
-def _reserved(lists: Lists) -> Iterator[str]:
-    """What is promised whole to one reservation is promised to no other at that time, nor allocated by who stays."""
-    promises = {key: each for key, each in lists.keyed("reservations").items() if each["state"] == "Promised"}
-    whole = {key: set(each["nodes"]) for key, each in promises.items() if _asks_whole(each["request"])}
-    for key, nodes in whole.items():
-        mine = promises[key]
-        for other, theirs in promises.items():
-            meet = theirs["startsAt"] < mine["endsAt"] and mine["startsAt"] < theirs["endsAt"]
-            npus = _asks_npus_alone(theirs["request"])
-            if other != key and npus and meet and (twice := nodes & set(theirs["nodes"])):
-                yield f"{min(twice)} is promised to reservations {key} and {other} at one time"
-        for name, allocation in lists.keyed("allocations").items():
-            leaves = allocation.get("expiresAt") is not None and allocation["expiresAt"] <= mine["startsAt"]
-            # Sockets and memory may be lent beside NPUs that are promised.
-            on = nodes & {member["node"] for member in allocation["members"] if member["role"] != "pool"}
-            if on and not leaves and allocation["state"] != "Releasing":
-                yield f"{name} stays on {min(on)}, which reservation {key} is promised from {mine['startsAt']}"
-
-
 def _memory(lists: Lists) -> Iterator[str]:
     """No node lends more memory than it has."""
     lent: Counter[str] = Counter()
@@ -167,35 +143,6 @@ def _memory(lists: Lists) -> Iterator[str]:
     for node, gib in lent.items():
         if gib > DRAM_GIB:
             yield f"{node} lends {gib} GiB of its {DRAM_GIB}"
-
-
-def _asks_npus_alone(request: Item) -> bool:
-    """Sockets and memory may be promised beside NPUs of others, and the list of nodes does not say where they lie."""
-    pools = request.get("cpus") or request.get("memoryGib") or request.get("memoryGibByNode")
-    return not pools and (request.get("nodes") is not None or request.get("npus") is not None)
-
-
-def _asks_whole(request: Item) -> bool:
-    return _asks_npus_alone(request) and request.get("nodes") is not None and request.get("npusPerNode") in (None, 8)
-
-
-def _quotas(lists: Lists, before: Lists | None) -> Iterator[str]:
-    earlier = {} if before is None else {quota["name"]: quota for quota in before["quotas"]}
-    for quota in lists["quotas"]:
-        name = quota["name"]
-        for counted, used in (("npus", "usedNpus"), ("cpus", "usedCpus"), ("memoryGib", "usedMemoryGib")):
-            limit, was = quota.get(counted), earlier.get(name, quota)[used]
-            if limit is not None and quota[used] > max(limit, was) + SLACK:
-                yield f"project {name} holds {quota[used]} {counted} of {limit}"
-        members = [
-            len(dies) / 2
-            for key, member, dies in _holds(lists)
-            if project_of(key) == name
-            and member["role"] != "successor"
-            and lists.keyed("allocations")[key]["state"] != "Releasing"
-        ]
-        if quota["usedNpus"] + SLACK < sum(members):
-            yield f"project {name} is counted {quota['usedNpus']} NPUs and holds {sum(members)}"
 
 
 def _floors(lists: Lists) -> Iterator[str]:

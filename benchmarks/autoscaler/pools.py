@@ -24,7 +24,7 @@ from infer_workload.layout.recovery import role_switch_s
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.fabric import DIES_PER_NODE
 from infer_workload.timing.model import load_model
-from matrixcompute.autoscaling.decision import TICK_S
+from matrixcompute.autoscaling.decision import TICK_S, WINDOW_S
 
 SLOT_S = 0.5
 MEMBER_NODES = 2
@@ -297,7 +297,7 @@ def replay(
                     before[arrived] - served,
                     float(alone[max(0, arrived - ANSWERS) : arrived].mean()) if arrived else 0.0,
                 ),
-                _decode_seen(decode, now, start_s, (arrived - last) / tick_s, decoding, len(due), context),
+                _decode_seen(decode, now, start_s, _per_s(trace, now, decoding), decoding, len(due), context),
             ]
             seen[0].waiting, seen[0].running = arrived - begun, len(due)
             seen[0].busy = min(1.0, (arrived - begun) / max(1, prefill.serving))
@@ -352,6 +352,13 @@ def _change_roles(prefill: Role, decode: Role, wanted: list[int], now: float, de
         moved = min(one.members - sizes[one.name], sizes[other.name] - other.members, one.serving - 1)
         if moved > 0:
             one.give(moved, other, now, -inf if one is prefill else decoding.last_end(moved, one.serving))
+
+
+def _per_s(trace: Trace, now: float, decoding: Decoding) -> float:
+    """Requests a second, as the service says them: answers that stay for long are counted for longer."""
+    over_s = min(max(WINDOW_S, decoding.answer_mean * TPOT_S / 2), max(now, SLOT_S))
+    first, end = np.searchsorted(trace.at, [now - over_s, now])
+    return float(end - first) / over_s
 
 
 def _prefill_seen(role: Role, now: float, start_s: float, load: float, backlog_s: float, reads_s: float) -> Seen:

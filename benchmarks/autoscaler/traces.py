@@ -3,7 +3,8 @@
 A recorded trace lies in the folder that CLOUDMATRIX_TRACES names, else in ../shared/data/llm beside the project; it is
 read there and never copied. Each arrival stands for `copies` requests within a second, so that bursts stay bursts while
 the pools are large enough for a size to be a choice. What the context cache holds is worked out once, with room for
-everything: a block counts from a second after its first request came.
+everything: a block counts from a second after its first request came. AUTOSCALING_SEED makes other seeded traces of the
+same kinds: settings that hold for one seed alone would be fitted to it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import csv
 import gzip
 import math
 import os
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,6 +28,7 @@ from infer_workload.traffic.generator import Arrival, generate, read_trace
 FOLDER = Path(os.environ.get("CLOUDMATRIX_TRACES", "../shared/data/llm"))
 CACHED_AFTER_S = 1.0
 HOUR_S = 3600.0
+SEED = os.environ.get("AUTOSCALING_SEED", "")
 
 Rows = Iterator[tuple[float, int, int, int]]
 """Seconds, prompt tokens, tokens of it in the cache, answer tokens."""
@@ -108,7 +111,7 @@ def _servegen(name: str, begin_s: float, end_s: float, faster: float, share: flo
 
 def by_rate(rate: Callable[[float], float], seconds: float, prompt: float, answer: float, seed: str) -> Rows:
     """Poisson arrivals at that rate; lengths are log-normal with these means."""
-    rng, at = Random(seed), 0.0
+    rng, at = Random(seed + SEED), 0.0
     spread = 0.5
     while (at := at + rng.expovariate(max(rate(at), 0.01))) < seconds:
         tokens = [mean * math.exp(rng.gauss(-spread * spread / 2, spread)) for mean in (prompt, answer)]
@@ -129,12 +132,43 @@ def shifting_mix(seconds: float, half_s: float = 900.0) -> Rows:
 
 def _bursts(at: float) -> float:
     """The rate of a code assistant: bursts of half a minute, of another height each time."""
-    place = Random(int(at // 30)).random()
+    place = Random(f"{int(at // 30)}{SEED}" if SEED else int(at // 30)).random()
     return 30.0 if place > 0.85 else 4.0 if place > 0.4 else 0.5
 
 
+def _jumps(seconds: float) -> Callable[[float], float]:
+    """A rate that stays for minutes and then is another one, without a warning: twice as much, or half, is usual."""
+    rng, since, ends, rates = Random("jumps" + SEED), 0.0, [], []
+    while since < seconds:
+        since += 60.0 + rng.expovariate(1 / 300)
+        ends.append(since)
+        rates.append(min(20.0, 6.0 * math.exp(rng.gauss(0.0, 0.5))))
+    return lambda at: rates[bisect_right(ends, at)]
+
+
+def _clients(seconds: float, clients: int = 16) -> Rows:
+    """Some clients, of whom each has its own rate every few minutes, its own bursts and its own lengths, as ServeGen
+    describes them; few of them make most of the load, over a day that rises and falls once."""
+    rows: list[tuple[float, int, int, int]] = []
+    for client in range(clients):
+        rng = Random(f"client {client}{SEED}")
+        mean, cv = 1.2 * math.exp(rng.gauss(0.0, 1.0)), rng.uniform(1.0, 3.0)
+        prompt, answer = (size * math.exp(rng.gauss(0.0, 0.5)) for size in (3000.0, 600.0))
+        for window in range(int(seconds // 300)):
+            rate = mean * math.exp(rng.gauss(0.0, 0.4)) * (1.0 - 0.6 * math.cos(2 * math.pi * window * 300 / seconds))
+            at, end = window * 300.0, (window + 1) * 300.0
+            while (at := at + rng.gammavariate(1 / cv**2, cv**2 / rate)) < end:
+                read, written = (size * math.exp(rng.gauss(-0.32, 0.8)) for size in (prompt, answer))
+                rows.append((at, max(1, round(read)), 0, max(2, round(written))))
+    return iter(sorted(rows))
+
+
+def _steps() -> tuple[float, ...]:
+    return tuple(Random(SEED).sample(STEPS, len(STEPS))) if SEED else STEPS
+
+
 def _seeded_conversation(rate: float, seconds: float) -> list[Arrival]:
-    return list(takewhile(lambda each: each.at_s < seconds, generate(11, rate)))
+    return list(takewhile(lambda each: each.at_s < seconds, generate(11 + sum(SEED.encode()), rate)))
 
 
 def sine(at: float, period_s: float = 600.0) -> float:
@@ -159,21 +193,22 @@ def _made() -> dict[str, Callable[[], Trace]]:
     )  # fmt: skip
     found: dict[str, Callable[[], Trace]] = {
         "sine 1-24": lambda: _trace("sine 1-24", by_rate(sine, HOUR_S, *R1, "sine"), 6),
-        "steps": lambda: _trace("steps", by_rate(lambda at: STEPS[int(at // 300)], 1800, *R1, "steps"), 8),
+        "steps": lambda: _trace("steps", by_rate(lambda at: _steps()[int(at // 300)], 1800, *R1, "steps"), 8),
         "constant": lambda: _trace("constant", by_rate(lambda _: 12.0, HOUR_S, *R1, "constant"), 6),
         "constant 7": lambda: _trace("constant 7", by_rate(lambda _: 7.0, HOUR_S, 3000, 400, "constant 7"), 16),
         "sine 15 min": lambda: _trace("sine 15 min", by_rate(lambda at: sine(at, 900), HOUR_S, *R1, "sine 15"), 6),
         "mix shifts": lambda: _trace("mix shifts", shifting_mix(HOUR_S), 8),
         "conversation": lambda: _trace("conversation", _with_cache(_seeded_conversation(3.25, 2400)), 16),
         "toolagent": lambda: _trace("toolagent", by_rate(lambda _: 6.67, 3540, 5000, 182, "toolagent"), 16),
+        "bursts": lambda: _trace("bursts", by_rate(_bursts, 2100, 2048, 28, "code"), 64),
+        "jumps": lambda: _trace("jumps", by_rate(_jumps(HOUR_S), HOUR_S, 3000, 600, "jumps"), 8),
+        "clients": lambda: _trace("clients", _clients(HOUR_S), 5),
     }
     if there(mooncake):
         found["mooncake"] = lambda: _trace("mooncake", _with_cache(read_trace(FOLDER / mooncake)), 16)
     if there(code):
         found["azure code"] = lambda: _trace("azure code", _azure(code), 64)
         found["azure conv"] = lambda: _trace("azure conv", _azure(conv), 48)
-    else:
-        found["code"] = lambda: _trace("code", by_rate(_bursts, 2100, 2048, 28, "code"), 64)
     if there("servegen_deepseek-r1_rates.csv.gz"):
         found["r1 day /24"] = lambda: _trace("r1 day /24", _servegen("deepseek-r1", 0, 86_400, 24, 1.0), 5)
         found["m-large day /24"] = lambda: _trace("m-large day /24", _servegen("m-large", 0, 86_400, 24, 1.0), 1)
@@ -186,4 +221,4 @@ def _made() -> dict[str, Callable[[], Trace]]:
 TRACES = _made()
 """By name, made when asked for."""
 SEEDED = tuple(name for name in TRACES if not name.startswith(("mooncake", "azure", "r1", "m-large")))
-"""Those that are made here: the settings of the policy were chosen on them, the recorded ones judge it."""
+"""Those that are made here, on which settings are chosen; the recorded ones judge."""

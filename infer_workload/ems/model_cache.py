@@ -17,7 +17,7 @@ from typing import Literal
 
 from infer_workload.timing.calibration import Calibration
 from infer_workload.timing.collectives import fetch_gbps, ssd_read_s
-from infer_workload.timing.fabric import DIES_PER_NODE, UB, Fabric
+from infer_workload.timing.fabric import Fabric
 from infer_workload.timing.model import ServedModel
 
 WeightsTier = Literal["Memory", "SolidState", "ObjectStore"]
@@ -93,8 +93,8 @@ class ModelCache:
         """Seconds until all dies of `readers` have their weights, from where those are now."""
         tier, lending = self.tiers(pool, (model,))[model.name], self.lending(pool)
         size, per_die = weights_gb(model) * 1e9, model.die_weight_bytes(experts_per_die)
-        rate = fetch_gbps(fabric, self.calibration, readers, lending or tuple(readers), UB)
-        spread = per_die * len(readers) * DIES_PER_NODE / (rate * 1e9) if rate > 0 else inf
+        rate = fetch_gbps(fabric, self.calibration, readers, lending or tuple(readers), self.calibration.memory_plane)
+        spread = per_die * len(readers) * self.calibration.dies_per_node / (rate * 1e9) if rate > 0 else inf
         if tier == MEMORY:
             return self.lost_share(fabric) * size / (self.calibration.obs_gbps * 1e9) + spread
         if tier == SOLID_STATE:

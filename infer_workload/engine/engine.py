@@ -17,7 +17,7 @@ from random import Random
 from infer_workload.engine.cache_placement import place_cache
 from infer_workload.engine.decode_pool import DecodeDie, DecodePool
 from infer_workload.engine.kv_transfers import Transfers
-from infer_workload.engine.moving import fetch_s, port_gbps, transfer_start_s
+from infer_workload.engine.moving import fetch_s, new_dies, port_gbps, transfer_start_s
 from infer_workload.engine.prefill_instance import PrefillInstance
 from infer_workload.engine.request import (
     CANCELLED,
@@ -28,7 +28,6 @@ from infer_workload.engine.request import (
     WAITING,
     ContextTooLong,
     InferenceRequest,
-    dies_of,
 )
 from infer_workload.engine.scheduler import choose_die, choose_instance, choose_preempted, keeps, needs
 from infer_workload.engine.waiting_queue import WaitingQueue
@@ -76,7 +75,7 @@ class Engine:
         self.transfers = Transfers(lambda port: port_gbps(self.deployment, port))
         self.instances = [self._new_instance(nodes, now) for nodes in deployment.pools.prefill]
         self.pool = DecodePool(
-            deployment.decode_timing(), dies_of(deployment.pools.decode), Random(seed), self._emitted
+            deployment.decode_timing(), new_dies(deployment, deployment.pools.decode), Random(seed), self._emitted
         )
         self._time_instances()
 
@@ -195,7 +194,7 @@ class Engine:
         self.transfers.reprice(self.now)
         self.pool.rebuild(
             deployment.decode_timing(),
-            surviving + dies_of([node for node in pools.decode if node not in known]),
+            surviving + new_dies(deployment, [node for node in pools.decode if node not in known]),
             self.now,
         )
         if pause_s > 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from infer_workload.engine.prefill_instance import PrefillInstance
 from infer_workload.engine.request import DecodeDie
@@ -26,6 +26,11 @@ def port_gbps(current: Deployment, port: object) -> float:
         return fabric.die_gbps(RDMA, port.node, 1, into=True) * efficiency
     assert isinstance(port, PrefillInstance)
     return sum(fabric.node_gbps(RDMA, node) for node in port.nodes) * efficiency
+
+
+def new_dies(current: Deployment, nodes: Iterable[str]) -> list[DecodeDie]:
+    """The decode dies of these nodes, with nothing on them."""
+    return [DecodeDie(node, index) for node in nodes for index in range(current.calibration.dies_per_node)]
 
 
 def transfer_start_s(current: Deployment) -> float:

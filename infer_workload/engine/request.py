@@ -7,11 +7,10 @@ what it had generated becomes part of the prompt, so no token is produced twice 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from infer_workload.timing.fabric import DIES_PER_NODE
 from matrixcommon.model.state_machine import State, StateMachine
 
 WAITING, PREFILLING, TRANSFERRING, DECODING = "Waiting", "Prefilling", "Transferring", "Decoding"
@@ -57,10 +56,6 @@ class DecodeDie:
     active: int = 0
     kv_base: float = 0.0
     """Tokens in its KV memory, less what its requests gain in all steps since the pool's first (`LongestDie`)."""
-
-
-def dies_of(nodes: Iterable[str]) -> list[DecodeDie]:
-    return [DecodeDie(node, index) for node in nodes for index in range(DIES_PER_NODE)]
 
 
 class Prefiller(Protocol):

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from infer_workload.experiments.trial import SHARES, Trial
 from infer_workload.timing.calibration import Calibration
-from infer_workload.timing.fabric import DIES_PER_NODE, RDMA, UB, VPC
+from infer_workload.timing.fabric import RDMA, UB, VPC
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
 from matrixlink.fabric.contention.offers import Offer
 from matrixlink.fabric.contention.port_groups import PortGroups, PortShape
@@ -24,9 +24,9 @@ OWN, NEIGHBOUR = "own", "neighbour"
 
 def shape_of(machine: Calibration) -> PortShape:
     """A node's ports as the machine's file has them."""
-    chips = round(machine.ub_uplink_gbps / machine.ub_port_gbps)
+    chips = max(1, round(machine.ub_uplink_gbps / machine.ub_port_gbps))
     return PortShape(
-        machine.ub_sub_planes, chips, NPUS_PER_NODE, DIES_PER_NODE // NPUS_PER_NODE,
+        machine.ub_sub_planes, chips, NPUS_PER_NODE, machine.dies_per_npu,
         machine.ub_port_gbps, machine.ub_port_gbps, machine.rdma_port_gbps, machine.vpc_node_gbps,
     )  # fmt: skip
 

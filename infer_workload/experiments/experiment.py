@@ -7,7 +7,7 @@ gives the same outcome.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from math import inf
@@ -20,7 +20,7 @@ from infer_workload.layout.recovery import plan_change
 from infer_workload.reports.report import Objectives, Report, report_of
 from infer_workload.reports.served import Served
 from infer_workload.timing.calibration import Calibration, load_calibration
-from infer_workload.timing.fabric import Fabric, PortRates
+from infer_workload.timing.fabric import Fabric
 from infer_workload.timing.model import load_model
 from infer_workload.traffic.generator import Arrival, generate, read_trace
 
@@ -44,9 +44,8 @@ def run(trial: Trial, progress: Progress | None = None) -> Outcome:
     Raises DoesNotFit for a deployment that cannot be laid out, BadTrace or OSError for a trace that cannot be read.
     """
     model, machine = load_model(trial.model), load_calibration(trial.machine)
-    fabric = shared(
-        healthy_fabric(trial.nodes, machine), {plane: getattr(trial, share) for plane, share in SHARES.items()}
-    )
+    shares = {plane: getattr(trial, share) for plane, share in SHARES.items()}
+    fabric = healthy_fabric(trial.nodes, machine).granted(shares)
     if trial.contended:
         from infer_workload.experiments.conditions import TrialContention  # with arrays, which others need not load
 
@@ -121,20 +120,3 @@ def lose_decode_node(engine: Engine) -> str:
 def healthy_fabric(nodes: int, machine: Calibration | None = None) -> Fabric:
     """A whole fabric of that many nodes in the order of the machine, a CloudMatrix384 where none is named."""
     return Fabric.healthy((f"sn0-c{at // 4:02d}-n{at % 4}" for at in range(nodes)), machine=machine)
-
-
-def shared(fabric: Fabric, shares: Mapping[str, float]) -> Fabric:
-    """The fabric with that share of every port, by plane; the rest is others'."""
-    if all(share == 1 for share in shares.values()):
-        return fabric
-    ports = {
-        plane: {
-            node: PortRates(
-                [rate * shares.get(plane, 1.0) for rate in current.uplink_gbps],
-                [rate * shares.get(plane, 1.0) for rate in current.endpoint_gbps],
-            )
-            for node, current in by_node.items()
-        }
-        for plane, by_node in fabric.ports.items()
-    }
-    return Fabric(fabric.generation, ports, fabric.latency_us)

@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from infer_workload.contract import DeploymentShape, Npus
 from infer_workload.reports.report import TPOT_OBJECTIVE_S, TTFT_OBJECTIVE_S
-from infer_workload.timing.calibration import MACHINE, Calibration, load_calibration
-from infer_workload.timing.data_files import BadDataFile, UnknownDataFile
+from infer_workload.timing.calibration import MACHINE, load_calibration
+from infer_workload.timing.data_files import UnknownDataFile
 from infer_workload.timing.model import MODEL, load_model
 from matrixcommon.model.errors import InvalidField
 
 PAPER_NODES = 32
+NO_PLANE = "no_plane"
 SHARES = {"ub": "ub_share", "rdma": "rdma_share", "vpc": "vpc_share"}
 
 
@@ -44,7 +46,9 @@ class Trial(BaseModel):
         None, gt=0, le=60, description="seconds of a token that the batch adapts to; requests wait for it"
     )
     cache: bool = Field(True, description="with context caching")
-    cache_plane: Literal["ub", "vpc"] = Field("ub", description="the plane that caches are read over")
+    cache_plane: Literal["ub", "vpc"] | None = Field(
+        None, description="the plane that caches are read over; by default UB, where the machine has it between nodes"
+    )
     cache_gb: float | None = Field(None, ge=0, le=4096, description="context cache on each node, GB")
     mtp: bool = Field(True, description="with multi-token prediction")
     microbatch: Literal["auto", "on", "off"] = Field("auto", description="two microbatches side by side")
@@ -71,13 +75,34 @@ class Trial(BaseModel):
     @field_validator("machine")
     @classmethod
     def _known_machine(cls, name: str) -> str:
-        return _usable(name, _load_machine)
+        return _usable(name, load_calibration)
 
     @model_validator(mode="after")
     def _one_workload(self) -> Trial:
         if (self.trace is None) == (self.generate is None):
             raise ValueError("give a trace or a number of requests to generate, one of the two")
         return self
+
+    @model_validator(mode="after")
+    def _on_planes_there_are(self) -> Trial:
+        has = load_calibration(self.machine).planes
+        for name, plane in self._planes_asked():
+            if plane not in has:
+                raise PydanticCustomError(
+                    NO_PLANE,
+                    "the machine {machine} has no {plane} between its nodes; it has {has}",
+                    {"field": name, "machine": self.machine, "plane": plane, "has": ", ".join(has)},
+                )
+        return self
+
+    def _planes_asked(self) -> list[tuple[str, str]]:
+        """Parameters that say something of a plane, and which."""
+        asked: list[tuple[str, str]] = []
+        if self.cache and self.cache_plane:
+            asked.append(("cache_plane", self.cache_plane))
+        asked += [(share, plane) for plane, share in SHARES.items() if getattr(self, share) < 1]
+        asked += [(name, self.neighbour_plane) for name in ("neighbour_load", "floor_share") if getattr(self, name)]
+        return asked + [(name, "ub") for name in ("lost_l2_chips", "half_lanes") if getattr(self, name)]
 
     @property
     def contended(self) -> bool:
@@ -94,7 +119,7 @@ class Trial(BaseModel):
             batch_per_npu=self.batch,
             tpot_target_s=self.tpot_target,
             context_cache=self.cache,
-            cache_plane=self.cache_plane,
+            cache_plane=self.cache_plane or load_calibration(self.machine).memory_plane,
             cache_gb_per_node=self.cache_gb,
             mtp=self.mtp,
             microbatching=self.microbatch,
@@ -140,17 +165,6 @@ def _usable(name: str, load: Callable[[str], object]) -> str:
     return name
 
 
-def _load_machine(name: str) -> Calibration:
-    found = load_calibration(name)
-    if not found.ub_uplink_gbps:
-        raise BadDataFile(
-            name,
-            "ub_uplink_gbps",
-            "more than 0 is accepted: the pools of an experiment lie on several nodes of one UB plane",
-        )
-    return found
-
-
 PARAMETERS: tuple[str, ...] = tuple(name for name in Trial.model_fields if name != "trace")
 """What a sweep may vary."""
 
@@ -163,6 +177,8 @@ def trial_of(parameters: dict[str, Any]) -> Trial:
     except ValidationError as wrong:
         first = wrong.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "trace"
+        if first["type"] == NO_PLANE:
+            name = first["ctx"]["field"]
         if first["type"] == "extra_forbidden":
             raise InvalidField(f"{name!r} is no parameter; there are {', '.join(PARAMETERS)}", field=name) from wrong
         raise InvalidField(first["msg"].removeprefix("Value error, "), field=f"--{name.replace('_', '-')}") from wrong

@@ -16,10 +16,10 @@ from infer_workload.contract import DeploymentShape
 from infer_workload.ems.context_cache import ContextCache
 from infer_workload.layout.scale import PoolScale
 from infer_workload.timing.calibration import Calibration
-from infer_workload.timing.collectives import Exchange
 from infer_workload.timing.decode import DecodeTiming, StepOptions
 from infer_workload.timing.experts import ExpertLayout, lay_experts
-from infer_workload.timing.fabric import DIES_PER_NODE, Fabric
+from infer_workload.timing.fabric import Fabric
+from infer_workload.timing.gather_scatter import exchange_among
 from infer_workload.timing.model import ServedModel
 from infer_workload.timing.prefill import PrefillTiming
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
@@ -110,7 +110,8 @@ class Deployment:
 
     @property
     def batch_per_die(self) -> int:
-        return max(1, (self.spec.batch_per_npu or self.calibration.decode_batch_per_npu) // 2)
+        calibration = self.calibration
+        return max(1, (self.spec.batch_per_npu or calibration.decode_batch_per_npu) // calibration.dies_per_npu)
 
     @property
     def tpot_target_s(self) -> float | None:
@@ -123,13 +124,13 @@ class Deployment:
         return min(self.model.context_length, self.kv_tokens_per_die)
 
     def decode_timing(self) -> DecodeTiming:
-        exchange = Exchange(self.fabric, self.calibration, self.pools.decode, self.decode_dies)
+        exchange = exchange_among(self.fabric, self.calibration, self.pools.decode, self.decode_dies, self.model)
         options = StepOptions(MICROBATCHING[self.spec.microbatching], self.drafts)
         return DecodeTiming(self.model, self.calibration, exchange, self.decode_layout, options)
 
     def prefill_timing(self, instance: int) -> PrefillTiming:
         nodes, layout = self.pools.prefill[instance], self.prefill_layouts[instance]
-        exchange = Exchange(self.fabric, self.calibration, nodes, layout.dies)
+        exchange = exchange_among(self.fabric, self.calibration, nodes, layout.dies, self.model)
         microbatch = MICROBATCHING[self.spec.microbatching]
         return PrefillTiming(self.model, self.calibration, exchange, layout, microbatch=microbatch)
 
@@ -145,6 +146,12 @@ def lay_out(
     """The deployment on the nodes of `fabric`, with pools as `scale` says where it is given. Raises DoesNotFit with
     everything that stands in the way."""
     desired = spec or DeploymentShape()
+    if desired.context_cache and desired.cache_plane not in calibration.planes:
+        has = ", ".join(calibration.planes)
+        raise DoesNotFit(
+            f"the context cache is to be read over {desired.cache_plane}, and the machine has {has} between its nodes",
+            [{"domain": "cachePlane", "needs": desired.cache_plane, "has": has}],
+        )
     nodes = fabric.nodes
     if scale is None or scale.zero:
         prefill_nodes, decode_nodes = _sizes(len(nodes), desired, calibration)
@@ -152,7 +159,7 @@ def lay_out(
         prefill_nodes, decode_nodes = _scaled(scale, nodes, calibration, previous)
     caching = desired.caching_nodes if scale is None else scale.caching
     pools = _assign(nodes, prefill_nodes, decode_nodes, caching, calibration, previous)
-    decode_layout = lay_experts(len(pools.decode) * DIES_PER_NODE, model)
+    decode_layout = lay_experts(len(pools.decode) * calibration.dies_per_node, model)
     prefill_layouts = tuple(_prefill_layout(len(instance), model, calibration) for instance in pools.prefill)
     spare = _spare_hbm(decode_layout, model, calibration)
     blocking: list[dict[str, object]] = [
@@ -221,7 +228,7 @@ def _scaled(
 def least_decode_nodes(model: ServedModel, calibration: Calibration, tokens: int, most: int) -> int:
     """The fewest nodes, up to `most`, whose dies have room for a request of so many tokens."""
     for nodes in range(1, most):
-        layout = lay_experts(nodes * DIES_PER_NODE, model)
+        layout = lay_experts(nodes * calibration.dies_per_node, model)
         if _spare_hbm(layout, model, calibration) // model.kv_bytes_per_token >= tokens:
             return nodes
     return most
@@ -260,7 +267,7 @@ def _assign(
 
 def _prefill_layout(nodes: int, model: ServedModel, calibration: Calibration) -> ExpertLayout:
     """Experts of a prefill instance: one redundant slot a die where there is room for it (the paper's 8 + 1 + 1)."""
-    dies = nodes * DIES_PER_NODE
+    dies = nodes * calibration.dies_per_node
     roomy = lay_experts(dies, model, redundant_per_die=1)
     return roomy if _spare_hbm(roomy, model, calibration) > 0 else lay_experts(dies, model)
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from infer_workload.layout.deployment import DIES_PER_NODE
 from infer_workload.timing.calibration import Calibration, load_calibration
 from infer_workload.timing.collectives import Exchange
 from infer_workload.timing.decode import DecodeTiming
@@ -31,7 +30,7 @@ def decode_timing_on(view: Any, roles: Mapping[str, str]) -> DecodeTiming:
     """The timing of the decode pool that `roles` (node to role) names, on a FabricView."""
     model, calibration = _served()
     nodes = tuple(sorted(node for node, role in roles.items() if role == "decode"))
-    layout = lay_experts(len(nodes) * DIES_PER_NODE, model)
+    layout = lay_experts(len(nodes) * calibration.dies_per_node, model)
     exchange = Exchange(Fabric.of(view), calibration, nodes, layout.dies)
     return DecodeTiming(model, calibration, exchange, layout)
 

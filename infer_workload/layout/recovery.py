@@ -16,7 +16,7 @@ from infer_workload.ems.model_cache import ModelCache
 from infer_workload.layout.deployment import Deployment, DoesNotFit, lay_out
 from infer_workload.timing.calibration import Calibration
 from infer_workload.timing.collectives import fetch_gbps
-from infer_workload.timing.fabric import UB, Fabric
+from infer_workload.timing.fabric import Fabric
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,8 @@ def decode_pause_s(before: Deployment, after: Deployment) -> float:
         return 0.0
     more = max(0, after.decode_layout.experts_per_die - before.decode_layout.experts_per_die)
     size = more * after.model.expert_bytes * after.decode_dies
-    rate = fetch_gbps(after.fabric, after.calibration, after.pools.decode, after.pools.caching, UB)
+    plane = after.calibration.memory_plane
+    rate = fetch_gbps(after.fabric, after.calibration, after.pools.decode, after.pools.caching, plane)
     reading = size / (rate * 1e9) if size and rate > 0 else 0.0
     return rebuild_s(after.calibration) + reading
 

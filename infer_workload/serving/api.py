@@ -52,6 +52,7 @@ def routes(serving: Serving) -> APIRouter:
 
     @deployments.change("PUT")
     async def ensure(name: str, body: DeploymentRequest, validate_only: bool = False) -> DeploymentView:
+        await serving.check_machine(name, body)
         return serving.ensure(name, body, validate_only=validate_only)
 
     @deployments.change("DELETE")
@@ -176,7 +177,7 @@ def statistics_of(
     view.decoding = states.count(DECODING)
     view.prefill_busy = sum(bool(instance.chunk) for instance in engine.instances) / max(1, len(engine.instances))
     view.decode_step_ms = engine.pool.step_s * 1e3
-    view.decode_batch_per_npu = engine.pool.active * 2 / max(1, len(dies))
+    view.decode_batch_per_npu = engine.pool.active * engine.deployment.calibration.dies_per_npu / max(1, len(dies))
     view.kv_usage = kv_usage(live)
     view.cache_hit_rate_blocks = counts.block_hit_rate
     view.cache_hit_rate_tokens = counts.token_hit_rate

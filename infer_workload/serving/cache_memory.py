@@ -6,7 +6,8 @@ their part of the allocation with them, nodes that join are asked for theirs, an
 or is gone, holds nothing. What is refused shows in the condition `CacheMemory`, and the deployment serves without.
 
 `reconcile` looks at what there is and asks for what there is to be; it keeps nothing that it could not find again, so
-that it may end after any of its requests. An allocation that bears a deployment's label and outlived it is released.
+that it may end after any of its requests. An allocation that bears a deployment's label and outlived it is released;
+while this process is away MatrixCompute releases those whose instance is gone, which a label names.
 """
 
 from __future__ import annotations
@@ -25,7 +26,12 @@ from infer_workload.timing.model import ServedModel
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InvalidField, MatrixError, Unavailable
 from matrixcommon.model.resource_key import name_of, project_of
-from matrixresource.contract.allocations import DEPLOYMENT_LABEL, AllocationRequest, AllocationView
+from matrixresource.contract.allocations import (
+    CACHING_ON_LABEL,
+    DEPLOYMENT_LABEL,
+    AllocationRequest,
+    AllocationView,
+)
 
 CHECK_S, SWEEP_S = 30.0, 60.0
 """Emulated seconds after which what was granted is looked at again, and what deployments left behind."""
@@ -149,7 +155,7 @@ class CacheMemory:
         request = AllocationRequest.model_validate(
             {
                 "project": project_of(live.name),
-                "labels": {DEPLOYMENT_LABEL: live.name},
+                "labels": {DEPLOYMENT_LABEL: live.name, CACHING_ON_LABEL: live.spec.instance},
                 "memoryGibByNode": dict(gib),
             }
         )

@@ -29,7 +29,7 @@ from infer_workload.serving.handover import Handover
 from infer_workload.serving.load_generator import BuiltInLoad
 from infer_workload.serving.states import DEGRADED, DEPLOYMENT_STATES, IDLE, LOADING, PENDING, SERVING, UNAVAILABLE
 from infer_workload.serving.statistics import Statistics
-from infer_workload.timing.calibration import load_calibration
+from infer_workload.timing.calibration import Calibration, load_calibration
 from infer_workload.timing.contention import MeasuredContention
 from infer_workload.timing.fabric import Fabric
 from infer_workload.timing.model import ServedModel, load_model
@@ -52,6 +52,7 @@ class LiveDeployment:
         done: Callable[[InferenceRequest], None],
         previous: Pools | None = None,
         model: ServedModel | None = None,
+        machine: Calibration | None = None,
     ) -> None:
         self.name = name
         self.spec = request
@@ -65,8 +66,8 @@ class LiveDeployment:
         self._load: BuiltInLoad | None = None
         self._previous = previous
         """The roles that nodes had when the process ended: their weights are still there."""
-        self._seed = seed
-        self._model, self._calibration = model or load_model(request.model), load_calibration()
+        self._seed, self._model = seed, model or load_model(request.model)
+        self._calibration = machine or load_calibration(request.machine)
         self.weights = ModelCache(self._calibration, {self._model.name} if request.warm_model_cache else set())
         self.lending: Lending | None = None
         self.lent: Mapping[str, float] | None = None  # bytes by node for blocks; None where nobody is asked
@@ -81,8 +82,8 @@ class LiveDeployment:
 
     # The fabric.
 
-    def take_view(self, fabric: Fabric | None, now: float, up: frozenset[str] | None = None) -> None:
-        """Lay out on this view of the fabric. None: the instance holds no slices (any more).
+    def take_view(self, fabric: Fabric | None, now: float, up: frozenset[str] | None = None, why: str = "") -> None:
+        """Lay out on this view of the fabric. None: for `why`, or since the instance holds no slices (any more).
 
         Nodes that are not `up` yet are used once they are; None: all of them are.
         """
@@ -91,7 +92,7 @@ class LiveDeployment:
             return
         if fabric is None:
             self.fabric = None
-            self._lose(self._lost_state(), f"instance {self.spec.instance} has no network slices")
+            self._lose(self._lost_state(), why or f"instance {self.spec.instance} has no network slices")
             return
         booting = frozenset() if up is None else frozenset(fabric.nodes) - up
         fresh = self.engine is None or self.fabric is None or not self.fabric.same_as(fabric)

@@ -16,8 +16,9 @@ from random import Random
 
 from infer_workload.contract import DeploymentRequest, DeploymentView, DrainRequest, LoadRequest, ScaleRequest
 from infer_workload.engine.request import InferenceRequest
-from infer_workload.layout.deployment import DoesNotFit, Pools
+from infer_workload.layout.deployment import DoesNotFit
 from infer_workload.layout.draining import Drain
+from infer_workload.layout.machines import check_known, other_machine
 from infer_workload.layout.scale import PoolScale
 from infer_workload.layout.views import pools_of
 from infer_workload.metering.accounts import LOAD_KEY, LOAD_PROJECT
@@ -29,7 +30,7 @@ from infer_workload.serving.ports import FabricViews, Hardware, ServerMemory
 from infer_workload.serving.status import write_status
 from infer_workload.serving.store import DeploymentRow, InferStore
 from infer_workload.serving.workload_traffic import WorkloadTraffic
-from infer_workload.timing.calibration import load_calibration
+from infer_workload.timing.calibration import Calibration, load_calibration, machines
 from infer_workload.timing.fabric import Fabric
 from infer_workload.timing.model import ServedModel, catalogue
 from matrixcommon.model.clock import Clock
@@ -65,14 +66,16 @@ class Serving:
         hardware: Hardware | None = None,
         models: Mapping[str, ServedModel] | None = None,
         memory: ServerMemory | None = None,
+        on: Mapping[str, Calibration] | None = None,
     ) -> None:
-        """`models`: what may be served, by name; left out, all that are carried along. `memory`: who grants the memory
-        of servers; left out, caches have what their spec says."""
+        """`models`: what may be served, by name, and `on` which machines; left out, all that are carried along.
+        `memory`: who grants the memory of servers; left out, caches have what their spec says."""
         self.store = store
         self.clock = clock
         self.usage = UsageService(store.records, clock)
         self.live: dict[str, LiveDeployment] = {}
         self.models = catalogue() if models is None else models
+        self.machines = machines() if on is None else on
         self._views = views
         self._hardware = hardware
         self._up: frozenset[str] | None = None
@@ -94,7 +97,7 @@ class Serving:
                 for row in self.store.deployments(session)
             ]
         for name, request, load, drain, roles, scale in rows:
-            live = self._begin(name, request, pools_of(roles or {}, load_calibration().nodes_per_prefill_instance))
+            live = self._begin(name, request, roles or {})
             live.handover.draining = Drain.of(drain) if drain else None
             if scale:
                 live.rescale(PoolScale.of(scale), self.clock.now())
@@ -112,9 +115,7 @@ class Serving:
         was.
         """
         checked_resource_name(name)
-        self._check_model(request.model, "model")
-        for at, kept in enumerate(request.model_cache_models):
-            self._check_model(kept, f"modelCacheModels[{at}]")
+        check_known(request, self.models, self.machines)
         live, reshaped = self.live.get(name), False
         with self.store.records.transaction(dry=validate_only) as session:
             row = session.get(DeploymentRow, name)
@@ -126,8 +127,11 @@ class Serving:
                 row.generation, row.roles, row.pools, row.conditions = 1, {}, {}, []
                 session.add(row)
             elif row.spec != request:
-                if (row.spec.instance, row.spec.model) != (request.instance, request.model):
-                    raise Conflict("a deployment's instance and model cannot be changed; delete it and make another")
+                for field in ("instance", "model", "machine"):
+                    if getattr(row.spec, field) != getattr(request, field):
+                        raise Conflict(
+                            f"a deployment's {field} cannot be changed; delete it and make another", field=field
+                        )
                 row.request, row.labels = request.wire(), request.labels
                 row.generation += 1
                 reshaped = True
@@ -144,6 +148,16 @@ class Serving:
         self._changed(live)
         self.look_again()
         return self.view(name)
+
+    async def check_machine(self, name: str, request: DeploymentRequest) -> None:
+        """Refuse a new deployment for another machine than its instance lies on. Raises InvalidField. While that cannot
+        be told it is taken, and stays Pending until it can."""
+        check_known(request, self.models, self.machines)
+        if name in self.live:
+            return
+        with suppress(Unavailable):
+            if other := other_machine(request.machine, await self._views.fabric_view(request.instance)):
+                raise InvalidField(other, field="machine")
 
     def delete(self, name: str, validate_only: bool = False) -> None:
         """Stop serving and forget the deployment; what its tenants used stays on their accounts."""
@@ -247,8 +261,9 @@ class Serving:
             view = await self._views.fabric_view(live.spec.instance)
             if self.live.get(live.name) is live:
                 # What is switched off is as good as gone.
-                fabric = None if view is None else Fabric.of(view).leaving_out(self._off)
-                live.take_view(fabric, self.clock.now(), self._up)
+                other = other_machine(live.spec.machine, view)
+                fabric = None if view is None or other else Fabric.of(view).leaving_out(self._off)
+                live.take_view(fabric, self.clock.now(), self._up, other)
         self.nudge()
         return f"{len(self.live)} deployments follow their fabric"
 
@@ -329,28 +344,26 @@ class Serving:
         due = min((live.next_at() for live in lives), default=float("inf"))
         return min(IDLE_TURN_WALL_S, max(0.005, self.clock.wall_s(due - self.clock.now())))
 
-    def _begin(self, name: str, allocation_request: DeploymentRequest, previous: Pools | None = None) -> LiveDeployment:
+    def _begin(self, name: str, request: DeploymentRequest, roles: Mapping[str, str] | None = None) -> LiveDeployment:
+        """`roles`: what nodes were when the process ended."""
+        machine = self.machines.get(request.machine) or load_calibration(request.machine)
         live = LiveDeployment(
             name,
-            allocation_request,
+            request,
             self._rng.randrange(1 << 32),
             self._changed,
             lambda request: self._done(name, request),
-            previous=previous,
-            model=self.models.get(allocation_request.model),
+            previous=pools_of(roles or {}, machine.nodes_per_prefill_instance),
+            model=self.models.get(request.model),
+            machine=machine,
         )
         if self.cache_memory is not None:
             live.lent = {}
-        if allocation_request.model in self.models:
+        if request.model in self.models:
             keep_models(live, self.models)
         live.counting_since = live.activation.active_at = self.clock.now()
         self.live[name] = live
         return live
-
-    def _check_model(self, name: str, field: str) -> None:
-        if name not in self.models:
-            known = ", ".join(sorted(self.models))
-            raise InvalidField(f"there is no model {name[:80]!r}; there are {known}", field=field)
 
     def _check_fit(self, live: LiveDeployment, request: DeploymentRequest) -> None:
         try:

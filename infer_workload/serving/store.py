@@ -38,7 +38,8 @@ class DeploymentRow(ResourceRow, Base):
 
     def view(self) -> DeploymentView:
         request = self.spec.shown_to(self.project or DEFAULT_PROJECT)
-        return self.view_as(DeploymentView, instance=request.instance, model=request.model, request=request)
+        asked = {field: getattr(request, field) for field in DeploymentRequest.model_fields if field != "labels"}
+        return self.view_as(DeploymentView, **asked)
 
 
 class InferStore:

@@ -17,7 +17,6 @@ from infer_workload.layout.deployment import least_decode_nodes
 from infer_workload.layout.recovery import first_start_s
 from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.timing.decode import DecodeTiming
-from infer_workload.timing.fabric import DIES_PER_NODE
 
 TPOT_OBJECTIVE_S = 0.05
 """The paper's objective for a token of an answer."""
@@ -51,8 +50,8 @@ def work_of(live: LiveDeployment, now: float, window_s: float, tpot_s: float = T
     )
     stays_s = answer * tpot_s
     places = batch_within(engine.pool.timing, prompt + answer / 2, engine.deployment.kv_tokens_per_die, tpot_s)
-    places = min(places, engine.deployment.batch_per_die) * DIES_PER_NODE
-    decoding = max(arrivals / window_s * stays_s, engine.pool.active) / places
+    places = min(places, engine.deployment.batch_per_die) * engine.deployment.calibration.dies_per_node
+    decoding = max(_per_s(live, now, max(window_s, stays_s / 2)) * stays_s, engine.pool.active) / places
     shares = (pools.prefill_nodes, prefill), (len(pools.decode), decoding)
     nodes = pools.prefill_nodes + len(pools.decode)
     return WorkView(
@@ -72,6 +71,13 @@ def work_of(live: LiveDeployment, now: float, window_s: float, tpot_s: float = T
             engine.deployment.model, engine.deployment.calibration, engine.deployment.context_length, len(pools.decode)
         ),
     )
+
+
+def _per_s(live: LiveDeployment, now: float, over_s: float) -> float:
+    """Requests a second. Answers that stay for long are counted for longer: of a burst the higher of rate and places
+    would say twice what it comes to."""
+    over_s = min(over_s, now - live.serves_from)
+    return live.statistics.arrivals(now, over_s)[0] / over_s
 
 
 def _caching_nodes(engine: Engine, new_tokens_per_second: float) -> float:

@@ -6,12 +6,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-from infer_workload.timing.data_files import BadDataFile, check_rates, document, located, number, packaged
+from infer_workload.timing.data_files import BadDataFile, check_rates, document, located, names, number, packaged
+from matrixcommon.model.hardware_names import NPUS_PER_NODE
 
 MACHINE = "cloudmatrix384"
+UB, RDMA, VPC = "ub", "rdma", "vpc"
 FITTED_FILE = "fitted.yaml"
+AT_LEAST = {"dies_per_npu": 1, "nodes_per_prefill_instance": 1}
+"""Counts that none of is not a machine."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,7 @@ class Calibration:
     ub_cpu_read_gbps: float
     cpu_ub_gbps: float
     cpus_per_node: int
+    dies_per_npu: int
     rdma_efficiency: float
     vpc_efficiency: float
     bulk_dispatch_efficiency: float
@@ -82,6 +88,21 @@ class Calibration:
     rank_rebuild_s: float
 
     @property
+    def dies_per_node(self) -> int:
+        return NPUS_PER_NODE * self.dies_per_npu
+
+    @property
+    def planes(self) -> tuple[str, ...]:
+        """The planes between its nodes: those that a node has a rate on."""
+        rates = {UB: self.ub_uplink_gbps, RDMA: self.rdma_node_gbps, VPC: self.vpc_node_gbps}
+        return tuple(plane for plane, gbps in rates.items() if gbps > 0)
+
+    @property
+    def memory_plane(self) -> str:
+        """The plane that the memory of other nodes is read over: UB, where it leaves the node."""
+        return UB if UB in self.planes else VPC
+
+    @property
     def cache_gb_per_node(self) -> float:
         """What a node lends to the context cache where nobody says (GB)."""
         return self.node_dram_gb * self.cache_dram_share
@@ -102,13 +123,25 @@ def entries(machine: str = MACHINE) -> dict[str, dict[str, Any]]:
             continue
         if field not in known:
             raise BadDataFile(file.name, field, "there is no such constant")
-        found[field] = {
-            **entry,
-            "value": number(file.name, field, entry["value"], least=0, whole=known[field] == "int"),
-        }
+        least, whole = AT_LEAST.get(field, 0), known[field] == "int"
+        found[field] = {**entry, "value": number(file.name, field, entry["value"], least=least, whole=whole)}
     for field in known:
         if field not in found:
             raise BadDataFile(file.name, field, "missing")
+    return found
+
+
+def machines(folder: Path | None = None) -> dict[str, Calibration]:
+    """Every machine by its name: those that are carried along, and those of a folder of one's own, which go before.
+
+    Raises BadDataFile for a file in the folder that cannot be used, naming the field.
+    """
+    found = {name: load_calibration(name) for name in names("machines")}
+    for file in sorted(folder.glob("*.yaml")) if folder is not None else ():
+        machine, own = load_calibration(str(file)), document(file)
+        if "name" not in own:
+            raise BadDataFile(file.name, "name", "missing")
+        found[str(own["name"]["value"])] = machine
     return found
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import inf, log2
 
 from infer_workload.timing.calibration import Calibration
-from infer_workload.timing.fabric import DIES_PER_NODE, UB, VPC, Fabric
+from infer_workload.timing.fabric import UB, VPC, Fabric
 from infer_workload.timing.operators import EXPERTS, Operator
 from infer_workload.timing.operators import UB as PORT
 
@@ -31,8 +31,15 @@ class Exchange:
         key = (self.nodes, self.ranks)
         rate = self.fabric.reduced.get(key)
         if rate is None:
-            rate = self.fabric.reduced[key] = self.fabric.exchange_gbps(self.nodes, self.ranks)
+            rate = self.fabric.reduced[key] = self.fabric.exchange_gbps(
+                self.nodes, self.ranks, self.calibration.dies_per_node
+            )
         return rate * efficiency
+
+    @property
+    def rates_gbps(self) -> tuple[float, ...]:
+        """All that its times depend on of the fabric."""
+        return (self.rate_gbps(),)
 
     def dispatch(self, tokens: float, copies: float | None = None) -> Operator:
         """Fused dispatch: tokens of each die to their experts, INT8 with scales, written by the vector cores."""
@@ -62,8 +69,11 @@ class Exchange:
         size = tokens * copies * self.calibration.combine_token_bytes
         return self.bulk("combine", EXPERTS, size, "bulk_combine_efficiency")
 
-    def bulk(self, name: str, stream: str, size_bytes: float, rate: str = "ub_efficiency") -> Operator:
-        """A large exchange moved by the SDMA engines, no cores; `rate` names its share of the port."""
+    def bulk(
+        self, name: str, stream: str, size_bytes: float, rate: str = "ub_efficiency", ranks: int | None = None
+    ) -> Operator:
+        """A large exchange moved by the SDMA engines, no cores; `rate` names its share of the port, `ranks` how many
+        dies take part where those are not all."""
         efficiency = getattr(self.calibration, rate)
         return Operator(
             name, stream, PORT, 0.0, start_s=self.calibration.exchange_start_us * 1e-6,
@@ -108,7 +118,7 @@ def cache_fetch_s(
     rate = fetch_gbps(fabric, calibration, reader_nodes, pool_nodes, plane)
     if rate <= 0:
         return inf
-    per_die = blocks / max(1, len(reader_nodes) * DIES_PER_NODE)
+    per_die = blocks / max(1, len(reader_nodes) * calibration.dies_per_node)
     return start + per_die * calibration.cache_block_us * 1e-6 + size_bytes / (rate * 1e9)
 
 
@@ -135,9 +145,10 @@ def _fetch_gbps(
         into = sum(fabric.node_gbps(VPC, node, into=True) for node in reader_nodes)
         out = sum(fabric.node_gbps(VPC, node) for node in pool_nodes)
         return min(into, out) * calibration.vpc_efficiency
+    dies = calibration.dies_per_node
     healthy = calibration.ub_sub_planes * calibration.ub_port_gbps
     into = sum(
-        DIES_PER_NODE * calibration.ub_cpu_read_gbps * min(1.0, fabric.die_gbps(UB, node, into=True) / healthy)
+        dies * calibration.ub_cpu_read_gbps * min(1.0, fabric.die_gbps(UB, node, dies, into=True) / healthy)
         for node in reader_nodes
     )
     out = sum(

@@ -73,7 +73,7 @@ class DecodeTiming:
     def _steps(self) -> dict[tuple[int, int], float]:
         """Steps that were evaluated, shared by all pools of one kind that get the same of the fabric: when a condition
         comes back, nothing has to be worked out again."""
-        exchange = type(self.exchange), self.exchange.ranks, self.exchange.rate_gbps()
+        exchange = type(self.exchange), self.exchange.ranks, self.exchange.rates_gbps
         return _steps_of(self.model, self.calibration, exchange, self.layout, self.options)
 
     @property
@@ -163,7 +163,7 @@ class DecodeTiming:
             return False  # without experts there is no exchange that a second stream could hide
         if self.options.microbatch is not None:
             return self.options.microbatch
-        return 2 * requests >= self.calibration.microbatch_from_per_npu
+        return self.calibration.dies_per_npu * requests >= self.calibration.microbatch_from_per_npu
 
     @property
     def _die(self) -> Die:

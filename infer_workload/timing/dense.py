@@ -33,7 +33,7 @@ def attention_layer(
         die.attention(operations, read),
         die.vector("quantisation", ATTENTION, tokens * model.heads * model.value_width * (WIDE + 1)),
         die.gemm("output projection", ATTENTION, model.output_parameters / ways, rows, size),
-        exchange.bulk("all-reduce", ATTENTION, reduced_bytes(model, tokens)),
+        exchange.bulk("all-reduce", ATTENTION, reduced_bytes(model, tokens), ranks=ways),
     ]
 
 
@@ -45,7 +45,7 @@ def feed_forward(die: Die, model: ServedModel, exchange: Exchange, tokens: float
         die.vector("norm", EXPERTS, rows * model.hidden * (3 * WIDE + 1)),
         die.gemm("dense feed-forward", EXPERTS, model.dense_parameters / ways, rows, model.weight_bytes),
         die.vector("activation", EXPERTS, rows * model.dense_width / ways * (2 * WIDE + 1)),
-        exchange.bulk("all-reduce", EXPERTS, reduced_bytes(model, tokens)),
+        exchange.bulk("all-reduce", EXPERTS, reduced_bytes(model, tokens), ranks=ways),
     ]
 
 

@@ -15,12 +15,11 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from infer_workload.timing.calibration import Calibration, load_calibration
+from infer_workload.timing.calibration import RDMA, UB, VPC, Calibration, load_calibration
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
 
 DIES_PER_NODE = 2 * NPUS_PER_NODE
-"""Two dies a package."""
-UB, RDMA, VPC = "ub", "rdma", "vpc"
+"""Two dies a package: the machine that is emulated."""
 
 
 class Ports(Protocol):
@@ -75,6 +74,8 @@ class Fabric:
     ports: Mapping[str, Mapping[str, Ports]]
     latency_us: Mapping[str, float]
     contention: Contention | None = None
+    needed: tuple[str, ...] = (UB, RDMA)
+    """The planes that a node has to reach to take part in serving."""
     reduced: dict[Hashable, float] = field(default_factory=dict, repr=False)
     """Rates that others worked out from this view, kept here because they hold as long as it does."""
     _rates: dict[tuple[str, str, int, bool], float] = field(default_factory=dict, repr=False)
@@ -101,7 +102,9 @@ class Fabric:
             VPC: PortRates([machine.vpc_node_gbps], [machine.vpc_node_gbps]),
         }
         latency = {UB: machine.ub_latency_us, RDMA: machine.rdma_latency_us, VPC: machine.vpc_latency_us}
-        return cls(generation, {plane: dict.fromkeys(current, kind) for plane, kind in kinds.items()}, latency)
+        ports = {plane: dict.fromkeys(current, kinds[plane]) for plane in machine.planes}
+        needed = tuple(plane for plane in (UB, RDMA) if plane == RDMA or plane in machine.planes)
+        return cls(generation, ports, latency, needed=needed)
 
     def only(self, nodes: Iterable[str]) -> Fabric:
         """The same view as far as it speaks of those nodes."""
@@ -110,11 +113,30 @@ class Fabric:
             plane: {node: current for node, current in by_node.items() if node in kept}
             for plane, by_node in self.ports.items()
         }
-        return Fabric(self.generation, ports, self.latency_us, self.contention)
+        return self._with(ports, self.contention)
 
     def beside(self, contention: Contention | None) -> Fabric:
         """The same view beside others' traffic."""
-        return Fabric(self.generation, self.ports, self.latency_us, contention)
+        return self._with(self.ports, contention)
+
+    def granted(self, shares: Mapping[str, float]) -> Fabric:
+        """The same view with that share of every port, by plane; the rest is others'."""
+        if all(share == 1 for share in shares.values()):
+            return self
+        ports = {
+            plane: {
+                node: PortRates(
+                    [rate * shares.get(plane, 1.0) for rate in current.uplink_gbps],
+                    [rate * shares.get(plane, 1.0) for rate in current.endpoint_gbps],
+                )
+                for node, current in by_node.items()
+            }
+            for plane, by_node in self.ports.items()
+        }
+        return self._with(ports, self.contention)
+
+    def _with(self, ports: Mapping[str, Mapping[str, Ports]], contention: Contention | None) -> Fabric:
+        return Fabric(self.generation, ports, self.latency_us, contention, self.needed)
 
     @property
     def everybody(self) -> set[str]:
@@ -138,17 +160,18 @@ class Fabric:
 
     @property
     def nodes(self) -> list[str]:
-        """Nodes that can take part in serving: those that reach the UB and the RDMA plane."""
-        ub, rdma = self.ports.get(UB, {}), self.ports.get(RDMA, {})
-        return sorted(node for node in ub if node in rdma and _sum(ub[node]) > 0 < _sum(rdma[node]))
+        """Nodes that can take part in serving: those that reach every plane that is needed."""
+        first, *others = (self.ports.get(plane, {}) for plane in self.needed)
+        everywhere = [first, *others]
+        return sorted(node for node in first if all(node in ports and _sum(ports[node]) > 0 for ports in everywhere))
 
-    def exchange_gbps(self, nodes: Sequence[str], ranks: int) -> float:
+    def exchange_gbps(self, nodes: Sequence[str], ranks: int, dies_per_node: int = DIES_PER_NODE) -> float:
         """What the slowest die of an all-to-all over UB sends, among `ranks` dies on these nodes."""
         if self.contention is not None:
             found = self.contention.exchange_gbps(frozenset(nodes))
             if found is not None:
                 return found
-        senders = min(ranks, DIES_PER_NODE)
+        senders = min(ranks, dies_per_node)
         remote = (ranks - senders) / max(1, ranks - 1)
         return min((self.granted_die_gbps(UB, node, senders, remote) for node in nodes), default=0.0)
 

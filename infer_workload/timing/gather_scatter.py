@@ -4,25 +4,40 @@ Every card gets the tokens of all, computes those its experts are asked for, and
 way back. Between nodes each card talks to the cards of its own place; what has arrived is then passed on in the node.
 Small exchanges do one after the other; in large ones, of prefill, both tiers' links are at work at once: HCCL's
 Pipeline algorithm for All-Gather and Reduce-Scatter on these servers (CANN documentation, HCCL_ALGO). The Atlas 800I A2
-works so. Seconds, bytes a card.
+works so. Inside a node nobody else sends; between nodes it is what the fabric gives. Seconds, bytes a card.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
+from infer_workload.timing.calibration import RDMA, UB, Calibration
 from infer_workload.timing.collectives import Exchange
-from infer_workload.timing.operators import EXPERTS, UB, Operator
+from infer_workload.timing.fabric import Fabric
+from infer_workload.timing.model import ServedModel
+from infer_workload.timing.operators import EXPERTS, Operator
+from infer_workload.timing.operators import UB as PORT
 
 INT8, BF16 = 1, 2
 """Bytes of an element: gathered tokens are quantised (FlashComm), partial sums are not."""
+ALL_TO_ALL = "all-to-all"
+
+
+def exchange_among(
+    fabric: Fabric, calibration: Calibration, nodes: Sequence[str], ranks: int, model: ServedModel
+) -> Exchange:
+    """The exchange of so many dies on these nodes as the machine has it: over UB where that leaves the node."""
+    if UB in calibration.planes:
+        return Exchange(fabric, calibration, tuple(nodes), ranks)
+    return GatherScatter(fabric, calibration, tuple(nodes), ranks, model.hidden)
 
 
 @dataclass(frozen=True)
 class GatherScatter(Exchange):
-    """Exchange among `ranks` cards, `cards_per_node` in each node."""
+    """Exchange among `ranks` cards, one node after the other full of them."""
 
-    cards_per_node: int = 8
     hidden: int = 7168
 
     def dispatch(self, tokens: float, copies: float | None = None) -> Operator:
@@ -37,23 +52,64 @@ class GatherScatter(Exchange):
     def bulk_combine(self, tokens: float, copies: float) -> Operator:
         return self._tiers("reduce-scatter", tokens * self.hidden * BF16, at_once=True)
 
+    def bulk(
+        self, name: str, stream: str, size_bytes: float, rate: str = "ub_efficiency", ranks: int | None = None
+    ) -> Operator:
+        """Of `size_bytes` that a card gets from the others: over RoCE what no card of its own node can pass on to it,
+        the rest inside. Both tiers' links are at work at once."""
+        ranks = ranks or self.ranks
+        inside, nodes = self._sides(ranks)
+        if nodes == 1:
+            return super().bulk(name, stream, size_bytes, rate)
+        across = (ranks - inside if name == ALL_TO_ALL else nodes - 1) / (ranks - 1)
+        within_s = self._wire_s((1.0 - across) * size_bytes, getattr(self.calibration, rate))
+        between_s = self._between_s(across * size_bytes)
+        return Operator(
+            name, stream, PORT, 0.0, start_s=2 * self.calibration.exchange_start_us * 1e-6,
+            wire_s=max(between_s, within_s), wire_bytes=size_bytes,
+            rate="rdma_efficiency" if between_s > within_s else rate,
+        )  # fmt: skip
+
     def rate_gbps(self, efficiency: float = 1.0) -> float:
         """Inside a node: one link to each of the other cards that take part."""
         current = self.calibration
-        links = min(min(self.ranks, self.cards_per_node) - 1, int(current.ub_sub_planes))
+        links = min(self._sides(self.ranks)[0] - 1, current.ub_sub_planes)
         return links * current.ub_port_gbps * efficiency
+
+    @property
+    def rates_gbps(self) -> tuple[float, ...]:
+        return self.rate_gbps(), self._between_gbps
+
+    @property
+    def _between_gbps(self) -> float:
+        """Between nodes: of the slowest card, all sending at once."""
+        key = RDMA, self.nodes, self.ranks
+        rate = self.fabric.reduced.get(key)
+        if rate is None:
+            cards = self.calibration.dies_per_node
+            ways = [self.fabric.die_gbps(RDMA, node, cards, into) for node in self.nodes for into in (False, True)]
+            rate = self.fabric.reduced[key] = min(ways, default=0.0)
+        return rate
+
+    def _sides(self, ranks: int) -> tuple[int, int]:
+        """Cards in a node, and nodes, of so many."""
+        inside = min(ranks, self.calibration.dies_per_node)
+        return inside, ranks // inside
+
+    def _between_s(self, size_bytes: float) -> float:
+        rate = self._between_gbps * 1e9 * self.calibration.rdma_efficiency
+        return size_bytes / rate if rate > 0 else inf
 
     def _tiers(self, name: str, own_bytes: float, at_once: bool = False) -> Operator:
         """What each card contributes goes to all others; `at_once`: over both tiers' links side by side."""
         current = self.calibration
-        inside = min(self.ranks, self.cards_per_node)
-        nodes = self.ranks // inside
-        between_s = own_bytes * (nodes - 1) / (current.rdma_port_gbps * 1e9 * current.rdma_efficiency)
+        inside, nodes = self._sides(self.ranks)
+        between_s = self._between_s(own_bytes * (nodes - 1)) if nodes > 1 else 0.0
         inside_bytes = own_bytes * nodes * (inside - 1)
         inside_s = self._wire_s(inside_bytes, current.ub_efficiency)
         wire = max(between_s, inside_s) if at_once else between_s + inside_s
         starts = (1 + (nodes > 1)) * current.exchange_start_us * 1e-6
         return Operator(
-            name, EXPERTS, UB, 0.0, start_s=starts, wire_s=wire,
+            name, EXPERTS, PORT, 0.0, start_s=starts, wire_s=wire,
             wire_bytes=own_bytes * (nodes - 1) + inside_bytes, rate="rdma_efficiency" if nodes > 1 else "ub_efficiency",
         )  # fmt: skip

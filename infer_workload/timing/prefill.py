@@ -91,7 +91,7 @@ class PrefillTiming:
     def _evaluated(self) -> dict[tuple[int, int], float]:
         """Shared by all instances of one kind: they differ in their nodes, not in their times."""
         exchanges = [
-            (type(each), each.ranks, each.rate_gbps())
+            (type(each), each.ranks, each.rates_gbps)
             for each in (self.exchange, self.heads_exchange)
             if each is not None
         ]
@@ -107,7 +107,7 @@ class PrefillTiming:
     @cached_property
     def sent_bytes_per_token(self) -> float:
         """What each die sends to the others over UB in one pass, for each token of a full chunk on all dies."""
-        tokens = self.calibration.prefill_tokens_per_npu // 2 * self.layout.dies
+        tokens = self.calibration.prefill_tokens_per_npu // self.calibration.dies_per_npu * self.layout.dies
         sparse, dense = self.operators([(tokens, 0)])
         layers = ((self.model.moe_layers, sparse), (self.model.dense_layers, dense))
         return sum(count * sum(each.wire_bytes for each in operators) for count, operators in layers) / tokens

@@ -126,7 +126,7 @@ class MaintenanceReconciler:
     async def _lending(self) -> Mapping[str, int]:
         """By node, the allocations of its memory in which caches lie: they follow the deployment to other nodes."""
         found = [each for each in await self._neighbours.allocations() if DEPLOYMENT_LABEL in each.labels]
-        return Counter(member.node for each in found for member in each.members)
+        return Counter(member.node for each in found for member in each.members if member.role == "pool")
 
     async def _limits(self, spec: MaintenanceSpec, nodes: Collection[NodeView]) -> tuple[Limit, ...]:
         """The disruption budgets that hold for it now: what any maintenance has taken out counts, and what failed."""

@@ -11,13 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 from matrixcommon.model.resource_key import name_of
-from matrixcompute.autoscaling.decision import Observation
+from matrixcompute.autoscaling.decision import WINDOW_S, Observation
 from matrixcompute.autoscaling.policy import PoolSizes, ScalingPolicyRequest
 from matrixcompute.autoscaling.pools import PoolsObservation
 from matrixcompute.clients.inference import Inference
-
-WINDOW_S = 30.0
-"""Over which what comes in is measured."""
 
 Statistics = Mapping[str, dict[str, Any]]
 """Of each deployment on the target, by key."""

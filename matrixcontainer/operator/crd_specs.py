@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
+from infer_workload.contract import DeploymentRequest
 from matrixcommon.model.hardware_names import NODE_PATTERN
 from matrixcommon.model.resource_model import ApiModel
 from matrixcompute.autoscaling.policy import ScalingPolicySpec
@@ -17,6 +18,8 @@ from matrixcompute.scenarios.schema import Scenario
 from matrixcontainer.operator.structural_schema import structural_schema
 from matrixresource.agent.fault_catalogue import FaultKind
 
+NAME_LENGTH_MAX = 57
+"""Of an instance."""
 _SWITCH = r"sn\d+-c\d{2}-n\d-l1p\d|sn\d+-l2p\d-k\d{2}|sn\d+-c\d{2}-leaf\d"
 _CABINET = r"sn\d+-c\d{2}"
 _NODE = NODE_PATTERN.replace("?P<supernode>", "").replace("?P<cabinet>", "").replace("?P<node>", "")
@@ -29,74 +32,6 @@ class InstanceSpec(InstanceShape):
         False,
         description="only plan: status.plan says whether it fits, where, which members would move, or what stands in "
         "the way; an instance that is there stays as it is meanwhile",
-    )
-
-
-class ObjectiveSpec(ApiModel):
-    """What requests that are admitted are served within; those that would not be are refused with 429."""
-
-    ttft_s: float | None = Field(None, gt=0, le=86_400, description="arrival to first token, emulated seconds")
-    tpot_s: float | None = Field(None, gt=0, le=60, description="mean time of a token after the first, seconds")
-
-
-class InferSpec(ApiModel):
-    """CloudMatrix-Infer on an instance: which model, and how many NPUs play which role (by default, as the paper). A
-    ScalingPolicy with pools goes before these sizes."""
-
-    instance: str = Field(
-        min_length=1, max_length=57, description="the CloudMatrixInstance to serve on, same namespace"
-    )
-    model: str = Field(
-        "deepseek-r1",
-        min_length=1,
-        max_length=127,
-        description="the model that is served: deepseek-r1, deepseek-v3, kimi-k2, llama-3.1-70b, qwen3-235b, or one of "
-        "CloudMatrix-Infer's own folder of models",
-    )
-    prefill_npus: int | None = Field(None, ge=8, le=32768, description="NPUs of the prefill pool, in whole nodes of 8")
-    decode_npus: int | None = Field(None, ge=8, le=32768, description="NPUs of the decode pool, in whole nodes of 8")
-    caching_nodes: int | None = Field(
-        None, ge=1, le=4096, description="nodes of both that lend their memory to the context cache; by default all"
-    )
-    block_tokens: int = Field(512, ge=128, le=512, description="tokens of one block of the context cache")
-    context_cache: bool = Field(True, description="whether prompts that begin as earlier ones are read from the cache")
-    cache_plane: Literal["ub", "vpc"] = Field("ub", description="the plane that cached blocks are read over")
-    cache_gb_per_node: float | None = Field(
-        None, ge=0, le=4096, description="memory of each caching node for the context cache, GB; by default a quarter"
-    )
-    cache_ssd_gb_per_node: float = Field(0.0, ge=0, le=65_536, description="solid state behind it, GB; 0: none")
-    cache_eviction: Literal["lru", "cost"] = Field(
-        "lru", description="what goes first: the least recently used, or what costs least to compute again"
-    )
-    cache_project_share: float = Field(
-        1.0, gt=0, le=1, description="the part of the cache's memory that one project's prompts may hold"
-    )
-    warm_model_cache: bool = Field(True, description="whether the pool holds the weights before the first start")
-    model_cache_gb_per_node: float | None = Field(
-        None, ge=0, le=4096, description="memory of each node for weights, GB; by default what its models need"
-    )
-    model_cache_ssd_gb_per_node: float = Field(0.0, ge=0, le=65_536, description="solid state behind it, GB; 0: none")
-    model_cache_models: list[str] = Field(
-        default_factory=list,
-        max_length=32,
-        description="further models whose weights the pool keeps, the most wanted first; the served one comes before",
-    )
-    objective: ObjectiveSpec | None = Field(None, description="without one requests wait as long as it takes")
-    tpot_target_s: float | None = Field(
-        None,
-        gt=0,
-        le=60,
-        description="seconds of a token that the batch adapts to: requests that would make it take longer wait. "
-        "Left out, an objective's, where there is one",
-    )
-    queue_max: int = Field(
-        10_000, ge=0, le=1_000_000, description="requests that wait for KV memory, at most; others get 429"
-    )
-    activation_queue_max: int = Field(
-        1000, ge=0, le=100_000, description="requests that wait while it is scaled to zero or returns; others get 503"
-    )
-    activation_timeout_s: float = Field(
-        600.0, gt=0, le=86_400, description="emulated seconds that a request waits so before it gets 503"
     )
 
 
@@ -168,16 +103,13 @@ def instance_spec() -> dict[str, Any]:
 
 
 def infer_spec() -> dict[str, Any]:
-    spec = structural_schema(InferSpec)
+    spec = structural_schema(DeploymentRequest)
+    del spec["properties"]["labels"]  # they are the resource's own
+    spec["properties"]["instance"] |= {"maxLength": NAME_LENGTH_MAX}  # a name in the same namespace, not a key
     spec["x-kubernetes-validations"] = [
-        *(
-            rule(
-                f"!has(self.{pool}) || self.{pool} % 8 == 0", f"{pool} must be a whole number of nodes of 8", f".{pool}"
-            )
-            for pool in ("prefillNpus", "decodeNpus")
-        ),
         {"rule": "self.instance == oldSelf.instance", "message": "a deployment stays on its instance"},
         {"rule": "self.model == oldSelf.model", "message": "a deployment keeps its model"},
+        {"rule": "self.machine == oldSelf.machine", "message": "a deployment keeps its machine"},
     ]
     return spec
 

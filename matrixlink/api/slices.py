@@ -86,7 +86,7 @@ def routes(
     @slices.ask("GET /fabric-view")
     async def slice_fabric_view(name: str) -> FabricView:
         with store.reading() as session:
-            return _fabric_view(store.slice(session, name))
+            return fabric_view(store.slice(session, name))
 
     @api.of(access.FABRIC_VIEWS).ask("GET")
     async def instance_fabric_view(name: str) -> FabricView:
@@ -94,7 +94,7 @@ def routes(
             rows = [row for row in store.of_instance(session, name) if row.state != WITHDRAWING]
             if not rows:
                 raise NotFound(f"no slice belongs to an instance named {name[:80]!r}", field="instance")
-            return joined(name, [_fabric_view(row) for row in rows])
+            return joined(name, [fabric_view(row) for row in rows])
 
     paths = api.of(access.BACKUP_PATHS)
 
@@ -125,6 +125,15 @@ def routes(
         api.of(kind).list()
         api.of(kind).ask("GET")(get_program)
 
+    def fabric_view(row: SliceRow) -> FabricView:
+        return FabricView(
+            slice=row.name,
+            instance=row.instance,
+            machine=slice_controller.fabric.spec.model,
+            generation=row.view_generation,
+            planes={Plane(row.plane): PlaneView.model_validate(row.fabric_view)},
+        )
+
     @api.of(access.LINK_REPORTS).change("CREATE", fast=True)
     def take_reports(body: LinkReports, caller: Caller) -> LinkReportAnswers:
         """Each by itself: one for a node that the token does not speak for is refused, the others are taken."""
@@ -135,12 +144,3 @@ def routes(
 
 def _refused(node: str, reason: str, message: str) -> LinkReportAnswer:
     return LinkReportAnswer(node=node, accepted=False, reason=reason, message=message)
-
-
-def _fabric_view(row: SliceRow) -> FabricView:
-    return FabricView(
-        slice=row.name,
-        instance=row.instance,
-        generation=row.view_generation,
-        planes={Plane(row.plane): PlaneView.model_validate(row.fabric_view)},
-    )

@@ -1,7 +1,8 @@
 """Quotas: how much a project may hold at once. A project without one may hold all there is.
 
 What is promised to a reservation counts from the moment it is promised, whenever its time comes: when it comes to be
-held, nothing changes. What is taken from a reservation of the same project is not counted twice.
+held, nothing changes. What is taken from a reservation of the same project is not counted twice. A limit that is
+lowered below what is held and promised takes nothing away and lets nothing new in.
 """
 
 from __future__ import annotations
@@ -78,9 +79,10 @@ def _allocated(row: AllocationRow, of_node: int) -> Amounts:
 
 
 def check(session: Session, request: AllocationRequest, allocation: AllocationRow | None = None) -> None:
-    """Raises QuotaExceeded where the project would get above its limits; `held` is what the request would change.
+    """Raises QuotaExceeded where the project would get above its limits; `allocation` is what the request would change.
 
-    Who is above them already, because they were lowered, may keep what it has and take less.
+    Who is above them already, because they were lowered, may keep what it has, take less, and take up what was promised
+    to it before: only what adds to what it holds and is promised is refused.
     """
     row = session.get(QuotaRow, request.project)
     if row is None:
@@ -91,9 +93,10 @@ def check(session: Session, request: AllocationRequest, allocation: AllocationRo
     moved = _of_its_reservation(session, request, of_node)
     blocking = []
     for counted, amount in requested_usage(request, of_node).items():
-        others = used[counted] - before[counted] - min(moved[counted], amount)
+        counted_already = before[counted] + min(moved[counted], amount)
+        others = used[counted] - counted_already
         limit = getattr(limits, counted)
-        if limit is not None and amount > before[counted] and others + amount > limit:
+        if limit is not None and amount > counted_already and others + amount > limit:
             text = {"npus": "NPUs", "cpus": "CPU sockets", "memory_gib": "GiB"}[counted]
             blocking.append(
                 {"domain": f"project {request.project}", "needs": f"{amount:g} {text}", "has": max(0, limit - others)}

@@ -56,7 +56,7 @@ class Relocations:
         here: dict[NodeName, NodeRow],
     ) -> None:
         """A plan's own move may take what the plan keeps and break a rule until its next move; others may not."""
-        obstacle = target.obstacle()
+        obstacle = target.obstacle_to_npus(target.name in self._store.parted(session))
         if request.defragmentation is not None:
             row = find(session, DefragmentationRow, request.defragmentation)
             step = row.step() if row.state == "Running" else None

@@ -16,6 +16,8 @@ REPLACEMENT_LABEL, RESERVATION_LABEL = "cloudmatrix.io/last-replacement", "cloud
 """Labels that MatrixResource itself puts on allocations; a caller's own come and go with its requests."""
 DEPLOYMENT_LABEL = "cloudmatrix.io/deployment"
 """The deployment of CloudMatrix-Infer that something is for, such as the memory that its caches lie in."""
+CACHING_ON_LABEL = "cloudmatrix.io/caching-on"
+"""The instance on whose nodes memory is held for caches: without it they have no use, whoever asked for them."""
 
 
 def system_labels(labels: dict[str, str]) -> dict[str, str]:

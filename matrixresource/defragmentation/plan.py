@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -115,8 +115,9 @@ def move_started(step: MoveView, nodes: dict[str, NodeRow]) -> bool:
     return after is not None and (after.holder, after.role) == (step.allocation, "successor")
 
 
-def blocking_reason(row: DefragmentationRow, nodes: dict[str, NodeRow]) -> str | None:
-    """Why the moves that are left no longer make the room; None when they do. What is being cleaned will be free."""
+def blocking_reason(row: DefragmentationRow, nodes: dict[str, NodeRow], parted: Collection[str]) -> str | None:
+    """Why the moves that are left no longer make the room; None when they do. What is being cleaned will be free.
+    `parted`: nodes of whose NPUs somebody has a part, who does not move; memory of caches is in nobody's way."""
     holders = {name: node.holder for name, node in nodes.items()}
     for step in row.steps():
         if not step.open:
@@ -124,7 +125,7 @@ def blocking_reason(row: DefragmentationRow, nodes: dict[str, NodeRow]) -> str |
         member, target = nodes.get(step.source), nodes.get(step.to)
         if member is None or (holders[step.source], member.rank) != (step.allocation, step.rank):
             return f"{step.allocation} no longer is placed on {step.source}"
-        fault = "gone" if target is None else target.fault() or ("SharedByParts" if target.shared_by else None)
+        fault = "gone" if target is None else target.fault() or ("SharedByParts" if step.to in parted else None)
         if fault is not None:
             return f"{step.to} cannot be taken: {fault}"
         if holders[step.to] is not None and not move_started(step, nodes):
@@ -132,7 +133,7 @@ def blocking_reason(row: DefragmentationRow, nodes: dict[str, NodeRow]) -> str |
         holders[step.to], holders[step.source] = step.allocation, None
     for name in row.room:
         node = nodes.get(name)
-        fault = "gone" if node is None else node.fault() or ("SharedByParts" if node.shared_by else None)
+        fault = "gone" if node is None else node.fault() or ("SharedByParts" if name in parted else None)
         if fault is not None:
             return f"{name} of the room is {fault}"
         if holders[name] is not None:

@@ -32,7 +32,7 @@ class PlanLifecycle:
         missing = [step for step in row.steps() if session.get(AllocationRow, step.allocation) is None]
         if missing:
             return f"{missing[0].allocation} is gone"
-        return blocking_reason(row, self.nodes(session, row))
+        return blocking_reason(row, self.nodes(session, row), self._store.parted(session))
 
     def keep(self, session: Session, row: DefragmentationRow) -> None:
         """Newcomers take none of the nodes the plan needs."""

@@ -23,7 +23,7 @@ from matrixresource.defragmentation.plan_lifecycle import PlanLifecycle
 from matrixresource.store.defragmentations import UNDER_WAY, DefragmentationRow
 from matrixresource.store.operations import OperationRow
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import AllocationRow, NodeRow
+from matrixresource.store.tables import AllocationRow
 from matrixresource.store.topology_versions import current_version
 
 MOVE_TRIES = 5
@@ -75,28 +75,26 @@ class RoomMaking:
             self._have_moved(session, row, step, insist=stopping)
             coming = f"{step.allocation} is coming up on {step.to}; it is served on {step.source} meanwhile"
             return self._waits(row, coming, step)
-        why = blocking_reason(row, nodes)
+        parted = self._store.parted(session)
+        why = blocking_reason(row, nodes, parted)
         if stopping and (why is not None or not row.cancelling or not split_allocations(session, self._ledger, row)):
             return None
         if why is not None:
             self._plan_anew(session, row, why)
             return StepPending(row.message, again_s=0)
         if step is not None:
-            return self._next(session, row, step, nodes)
-        dirty = [name for name in row.room if nodes[name].obstacle() not in (None, "Kept")]
+            return self._next(session, row, step, nodes[step.to].obstacle_to_npus(step.to in parted))
+        dirty = [name for name in row.room if nodes[name].obstacle_to_npus(name in parted) not in (None, "Kept")]
         return self._waits(row, f"{', '.join(dirty)} are being cleaned") if dirty else None
 
     def _waits(self, row: DefragmentationRow, message: str, step: MoveView | None = None) -> StepPending:
         self._plans.note(row, message)
         return StepPending(message, on=() if step is None else {step.allocation}, again_s=LOOK_S)
 
-    def _next(
-        self, session: Session, row: DefragmentationRow, step: MoveView, nodes: dict[str, NodeRow]
-    ) -> StepPending:
-        target = nodes[step.to]
+    def _next(self, session: Session, row: DefragmentationRow, step: MoveView, obstacle: str | None) -> StepPending:
         allocation = self._store.allocation(session, step.allocation)
-        if target.obstacle() not in (None, "Kept"):
-            return self._waits(row, f"{step.to} is {target.state}; then {step.allocation} moves there")
+        if obstacle not in (None, "Kept"):
+            return self._waits(row, f"{step.to} is {obstacle}; then {step.allocation} moves there")
         if allocation.state not in ("Reserved", "Binding", "Bound"):
             return self._waits(row, f"{step.allocation} is {allocation.state}; it moves once that is over")
         row.move("Running")

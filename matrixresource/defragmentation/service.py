@@ -138,7 +138,7 @@ class DefragmentationService:
             theirs = (reported.allocation, reported.node, reported.to)
             if row.state == "Running" and step is not None and (step.allocation, step.source, step.to) == theirs:
                 nodes = self._plans.nodes(session, row)
-                if not move_started(step, nodes) and blocking_reason(row, nodes) is None:
+                if not move_started(step, nodes) and blocking_reason(row, nodes, self._store.parted(session)) is None:
                     text = f"{step.allocation} cannot move from {step.source} to {step.to}: {reported.message}"
                     self._plans.end(session, row, "Failed", reported.reason, text)
                     for operation in self._runner.under_way(session, row):

@@ -54,6 +54,10 @@ class ResourceStore(Store):
         found = [part for part in found if node in (None, part.node)]
         return sorted(found, key=lambda part: (part.rank is None, part.rank or 0, part.node, part.allocation))
 
+    def parted(self, session: Session) -> frozenset[str]:
+        """Nodes of whose NPUs somebody has some; sockets and memory that are lent lie beside NPUs and do not count."""
+        return frozenset(part.node for part in all_rows(session, PartitionRow) if part.dies)
+
     def allocation(self, session: Session, name: str) -> AllocationRow:
         return find(session, AllocationRow, name)
 

@@ -241,6 +241,14 @@ class NodeRow(TimedStateRow, Base):
         kept = "Kept" if self.reserved_for_plan is not None else None
         return self.fault() or (kept if self.state == "Available" else self.state)
 
+    def obstacle_to_npus(self, parted: bool) -> str | None:
+        """The same of its NPUs alone. `parted`: some of them are held in parts; sockets and memory that are lent, as to
+        caches, lie beside the NPUs and are in nobody's way."""
+        if self.holder is not None or not self.shared_by or parted:
+            return self.obstacle()
+        kept = "Kept" if self.reserved_for_plan is not None else None
+        return self.fault() or (kept if self.status == "Clean" and self.in_sync else self.state)
+
     def fault(self) -> str | None:
         """What keeps it out whoever holds it; None when nothing does."""
         whole = self.whole_fault()

@@ -29,8 +29,11 @@ async def _identify(request: httpx.Request) -> None:
 
 
 def http_client(base_url: str, token: str = "", transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
-    """A client for the service at `base_url`. It retries a refused connection, never a request that was sent."""
-    transport = transport or httpx.AsyncHTTPTransport(retries=1)
+    """A client for the service at `base_url`. It retries a refused connection, never a request that was sent.
+
+    The system's certificates, some MB for each client, are loaded only where one is to be shown.
+    """
+    transport = transport or httpx.AsyncHTTPTransport(retries=1, verify=base_url.startswith("https"))
     return httpx.AsyncClient(
         base_url=base_url,
         timeout=httpx.Timeout(DEADLINE_WALL_S, connect=2.0),

@@ -150,7 +150,10 @@ def build(settings: FrontEndSettings, engine: httpx.AsyncClient | None = None) -
     """The application. `engine` stands for the other process in tests."""
     timeout = httpx.Timeout(None, connect=CONNECT_WALL_S)
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
-    client = engine or httpx.AsyncClient(base_url=settings.engine_url, timeout=timeout, limits=limits, trust_env=False)
+    url = settings.engine_url
+    client = engine or httpx.AsyncClient(
+        base_url=url, timeout=timeout, limits=limits, trust_env=False, verify=url.startswith("https")
+    )
     front_end = FrontEnd(client, settings.hold_s)
 
     async def healthz(request: Request) -> Response:

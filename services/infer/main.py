@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 from fastapi import FastAPI
@@ -24,6 +24,7 @@ from infer_workload.serving.metrics import DeploymentMetrics
 from infer_workload.serving.ports import Burst, FabricViews, Hardware, ServerMemory, WorkloadLoad
 from infer_workload.serving.service import Serving
 from infer_workload.serving.store import InferStore
+from infer_workload.timing.calibration import machines
 from infer_workload.timing.data_files import BadDataFile
 from infer_workload.timing.model import catalogue
 from matrixcommon.api.client import Collection
@@ -59,6 +60,7 @@ class InferSettings(ServiceSettings):
     )
     agents_url: str = Field("http://127.0.0.1:8405", description="where the emulated hardware is; empty: not felt")
     models: Path | None = Field(None, description="folder of model files of one's own, beside those carried along")
+    machines: Path | None = Field(None, description="folder of machine files of one's own, beside those carried along")
     public_url: str = Field("", description="where users find this service; by default its own address")
 
 
@@ -106,6 +108,17 @@ def _burst(shown: dict[str, Any]) -> Burst:
     return Burst(shown.get("gbpsPerDie"), ports)
 
 
+Kind = TypeVar("Kind")
+
+
+def _usable(setting: str, read: Callable[[Path | None], dict[str, Kind]], folder: Path | None) -> dict[str, Kind]:
+    """What there is, with that of a folder. Ends the process naming the file and field that cannot be used."""
+    try:
+        return read(folder)
+    except BadDataFile as wrong:
+        raise SystemExit(f"infer: --{setting} (CLOUDMATRIX_{setting.upper()}): {wrong}") from wrong
+
+
 def build(
     settings: InferSettings,
     clock: Clock,
@@ -124,11 +137,9 @@ def build(
         hardware = HardwareOverHttp(http_client(settings.agents_url, settings.token))
     if memory is None and views is None and settings.resource_url:
         memory = ResourceClient(http_client(settings.resource_url, settings.token))
-    try:
-        models = catalogue(settings.models)
-    except BadDataFile as wrong:
-        raise SystemExit(f"infer: --models (CLOUDMATRIX_MODELS): {wrong}") from wrong
-    serving = Serving(InferStore(records), clock, link, rng, endpoint, hardware, models, memory)
+    models = _usable("models", catalogue, settings.models)
+    on = _usable("machines", machines, settings.machines)
+    serving = Serving(InferStore(records), clock, link, rng, endpoint, hardware, models, memory, on)
     serving.restore()
 
     fabric = Periodic(

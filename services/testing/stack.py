@@ -30,6 +30,7 @@ from services.node_agent import main as agents_main
 from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.fleet.store import FleetStore
 from services.resource import main as resource_main
+from services.testing import validators
 from services.testing.asgi import StreamingASGITransport
 from services.testing.clocks import EPOCH_S, AtOnce, LoopClock
 from services.testing.prepared import Prepared, databases_in, prepared
@@ -140,6 +141,7 @@ class InProcessStack:
             await self.kill(name)
         if self.memory is not None:
             self.memory.close()
+        validators.release()
 
     def token(self, role: str, project: str, nodes: str = "") -> str:
         """A new token, known to every service."""

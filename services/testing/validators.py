@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from fastapi._compat import v2
+from fastapi.dependencies import models
 from pydantic import TypeAdapter
 
 _made: dict[tuple[Any, ...], TypeAdapter[Any]] = {}
@@ -28,3 +29,12 @@ def _adapter(annotated: Any, *, config: Any = None) -> TypeAdapter[Any]:
 def install() -> None:
     """From now on, in this process."""
     v2.TypeAdapter = _adapter  # type: ignore[assignment,misc]
+
+
+def release() -> None:
+    """To be called once a stack has ended. FastAPI remembers of thousands of functions whether they are coroutines; by
+    these functions every service that had them would stay in memory, and be gone through at each collection of garbage.
+    """
+    for remembered in vars(models).values():
+        if hasattr(remembered, "cache_clear"):
+            remembered.cache_clear()

@@ -29,6 +29,7 @@ class Views:
         self.generation = 1
         self.nodes = list(nodes)
         self.ub_uplink = 448.0
+        self.machine = "CloudMatrix384"
 
     def lose(self, *nodes):
         self.nodes = [node for node in self.nodes if node not in nodes]
@@ -50,7 +51,7 @@ class Views:
             plane: PlaneView(nodes=dict.fromkeys(self.nodes, current), latency_us=2.0)
             for plane, current in ports.items()
         }
-        return FabricView(slice="s", instance=instance, generation=self.generation, planes=planes)
+        return FabricView(slice="s", instance=instance, machine=self.machine, generation=self.generation, planes=planes)
 
 
 class Stage:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from infer_workload.contract import DeploymentShape
-from infer_workload.experiments.experiment import healthy_fabric, shared
+from infer_workload.experiments.experiment import healthy_fabric
 from infer_workload.layout.deployment import DoesNotFit, lay_out
 from infer_workload.layout.recovery import decode_pause_s, plan_change, plan_gain, rebuild_s
 from infer_workload.timing.calibration import load_calibration
@@ -99,7 +99,7 @@ def test_a_loss_pauses_decode_for_what_has_to_be_read():
     fabric, pools = half.deployment.fabric, half.deployment.pools
     rate = fetch_gbps(fabric, HOLDING, pools.decode, pools.caching, UB) * 1e9
     assert half.pause_s == pytest.approx(rebuild_s(HOLDING) + read / rate)
-    slow = replace(half.deployment, fabric=shared(fabric, {UB: 0.1}))
+    slow = replace(half.deployment, fabric=fabric.granted({UB: 0.1}))
     assert decode_pause_s(before, slow) > half.pause_s, "over ports that others have it takes longer"
 
 

@@ -160,7 +160,7 @@ async def test_deployments_usage_and_load_outlive_the_process(fresh):
         before = (await first.http.get("/v1/usage", params={"project": "default"})).json()
     async with Stage(fresh) as second:
         view = await second.until("Serving")
-        assert view["request"]["blockTokens"] == 256
+        assert view["blockTokens"] == 256
         assert view["load"]["requestsPerSecond"] == 1
         assert (await second.http.get("/v1/usage", params={"project": "default"})).json() == before
         assert (await second.http.delete("/v1/deployments/r1")).status_code == 204

@@ -100,6 +100,40 @@ async def test_a_folder_of_ones_own_models_is_served(tmp_path, fresh):
         assert view["model"] == "own"
 
 
+async def test_a_deployment_is_timed_on_the_machine_of_its_supernode(tmp_path, fresh):
+    text = located("machines", "cloudmatrix384").read_text().replace("name: cloudmatrix384", "name: hall-9")
+    (tmp_path / "mine.yaml").write_text(text.replace("hbm_gbps: {value: 1600.0", "hbm_gbps: {value: 3200.0"))
+    async with Stage(fresh, machines=tmp_path) as stage:
+        unknown = await stage.ensure(machine="abacus")
+        assert (unknown.status_code, unknown.json()["field"]) == (422, "machine")
+        assert "atlas-800i-a2, atlas-950, cloudmatrix384, hall-9" in unknown.json()["detail"]
+        other = await stage.ensure(machine="hall-9")
+        assert (other.status_code, other.json()["field"]) == (422, "machine")
+        assert "a supernode of CloudMatrix384: as machine cloudmatrix384 is accepted" in other.json()["detail"]
+        assert (await stage.http.get("/v1/deployments/r1")).status_code == 404
+        await stage.ensure()
+        usual = await stage.until("Serving")
+        assert usual["machine"] == "cloudmatrix384"
+        step_s = stage.app.state.serving.live["r1"].engine.pool.timing.step_s(8, 8 * 4096)
+
+        stage.views.machine = "Hall 9"
+        stage.views.generation += 1
+        lost = await stage.until("Unavailable")
+        assert "a supernode of Hall 9: as machine hall-9 is accepted" in lost["conditions"][0]["message"]
+        kept = await stage.ensure(machine="hall-9")
+        assert (kept.status_code, kept.json()["field"]) == (409, "machine")
+        await stage.ensure("faster", machine="hall-9")
+        await stage.until("Serving", "faster")
+        assert stage.app.state.serving.live["faster"].engine.pool.timing.step_s(8, 8 * 4096) < step_s
+
+
+def test_a_machine_file_with_an_error_keeps_the_process_from_starting(tmp_path):
+    text = located("machines", "cloudmatrix384").read_text()
+    (tmp_path / "mine.yaml").write_text(text.replace("cube_cores: {value: 24", "cube_cores: {value: none"))
+    with pytest.raises(SystemExit, match=r"--machines .*mine\.yaml: cube_cores"):
+        build(InferSettings(machines=tmp_path, agents_url=""), None, FakeDatabase())
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [

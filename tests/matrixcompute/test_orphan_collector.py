@@ -7,25 +7,31 @@ import pytest
 from matrixcommon.workflows.verbs import abandon
 from matrixcompute.reconcilers.orphan_collector import OrphanCollector
 from matrixcompute.store.store import OperationRow
-from matrixresource.contract.allocations import AllocationView, PlacementPolicy
+from matrixresource.contract.allocations import CACHING_ON_LABEL, AllocationView, PlacementPolicy
 from tests.matrixcompute.workflow_world import DO, World, a_process, waiting_at
 
 
 class Neighbours:
     """One slice of instance `one`, and its allocation where it has one."""
 
-    def __init__(self, allocated: bool) -> None:
-        self._allocated = allocated
+    def __init__(self, allocated: bool, caching_on: str | None = None) -> None:
+        self._allocated, self._caching_on = allocated, caching_on
         self.withdrawn: list[str] = []
+        self.released: list[str] = []
 
     async def slice_owners(self) -> dict[str, str]:
         return {"one-ub": "one"}
 
     async def allocations(self) -> list[AllocationView]:
         view = AllocationView(
-            name="one", nodes=1, npus=8, spares=0, placement=PlacementPolicy(), topology_version="v", bound=True, members=[]
+            name=self._caching_on or "one", nodes=1, npus=8, spares=0, placement=PlacementPolicy(), topology_version="v", bound=True, members=[]
         )  # fmt: skip
-        return [view] if self._allocated else []
+        memory = view.model_copy(update={"name": "r1-ems", "labels": {CACHING_ON_LABEL: self._caching_on or ""}})
+        return ([view] if self._allocated else []) + ([memory] if self._caching_on else [])
+
+    async def release(self, name: str) -> bool:
+        self.released.append(name)
+        return True
 
     async def withdraw(self, name: str) -> bool:
         self.withdrawn.append(name)
@@ -53,3 +59,26 @@ async def test_a_slice_of_an_instance_without_nodes_is_withdrawn(tmp_path, sente
         assert neighbours.withdrawn == [], "one that is just being made is left alone"
         await collector.reconcile()
         assert neighbours.withdrawn == withdrawn, sentence
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("sentence", "instance", "allocated", "released"),
+    [
+        ("its instance is there", "one", False, []),
+        ("its instance is gone, and nobody else gave it back", "gone", False, ["r1-ems"]),
+        ("its nodes are somebody's who has no instance", "by-hand", True, []),
+    ],
+)
+async def test_memory_of_caches_goes_with_the_instance_that_they_were_on(
+    tmp_path, sentence, instance, allocated, released
+):
+    world = World(1)
+    neighbours = Neighbours(allocated, instance)
+    async with a_process(tmp_path, world.workflow) as process:
+        await waiting_at(process, world, (DO, 0))
+        collector = OrphanCollector(process.store, neighbours, process.clock)
+        await collector.reconcile()
+        assert neighbours.released == []
+        await collector.reconcile()
+        assert neighbours.released == released, sentence

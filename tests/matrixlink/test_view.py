@@ -7,7 +7,7 @@ from matrixlink.fabric.condition.fabric_view import FabricView, NodePorts, Plane
 def a_view(slice="a-ub", plane=Plane.UB, generation=2):
     ports = NodePorts(uplink_gbps=[448.0] * 7, endpoint_gbps=[28.0] * 7)
     planes = {plane: PlaneView(nodes={"sn0-c00-n0": ports}, latency_us=1.9)}
-    return FabricView(slice=slice, instance="a", generation=generation, planes=planes)
+    return FabricView(slice=slice, instance="a", machine="CloudMatrix384", generation=generation, planes=planes)
 
 
 def test_wire_form_and_back():
@@ -15,6 +15,7 @@ def test_wire_form_and_back():
     assert wire == {
         "slice": "a-ub",
         "instance": "a",
+        "machine": "CloudMatrix384",
         "generation": 2,
         "planes": {
             "ub": {

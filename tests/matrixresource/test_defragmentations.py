@@ -10,7 +10,7 @@ import pytest
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, StalePlan
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.persistence.database_session import find
-from matrixresource.contract.allocations import AllocationRequest
+from matrixresource.contract.allocations import DEPLOYMENT_LABEL, AllocationRequest
 from matrixresource.contract.defragmentations import (
     INSTANCE_LABEL,
     POD_LABEL,
@@ -141,6 +141,31 @@ def test_room_is_made_move_by_move_and_is_nobody_elses_meanwhile(tmp_path: Path)
     assert after == before | moved
     assert {member.node for member in machine.ask("gang", **request).members} == set(plan.room)
     machine.plans.delete("p")
+
+
+def test_memory_of_caches_is_in_nobodys_way(tmp_path: Path) -> None:
+    machine = Scattered(tmp_path)
+    cached = {f"sn0-c{cabinet:02d}-n{node}": 512 for cabinet in (9, 10, 11) for node in range(4)}
+    machine.ask("r1-ems", memoryGibByNode=cached, labels={DEPLOYMENT_LABEL: "r1"})
+    plan = machine.approve(request={"nodes": 4, "placement": CABINET})
+    assert {*plan.room, *(move.to for move in plan.moves)} <= cached.keys()
+    machine.carry_on()
+    move = machine.plan().moves[0]
+    ask = RelocateRequest(node=NodeName(move.source), to=NodeName(move.to), defragmentation="p")
+    assert machine.allocator.relocate(move.allocation, ask).members, "the node that it moves to is taken"
+    assert (machine.carried_on().state, machine.plan().moves_done) == ("Done", 2)
+    gang = machine.ask("gang", nodes=4, placement=CABINET)
+    assert {member.node for member in gang.members} == set(plan.room)
+    assert {member.node: member.memory_gib for member in machine.allocation("r1-ems").members} == cached, "it stayed"
+
+
+def test_who_has_some_of_a_nodes_npus_is_in_the_way(tmp_path: Path) -> None:
+    machine = Scattered(tmp_path)
+    machine.propose()
+    for name in ("one", "other"):  # of five free nodes the plan needs four
+        machine.ask(name, npus=5)
+    with pytest.raises(StalePlan, match="SharedByParts"):
+        machine.plans.approve("p")
 
 
 def test_cancelled_it_stops_after_the_move_under_way(tmp_path: Path) -> None:

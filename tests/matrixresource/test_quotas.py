@@ -96,6 +96,23 @@ def test_who_is_above_a_lowered_limit_keeps_what_it_has_and_may_take_less(machin
         ask(machine, "one", nodes=4)
 
 
+def test_what_was_promised_before_the_limit_was_lowered_is_held_and_may_be_taken(machine):
+    promise(machine, "tomorrow", nodes=3)
+    ask(machine, "today", nodes=1)
+    machine.quotas.put("team", QuotaRequest(npus=8))
+    its_time_comes(machine)
+    assert machine.promise("tomorrow").state == "Active"
+    assert machine.quotas.get("team").used_npus == LIMIT
+    with pytest.raises(QuotaExceeded):
+        promise(machine, "later", nodes=1)
+    with pytest.raises(QuotaExceeded):
+        ask(machine, "more", npus=1)
+    with pytest.raises(QuotaExceeded):
+        ask(machine, "job", nodes=4, reservation="tomorrow")
+    ask(machine, "job", nodes=3, reservation="tomorrow")
+    assert machine.quotas.get("team").used_npus == LIMIT
+
+
 def test_a_move_to_more_nodes_counts_from_its_beginning(machine):
     machine.have("one", project="team", nodes=2)
     elsewhere = {"project": "team", "placement": {"policy": "spread"}}

@@ -16,7 +16,6 @@ from infer_workload.timing.model import ServedModel, load_model
 from infer_workload.timing.prefill import PrefillTiming
 
 A2 = "atlas-800i-a2"
-A2_CARDS = 8
 
 
 @lru_cache(maxsize=64)
@@ -84,7 +83,9 @@ def on_a2(calibration: Calibration, **changes: float) -> Calibration:
 
 
 def a2_exchange(cards: int, machine: Calibration) -> GatherScatter:
-    return GatherScatter(whole_fabric(DIES_PER_NODE), machine, (), cards, A2_CARDS, load_model().hidden)
+    servers = -(-cards // machine.dies_per_node)
+    fabric = Fabric.healthy((f"server-{at}" for at in range(servers)), machine=machine)
+    return GatherScatter(fabric, machine, tuple(fabric.nodes), cards, load_model().hidden)
 
 
 def a2_decode_rate(machine: Calibration, context: float, tpot_s: float = 0.1, microbatch: bool = False) -> float:

@@ -14,7 +14,7 @@ from matrixcontainer.kubeapi.admission.webhooks import Webhooks
 from matrixcontainer.kubeapi.auth.impersonation import who_is_meant
 from matrixcontainer.kubeapi.endpoints.nonresource import NonResource
 from matrixcontainer.kubeapi.endpoints.read import ReadHandler
-from matrixcontainer.kubeapi.endpoints.request import Request, Target, attributes_of, parse_target
+from matrixcontainer.kubeapi.endpoints.request import Request, Target, attributes_of
 from matrixcontainer.kubeapi.endpoints.respond import Responder
 from matrixcontainer.kubeapi.endpoints.response import Response, as_json
 from matrixcontainer.kubeapi.endpoints.subresources import SubresourceHandler
@@ -34,6 +34,7 @@ W3C = TraceContextTextMapPropagator()
 class App:
     def __init__(self, core: Core, webhooks: Webhooks) -> None:
         self._core = core
+        self._recorded = not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
         responder = Responder(core.now)
         self._reader = ReadHandler(core, responder)
         self._writer = WriteHandler(core, responder, self._reader)
@@ -48,7 +49,7 @@ class App:
         begun = time.perf_counter()
         response = await self._traced(request)
         seconds = time.perf_counter() - begun
-        observer.answered(attributes_of(request, parse_target(request.path)), response.code, seconds)
+        observer.answered(attributes_of(request, request.target), response.code, seconds)
         return response
 
     async def _traced(self, request: Request) -> Response:
@@ -66,7 +67,9 @@ class App:
         what controllers write, which never ends, would begin traces that nobody asked for."""
         if request.method in ("GET", "HEAD"):
             return False
-        target = parse_target(request.path)
+        if not self._recorded and "traceparent" not in request.headers:
+            return False
+        target = request.target
         if target is None or "traceparent" in request.headers:
             return target is not None
         user = self._core.access.authenticate(request.headers.get("authorization", ""))
@@ -101,7 +104,7 @@ class App:
     # ---- routing
 
     async def _answer(self, request: Request) -> Response:
-        target = parse_target(request.path)
+        target = request.target
         self._admit(request, target)
         if target is None:
             if request.method not in ("GET", "HEAD"):

@@ -1,5 +1,6 @@
 """One HTTP request, taken apart once: path, query, headers, body; and the path as a Kubernetes one."""
 
+import functools
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -27,6 +28,11 @@ class Request:
     body: bytes = b""  # once it has been read
     user: User = ANONYMOUS
     warnings: list[str] = field(default_factory=list)
+
+    @functools.cached_property
+    def target(self) -> "Target | None":
+        """What its path points at, or None when it is not below a group-version."""
+        return parse_target(self.path)
 
     @property
     def media_type(self) -> str:

@@ -60,7 +60,7 @@ def child_schema(schema: Schema, key: str, path: Path) -> Schema:
 def item_element(schema: Schema, item: Any) -> str:
     """How an item of an associative list is called in a path."""
     if schema.list_type == "set":
-        return "v:" + _compact(item)
+        return "v:" + (orjson.dumps(item).decode() if type(item) is str else _compact(item))
     keys = {}
     for key in schema.list_keys:
         value = item.get(key, ABSENT) if isinstance(item, dict) else ABSENT
@@ -92,10 +92,13 @@ def _add_paths(found: set[Path], value: Any, schema: Schema, path: Path, nodes: 
     if is_granular(schema, value):
         for key, item in value.items():
             inner = (*path, f"f:{key}")
+            if not isinstance(item, (dict, list)):
+                found.add(inner)
+                continue
             child = child_schema(schema, key, path)
             _add_paths(found, item, child, inner, nodes)
             declared = key in schema.properties or (not path and key in ("apiVersion", "kind", "metadata"))
-            bare = item is None or item == {} or not declared
+            bare = item == {} or not declared
             if bare or (nodes and (is_granular(child, item) or is_associative(child, item))):
                 found.add(inner)
     elif is_associative(schema, value):

@@ -16,13 +16,19 @@ class Decoder:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
-    def decode(self, resource: Resource, body: dict[str, Any], options: Options) -> dict[str, Any]:
-        """A body as an object of this resource: kind and version checked; unknown fields refused, warned of or dropped."""  # noqa: E501
+    def decode(
+        self, resource: Resource, body: dict[str, Any], options: Options, stored: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """A body as an object of this resource: kind and version checked; unknown fields refused, warned of or dropped.
+
+        `stored` is metadata that were cleaned before they were stored: those of a body that are still the same are not
+        cleaned again.
+        """
         if not isinstance(body, dict):
             raise errors.bad_request("the object provided is unrecognized (must be of type Object)")
         kind, api_version = body.get("kind"), body.get("apiVersion")
         if resource.custom:
-            return self._decode_custom(resource, body, options)
+            return self._decode_custom(resource, body, options, stored)
         if (kind and kind != resource.kind) or (api_version and api_version != resource.api_version):
             raise errors.bad_request(
                 f"{kind} in version {str(api_version)!r} cannot be handled as a {resource.kind}: "
@@ -34,11 +40,13 @@ class Decoder:
             key: value for key, value in body.items() if key not in ("apiVersion", "kind")
         }
         unknown = resource.strategy.clean(obj, resource)
-        unknown += [path for path in object_meta.clean_metadata(obj, resource) if path not in unknown]
+        unknown += [path for path in _clean_metadata(obj, resource, stored) if path not in unknown]
         report_unknown([f'unknown field "{path}"' for path in unknown], resource, options)
         return obj
 
-    def _decode_custom(self, resource: Resource, body: dict[str, Any], options: Options) -> dict[str, Any]:
+    def _decode_custom(
+        self, resource: Resource, body: dict[str, Any], options: Options, stored: dict[str, Any] | None
+    ) -> dict[str, Any]:
         """An object of another kind is left as it is: validation reports that it has another kind."""
         kind, api_version = body.get("kind"), body.get("apiVersion") or ""
         if not kind or not isinstance(kind, str):
@@ -47,7 +55,7 @@ class Decoder:
         obj = {"apiVersion": api_version, "kind": kind} | {
             key: value for key, value in body.items() if key not in ("apiVersion", "kind")
         }
-        unknown = object_meta.clean_metadata(obj, resource)
+        unknown = _clean_metadata(obj, resource, stored)
         if api_version == resource.api_version and kind == resource.kind:
             unknown += resource.strategy.clean(obj, resource)
         elif kind == resource.kind and str(api_version).startswith(f"{resource.group}/"):
@@ -60,13 +68,15 @@ class Decoder:
             )
         return obj
 
-    def decode_patched(self, resource: Resource, body: Any, options: Options) -> dict[str, Any]:
+    def decode_patched(
+        self, resource: Resource, body: Any, options: Options, stored: dict[str, Any] | None
+    ) -> dict[str, Any]:
         """The same for what a patch made of an object: what is wrong with it is wrong with the patch."""
         if resource.custom and isinstance(body, dict):
             self._demand_kind_of_patched(resource, body)
         whole = copy_json(body) if options.field_validation == "Strict" else body  # decoding drops what is unknown
         try:
-            obj = self.decode(resource, body, options)
+            obj = self.decode(resource, body, options, stored)
         except ApiError as failure:
             if failure.code != 400:
                 raise
@@ -86,6 +96,12 @@ class Decoder:
             cause = errors.invalid("apiVersion", version, f"must be {resource.api_version}")
             group = str(version).rpartition("/")[0]
             raise errors.unprocessable(str(kind), group, (body.get("metadata") or {}).get("name", ""), [cause])
+
+
+def _clean_metadata(obj: dict[str, Any], resource: Resource, stored: dict[str, Any] | None) -> list[str]:
+    if stored is not None and obj.get("metadata") == stored:
+        return []
+    return object_meta.clean_metadata(obj, resource)
 
 
 def report_unknown(texts: list[str], resource: Resource, options: Options) -> None:

@@ -46,7 +46,7 @@ class Patcher:
             else:
                 new = patches.strategic_patch(old, patch, resource.schema)
                 new |= {"apiVersion": resource.api_version, "kind": resource.kind}  # whatever it says of them
-            made = self._decoder.decode_patched(resource, new, options)
+            made = self._decoder.decode_patched(resource, new, options, old["metadata"])
             demand_name(made, namespace, name)
             return made
 

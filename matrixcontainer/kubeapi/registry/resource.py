@@ -173,7 +173,10 @@ class Registry:
 
     def is_built_in(self, group: str) -> bool:
         """Whether the group, "" for the core, has kinds that no definition made."""
-        return any(resource.group == group and not resource.custom for resource in self._found.values())
+        return group in self.derived("built-in", self._built_in)
+
+    def _built_in(self) -> frozenset[str]:
+        return frozenset(resource.group for resource in self._found.values() if not resource.custom)
 
     def versions(self, group: str) -> list[str]:
         found = {resource.version for resource in self._found.values() if resource.group == group}

@@ -222,7 +222,7 @@ def apply_defaults(value: Any, schema: Schema) -> Any:
             if child.default is not ABSENT and (
                 key not in value or (value[key] is None and not child.nullable and child.default is not None)
             ):
-                value[key] = copy_json(child.default)
+                value[key] = copy_json(child.default) if isinstance(child.default, (dict, list)) else child.default
             if isinstance(item := value.get(key), (dict, list)):
                 apply_defaults(item, child)
         if isinstance(schema.additional, Schema):
@@ -238,16 +238,15 @@ def apply_defaults(value: Any, schema: Schema) -> Any:
 def drop_nulls(value: Any, schema: Schema) -> Any:
     """Remove nulls the schema does not allow and does not default, as decoding into a typed field would."""
     if isinstance(value, dict):
-        for key, item in list(value.items()):
-            if item is not None and not isinstance(item, (dict, list)):
-                continue
+        nulls = []
+        for key, item in value.items():
+            if item is None:
+                nulls.append(key)
+            elif isinstance(item, (dict, list)) and (child := schema.child(key)) is not None and not child.is_leaf():
+                drop_nulls(item, child)
+        for key in nulls:
             child = schema.child(key)
-            if child is None:
-                continue
-            if item is not None:
-                if not child.is_leaf():
-                    drop_nulls(item, child)
-            elif not child.nullable and not child.preserve and (child.type or child.int_or_string):
+            if child and not child.nullable and not child.preserve and (child.type or child.int_or_string):
                 del value[key]
     elif isinstance(value, list) and schema.items is not None:
         for item in value:

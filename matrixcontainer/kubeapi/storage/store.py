@@ -25,7 +25,7 @@ from matrixcontainer.kubeapi.storage.backend import ChangeRow, Database, History
 from matrixcontainer.kubeapi.storage.batch import Batch
 from matrixcontainer.kubeapi.storage.change_log import HISTORY_S_MIN, History, Log
 from matrixcontainer.kubeapi.storage.object_table import ObjectTable
-from matrixcontainer.kubeapi.storage.objects import Change, Conflict, Key, Record, StorageError, encode
+from matrixcontainer.kubeapi.storage.objects import Change, Conflict, Key, Record, StorageError, encode, to_keep
 
 log = logging.getLogger(__name__)
 
@@ -236,7 +236,7 @@ class Store:
         self._next += 1
         record.revision = self._next
         obj["metadata"]["resourceVersion"] = str(self._next)
-        record.body = orjson.dumps(obj)
+        record.body = to_keep(orjson.dumps(obj))
         self._pending[record.key] = _left_by(change)
         return True
 

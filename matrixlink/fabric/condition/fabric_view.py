@@ -37,10 +37,12 @@ class PlaneView(ApiModel):
 
 
 class FabricView(ApiModel):
-    """The planes an instance holds slices on. `slice` names the slice, or all of them joined by a comma."""
+    """The planes an instance holds slices on. `slice` names the slice, or all of them joined by a comma; `machine` is
+    the model of its supernodes, as their spec names it."""
 
     slice: str
     instance: str
+    machine: str = ""
     generation: int = 0
     planes: dict[Plane, PlaneView] = Field(default_factory=dict)
 
@@ -53,6 +55,7 @@ def joined(instance: str, views: list[FabricView]) -> FabricView:
     return FabricView(
         slice=",".join(sorted(view.slice for view in views)),
         instance=instance,
+        machine=views[0].machine if views else "",
         generation=sum(view.generation for view in views),
         planes=planes,
     )

@@ -56,11 +56,11 @@ class Cluster:
             cluster, user = current["clusters"][0]["cluster"], current["users"][0]["user"]
         except (KeyError, IndexError, TypeError) as wrong:
             raise NotRunning(f"{self.kubeconfig} names no cluster or no user; `matrixctl up` writes it anew") from wrong
-        trust = ssl.create_default_context()
-        if "certificate-authority-data" in cluster:
-            trust.load_verify_locations(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
-        elif "certificate-authority" in cluster:
-            trust.load_verify_locations(cafile=self.kubeconfig.parent / cluster["certificate-authority"])
+        data, file = cluster.get("certificate-authority-data"), cluster.get("certificate-authority")
+        trust = ssl.create_default_context(
+            cadata=base64.b64decode(data).decode() if data else None,
+            cafile=self.kubeconfig.parent / file if file and not data else None,
+        )
         headers = {"Authorization": f"Bearer {user['token']}", "Accept": "application/json"}
 
         def named(request: httpx.Request) -> None:

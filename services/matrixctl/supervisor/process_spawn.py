@@ -22,10 +22,16 @@ from pathlib import Path
 from services.matrixctl.supervisor.process_lock import ProcessLock, SeatTaken
 
 SHARED_MODULES = (
+    "anyio._backends._asyncio",
     "asyncio",
+    "concurrent.futures.thread",
+    "h11",
+    "httpcore",
     "httptools",
     "logging.config",
     "pydantic",
+    "pydantic.v1",
+    "sqlite3",
     "fastapi.applications",
     "fastapi.responses",
     "starlette.middleware.errors",
@@ -36,6 +42,7 @@ SHARED_MODULES = (
     "uvicorn.lifespan.on",
     "uvicorn.loops.asyncio",
     "uvicorn.protocols.http.httptools_impl",
+    "uvicorn.protocols.websockets.auto",
     "yaml",
     "services.chassis.app",
     "services.chassis.database",

@@ -31,6 +31,7 @@ from tests.services.matrixctl.inprocess import ran
 
 ROOT = Path(__file__).parents[3]
 SMALL = Trial(generate=80, nodes=8, rate=4.0, seed=3)
+A2 = "atlas-800i-a2"
 
 
 # ---- trials
@@ -60,7 +61,14 @@ def test_a_trial_is_written_as_the_options_that_make_it_again(capsys):
         ({"generate": "5", "colour": "red"}, "colour", "no parameter; there are generate, rate"),
         ({"generate": "5", "model": "gpt"}, "--model", "no model named 'gpt'; there are deepseek-r1, .*kimi-k2"),
         ({"generate": "5", "machine": "abacus"}, "--machine", "there are atlas-800i-a2, atlas-950, cloudmatrix384"),
-        ({"generate": "5", "machine": "atlas-800i-a2"}, "--machine", "ub_uplink_gbps: more than 0 is accepted"),
+        (
+            {"generate": "5", "machine": A2, "cache_plane": "ub"},
+            "--cache-plane",
+            "no ub between its nodes; it has rdma",
+        ),
+        ({"generate": "5", "machine": A2, "ub_share": "0.5"}, "--ub-share", "no ub between its nodes"),
+        ({"generate": "5", "machine": A2, "neighbour_load": "0.5"}, "--neighbour-load", "no ub between its nodes"),
+        ({"generate": "5", "machine": A2, "lost_l2_chips": "1"}, "--lost-l2-chips", "no ub between its nodes"),
         ({"generate": "5", "tpot_target": "0"}, "--tpot-target", "greater than 0"),
     ],
 )
@@ -90,6 +98,25 @@ def test_a_trial_names_its_model_and_machine_and_files_of_ones_own_have_digests(
     assert "machine_sha256" not in made
     found = sweep(points_of({"generate": 20, "nodes": 8}, [axis("model=deepseek-r1,kimi-k2")]), here(1))
     assert found[0].report != found[1].report
+
+
+def test_a_machine_without_ub_between_its_nodes_serves_over_roce():
+    base = Trial(generate=60, nodes=6, rate=0.2, machine=A2)
+    found = run(base).report
+    assert (found.finished, found.npus) == (60, 48)
+    assert found.tpot.mean > run(base.varied({"machine": "cloudmatrix384"})).report.tpot.mean
+    halved = run(base.varied({"rdma_share": 0.5})).report
+    assert halved.tpot.p50 > found.tpot.p50
+    assert halved.ttft.p50 > found.ttft.p50
+    beside = run(base.varied({"neighbour_plane": "rdma", "neighbour_load": 1.0, "neighbour_weight": 3.0})).report
+    assert beside.tpot.p50 > found.tpot.p50
+    assert run(base.varied({"vpc_share": 0.05})).report.ttft.mean > found.ttft.mean  # cached blocks come over VPC
+
+
+def test_a_loss_on_a_machine_without_ub_is_recovered_from():
+    found = run(Trial(generate=60, nodes=7, rate=0.2, machine=A2, lose_node_at=60.0)).report
+    assert found.finished == 60
+    assert any("was lost" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(

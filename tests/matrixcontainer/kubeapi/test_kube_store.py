@@ -1,6 +1,7 @@
 """The store: one counter, groups of writes in one transaction, nothing half kept, everything there after a restart."""
 
 import asyncio
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,6 +56,21 @@ async def test_writes_of_one_moment_are_one_transaction() -> None:
     store.database.connection.set_trace_callback(lambda reported: commits.append(1) if reported == "COMMIT" else None)
     await asyncio.gather(*(store.put(("things", "", f"n{i}"), obj(f"n{i}"), None) for i in range(50)))
     assert (len(commits), store.revision, store.count("things")) == (1, 50, 50)
+
+
+async def test_what_is_kept_takes_the_memory_of_its_own_size() -> None:
+    """orjson's buffer, which is its result, is of 4 KiB at least."""
+    store = a_store()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for each in range(200):
+            name = f"n{each}"
+            await store.put(("things", "", name), obj(name, text="x" * 1000), None)
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert grown < 2 * sum(len(record.body) for record in store.objects_of("things"))
 
 
 async def test_readers_see_only_what_is_committed() -> None:

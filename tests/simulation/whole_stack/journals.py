@@ -19,6 +19,7 @@ import orjson
 from matrixcommon.model.resource_key import key_of, project_of
 from matrixresource.nodes.states import NODE_STATES
 from tests.accounting import Acknowledged, audit
+from tests.accounting_promises import npus_promised
 from tests.rest_lists import LISTS, Item, Lists
 
 
@@ -73,7 +74,7 @@ class Journals:
         """As REST would show them."""
         lists = Lists({collection: list(current.values()) for collection, current in self._of.items()})
         lists.of["planes"] = self.planes
-        used = _npus_used(lists["allocations"])
+        used = _npus_used(lists["allocations"], lists["reservations"])
         for quota in lists["quotas"]:
             quota |= {"usedNpus": used[quota["name"]], "usedCpus": 0, "usedMemoryGib": 0}
         return lists
@@ -103,8 +104,9 @@ def _singular(nouns: tuple[str, ...]) -> Iterator[str]:
     return (noun.removesuffix("s") for noun in nouns)
 
 
-def _npus_used(allocations: list[Item]) -> Counter[str]:
-    """By project. Sockets and memory are left to the accountant who reads REST."""
+def _npus_used(allocations: list[Item], reservations: list[Item]) -> Counter[str]:
+    """By project, what it holds and what is promised to it, which counts from the promise on: a reservation that comes
+    to be held adds nothing. Sockets and memory are left to the accountant who reads REST."""
     used: Counter[str] = Counter()
     for allocation in allocations:
         if allocation["state"] != "Releasing":
@@ -113,4 +115,6 @@ def _npus_used(allocations: list[Item]) -> Counter[str]:
                 whole = member.get("npus") is None and member["role"] != "pool"
                 dies: Any = range(16) if whole else member.get("dies") or ()
                 used[project] += len(dies) / 2 if member["role"] != "successor" else 0  # type: ignore[assignment]
+    for reservation in reservations:
+        used[reservation["project"]] += npus_promised(reservation)  # type: ignore[assignment]
     return used

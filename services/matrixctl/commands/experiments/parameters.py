@@ -52,7 +52,10 @@ class TrialOptions:
         float | None, typer.Option(help="Adapt the batch so that a token takes no longer, s; requests wait for it.")
     ] = None
     cache: Annotated[bool, typer.Option(help="With context caching, or without.")] = True
-    cache_plane: Annotated[Literal["ub", "vpc"], typer.Option(help="The plane that caches are read over.")] = "ub"
+    cache_plane: Annotated[
+        Literal["ub", "vpc"] | None,
+        typer.Option(help="The plane that caches are read over; by default UB, where the machine has it."),
+    ] = None
     cache_gb: Annotated[float | None, typer.Option(help="Context cache on each node, GB.")] = None
     mtp: Annotated[bool, typer.Option(help="With multi-token prediction, or without.")] = True
     microbatch: Annotated[Literal["auto", "on", "off"], typer.Option(help="Two microbatches side by side.")] = "auto"

@@ -1,0 +1,84 @@
+"""What ignorance costs: the best of a family of causal rules, chosen by one who has seen the whole trace.
+
+A rule asks, for each role, for so many times the highest load of so long. It knows the load until now, as every policy
+does, and neither what comes nor when; its two numbers are those that fit this trace best, which no policy knows either.
+With no memory its headroom is the jump that may come at any time within a start; with a memory as long as the trace it
+is the static peak, for the size found at the beginning counts as load of that moment. Between the clairvoyant plan and
+this lies what not knowing the future costs; between this and a policy what choosing the rule on the way costs. The
+family knows no seasons, so that a policy may be below it where the load has one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from math import ceil, sqrt
+
+from benchmarks.autoscaler.clairvoyant import ATTAINED
+from benchmarks.autoscaler.pools import Outcome, Seen, replay
+from benchmarks.autoscaler.traces import Trace
+
+HOLDS_S = (30.0, 300.0, 1200.0, 7200.0)
+"""Over how long the highest load counts, from hardly any memory to that of the whole trace."""
+HEADROOMS = (0.7, 4.0)
+SEARCHED = 4
+"""So often the range of headrooms is halved: within a tenth of the least that is enough."""
+SMOOTHED_S = 30.0
+
+
+@dataclass
+class Peaks:
+    """The rule of one role, in members."""
+
+    hold_s: float
+    headroom: float
+    step: int
+    loads: deque[tuple[float, float]] = field(default_factory=deque)
+    levels: deque[tuple[float, float]] = field(default_factory=deque)
+
+    def __call__(self, seen: Seen) -> int:
+        if not self.levels:
+            self.levels.append((seen.now, seen.members / self.headroom))
+        self.loads.append((seen.now, seen.load))
+        while self.loads[0][0] <= seen.now - SMOOTHED_S:
+            self.loads.popleft()
+        self.levels.append((seen.now, sum(load for _, load in self.loads) / len(self.loads)))
+        while self.levels[0][0] <= seen.now - self.hold_s:
+            self.levels.popleft()
+        wanted = self.headroom * max(level for _, level in self.levels)
+        return max(1, ceil(wanted / self.step - 1e-9)) * self.step
+
+
+Rule = tuple[float, float]
+"""(hold, headroom)."""
+
+
+def hindsight(trace: Trace, peak: Outcome, sizes: tuple[int, int], start_s: float, step: int = 1) -> Outcome:
+    """The replay of the cheapest rules that attain the objective; the static peak where none is cheaper."""
+    rules: list[Rule] = [(HOLDS_S[-1], 1.0)] * 2
+    for role in (0, 1):
+        rules[role] = _cheapest(trace, sizes, start_s, step, rules, role)
+    best = _played(trace, sizes, start_s, step, rules)
+    return best if best.attainment >= ATTAINED and best.node_hours < peak.node_hours else peak
+
+
+def _cheapest(trace: Trace, sizes: tuple[int, int], start_s: float, step: int, rules: list[Rule], role: int) -> Rule:
+    """Of one role, beside the other's rule as it is."""
+    best, cost = rules[role], float("inf")
+    for hold_s in HOLDS_S:
+        low, high = HEADROOMS
+        for _ in range(SEARCHED):
+            middle = sqrt(low * high)
+            tried = [(hold_s, middle) if each == role else rule for each, rule in enumerate(rules)]
+            found = _played(trace, sizes, start_s, step, tried)
+            missed = float((found.slow if role else found.late).mean())
+            enough = missed <= (1 - ATTAINED) / 2
+            low, high = (low, middle) if enough else (middle, high)
+            if enough and found.roles[role].member_s < cost:
+                best, cost = (hold_s, middle), found.roles[role].member_s
+    return best
+
+
+def _played(trace: Trace, sizes: tuple[int, int], start_s: float, step: int, rules: list[Rule]) -> Outcome:
+    peaks = [Peaks(*rule, step) for rule in rules]
+    return replay(trace, lambda seen: [one(each) for one, each in zip(peaks, seen, strict=True)], sizes, start_s)

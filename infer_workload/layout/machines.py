@@ -1,0 +1,45 @@
+"""Whether there are the models and the machine that a deployment names, and its instance lies on that machine.
+
+A deployment is timed with the constants of one machine's file, and its instance lies on supernodes of one model: both
+have to be the same, or its times would be of a machine that is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from infer_workload.contract import DeploymentRequest
+from infer_workload.timing.calibration import Calibration
+from infer_workload.timing.model import ServedModel
+from matrixcommon.model.errors import InvalidField
+
+
+def machine_of(model: str) -> str:
+    """The machine of supernodes whose spec bears that model: `Atlas 950` is atlas-950."""
+    return "-".join(model.casefold().split())
+
+
+def other_machine(asked: str, view: Any | None) -> str:
+    """Why a deployment for the machine `asked` is not served on what this FabricView shows; empty where it is, or
+    where the view does not say what supernodes it is of."""
+    if view is None or not view.machine or machine_of(view.machine) == asked:
+        return ""
+    return (
+        f"instance {view.instance} lies on a supernode of {view.machine}: as machine {machine_of(view.machine)} is "
+        f"accepted, not {asked[:80]}"
+    )
+
+
+def check_known(
+    request: DeploymentRequest, models: Mapping[str, ServedModel], machines: Mapping[str, Calibration]
+) -> None:
+    """Raises InvalidField with the first field that names what is not there, and what is."""
+    kept = [(f"modelCacheModels[{at}]", name) for at, name in enumerate(request.model_cache_models)]
+    named: list[tuple[str, str, str, Mapping[str, object]]] = [("model", "model", request.model, models)]
+    named += [("machine", "machine", request.machine, machines)]
+    named += [(field, "model", name, models) for field, name in kept]
+    for field, kind, name, there in named:
+        if name not in there:
+            known = ", ".join(sorted(there))
+            raise InvalidField(f"there is no {kind} {name[:80]!r}; there are {known}", field=field)

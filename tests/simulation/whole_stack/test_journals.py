@@ -1,0 +1,49 @@
+"""What the journals say is what REST shows: projects are charged alike by both."""
+
+from __future__ import annotations
+
+import pytest
+
+from matrixcommon.model.quantities import timestamp
+from tests.accounting import Acknowledged, audit
+from tests.rest_lists import fetch
+from tests.simulation.small_stack import SmallStack
+from tests.simulation.whole_stack.journals import Journals
+
+
+@pytest.mark.looptime
+async def test_a_promise_is_charged_from_the_beginning_and_held_under_a_lower_quota(tmp_path):
+    async with SmallStack(tmp_path) as stack:
+        journals = Journals(tmp_path)
+        resource = stack.http["resource"]
+
+        async def judged() -> tuple[float, list[str]]:
+            """(NPUs that the project is charged, what is broken), by REST and by the journals alike."""
+            journals.follow("resource")
+            shown = await fetch(stack.http, ["resource"])
+            (by_rest,), (by_journals,) = shown["quotas"], journals.lists["quotas"]
+            assert by_rest["usedNpus"] == by_journals["usedNpus"]
+            return by_rest["usedNpus"], [*audit(shown), *journals.broken(Acknowledged())]
+
+        starts = timestamp(stack.clock.now() + 30)
+        later = {"nodes": 2, "npusPerNode": 4, "spares": 1, "startsAt": starts, "durationS": 1000}
+        for path, body in (
+            ("quotas/default", {"npus": 40}),
+            ("allocations/now", {"nodes": 1}),
+            ("reservations/later", later),
+            ("quotas/default", {"npus": 8}),
+        ):
+            assert (await resource.put(f"/v1/{path}", json=body)).status_code == 200
+        assert await judged() == (24, [])
+
+        async def is_held() -> bool:
+            return (await resource.get("/v1/reservations/later")).json()["state"] == "Active"
+
+        await stack.until(is_held, "the reservation is held")
+        assert await judged() == (24, [])
+        refused = await resource.put("/v1/allocations/more", json={"npus": 1})
+        assert refused.json()["reason"] == "QuotaExceeded"
+        taken = await resource.put("/v1/allocations/job", json={"nodes": 2, "npusPerNode": 4, "reservation": "later"})
+        assert taken.status_code == 200, taken.text
+        assert await judged() == (24, [])
+        journals.close()
