@@ -31,7 +31,11 @@ def prepare(argv: Sequence[str] | None) -> tuple[dict[str, Any], list[int]]:
     advertised = settings.advertise or ("127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host)
     database = settings.database_url("kube")
     names = [settings.host, advertised, *settings.certificate_names.split(",")]
-    tokens = {"admin": settings.kube_admin_token, "operator": settings.kube_operator_token}
+    tokens = {
+        "admin": settings.kube_admin_token,
+        "operator": settings.kube_operator_token,
+        "metrics": settings.kube_metrics_token,
+    }
     _prepare_folder(folder, names, database, tokens)
     reported = {
         "log_level": settings.log_level,

@@ -13,6 +13,7 @@ class KubeSettings(ServiceSettings):
     port: int = Field(8443, ge=0, le=65535, description="port to listen on; 0 takes a free one")
     kube_admin_token: str = Field("", description="fixes the administrator's token; without it one is made and kept")
     kube_operator_token: str = Field("", description="the same for the operator, who may do what its roles say")
+    kube_metrics_token: str = Field("", description="the same for a Prometheus, who may read /metrics and nothing else")
     advertise: str = Field("", description="host name or address in the kubeconfig and the certificate")
     certificate_names: str = Field(
         "kube", description="further names the certificate should carry, separated by commas: what containers call it"

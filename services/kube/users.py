@@ -1,6 +1,7 @@
 """Whom the API knows by a token from its first start on.
 
-The operator is nobody special: it may do what its roles say (matrixcontainer/operator/rbac.py).
+The operator is nobody special: it may do what its roles say (matrixcontainer/operator/rbac.py). Who reads metrics may
+read those and nothing else.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from matrixcontainer.kubeapi.auth.authentication import User, load_tokens
 USERS = {
     "admin": User("admin", ("system:masters", "system:authenticated")),
     "operator": User("cloudmatrix-operator", ("system:authenticated",)),
+    "metrics": User("cloudmatrix-metrics", ("system:monitoring", "system:authenticated")),
 }
 
 

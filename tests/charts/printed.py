@@ -32,6 +32,7 @@ CHART_SETS = {
         "lease_namespace",
         "kube_admin_token",
         "kube_operator_token",
+        "kube_metrics_token",
         "advertise",
         "certificate_names",
     ),

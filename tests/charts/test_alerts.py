@@ -32,9 +32,17 @@ def test_the_chart_has_every_alert_narrowed_to_its_release() -> None:
 
 
 def test_prometheus_is_led_to_processes_with_metrics() -> None:
-    (monitor,) = of_kind("everything", "ServiceMonitor")
-    (rule,) = monitor["spec"]["selector"]["matchExpressions"]
+    monitors = {each["metadata"]["name"]: each["spec"] for each in of_kind("everything", "ServiceMonitor")}
+    (rule,) = monitors["machine"]["selector"]["matchExpressions"]
     assert rule["values"] == ["kube", "postgres"]
+    (endpoint,) = monitors["machine-kube"]["endpoints"]
+    assert monitors["machine-kube"]["selector"]["matchLabels"]["app.kubernetes.io/component"] == "kube"
+    assert (endpoint["scheme"], endpoint["tlsConfig"]["serverName"]) == ("https", "machine-kube")
+    secret = next(each for each in of_kind("everything", "Secret") if each["metadata"]["name"] == "machine-kube")
+    for given in (endpoint["authorization"]["credentials"], endpoint["tlsConfig"]["ca"]["secret"]):
+        assert given["name"] == "machine-kube"
+        assert given["key"] in {**secret.get("data", {}), **secret.get("stringData", {})}
+    assert endpoint["authorization"]["credentials"]["key"] == "metrics-token", "and not the administrator's"
     for each in of_kind("default", "Deployment", "StatefulSet"):
         notes = each["spec"]["template"]["metadata"]["annotations"]
         port = each["spec"]["template"]["spec"]["containers"][0]["ports"][0]["containerPort"]

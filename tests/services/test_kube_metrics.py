@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -100,6 +101,16 @@ def test_a_watch_that_is_behind_shows_how_old_what_it_has_not_been_handed_is(kub
     log.changes.popleft()
     log.start = 1
     assert log.behind_s(40.0) == 20, "what was forgotten is not counted: it is told to list anew"
+
+
+def test_the_token_for_metrics_reads_those_and_nothing_else(kubernetes: KubernetesApi) -> None:
+    known = json.loads((kubernetes.folder / "kube" / "tokens.json").read_text())["tokens"]
+    headers = {"Authorization": f"Bearer {known['metrics']['token']}"}
+    with httpx.Client(base_url=kubernetes.url, headers=headers, verify=False, trust_env=False) as client:
+        assert "apiserver_request_total" in client.get("/metrics").raise_for_status().text
+        assert client.get("/api/v1/namespaces/default/configmaps").status_code == 403
+        assert client.get("/api/v1/secrets").status_code == 403
+        assert client.post("/api/v1/namespaces/default/configmaps", json=config_map("no")).status_code == 403
 
 
 @pytest.fixture

@@ -72,6 +72,8 @@ it; the embedded Kubernetes API is the exception, since the cluster's own takes 
   valueFrom: {secretKeyRef: {name: {{ include "cloudmatrix.kube" $root }}, key: admin-token}}
 - name: CLOUDMATRIX_KUBE_OPERATOR_TOKEN
   valueFrom: {secretKeyRef: {name: {{ include "cloudmatrix.kube" $root }}, key: operator-token}}
+- name: CLOUDMATRIX_KUBE_METRICS_TOKEN
+  valueFrom: {secretKeyRef: {name: {{ include "cloudmatrix.kube" $root }}, key: metrics-token, optional: true}}
 {{- end }}
 {{- if eq $name "operator" }}
 - {name: CLOUDMATRIX_LEASE_NAMESPACE, value: {{ ternary "kube-system" (include "cloudmatrix.leaseNamespace" $root) $root.Values.kube.enabled }}}
