@@ -85,10 +85,10 @@ async def _live(folder: Path) -> Recorded:
 
         await stack.until(repairing, "the repair has begun", within_s=300)
         await asyncio.sleep(20)
-        return await _told(stack)
+        return await _recorded(stack)
 
 
-async def _told(stack: Stack) -> Recorded:
+async def _recorded(stack: Stack) -> Recorded:
     assert stack.tokens is not None
     token = create_token(stack.tokens, "console", "*", "viewer")
     settings = console.ConsoleSettings(tokens=stack.tokens, token=token)
