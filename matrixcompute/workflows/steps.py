@@ -185,8 +185,8 @@ async def fence_nodes(work: StepContext) -> None:
     plan = await recovery(work, allocation, out)
     raise_on_hold(plan)
     domains = suspect_domains(plan.nodes, out)
-    *cabinets, _ = await asyncio.gather(
-        *(work.neighbours.nodes(f"cabinet={each}") for each in domains),
+    cabinets, _ = await asyncio.gather(
+        asyncio.gather(*(work.neighbours.nodes(f"cabinet={each}") for each in domains)),
         work.neighbours.cordon_all(plan.nodes, RECOVERY),
     )
     group = {node.name: None for nodes in cabinets for node in nodes if node.name not in plan.nodes}
