@@ -36,10 +36,10 @@ async def test_a_promise_is_charged_from_the_beginning_and_held_under_a_lower_qu
             assert (await resource.put(f"/v1/{path}", json=body)).status_code == 200
         assert await judged() == (24, [])
 
-        async def is_held() -> bool:
+        async def has_begun() -> bool:
             return (await resource.get("/v1/reservations/later")).json()["state"] == "Active"
 
-        await stack.until(is_held, "the reservation is held")
+        await stack.until(has_begun, "the reservation is held")
         assert await judged() == (24, [])
         refused = await resource.put("/v1/allocations/more", json={"npus": 1})
         assert refused.json()["reason"] == "QuotaExceeded"
