@@ -146,6 +146,23 @@ def _jumps(seconds: float) -> Callable[[float], float]:
     return lambda at: rates[bisect_right(ends, at)]
 
 
+def _clients(seconds: float, clients: int = 16) -> Rows:
+    """Some clients, of whom each has its own rate every few minutes, its own bursts and its own lengths, as ServeGen
+    describes them; few of them make most of the load, over a day that rises and falls once."""
+    rows: list[tuple[float, int, int, int]] = []
+    for client in range(clients):
+        rng = Random(f"client {client}{SEED}")
+        mean, cv = 1.2 * math.exp(rng.gauss(0.0, 1.0)), rng.uniform(1.0, 3.0)
+        prompt, answer = (size * math.exp(rng.gauss(0.0, 0.5)) for size in (3000.0, 600.0))
+        for window in range(int(seconds // 300)):
+            rate = mean * math.exp(rng.gauss(0.0, 0.4)) * (1.0 - 0.6 * math.cos(2 * math.pi * window * 300 / seconds))
+            at, end = window * 300.0, (window + 1) * 300.0
+            while (at := at + rng.gammavariate(1 / cv**2, cv**2 / rate)) < end:
+                read, written = (size * math.exp(rng.gauss(-0.32, 0.8)) for size in (prompt, answer))
+                rows.append((at, max(1, round(read)), 0, max(2, round(written))))
+    return iter(sorted(rows))
+
+
 def _steps() -> tuple[float, ...]:
     return tuple(Random(SEED).sample(STEPS, len(STEPS))) if SEED else STEPS
 
@@ -185,6 +202,7 @@ def _made() -> dict[str, Callable[[], Trace]]:
         "toolagent": lambda: _trace("toolagent", by_rate(lambda _: 6.67, 3540, 5000, 182, "toolagent"), 16),
         "bursts": lambda: _trace("bursts", by_rate(_bursts, 2100, 2048, 28, "code"), 64),
         "jumps": lambda: _trace("jumps", by_rate(_jumps(HOUR_S), HOUR_S, 3000, 600, "jumps"), 8),
+        "clients": lambda: _trace("clients", _clients(HOUR_S), 5),
     }
     if there(mooncake):
         found["mooncake"] = lambda: _trace("mooncake", _with_cache(read_trace(FOLDER / mooncake)), 16)

@@ -5,7 +5,8 @@ what a deployment shows it (`serving/work.py`): the work that comes in and that 
 its looks the model is a fluid one: prompts are read first come, first served by all nodes that serve; an answer keeps
 its place for as long as the objective gives its tokens. A node that is added serves after the start time and is paid
 for from its first second; one that leaves is paid for until an answer has ended there. The work of a request comes from
-the timing of the model laid out on as many nodes as the policy allows at most, and pools keep their proportions.
+the timing of the model laid out on as many nodes as the policy allows at most. Pools keep their proportions, but where
+the policy sizes them: then each has its own work, and nodes change their role once what they had is finished.
 
 Not in it: which node has which request, the latency of single steps, transfers, and nodes that fail. `benchmarks/`
 plays pools by themselves; a stack shows the rest.
@@ -15,63 +16,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy, deepcopy
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
 
-from infer_workload.contract import DeploymentShape
-from infer_workload.ems.model_cache import ModelCache
-from infer_workload.experiments.experiment import healthy_fabric
-from infer_workload.layout.deployment import lay_out, least_decode_nodes
-from infer_workload.layout.recovery import first_start_s
-from infer_workload.serving.work import CHUNK_TOKENS, batch_within
-from infer_workload.timing.calibration import load_calibration
-from infer_workload.timing.model import load_model
+from infer_workload.experiments.autoscale_nodes import Nodes, Work, work_on
 from infer_workload.traffic.generator import Arrival
 from matrixcommon.model.errors import InvalidField
+from matrixcompute.autoscaling.behavior import whole
 from matrixcompute.autoscaling.decision import TICK_S, WINDOW_S, Observation, recommend, scaled
-from matrixcompute.autoscaling.policy import ScalingPolicySpec, ScalingState
+from matrixcompute.autoscaling.policy import PoolSizes, Reason, ScalingPolicySpec, ScalingState
+from matrixcompute.autoscaling.pools import PoolsObservation, pools_scaled, recommend_pools
 
 NODES_MAX = 48
 """One supernode, which a layout is made on."""
 BEGINS_AT = 1_767_571_200.0
 """Seconds of Unix time at which a trace begins where its user does not say: a Monday, midnight UTC, for schedules."""
 BLOCK_TOKENS = 512
-
-
-@dataclass(frozen=True)
-class Work:
-    """What requests cost: node-seconds of reading and places of answering, in nodes of an instance of `nodes`."""
-
-    token_node_s: float
-    """For each new token of a prompt."""
-    alone_token_s: float
-    """Seconds that a token of a prompt takes on one instance."""
-    places_per_node: float
-    start_s: float
-    nodes_min: int
-
-
-@cache
-def work_on(nodes: int, context: int, tpot_s: float) -> Work:
-    """Of prompts and answers whose context is that long on average."""
-    model, calibration = load_model(), load_calibration()
-    deployment = lay_out(healthy_fabric(nodes), model, calibration, DeploymentShape())
-    pools, reading = deployment.pools, deployment.prefill_timing(0)
-    count = max(1, CHUNK_TOKENS // context)
-    token_s = reading.chunk_s([(context, 0)] * count) * len(pools.prefill[0]) / (count * context)
-    batch = batch_within(deployment.decode_timing(), context, deployment.kv_tokens_per_die, tpot_s)
-    serving = pools.prefill_nodes + len(pools.decode)
-    return Work(
-        token_node_s=token_s * serving / pools.prefill_nodes,
-        alone_token_s=reading.chunk_s([(context, 0)]) / context,
-        places_per_node=min(batch, deployment.batch_per_die) * calibration.dies_per_node * len(pools.decode) / serving,
-        start_s=first_start_s(deployment, ModelCache(calibration, {model.name})),
-        nodes_min=1 + least_decode_nodes(model, calibration, deployment.context_length, len(pools.decode)),
-    )
 
 
 @dataclass(frozen=True)
@@ -89,35 +52,6 @@ class Outcome:
     seconds: float
     sizes: tuple[tuple[float, int, str], ...] = ()
     """Each change: when (seconds of the trace), to how many nodes, and why."""
-
-
-@dataclass
-class _Nodes:
-    """The nodes that there are: serving, starting (when each will serve) and leaving (until when each is paid for)."""
-
-    serving: int
-    starting: list[float] = field(default_factory=list)
-    leaving: list[float] = field(default_factory=list)
-    node_s: float = 0.0
-
-    @property
-    def members(self) -> int:
-        return self.serving + len(self.starting)
-
-    def resize(self, to: int, now: float, start_s: float, drain_s: float) -> None:
-        change = to - self.members
-        self.starting += [now + start_s] * change
-        while change < 0 and self.starting:
-            self.starting.pop()
-            change += 1
-        self.serving += min(change, 0)
-        self.leaving += [now + drain_s] * -min(change, 0)
-
-    def second(self, now: float) -> None:
-        self.serving += sum(at <= now for at in self.starting)
-        self.starting = [at for at in self.starting if at > now]
-        self.leaving = [at for at in self.leaving if at > now]
-        self.node_s += self.members + len(self.leaving)
 
 
 class Trace:
@@ -173,41 +107,99 @@ def play(
     """The trace under a policy, from `minReplicas` nodes on. Raises InvalidField for what a trace cannot show."""
     check(policy)
     work = work_on(policy.max_replicas, trace.context, tpot_s)
+    load = OfferedLoad(trace, work, tpot_s, pooled=policy.pools is not None)
     start_s = work.start_s if start_s is None else start_s
-    seconds = int(np.ceil(trace.at[-1])) + 1
-    cost = trace.new * work.token_node_s
-    asked = np.concatenate([[0.0], np.cumsum(cost)])
-    by_second = np.searchsorted(trace.at, np.arange(seconds + 1))
-    asked_by = asked[by_second]
-    stays = trace.answer * tpot_s
-    occupied = _occupied(trace.at, stays, seconds) / work.places_per_node
-    drain_s, stays_s = float(stays.mean()), float(stays.mean())
     least = max(policy.min_replicas, work.nodes_min)
-    nodes, state = _Nodes(least), ScalingState()
-    served, sizes = 0.0, [(0.0, least, "")]
-    reach, ready = np.zeros(seconds + 1), np.zeros(seconds, dtype=int)
-    for second in range(seconds):
+    prefill = decode = Nodes(least)
+    if policy.pools is not None:
+        first = max(work.prefill_instance_nodes, whole(policy.pools.prefill.min_replicas, work.prefill_instance_nodes))
+        others = max(work.decode_nodes_min, policy.pools.decode.min_replicas, least - first)
+        prefill, decode = Nodes(first), Nodes(others)
+    state, sizes = ScalingState(), [(0.0, _total(prefill, decode), "")]
+    reach = np.zeros(load.seconds + 1)
+    reading, answering = np.zeros(load.seconds, dtype=int), np.zeros(load.seconds, dtype=int)
+    for second in range(load.seconds):
         if second and second % TICK_S == 0:
-            load = None if second < WINDOW_S else max(
-                _per_s(asked_by, second, WINDOW_S),
-                _per_s(by_second, second, max(WINDOW_S, stays_s / 2)) * stays_s / work.places_per_node,
-                float(occupied[second - 1]),
-            )  # fmt: skip
-            seen = Observation(
-                nodes.members, nodes.serving, load, 0.0 if load is None else float(asked_by[second] - served),
-                start_s=start_s, stays_s=stays_s, least=work.nodes_min,
-            )  # fmt: skip
-            found = recommend(seen, policy, state, begins_at + second)
-            change = found.replicas - nodes.members
-            state = scaled(found.state, policy, change, begins_at + second)
-            if change:
-                nodes.resize(found.replicas, second, start_s, drain_s)
+            now = begins_at + second
+            seen = load.seen(second, float(reach[second]), prefill, decode, start_s, least)
+            if isinstance(seen, PoolsObservation):
+                found = recommend_pools(seen, policy, state, now)
+                assert found.pools is not None
+                state = pools_scaled(found.state, policy, seen.sizes, found.pools, now)
+                _change_roles(prefill, decode, found.pools, second, work.switch_s, load.stays_s)
+                prefill.resize(found.pools.prefill, second, start_s, 0.0)
+                decode.resize(found.pools.decode, second, start_s, load.stays_s)
+            else:
+                found = recommend(seen, policy, state, now)
+                state = scaled(found.state, policy, found.replicas - seen.members, now)
+                prefill.resize(found.replicas, second, start_s, load.stays_s)
+            if found.replicas != sizes[-1][1] or found.reason == Reason.ROLES_REBALANCED:
                 sizes.append((float(second), found.replicas, found.reason.value))
-        nodes.second(second)
-        ready[second] = nodes.serving
-        served = min(served + nodes.serving, float(asked[by_second[second + 1]]))
-        reach[second + 1] = served
-    return _outcome(trace, work, nodes, asked, reach, ready, occupied, sizes, (ttft_s, tpot_s))
+        for nodes in {id(each): each for each in (prefill, decode)}.values():
+            nodes.second(second)
+        reading[second], answering[second] = prefill.serving, decode.serving
+        reach[second + 1] = min(reach[second] + prefill.serving, float(load.asked_by[second + 1]))
+    node_s = prefill.node_s + (decode.node_s if decode is not prefill else 0.0)
+    return _outcome(trace, work, node_s, load, reach, (reading, answering), sizes, (ttft_s, tpot_s))
+
+
+def _total(prefill: Nodes, decode: Nodes) -> int:
+    return prefill.members + (decode.members if decode is not prefill else 0)
+
+
+def _change_roles(prefill: Nodes, decode: Nodes, to: PoolSizes, now: float, switch_s: float, drain_s: float) -> None:
+    """Nodes that one pool has too many and the other too few; answers are finished before theirs change."""
+    ways = (prefill, to.prefill, decode, to.decode, 0.0), (decode, to.decode, prefill, to.prefill, drain_s)
+    for one, least, other, most, first_s in ways:
+        moved = min(one.members - least, most - other.members, one.serving - 1)
+        if moved > 0:
+            one.give(moved, other, now, first_s + switch_s)
+
+
+class OfferedLoad:
+    """What comes in and waits, as a deployment says it: for all nodes as one number, or for each pool (`pooled`)."""
+
+    def __init__(self, trace: Trace, work: Work, tpot_s: float, pooled: bool) -> None:
+        self.work, self.pooled = work, pooled
+        self.seconds = int(np.ceil(trace.at[-1])) + 1
+        token_s = work.token_node_s * (work.prefill_share if pooled else 1.0)
+        self.places = work.places_per_node / (work.decode_share if pooled else 1.0)
+        self.asked = np.concatenate([[0.0], np.cumsum(trace.new * token_s)])
+        self._came_by = np.searchsorted(trace.at, np.arange(self.seconds + 1))
+        self.asked_by = self.asked[self._came_by]
+        stays = trace.answer * tpot_s
+        self.occupied = _occupied(trace.at, stays, self.seconds) / self.places
+        self.stays_s = float(stays.mean())
+        self._alone_s = float(trace.new.mean()) * work.alone_token_s
+
+    def seen(
+        self, second: int, served: float, prefill: Nodes, decode: Nodes, start_s: float, least: int
+    ) -> Observation | PoolsObservation:
+        """As `scaling_signals` hands it to a decision; nothing is known before a whole window."""
+        reads = answers = None
+        waits = 0.0
+        if second >= WINDOW_S:
+            over_s = max(WINDOW_S, self.stays_s / 2)
+            reads, waits = _per_s(self.asked_by, second, WINDOW_S), float(self.asked_by[second] - served)
+            places = _per_s(self._came_by, second, over_s) * self.stays_s
+            answers = max(places / self.places, float(self.occupied[second - 1]))
+        if not self.pooled:
+            load = None if reads is None or answers is None else max(reads, answers)
+            counts = prefill.members, prefill.serving
+            return Observation(*counts, load, waits, start_s=start_s, stays_s=self.stays_s, least=self.work.nodes_min)
+        block = self.work.prefill_instance_nodes
+        return PoolsObservation(
+            Observation(_total(prefill, decode), prefill.serving + decode.serving, start_s=start_s, least=least),
+            Observation(
+                prefill.members, prefill.serving, reads, waits, start_s=start_s, stays_s=self._alone_s, queues=True,
+                least=min(block, prefill.members),
+            ),
+            Observation(
+                decode.members, decode.serving, answers, start_s=start_s, stays_s=self.stays_s,
+                least=self.work.decode_nodes_min,
+            ),
+            prefill_block=block,
+        )  # fmt: skip
 
 
 def _per_s(count: np.ndarray, second: int, over_s: float) -> float:
@@ -217,22 +209,23 @@ def _per_s(count: np.ndarray, second: int, over_s: float) -> float:
 
 
 def _outcome(
-    trace: Trace, work: Work, nodes: _Nodes, asked: np.ndarray, reach: np.ndarray, ready: np.ndarray,
-    occupied: np.ndarray, sizes: list[tuple[float, int, str]], objectives: tuple[float, float],
+    trace: Trace, work: Work, node_s: float, load: OfferedLoad, reach: np.ndarray, ready: tuple[np.ndarray, np.ndarray],
+    sizes: list[tuple[float, int, str]], objectives: tuple[float, float],
 ) -> Outcome:  # fmt: skip
     """When each prompt is begun, from the curve of what was served; what is left at the end is worked off by who is
-    there."""
-    rest = float(asked[-1] - reach[-1])
-    curve = np.append(reach, asked[-1])
-    moments = np.append(np.arange(len(reach), dtype=float), len(reach) - 1 + rest / max(1, int(ready[-1])))
-    begun = np.maximum(trace.at, np.interp(asked[:-1], curve, moments))
+    there. `ready`: nodes that read, and that answer, in each second."""
+    reading, answering = ready
+    rest = float(load.asked[-1] - reach[-1])
+    curve = np.append(reach, load.asked[-1])
+    moments = np.append(np.arange(len(reach), dtype=float), len(reach) - 1 + rest / max(1, int(reading[-1])))
+    begun = np.maximum(trace.at, np.interp(load.asked[:-1], curve, moments))
     wait = begun - trace.at
     late = wait + trace.new * work.alone_token_s > objectives[0]
-    crowded = occupied > ready
+    crowded = load.occupied > answering
     slow = crowded[np.minimum(trace.at.astype(int), len(crowded) - 1)]
     each = [size for _, size, _ in sizes]
     return Outcome(
-        node_hours=nodes.node_s / 3600,
+        node_hours=node_s / 3600,
         within_ttft=float(1 - late.mean()),
         within_tpot=float(1 - slow.mean()),
         wait_p90_s=float(np.percentile(wait, 90)),
@@ -240,7 +233,7 @@ def _outcome(
         nodes_least=min(each),
         nodes_most=max(each),
         requests=len(trace.at),
-        seconds=float(len(ready)),
+        seconds=float(load.seconds),
         sizes=tuple(sizes),
     )
 
@@ -257,8 +250,8 @@ def check(policy: ScalingPolicySpec) -> None:
     """Raises InvalidField, naming the field, for what only a running service can show."""
     if policy.metrics:
         raise InvalidField("metrics are a running service's; leave them out to play the policy's own", field="metrics")
-    if policy.pools is not None:
-        raise InvalidField("pools are not sized here; `python -m benchmarks autoscaling` plays them", field="pools")
+    if policy.pools is not None and policy.pools.caching is not None:
+        raise InvalidField("a trace does not show what memory is asked for; leave it out", field="pools.caching")
     if policy.min_replicas < 1:
         raise InvalidField("scaling to zero is not played here; begin from 1", field="minReplicas")
     if policy.max_replicas > NODES_MAX:

@@ -15,7 +15,7 @@ from math import ceil
 
 from matrixcompute.autoscaling.backtest import Sizing, floor
 from matrixcompute.autoscaling.behavior import DOWN_WINDOW_S, limited, remember, stabilized, tolerances, whole
-from matrixcompute.autoscaling.forecast import BEYOND, KEPT_S, SMOOTHED_S, highest, smoothed
+from matrixcompute.autoscaling.forecast import KEPT_S, SMOOTHED_S, highest, smoothed
 from matrixcompute.autoscaling.policy import Metric, PoolSizes, Reason, ScalingPolicySpec, ScalingState, Schedule
 
 TICK_S = 15.0
@@ -30,10 +30,17 @@ FORECAST_TOLERANCE = 0.05
 """A forecast that asks for so much more than there is is within its own error."""
 WORKED_OFF_S = 30.0
 """Where a forecast covers the load, what waits all the same is worked off in so long."""
-BACKLOG_SHARE = 0.2
-"""Where a forecast covers the load, what waits asks for more from that share of the time it may wait."""
-KEPT_S_MIN = 60.0
-"""What is asked for by the own signals counts for at least so long."""
+BACKLOG_SHARE = 0.3
+"""Where a forecast covers the load, what waits asks for more from that share of the time it may wait; rules are judged
+by it too, for bursts within a tick are not in what they are judged by."""
+CAUTION, CAUTION_MAX = 20.0, 0.5
+"""Headroom on top of the forecast for each part of the last hour that waited for too long, and the most: one in a
+hundred late asks for a fifth more."""
+KEPT_S_MIN = 120.0
+"""What is asked for by the own signals counts for at least so long; no change under constant load."""
+LEARNT_S = 1800.0
+"""With a forecast the size that was found is kept until so much has been seen, half of what is remembered: before that
+nothing says what comes back. A window of the policy's own goes before it."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +98,8 @@ def recommend(seen: Observation, policy: ScalingPolicySpec, state: ScalingState,
         # Nothing is learnt from what waits for members that start.
         waits = max(0.0, seen.backlog - WAITS_S * seen.ready) if seen.ready == seen.members else 0.0
         state.loads = [each for each in state.loads if each[0] > now - KEPT_S] + [(now, seen.load + waits / TICK_S)]
+        late = seen.queues and seen.backlog > policy.objective.backlog_seconds * seen.ready
+        state.missed = [each for each in state.missed if each[0] > now - KEPT_S] + [(now, seen.load)] * late
     proposals = [_by_metric(each, seen, policy) for each in policy.metrics]
     predicted = _forecast_floor(state, policy, seen)
     foreseen = predicted is not None and policy.forecasts == "Auto"
@@ -120,6 +129,8 @@ def recommend(seen: Observation, policy: ScalingPolicySpec, state: ScalingState,
     wanted = blocks
 
     kept_s = DOWN_WINDOW_S if policy.metrics else max(KEPT_S_MIN, seen.start_s)
+    if (kept := _kept(seen, policy, state, now)) > wanted:
+        wanted, reason = kept, Reason.SCALE_DOWN_STABILIZED
     steady = stabilized(state, policy.behavior, wanted, seen.members, now, kept_s)
     if steady != wanted:
         reason = Reason.SCALE_UP_STABILIZED if wanted > steady else Reason.SCALE_DOWN_STABILIZED
@@ -214,10 +225,20 @@ def _by_work(seen: Observation, policy: ScalingPolicySpec, load: float, foreseen
     return _enough(needs, seen, policy, tolerances(policy.behavior)[1])
 
 
+def _kept(seen: Observation, policy: ScalingPolicySpec, state: ScalingState, now: float) -> int:
+    """What is left of the size that there was when it began to look; 0 once enough has been seen since."""
+    if policy.forecasts != "Auto" or policy.metrics or seen.load is None:
+        return 0
+    state.began = state.began or (now, seen.members)
+    since, size = state.began
+    known = now - since >= LEARNT_S or policy.behavior.scale_down.stabilization_window_seconds is not None
+    return 0 if known else whole(min(size, seen.members), policy.block)
+
+
 def _spared(state: ScalingState, policy: ScalingPolicySpec, seen: Observation, members: int) -> bool:
-    """Whether so many would have been enough for the most that came lately, with what a forecast adds to it."""
+    """Whether so many would have been enough for the most that came lately."""
     most = highest(state.loads, SPARED_S, max(SMOOTHED_S, seen.stays_s / 2))
-    return most * (BEYOND if policy.forecasts == "Auto" else 1.0) <= members * policy.utilization
+    return most <= members * policy.utilization
 
 
 def _enough(needs: float, seen: Observation, policy: ScalingPolicySpec, up: float) -> int:
@@ -238,7 +259,9 @@ def _forecast_floor(state: ScalingState, policy: ScalingPolicySpec, seen: Observ
         policy.block,
         policy.min_replicas,
     )
-    return floor([(at, load / policy.utilization) for at, load in state.loads], sizing, TICK_S)
+    missed = sum(load for _, load in state.missed) / max(1e-9, sum(load for _, load in state.loads))
+    needs = (1 + min(CAUTION * missed, CAUTION_MAX)) / policy.utilization
+    return floor([(at, load * needs) for at, load in state.loads], sizing, TICK_S)
 
 
 def _message(reason: Reason, seen: Observation, asked: int, size: int) -> str:

@@ -19,11 +19,10 @@ PEAKS_S = (300.0, 1200.0)
 SHARES, SHARES_S = (0.9, 0.97), 1200.0
 """What so much of the load of so long was below."""
 PERIODS_S = (120.0, 1500.0)
-"""Periods that are looked for, as long as they are seen twice."""
+PERIODS_SEEN = 1.5
+"""Periods that are looked for, and how often one has to have been seen: by the second time the load rises."""
 CORRELATED = 0.5
 """Less than that from one period to the next is none."""
-BEYOND = 1.1
-"""A rule asks for no more than so many times the most that was ever seen."""
 SAMPLES_MIN = 20
 """Moments to judge by; before, nothing is foreseen."""
 
@@ -61,13 +60,13 @@ def guesses(at: np.ndarray, load: np.ndarray, level: np.ndarray, ahead_s: float)
 
 def _period_s(at: np.ndarray, level: np.ndarray) -> float:
     """After which the load is most like itself again; 0 where it never is."""
-    if len(at) < 4 or at[-1] - at[0] < 2 * PERIODS_S[0]:
+    if len(at) < 4 or at[-1] - at[0] < PERIODS_SEEN * PERIODS_S[0]:
         return 0.0
     step = float(np.median(np.diff(at)))
     grid = np.arange(at[0], at[-1] + step / 2, step)
     values = np.interp(grid, at, level)
     values -= values.mean()
-    lags = np.arange(int(PERIODS_S[0] / step), int(min(PERIODS_S[1], (at[-1] - at[0]) / 2) / step) + 1)
+    lags = np.arange(int(PERIODS_S[0] / step), int(min(PERIODS_S[1], (at[-1] - at[0]) / PERIODS_SEEN) / step) + 1)
     if len(lags) < 3 or not values.any():
         return 0.0
     alike = np.array([_alike(values[lag:], values[:-lag]) for lag in lags])

@@ -312,6 +312,10 @@ class ScalingState(ApiModel):
     recommended: list[tuple[float, int]] = Field(default_factory=list)
     changes: list[tuple[float, int]] = Field(default_factory=list)
     loads: list[tuple[float, float]] = Field(default_factory=list)
+    missed: list[tuple[float, float]] = Field(default_factory=list)
+    """Of `loads`, those that came while prompts waited for too long."""
+    began: tuple[float, int] | None = None
+    """When it began to look, and the size that it found."""
     pools: dict[str, ScalingState] = Field(default_factory=dict)
     """The same of each pool, where a policy sizes pools."""
     returns_to: PoolSizes | None = None

@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import json
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from infer_workload.experiments.autoscale import Outcome, Trace, fewest_fixed, fixed, play, read_policy, varied
+from infer_workload.experiments.autoscale import (
+    OfferedLoad,
+    Outcome,
+    Trace,
+    fewest_fixed,
+    fixed,
+    play,
+    read_policy,
+    varied,
+)
+from infer_workload.experiments.autoscale_nodes import Nodes, work_on
 from infer_workload.experiments.experiment import generated
 from matrixcommon.model.errors import InvalidField
+from matrixcompute.autoscaling.decision import Observation
+from matrixcompute.autoscaling.policy import PoolSizes, ScalingPolicyRequest
+from matrixcompute.autoscaling.pools import PoolsObservation
+from matrixcompute.reconcilers.scaling_signals import observed, pools_observed
 from tests.services.matrixctl.inprocess import ran
 
 POLICY = {"scaleTargetRef": {"name": "served"}, "minReplicas": 3, "maxReplicas": 16}
@@ -48,6 +65,52 @@ def test_a_policy_follows_the_load_and_costs_less_than_the_static_peak(trace: Tr
     assert outcome.node_hours < static.node_hours
 
 
+def test_pools_are_sized_each_by_its_own_work(trace: Trace) -> None:
+    """Prompts alone grow, and so do the nodes that read them alone."""
+    grown = copy(trace)
+    grown.new = trace.new * np.linspace(1.0, 4.0, len(trace.new))
+    before, after = (played(each, pools={}) for each in (trace, grown))
+    assert after.nodes_most > before.nodes_most
+    whole = played(grown)
+    assert after.within_tpot > 0.99
+    assert after.node_hours < whole.node_hours, "one number grows both pools for the sake of one"
+
+
+def test_nodes_change_their_role_where_the_size_is_fixed(trace: Trace) -> None:
+    shifted = copy(trace)
+    half = len(trace.at) // 2
+    shifted.new = np.concatenate([trace.new[:half] * 0.3, trace.new[half:] * 3.0])
+    shifted.answer = np.concatenate([trace.answer[:half] * 1.5, trace.answer[half:] * 0.3])
+    outcome = played(shifted, pools={}, minReplicas=12, maxReplicas=12)
+    assert (outcome.nodes_least, outcome.nodes_most) == (12, 12)
+    assert "RolesRebalanced" in {reason for _, _, reason in outcome.sizes}
+    assert outcome.node_hours == pytest.approx(12 * outcome.seconds / 3600, rel=0.05)
+
+
+def test_a_policy_is_shown_what_a_deployment_shows_it(trace: Trace) -> None:
+    """The same figures through MatrixCompute's own reading of a deployment are the same observation."""
+    work = work_on(16, trace.context, OBJECTIVES["tpot_s"])
+    prefill, decode = Nodes(4), Nodes(6)
+    seen = OfferedLoad(trace, work, OBJECTIVES["tpot_s"], pooled=True).seen(900, 0.0, prefill, decode, 60.0, 3)
+    assert isinstance(seen, PoolsObservation)
+    view = {"roles": {f"n{at}": "prefill" if at < 4 else "decode" for at in range(10)}}
+    shown = {
+        "prefillNodes": seen.prefill.load, "prefillBacklogNodeSeconds": seen.prefill.backlog,
+        "promptS": seen.prefill.stays_s, "prefillInstanceNodes": work.prefill_instance_nodes,
+        "decodeNodes": seen.decode.load, "staysS": seen.decode.stays_s, "decodeNodesMin": work.decode_nodes_min,
+        "cachingNodes": None,
+    }  # fmt: skip
+    assert pools_observed(seen.whole, PoolSizes(prefill=4, decode=6), view, {"work": shown}) == seen
+
+    both = Nodes(10)
+    whole = OfferedLoad(trace, work, OBJECTIVES["tpot_s"], pooled=False).seen(900, 0.0, both, both, 60.0, 3)
+    assert isinstance(whole, Observation)
+    work_shown = {"nodes": whole.load, "backlogNodeSeconds": whole.backlog, "startS": 60.0, "staysS": whole.stays_s}
+    statistics = {"served": {"work": work_shown | {"decodeNodesMin": work.decode_nodes_min}}}
+    policy = ScalingPolicyRequest.model_validate(POLICY)
+    assert observed(Observation(10, 10), statistics, policy) == replace(whole, idle_s=0.0)
+
+
 def test_a_longer_window_for_shrinking_costs_more(trace: Trace) -> None:
     path = "behavior.scaleDown.stabilizationWindowSeconds"
     short, long = played(trace, **{path: 60}), played(trace, **{path: 1800})
@@ -79,7 +142,7 @@ def test_what_swings_keeps_its_requests_and_its_length(trace: Trace) -> None:
     [
         ({"minReplicas": 0}, "minReplicas"),
         ({"maxReplicas": 60}, "maxReplicas"),
-        ({"pools": {}}, "pools"),
+        ({"pools": {"caching": {}}}, "pools.caching"),
         ({"behavior.scaleDown.window": 5}, "behavior.scaleDown.window"),
         ({"objective.utilization": 7}, "objective.utilization"),
     ],

@@ -49,6 +49,20 @@ def test_what_left_and_came_back_is_kept_for():
     assert floor_of(sampled([12.0] * 20 + [3.0] * 220)) < 12
 
 
+def test_what_never_rose_steeply_is_let_go_of_sooner_than_what_did():
+    """Both fall from ten to three and stay there; one had come up in steps, the other in half an hour."""
+    slow = [3.0 + 7.0 * min(1.0, at / 120) for at in range(140)] + [10.0 - 7.0 * at / 40 for at in range(41)]
+    steps = [3.0] * 60 + [10.0] * 80 + [10.0 - 7.0 * at / 40 for at in range(41)]
+    kept = [floor_of(sampled(loads + [3.0] * 40)) for loads in (slow, steps)]
+    assert 3 <= kept[0] < 10 <= kept[1]
+
+
+def test_nobody_asks_for_more_than_ever_came_but_where_it_climbs():
+    rng = Random(4)
+    bursts = sampled(6.0 + (9.0 if rng.random() < 0.2 else 0.0) * rng.random() for _ in range(240))
+    assert floor_of(bursts) <= math.ceil(max(load for _, load in bursts))
+
+
 def test_a_season_is_followed_down_and_foreseen_up():
     wave = [6.0 - 5.0 * math.cos(2 * math.pi * at / 40) for at in range(240)]
     down, up = (floor_of(sampled(wave[: 200 + at])) for at in (36, 12))
@@ -65,7 +79,10 @@ def test_a_climb_beyond_all_that_ever_came_is_followed_ahead():
 def test_work_that_may_wait_needs_fewer():
     rng = Random(2)
     bursts = sampled(8.0 + (6.0 if rng.random() < 0.1 else 0.0) for _ in range(240))
-    assert floor_of(bursts, allowed_s=60.0) < floor_of(bursts)
+    patient, impatient = (
+        sum(floor_of(bursts[:end], allowed_s=allowed_s) for end in range(200, 240)) for allowed_s in (60.0, 0.0)
+    )
+    assert patient < impatient
 
 
 @pytest.mark.parametrize(("block", "least"), [(1, 1), (2, 4), (4, 8), (3, 9)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from matrixcompute.autoscaling.decision import SENTENCES, Observation, recommend, scaled, schedule_floor
+from matrixcompute.autoscaling.decision import LEARNT_S, SENTENCES, Observation, recommend, scaled, schedule_floor
 from matrixcompute.autoscaling.policy import Reason, ScalingPolicyRequest, ScalingPolicySpec, ScalingState, Schedule
 
 NOON = 12 * 3600.0  # of 1 January 1970, a Thursday
@@ -141,6 +142,43 @@ def test_a_forecast_is_no_reason_to_shrink_before_it_says_anything():
     policy = a_policy(predictive="Auto")
     assert play(policy, [2.0] * 19, members=10)[-1] == 10
     assert play(policy, [2.0] * 60, members=10)[-1] < 10
+
+
+def test_the_size_that_was_found_is_kept_until_half_of_what_is_remembered_was_seen():
+    sizes = play(a_policy(predictive="Auto", behavior={}), [2.0] * 160, members=10)
+    assert set(sizes[: int(LEARNT_S / 15)]) == {10}
+    assert sizes[-1] < 10
+
+
+def test_a_window_of_the_policy_goes_before_that():
+    sizes = play(
+        a_policy(predictive="Auto", behavior={"scaleDown": {"stabilizationWindowSeconds": 60}}), [2.0] * 60, members=10
+    )
+    assert sizes[-1] < 10
+
+
+def test_what_grew_meanwhile_is_let_go_of_without_waiting_for_that():
+    loads = [4.0] * 40 + [9.0] * 4 + [4.0] * 60
+    sizes = play(a_policy(predictive="Auto", behavior={}), loads, members=5)
+    assert max(sizes) >= 9
+    assert min(sizes) == 5
+
+
+def test_prompts_that_waited_for_too_long_raise_the_headroom_for_an_hour():
+    policy = a_policy(predictive="Auto", maxReplicas=40, objective={"backlogSeconds": 5.0})
+    state, seen = ScalingState(), Observation(10, 10, load=8.5, queues=True)
+    for at in range(100):
+        backlog = 60.0 if 50 <= at < 54 else 0.0
+        state = recommend(replace(seen, backlog=backlog), policy, state, NOON + 15.0 * at).state
+    assert len(state.missed) == 4
+    later = NOON + 1500.0
+    cautious = recommend(seen, policy, state, later).forecast
+    careless = recommend(seen, policy, state.model_copy(update={"missed": []}), later).forecast
+    assert careless is not None
+    assert cautious is not None
+    assert cautious > careless
+    after = recommend(seen, policy, state, NOON + 15.0 * 54 + 3600.0)
+    assert after.state.missed == []
 
 
 def test_one_block_fewer_must_have_been_enough_for_the_last_twenty_minutes():
