@@ -42,7 +42,7 @@ test: $(READY) ## the quick gate: each package alone, the embedded Kubernetes AP
 stories: $(READY) ## the whole stack in one process and in virtual time
 	$(PYTEST) tests/stories
 
-simulation: $(READY) ## 40 seeds of the whole stack, requests, crashes, mishaps at each step of each workflow; soak has the long ones
+simulation: $(READY) ## 200 seeds of the whole stack, requests, crashes, mishaps at each step of each workflow; soak has the long ones
 	$(PYTEST) tests/simulation
 
 e2e: $(READY) ## end to end: processes, kubectl, PostgreSQL, as far as they are here

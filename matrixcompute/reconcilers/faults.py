@@ -17,16 +17,21 @@ from matrixresource.contract.nodes import NodeView
 
 
 class FaultReconciler:
-    """`take` with every change of a node, `reconcile` on a period and after a break."""
+    """`take` with every change of a node and `reconcile_changed` soon after; `reconcile` on a period and after a break.
+
+    Nodes fail together: what is written of them is one transaction, and who repairs need not wait for four.
+    """
 
     def __init__(self, store: ComputeStore, neighbours: ControlPlane) -> None:
         self._store = store
         self._neighbours = neighbours
         self._faulty: set[str] | None = None
         """The nodes that have faults in the table, so that news of the others costs nothing; None: not read yet."""
+        self._changed: dict[str, NodeView] = {}
 
     async def reconcile(self) -> str:
         """Look at all nodes; what stands in the table of others is gone. Returns a sentence about what is there."""
+        self._changed.clear()  # older than what is asked for now
         nodes = await self._neighbours.nodes()
         with self._store.transaction() as session:
             rows = self._rows(session)
@@ -36,16 +41,26 @@ class FaultReconciler:
         self._faulty = faulty
         return f"{len(faulty)} nodes have faults"
 
-    def take(self, event: WatchEvent) -> None:
-        """One node has changed."""
+    def take(self, event: WatchEvent) -> bool:
+        """One node has changed; whether that matters here."""
         node = NodeView.model_validate(event.view)
         if event.type == "DELETED":
             node = node.model_copy(update={"faults": [], "agent": "Connected"})
-        if self._faulty is None or may_have_faults(node) or node.name in self._faulty:
+        matters = self._faulty is None or may_have_faults(node) or node.name in self._faulty | self._changed.keys()
+        if matters:
+            self._changed[node.name] = node
+        return matters
+
+    async def reconcile_changed(self) -> str:
+        """Write down what was taken in since."""
+        nodes, self._changed = self._changed, {}
+        if nodes:
             with self._store.transaction() as session:
-                has_some = self._write(session, node, self._rows(session, [node.name]).get(node.name, {}))
+                rows = self._rows(session, list(nodes))
+                faulty = {name for name, node in nodes.items() if self._write(session, node, rows.get(name, {}))}
             if self._faulty is not None:
-                (self._faulty.add if has_some else self._faulty.discard)(node.name)
+                self._faulty = (self._faulty - nodes.keys()) | faulty
+        return f"{len(nodes)} nodes have changed"
 
     def _rows(self, session: Session, nodes: Sequence[str] | None = None) -> dict[str, dict[str, FaultRow]]:
         """By node and name."""

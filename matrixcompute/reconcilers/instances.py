@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from sqlalchemy.orm import Session
 
+from matrixcommon.api.client import WatchEvent
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.model.resource_key import name_of
@@ -18,6 +19,7 @@ from matrixcompute.model.states import HOLDING, SETTLED
 from matrixcompute.operations.context import REPAIR, RESTORE_SLICES, SUSPEND
 from matrixcompute.operations.starter import WorkflowStarter, below_floor, change_verb
 from matrixcompute.reconcilers.findings import Findings
+from matrixcompute.reconcilers.loss_news import LossNews
 from matrixcompute.reconcilers.preemption import PreemptionReconciler
 from matrixcompute.reconcilers.room import RoomReconciler
 from matrixcompute.recovery.ladder import RungTried
@@ -59,6 +61,12 @@ class InstanceReconciler:
         self._workflows = WorkflowStarter(store, runner, clock)
         self._preemption = PreemptionReconciler(store, neighbours, self._workflows, clock)
         self._room = RoomReconciler(store, neighbours, self._workflows, clock)
+        self._losses = LossNews()
+
+    def hear(self, event: WatchEvent | None) -> bool:
+        """Take in what a watch of the allocations says, None after a break of it. Whether somebody has just failed, so
+        that looking cannot wait."""
+        return self._losses.take(event)
 
     async def reconcile(self) -> str:
         """Look at everything once: write down what is seen, and open the workflows that it calls for."""
@@ -66,13 +74,17 @@ class InstanceReconciler:
             versions = {each.name: each.version for each in self._store.instances(session)}
         if not versions:
             return "no instances"
-        found, slices, draining = await asyncio.gather(
-            self._neighbours.allocations(), self._neighbours.slices(), self._neighbours.draining()
+        heard = self._losses.look()
+        found, slices, draining, out_then = await asyncio.gather(
+            self._neighbours.allocations(),
+            self._neighbours.slices(),
+            self._neighbours.draining(),
+            self._out_of_service(heard),  # with the rest, where it is known to matter
         )
         allocations = {each.key: each for each in found}
         broken = any(broken_members(each.members) for each in allocations.values())
         silent = {node for each in allocations.values() for node in silent_members(each.members)}
-        out = sorted({*(await self._neighbours.out_of_service() if broken else []), *silent})
+        out = sorted({*(out_then if heard else await self._out_of_service(broken)), *silent})
         findings = Findings()
         with self._store.transaction() as session:
             busy = {workflow.target for workflow in self._store.open_operations(session)}
@@ -97,6 +109,9 @@ class InstanceReconciler:
                     self._decide(session, instance, observed, recovery, draining, findings)
         opened = await self._act_on(findings, allocations.values())
         return f"{opened} workflows opened"
+
+    async def _out_of_service(self, matters: bool) -> list[str]:
+        return await self._neighbours.out_of_service() if matters else []
 
     def _tried(self, session: Session, instance: InstanceRow, members: Sequence[MemberView]) -> list[RungTried]:
         """What the repair before has begun about the failures there are, where that was refused or overtaken: nothing

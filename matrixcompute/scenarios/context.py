@@ -17,6 +17,9 @@ LOOK_S, LOOK_S_MAX, LOOK_FLOOR_WALL_S = 1.0, 10.0, 0.25
 LOOK_SHARE = 0.02
 """Of the time that a fault has lasted: what takes long is looked at less often, to the same relative precision."""
 LEAST_PAUSE_S = 0.05
+LIMIT_FLOOR_WALL_S = 6.0
+"""What is expected is given as long on the wall: agents' leases, which last 2 s of the wall at least (two are missed
+before a node is lost), the looks for those that ran out, and a busy host. In emulated time, 6 min at time scale 60."""
 
 
 class Ended(Exception):
@@ -50,6 +53,11 @@ class RunContext:
     def look_s(self) -> float:
         """How often the world is looked at (emulated seconds, at the present speed)."""
         return self.clock.at_least_wall(LOOK_S, LOOK_FLOOR_WALL_S)
+
+    @property
+    def least_s(self) -> float:
+        """How long something is waited for at least (emulated seconds, at the present speed)."""
+        return self.clock.at_least_wall(0.0, LIMIT_FLOOR_WALL_S)
 
     @property
     def seconds(self) -> float:

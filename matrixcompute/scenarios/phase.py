@@ -105,14 +105,16 @@ class Phase:
         before = [(await read(each, look, frame)).holds for each in expected]
         began_at = run.changed_at = run.clock.now()
         self._watched += [
-            Watched(Tracker(each, began_at, before_it), frame) for each, before_it in zip(expected, before, strict=True)
+            Watched(Tracker(each, began_at, before_it, least_s=run.least_s), frame)
+            for each, before_it in zip(expected, before, strict=True)
         ]
         if action.name in self._skipped:
             return
         for strike in self._of(action):
             await strike.put(run.world, run.names)
             run.note("injected", action.name, f"{strike.kind} on {strike.target}")
-        self._unproven.append(Unproven(action, began_at + seconds(action.verify.within), frame))
+        patience_s = max(seconds(action.verify.within), run.least_s)
+        self._unproven.append(Unproven(action, began_at + patience_s, frame))
         if action.duration is not None:
             self._plan(began_at + seconds(action.duration), action, begins=False)
 

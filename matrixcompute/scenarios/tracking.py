@@ -10,7 +10,8 @@ from matrixcompute.scenarios.schema import Expectation, seconds
 
 @dataclass
 class Tracker:
-    """Counts from `began_at`, the moment of the fault. `before`: whether it held then already."""
+    """Counts from `began_at`, the moment of the fault; `least_s`: what is expected to happen is given as long at least,
+    however short its own limit is. `before`: whether it held then already."""
 
     expectation: Expectation
     began_at: float
@@ -20,14 +21,21 @@ class Tracker:
     looks: int = 0
     last: str = ""
     outcome: Outcome | None = None
+    least_s: float = 0.0
 
     def __post_init__(self) -> None:
         if self.before:
             self.since = self.began_at
 
     @property
+    def limit_s(self) -> float:
+        """What must hold all the time is looked at for as long as it says, never for longer."""
+        within_s = seconds(self.expectation.within)
+        return within_s if self.expectation.mode == "always" else max(within_s, self.least_s)
+
+    @property
     def deadline(self) -> float:
-        return self.began_at + seconds(self.expectation.within)
+        return self.began_at + self.limit_s
 
     def take(self, now: float, holds: bool | None, number: float | None = None, message: str = "") -> None:
         """What a look that began at `now` saw; None: nothing could be seen."""
@@ -63,6 +71,6 @@ class Tracker:
             name=each.name or each.sentence(),
             passed=passed,
             seconds=round(at - self.began_at, 3) if passed and at is not None else None,
-            within_s=seconds(each.within),
+            within_s=self.limit_s,
             message="" if passed else message or self.last,
         )

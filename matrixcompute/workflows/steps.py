@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Collection, Sequence
 
@@ -180,11 +181,16 @@ async def fence_nodes(work: StepContext) -> None:
     Where several nodes of a cabinet are out, all of it is isolated first, whoever has its nodes: which of them failed
     is found out later, by the same checks.
     """
-    plan = await recovery(work, await current_allocation(work))
+    allocation, out = await asyncio.gather(current_allocation(work), work.neighbours.out_of_service())
+    plan = await recovery(work, allocation, out)
     raise_on_hold(plan)
-    domains = suspect_domains(plan.nodes, await work.neighbours.out_of_service()) if plan.nodes else []
-    group = [node.name for each in domains for node in await work.neighbours.nodes(f"cabinet={each}")]
-    await work.neighbours.cordon_all(dict.fromkeys([*plan.nodes, *group]), RECOVERY)
+    domains = suspect_domains(plan.nodes, out)
+    cabinets, _ = await asyncio.gather(
+        asyncio.gather(*(work.neighbours.nodes(f"cabinet={each}") for each in domains)),
+        work.neighbours.cordon_all(plan.nodes, RECOVERY),
+    )
+    group = {node.name: None for nodes in cabinets for node in nodes if node.name not in plan.nodes}
+    await work.neighbours.cordon_all(group, RECOVERY)
     if domains:
         message = f"several nodes of {', '.join(domains)} are out: all of it is isolated until it is checked"
         work.record_event("DomainLost", message, warning=True)
@@ -368,9 +374,10 @@ async def _everybody(work: StepContext, allocation: AllocationView | None) -> li
     return await work.neighbours.allocations() if active_or_none(allocation) is None else []
 
 
-async def recovery(work: StepContext, allocation: AllocationView) -> Recovery:
-    """What to do about the members that broke. Who else is out matters, and is asked, only where somebody did."""
-    out = await work.neighbours.out_of_service() if broken_members(allocation.members) else []
+async def recovery(work: StepContext, allocation: AllocationView, out: Sequence[str] | None = None) -> Recovery:
+    """What to do about the members that broke. Who else is `out` matters, and is asked, only where somebody did."""
+    if out is None:
+        out = await work.neighbours.out_of_service() if broken_members(allocation.members) else []
     return plan_recovery(allocation.members, out, work.recovery_policy(), work.rungs(), work.clock.now())
 
 

@@ -46,20 +46,23 @@ class Periodic:
         rest_s: float = 0.0,
         rest_floor_wall_s: float = 0.0,
     ) -> None:
-        """`rest_s`: how long to rest after a run whatever happens, so that a burst of nudges is one run."""
+        """`rest_s`: how long a nudge waits for others, so that a burst of them is one run; what is urgent does not."""
         self.name = name
         self._action = action
         self._clock = clock
         self._period = period_s, floor_wall_s
         self._rest = rest_s, rest_floor_wall_s
         self._nudged = asyncio.Event()
+        self._urged = asyncio.Event()
         self.runs = 0
         self.failures = 0
         self.last: object = None
 
-    def nudge(self) -> None:
-        """Run again soon, without waiting for the period."""
+    def nudge(self, urgent: bool = False) -> None:
+        """Run again soon, without waiting for the period; at once where it is urgent, without the rest either."""
         self._nudged.set()
+        if urgent:
+            self._urged.set()
 
     async def step(self) -> None:
         """One run, its failure contained."""
@@ -81,9 +84,10 @@ class Periodic:
         """For ever: a run, then the period or a nudge, whichever comes first."""
         while True:
             self._nudged.clear()
+            self._urged.clear()
             await self.step()
             await pause(self._clock, lambda: self._clock.at_least_wall(*self._period), self._nudged)
-            await pause(self._clock, lambda: self._clock.at_least_wall(*self._rest), asyncio.Event())
+            await pause(self._clock, lambda: self._clock.at_least_wall(*self._rest), self._urged)
 
 
 def compaction(

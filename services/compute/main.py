@@ -123,7 +123,7 @@ def build(
         clock,
         period_s=RECONCILE_PERIOD_S,
         floor_wall_s=1.0,
-        rest_s=0.1,  # nudges that come together are one run; a lost member waits no longer than this
+        rest_s=0.1,  # nudges that come together are one run; a lost member does not wait for that
         rest_floor_wall_s=0.1,
     )
     moves = DefragmentationExecutor(store, neighbours, instance_service)
@@ -158,13 +158,18 @@ def build(
     faults = FaultReconciler(store, neighbours)
     judging = Periodic("faults", faults.reconcile, clock, period_s=FAULTS_PERIOD_S, floor_wall_s=10.0)
 
+    judging_changed = Periodic(
+        "changed-faults", faults.reconcile_changed, clock, period_s=FAULTS_PERIOD_S, rest_s=0.1, rest_floor_wall_s=0.1
+    )
+
     async def node_changed(event: WatchEvent | None) -> None:
         if event is None:
             judging.nudge()
             maintaining.nudge()
         else:
             maintainer.node_changed()
-            faults.take(event)
+            if faults.take(event):
+                judging_changed.nudge()
 
     kept_s = history_s(clock)
 
@@ -173,12 +178,15 @@ def build(
             store.forget_before(session, clock.now() - kept_s)
 
     def following(
-        collection: str, watcher: Periodic, instance_of: Callable[[dict[str, Any]], str] | None = None
+        collection: str,
+        watcher: Periodic,
+        instance_of: Callable[[dict[str, Any]], str] | None = None,
+        urgent: Callable[[WatchEvent | None], bool] = lambda event: False,
     ) -> Callable[[], Awaitable[None]]:
         """Nudge a watcher, and the workflow of the instance that it is about, at every change a neighbour reports."""
 
         async def heard(event: WatchEvent | None) -> None:
-            watcher.nudge()
+            watcher.nudge(urgent(event))
             if event is None:
                 runner.nudge()  # whatever has changed meanwhile
             elif instance_of is not None:
@@ -233,6 +241,7 @@ def build(
             maintaining,
             playing,
             judging,
+            judging_changed,
             Periodic("orphan-release", orphans.reconcile, clock, period_s=ORPHAN_PERIOD_S, floor_wall_s=5.0),
             compaction(records, clock, kept_s=kept_s, also=forget_old),
             Periodic("count", metrics.count, clock, period_s=30.0, floor_wall_s=5.0),
@@ -240,7 +249,7 @@ def build(
         led_tasks=[
             runner.run,
             partial(follow_replicas, records, take_up_verbs),
-            following("allocations", reconciling, lambda view: key_of(view["project"], view["name"])),
+            following("allocations", reconciling, lambda view: key_of(view["project"], view["name"]), tender.hear),
             following("slices", reconciling, lambda view: resolve(view["instance"], view["project"])),
             following("defragmentations", moving),
             partial(follow, partial(neighbours.watch, "nodes"), node_changed),

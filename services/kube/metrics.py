@@ -50,7 +50,14 @@ WEBHOOKS = Metric(
     (TYPE, OPERATION, REJECTED),
     buckets=SECONDS,
 )
-METRICS = (REQUESTS, DURATION, WATCHES, OBJECTS, WEBHOOKS)
+WATCH_LAG = Metric(
+    "cloudmatrix_kube_watch_lag_seconds",
+    "gauge",
+    "seconds (wall)",
+    "Age of the oldest change that an open watch has not been handed.",
+    (RESOURCE,),
+)
+METRICS = (REQUESTS, DURATION, WATCHES, OBJECTS, WEBHOOKS, WATCH_LAG)
 
 
 class KubeMetrics(Collector):
@@ -78,21 +85,25 @@ class KubeMetrics(Collector):
     def collect(self) -> Iterator[Any]:
         """Watches and objects, counted at the scrape."""
         store = self._core.store
-        watches, objects = WATCHES.family(), OBJECTS.family()
+        watches, objects, lags = WATCHES.family(), OBJECTS.family(), WATCH_LAG.family()
         open_watches: dict[str, int] = {}
         stored: dict[str, int] = {}
+        behind: dict[str, float] = {}
         for storage in sorted({each.storage for each in self._core.registry.all()}):
             shown = self._shown(storage)
             stored[shown] = stored.get(shown, 0) + store.count(storage)
             open_watches[shown] = open_watches.get(shown, 0) + len(store.log(storage).waiters)
+            behind[shown] = max(behind.get(shown, 0.0), store.log(storage).behind_s(store.now()))
         for shown, count in stored.items():
             if count:
                 objects.add_metric([shown], count)
         for shown, count in open_watches.items():
             if count:
                 watches.add_metric([shown], count)
+                lags.add_metric([shown], behind[shown])
         yield watches
         yield objects
+        yield lags
 
     def _resource(self, asked: Attributes) -> str:
         """What nobody serves has no name here: whoever asks could make up any number of them."""

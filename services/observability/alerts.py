@@ -125,6 +125,38 @@ ALERTS = (
         lasting="5m",
     ),
     Alert(
+        "CloudMatrixKubeErrors",
+        'sum by (pod) (rate(apiserver_request_total{@here@,code=~"5.."}[5m])) '
+        "/ sum by (pod) (rate(apiserver_request_total{@here@}[5m])) > @limit@",
+        "warning",
+        "The embedded Kubernetes API answers many requests with an error of its own.",
+        "{{ $value | humanizePercentage }} of the requests to {{ $labels.pod }}; its log says why, as that its "
+        "disk is full.",
+        limit=Threshold("kubeErrorShare", "0.05"),
+        lasting="5m",
+    ),
+    Alert(
+        "CloudMatrixKubeSlow",
+        "histogram_quantile(0.99, sum by (pod, verb, le) "
+        '(rate(apiserver_request_duration_seconds_bucket{@here@,verb!="WATCH"}[5m]))) > @limit@',
+        "warning",
+        "The embedded Kubernetes API is slow.",
+        "The slowest hundredth of {{ $labels.verb }} takes longer than {{ $value }} s at {{ $labels.pod }}; "
+        "apiserver_admission_webhook_admission_duration_seconds shows what webhooks have of that.",
+        limit=Threshold("kubeSlowS", "1"),
+        lasting=Threshold("kubeSlowFor", "5m"),
+    ),
+    Alert(
+        "CloudMatrixKubeWatchLags",
+        "max by (pod, resource) (cloudmatrix_kube_watch_lag_seconds{@here@}) > @limit@",
+        "warning",
+        "A watch of the embedded Kubernetes API is behind what was written.",
+        "Somebody who watches {{ $labels.resource }} at {{ $labels.pod }} has not been handed a change of "
+        "{{ $value }} s ago: a client reads too slowly, or the process has no time for it.",
+        limit=Threshold("kubeWatchLagS", "10"),
+        lasting="2m",
+    ),
+    Alert(
         "CloudMatrixProcessDown",
         "up{@here@,@processes@} == 0",
         "critical",

@@ -87,6 +87,11 @@ class KubernetesApi:
             self._own.cleanup()
 
     @property
+    def process_id(self) -> int | None:
+        """Of the server, while it runs."""
+        return None if self._process is None else self._process.pid
+
+    @property
     def url(self) -> str:
         return str(yaml.safe_load(self.kubeconfig.read_text())["clusters"][0]["cluster"]["server"])
 

@@ -211,6 +211,10 @@ _COMMON: dict[str, Any] = {
                     "firstTokenFor": _DURATION,
                     "watcherFailures": {"type": "integer", "minimum": 0},
                     "errorShare": {"type": "number", "minimum": 0, "maximum": 1},
+                    "kubeErrorShare": {"type": "number", "minimum": 0, "maximum": 1},
+                    "kubeSlowS": {"type": "number", "exclusiveMinimum": 0},
+                    "kubeSlowFor": _DURATION,
+                    "kubeWatchLagS": {"type": "number", "exclusiveMinimum": 0},
                 }
             ),
         }

@@ -36,6 +36,12 @@ class Table:
         if "FROM instances" in statement or "FROM faults" in statement:
             self.asked.append(statement.partition("FROM ")[2].split()[0])
 
+    async def hears(self, *nodes: NodeView) -> bool:
+        """News of these, written down; whether any of it mattered."""
+        taken = [self.reconciler.take(WatchEvent("MODIFIED", 1, each.wire())) for each in nodes]
+        await self.reconciler.reconcile_changed()
+        return any(taken)
+
     def faults(self) -> set[str]:
         with self.store.reading() as session:
             return {row.node for row in session.query(FaultRow)}
@@ -68,10 +74,26 @@ async def test_only_holders_of_faulty_nodes_are_looked_up_and_the_table_follows(
     assert table.asked == ["faults", "instances", "instances"]
     assert table.faults() == {table.nodes[3].name, table.nodes[5].name}
     table.asked.clear()
-    table.reconciler.take(WatchEvent("MODIFIED", 1, node(7).wire()))
+    assert not await table.hears(node(7))
     assert table.asked == [], "news of a node that has none, and had none"
-    table.reconciler.take(WatchEvent("MODIFIED", 2, node(3).wire()))
+    assert await table.hears(node(3))
     assert table.faults() == {table.nodes[5].name}
     table.asked.clear()
-    table.reconciler.take(WatchEvent("MODIFIED", 3, node(3).wire()))
+    assert not await table.hears(node(3))
     assert table.asked == []
+
+
+async def test_nodes_that_change_together_are_written_together_each_as_it_was_last(table):
+    await table.reconciler.reconcile()
+    table.asked.clear()
+    assert await table.hears(node(1, "220001001"), node(2, agent="Lost"), node(4, "220001001"), node(4))
+    assert table.faults() == {table.nodes[1].name, table.nodes[2].name}
+    assert table.asked.count("faults") == 2, "one to write, one by this test"
+
+
+async def test_what_was_heard_before_all_nodes_were_read_is_not_written_over_them(table):
+    await table.reconciler.reconcile()
+    table.reconciler.take(WatchEvent("MODIFIED", 1, node(1, agent="Lost").wire()))
+    await table.reconciler.reconcile()
+    await table.reconciler.reconcile_changed()
+    assert table.faults() == set()

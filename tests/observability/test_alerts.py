@@ -12,10 +12,14 @@ import yaml
 from services.observability.alerts import ALERTS
 from services.observability.catalogue import by_sample
 from tests.golden import ROOT
-from tests.observability.record import RECORDED, STORIES
+from tests.observability import kube_record, record
+from tests.observability.record import RECORDED
 
 RULES = ROOT / "docs" / "reference" / "alerts.rules.yaml"
+STORIES = {**record.STORIES, **kube_record.STORIES}
 NOT_RECORDED = {
+    "CloudMatrixKubeSlow": "a processor that is too slow is no failure, and a webhook that is belongs to somebody else",
+    "CloudMatrixKubeWatchLags": "it takes a client that does not read for minutes",
     "CloudMatrixInstanceStuck": "a workflow that does not get on is a fault of ours, which no story can bring about",
     "CloudMatrixNobodyLeads": "replicas that all live and none of which leads, likewise",
     "CloudMatrixErrors": "a service that errs, likewise",
@@ -63,7 +67,12 @@ def test_every_alert_is_run() -> None:
 
 def test_alerts_of_our_own_faults_fire_on_series_written_by_hand(promtool: str, tmp_path: Path) -> None:
     """None in the first five minutes, all of them ten minutes later."""
+    latency = 'apiserver_request_duration_seconds_bucket{verb="LIST",pod="kube",le="%s"}'
     series = {
+        latency % "0.5": "0+30x10 300+0x20",
+        latency % "2.5": "0+30x30",
+        latency % "+Inf": "0+30x30",
+        'cloudmatrix_kube_watch_lag_seconds{pod="kube",resource="pods"}': "0+0x10 0+30x20",
         'matrixcompute_instances_stuck{service="compute"}': "0+0x10 1+0x20",
         'cloudmatrix_leads{service="compute",pod="a"}': "1+0x10 0+0x20",
         'cloudmatrix_leads{service="compute",pod="b"}': "0+0x30",

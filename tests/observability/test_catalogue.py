@@ -24,7 +24,7 @@ UNIT_ENDINGS = {
     "bytes/s": "_bytes_per_second",
     "ratio": "_ratio",
 }
-ALONE = ("console_", "apiserver_")
+ALONE = ("cloudmatrix_kube_", "console_", "apiserver_")
 """Of processes that do not run here; each is looked at where it does."""
 LIKE_VLLM = "vllm:"
 """Its names are given: dashboards for vLLM know them."""

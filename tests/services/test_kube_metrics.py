@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from matrixcontainer.kubeapi.auth.authorizer import Attributes
 from matrixcontainer.kubeapi.registry.resource import Registry
+from matrixcontainer.kubeapi.storage.change_log import Log
 from services.kube.metrics import KINDS_MAX, METRICS, KubeMetrics
 from services.testing.kubernetes import KubernetesApi
 from tests.observability.test_catalogue import complaints
@@ -78,6 +79,29 @@ def test_a_watch_counts_while_it_is_open(kubernetes: KubernetesApi) -> None:
         assert value(scraped(kubernetes), "apiserver_request_total", verb="WATCH", resource="secrets", code="200") >= 1
 
 
+def test_a_watch_that_is_behind_shows_how_old_what_it_has_not_been_handed_is(kubernetes: KubernetesApi) -> None:
+    kubernetes.client.http.post("/api/v1/namespaces/default/configmaps", json=config_map("seen"))
+    with kubernetes.client.http.stream("GET", "/api/v1/configmaps", params={"watch": "true"}) as stream:
+        lines = stream.iter_lines()
+        assert "seen" in "".join(next(lines) for _ in range(2))
+        text = scraped(kubernetes)
+        assert ("cloudmatrix_kube_watch_lag_seconds", (("resource", "configmaps"),)) in samples(text)
+        assert value(text, "cloudmatrix_kube_watch_lag_seconds", resource="configmaps") == 0
+
+    log, places = Log(), {"fast": 3, "slow": 1, "new": None}
+    log.changes.extend(SimpleNamespace(at=at) for at in (10.0, 20.0, 30.0))  # type: ignore[misc]
+    assert log.behind_s(40.0) == 0, "nobody reads it"
+    for name in places:
+        log.readers[lambda name=name: name] = lambda name=name: places[name]  # type: ignore[misc]
+    assert log.behind_s(40.0) == 20, "the slow one has to be handed the change of 20 yet"
+    places["slow"] = 3
+    assert log.behind_s(40.0) == 0
+    places["new"] = 0
+    log.changes.popleft()
+    log.start = 1
+    assert log.behind_s(40.0) == 20, "what was forgotten is not counted: it is told to list anew"
+
+
 @pytest.fixture
 def anybody(kubernetes: KubernetesApi) -> Iterator[httpx.Client]:
     """A client as a service account without rights."""
@@ -112,7 +136,7 @@ def test_kinds_beyond_the_bound_are_counted_together() -> None:
     registry = Registry()
     for number in range(KINDS_MAX + 10):
         registry.add(SimpleNamespace(group="made.up", version="v1", plural=f"k{number}", storage=f"k{number}.made.up"))  # type: ignore[arg-type]
-    empty = SimpleNamespace(count=lambda storage: 1, log=lambda storage: SimpleNamespace(waiters=()))
+    empty = SimpleNamespace(count=lambda storage: 1, log=lambda storage: Log(), now=lambda: 0.0)
     metrics = KubeMetrics(SimpleNamespace(registry=registry, store=empty))  # type: ignore[arg-type]
     for number in range(KINDS_MAX + 10):
         metrics.answered(Attributes("get", "made.up", f"k{number}"), 200, 0.001)
@@ -125,4 +149,4 @@ def test_kinds_beyond_the_bound_are_counted_together() -> None:
     assert not list(complaints("kube", text))
     seen = {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}
     declared = {name for metric in METRICS for name in metric.exported()}
-    assert declared - seen <= {"apiserver_longrunning_requests"}
+    assert declared - seen <= {"apiserver_longrunning_requests", "cloudmatrix_kube_watch_lag_seconds"}

@@ -98,7 +98,7 @@ async def try_infer(folder, state: str, change, seed: int) -> None:
         deployment = await Inference(cluster.http["infer"]).find("one")
         if state != "Deleting" and effect == "applied":
             assert deployment is not None
-            assert deployment["request"][field] == value
+            assert deployment[field] == value
         await cluster.check()
         for fault in list(cluster.fleet.faults):
             cluster.repair(fault)

@@ -269,3 +269,22 @@ async def _looked_again(stack: Stack) -> bool:
     """The fault is in MatrixCompute's table, and harmless."""
     found = await items(stack, "faults")
     return bool(found) and {each["action"] for each in found} == {"None"}
+
+
+async def test_a_lost_cabinet_is_fenced_at_once_and_all_of_it(tmp_path):
+    """In virtual time, where what is computed takes none, only what waits for a period or for other news would show."""
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 3)
+        cabinet = (await stack.active("one", 3)).members[0].node.rpartition("-")[0]
+        stack.impair("dark", "cabinet-power", cabinet)
+
+        async def fenced() -> bool:
+            found = await items(stack, "operations", filter="verb=replace-node")
+            return bool(found) and "fenceS" in (found[0]["recovery"] or {})
+
+        await stack.until(fenced, "the cabinet is fenced", within_s=300)
+        (operation,) = await items(stack, "operations", filter="verb=replace-node")
+        assert operation["recovery"]["fenceS"] < 0.05
+        nodes = [node for node in await stack.resource.nodes() if str(node.name).startswith(f"{cabinet}-")]
+        assert [node.cordoned_by for node in nodes] == [["recovery"]] * 4, "the one that nobody has, too"
+        await repaired(stack, "one")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.golden import Generated
+from tests.screenshots.studio import SHOTS, Picture
 from tests.upkeep.rooms import PACKAGES
 
 PRINTED = "tests.upkeep.printed"
@@ -10,7 +11,7 @@ CHART = "tests.charts.printed"
 RENDERED = "tests.charts.rendered:golden"
 HELM = "tests.charts.helm.build:missing"
 
-GENERATED: tuple[Generated, ...] = (
+GENERATED: tuple[Generated | Picture, ...] = (
     Generated("README.md", f"{PRINTED}:process_table", "processes"),
     *(
         Generated(f"{package.replace('.', '/')}/README.md", "tests.upkeep.rooms:picture", "rooms", arguments=(package,))
@@ -40,6 +41,7 @@ GENERATED: tuple[Generated, ...] = (
         )
         for name in ("machine", "fabric", "instances", "processes")
     ),
+    *(Picture(name) for name in SHOTS),
     Generated("docs/pictures/supernode.svg", "tests.docs.picture:supernode_svg"),
     Generated("docs/reference/metrics.md", "tests.observability.page:printed"),
     Generated("charts/cloudmatrix/files/processes.yaml", f"{CHART}:processes"),

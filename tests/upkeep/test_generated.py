@@ -3,11 +3,12 @@
 import pytest
 
 from tests.golden import Generated, between
+from tests.screenshots.studio import Picture
 from tests.upkeep.generated import GENERATED
 
 
 @pytest.mark.parametrize("entry", GENERATED, ids=lambda entry: f"{entry.file}:{entry.marker or 'whole'}")
-def test_generated_text_is_up_to_date(entry: Generated) -> None:
+def test_generated_text_is_up_to_date(entry: Generated | Picture) -> None:
     if why := entry.missing():
         pytest.skip(f"{why}: {entry.file} was not compared")
     assert entry.stored() == entry.expected(), "run `make regenerate`"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,8 +10,8 @@ import pytest
 from services.matrixctl.demo.story import until
 from services.matrixctl.supervisor.up import halt
 from tests.e2e.conftest import RealStack, eventually
+from tests.screenshots import browser
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SETTLE_MS = 15_000
 """How long a page may take to show what a test waits for, on a machine that others use too."""
 INSTANCE = "demo"
@@ -42,16 +40,10 @@ REPORTS = {"before": report(60, (0.4, 1.2, 2.5), 0.61), "after": report(57, (0.9
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     """A browser; skipped, with the reason, where there is none."""
-    found = next((path for name in NAMES if (path := shutil.which(name))), None)
-    if found is None:
-        pytest.skip(f"NO BROWSER HERE ({', '.join(NAMES)}): the console is NOT tested in one; apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = playwright.chromium.launch(executable_path=found, args=arguments)
-        yield browser
-        browser.close()
+    if why := browser.missing():
+        pytest.skip(why)
+    with browser.chromium() as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from matrixcommon.model.clock import ScaledClock, as_set
+from matrixcompute.scenarios.context import RunContext
 from matrixcompute.scenarios.readings import text_at
 from matrixcompute.scenarios.schema import Expectation
 from matrixcompute.scenarios.targets import choose
 from matrixcompute.scenarios.tracking import Tracker
+from matrixresource.store.agent_leases import LOST_AFTER_LEASES
+from services.node_agent.agents.agent_channels import LEASE_FLOOR_WALL_S, LEASE_S
 
 NAMES = st.lists(st.text("abc123", min_size=1, max_size=4), unique=True, max_size=60)
 MODES = st.one_of(
@@ -78,6 +83,28 @@ def test_an_expectation_is_met_by_its_mode(
 
 
 @pytest.mark.parametrize(
+    ("mode", "looks", "passed", "limit_s"),
+    [
+        ("reached", [(10, F), (25, T)], True, 30),
+        ("reached", [(10, F), (30, F)], False, 30),
+        ("settled", [(10, T), (30, T)], True, 30),
+        ("always", [(5, T), (10, T)], True, 10),
+    ],
+)
+def test_what_is_expected_is_given_as_long_as_detection_takes_on_a_fast_clock(
+    mode: str, looks: list[tuple[float, bool]], passed: bool, limit_s: float
+) -> None:
+    expectation = Expectation.model_validate({"metric": "orphans", "count": 0, "within": "10s", "mode": mode})
+    tracker = Tracker(expectation, 1000.0, least_s=30.0)
+    assert tracker.deadline == 1000.0 + limit_s
+    for at, holds in looks:
+        assert tracker.outcome is None, "it was decided too early"
+        tracker.take(1000.0 + at, holds)
+    assert tracker.outcome is not None
+    assert (tracker.outcome.passed, tracker.outcome.within_s) == (passed, limit_s)
+
+
+@pytest.mark.parametrize(
     ("path", "text"),
     [
         ("agent", "Lost"),
@@ -97,3 +124,8 @@ def test_a_field_is_found_by_its_path_and_compared_as_text(path: str, text: str)
         "conditions": [{"type": "Ready", "status": "True"}],
     }  # fmt: skip
     assert text_at(view, path) == text
+
+
+def test_a_limit_leaves_time_for_two_leases_at_any_speed() -> None:
+    run = RunContext(SimpleNamespace(), SimpleNamespace(), ScaledClock(60.0), "x", lambda entry: None)
+    assert run.least_s > LOST_AFTER_LEASES * as_set(run.clock, LEASE_S, LEASE_FLOOR_WALL_S)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
-from starlette.testclient import TestClient
 
 from services.matrixctl.clients import api_client
 from services.matrixctl.main import run
 from services.matrixctl.supervisor.state_folder import StackTime
+from services.testing.stack import InProcessStack
+
+WITHIN_WALL_S = 30.0
 
 
-def reached(monkeypatch: pytest.MonkeyPatch, clients: Mapping[str, TestClient]) -> None:
+def reached(monkeypatch: pytest.MonkeyPatch, clients: Mapping[str, Any]) -> None:
     """Until the test ends, matrixctl's way to each service leads to the client of that name."""
 
     class Here(api_client.ApiClient):
@@ -52,3 +56,22 @@ def say(capsys: pytest.CaptureFixture[str], line: str) -> tuple[int, str, str]:
     """Run a line without quotes: exit code, standard output with its gaps closed, standard error."""
     code, out, err = ran(capsys, *line.split())
     return code, " ".join(out.split()), err
+
+
+def reached_in(monkeypatch: pytest.MonkeyPatch, stack: InProcessStack) -> None:
+    """The same for a stack of this test's loop, for commands that `ran_beside` runs."""
+    loop = asyncio.get_running_loop()
+
+    class Client:
+        def __init__(self, service: str) -> None:
+            self._http = stack.http[service]
+
+        def request(self, *request: Any, **more: Any) -> httpx.Response:
+            return asyncio.run_coroutine_threadsafe(self._http.request(*request, **more), loop).result(WITHIN_WALL_S)
+
+    reached(monkeypatch, {service: Client(service) for service in stack.services})
+
+
+async def ran_beside(capsys: pytest.CaptureFixture[str], line: str) -> tuple[int, str, str]:
+    """Run a line without quotes in a thread, while the stack goes on in this one; as `say`."""
+    return await asyncio.to_thread(say, capsys, line)

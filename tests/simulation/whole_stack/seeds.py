@@ -6,7 +6,7 @@ import os
 
 from tests.simulation.whole_stack.simulation import EVENTS, Outcome, simulate
 
-SEEDS = int(os.environ.get("WHOLE_STACK_SEEDS", "40"))
+SEEDS = int(os.environ.get("WHOLE_STACK_SEEDS", "200"))
 """In `make simulation`, as many as fit into what CI has: even ones with one MatrixCompute, odd ones with two replicas."""
 SOAK_SEEDS, SOAK_EVENTS = (int(each) for each in os.environ.get("WHOLE_STACK_SOAK", "10000x1000").split("x"))
 """In `make soak`, hours of all cores."""
