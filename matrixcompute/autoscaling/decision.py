@@ -22,8 +22,6 @@ TICK_S = 15.0
 """How often it is looked, as HPA does; what is asked for now is asked for again a tick later at the earliest."""
 WINDOW_S = 30.0
 """Over which what comes in is measured; a deployment that has not served for so long says nothing of its load."""
-WAITS_S = 3.0
-"""Prompts that wait longer than that with all members serving show that more came than the rate of a tick says."""
 SPARED_S = 1200.0
 """One block fewer must have been enough for so long: the noise of a constant load releases nobody."""
 FORECAST_TOLERANCE = 0.05
@@ -95,10 +93,10 @@ def recommend(seen: Observation, policy: ScalingPolicySpec, state: ScalingState,
     )
     state = state.model_copy()
     if seen.load is not None:
+        state.loads = [each for each in state.loads if each[0] > now - KEPT_S] + [(now, seen.load)]
         # Nothing is learnt from what waits for members that start.
-        waits = max(0.0, seen.backlog - WAITS_S * seen.ready) if seen.ready == seen.members else 0.0
-        state.loads = [each for each in state.loads if each[0] > now - KEPT_S] + [(now, seen.load + waits / TICK_S)]
-        late = seen.queues and seen.backlog > policy.objective.backlog_seconds * seen.ready
+        waits = seen.queues and seen.ready == seen.members
+        late = waits and seen.backlog > policy.objective.backlog_seconds * seen.ready
         state.missed = [each for each in state.missed if each[0] > now - KEPT_S] + [(now, seen.load)] * late
     proposals = [_by_metric(each, seen, policy) for each in policy.metrics]
     predicted = _forecast_floor(state, policy, seen)
