@@ -133,7 +133,7 @@ def build(
     scaling = Periodic(
         "autoscaling", autoscaler.reconcile, clock, period_s=AUTOSCALING_PERIOD_S, floor_wall_s=0.25, rest_s=1.0
     )
-    scaling_policies.wake = scaling.nudge
+    scaling_policies.wake = partial(scaling.nudge, urgent=True)
     recovery_policies = RecoveryPolicies(store)
     maintenances = Maintenances(store, neighbours, clock)
     maintainer = MaintenanceReconciler(store, neighbours, clock)
@@ -204,7 +204,7 @@ def build(
         scenario_asked()
         if (asked := scaling_policies.generations()) != policies:  # not at each write of its own decisions
             policies = asked
-            scaling.nudge()
+            scaling.nudge(urgent=True)
 
     leadership = Leadership(
         "compute", records, fences, clock, lease_wall_s=settings.leader_lease, announce=neighbours.announce

@@ -132,6 +132,19 @@ async def settled_policy(stack: Stack) -> dict:
             return await policy(stack)
 
 
+async def test_floors_that_rise_one_after_the_other_are_followed_at_once(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 4)
+        await stack.active("one", 4)
+        for least in (5, 6, 7):
+            assert (await put_policy(stack, minReplicas=least)).status_code == 200
+
+            async def followed(least: int = least) -> bool:
+                return await nodes_of(stack) == least
+
+            assert await stack.until(followed, f"{least} nodes are asked for", every_s=0.05) < 0.5
+
+
 @pytest.mark.soak
 async def test_without_the_inference_service_nothing_shrinks_and_says_so(tmp_path):
     async with Stack(tmp_path, infer=True) as stack:
