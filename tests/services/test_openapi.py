@@ -8,6 +8,7 @@ always the same; `make soak` sends many, others each time.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -39,9 +40,9 @@ class Walk:
     """A furnished stack in a loop of its own, so that hypothesis may ask it from outside of any loop."""
 
     def __init__(self, folder: Path) -> None:
-        self.loop = looptime.new_event_loop()
+        self.runner = asyncio.Runner(loop_factory=looptime.new_event_loop)
         self.stack = Stack(folder, tokens=True, infer=True)
-        self.names = {**NAMES, **self.loop.run_until_complete(self._begin())}
+        self.names = {**NAMES, **self.runner.run(self._begin())}
         self.tokens = {role: self.stack.token(role, MARK, NODE if role == "agent" else "") for role in ROLES}
         self.found: dict[str, str] = {}
         self.sent = 0
@@ -53,8 +54,8 @@ class Walk:
         return names
 
     def end(self) -> None:
-        self.loop.run_until_complete(self.stack.__aexit__())
-        self.loop.close()
+        self.runner.run(self.stack.__aexit__())
+        self.runner.close()
 
     def operations(self, service: str) -> list[Any]:
         schema = schemathesis.openapi.from_dict(self.stack.seats[service].transport.app.openapi())
@@ -71,7 +72,7 @@ class Walk:
         for role in (None, *self.tokens):
             headers = {key: value for key, value in prepared.headers.items() if key.lower() != "authorization"}
             headers["Authorization"] = f"Bearer {self.tokens[role]}" if role else "none"
-            answer = self.loop.run_until_complete(self._answer(service, prepared, headers))
+            answer = self.runner.run(self._answer(service, prepared, headers))
             self.sent += 1
             for wrong in self.judge(service, operation, case, role, answer):
                 what = f"{service} {operation.method.upper()} {operation.path} as {role}: {wrong.split(chr(10))[0]}"

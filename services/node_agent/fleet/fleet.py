@@ -230,8 +230,8 @@ class Fleet:
             await asyncio.Event().wait()
         finally:
             self._running = False
-            for name in list(self._lives):
-                self._end(name)
+            ending = [task for name in list(self._lives) for task in self._end(name)]
+            await asyncio.gather(*ending, return_exceptions=True)
 
     def _begin(self, name: NodeName) -> None:
         self._lives[name] = [asyncio.create_task(self._live(agents[name])) for agents in self._agents.values()]
@@ -244,9 +244,12 @@ class Fleet:
         except Exception:
             log.exception("agent died", extra={"agent": repr(agent)})
 
-    def _end(self, name: NodeName) -> None:
-        for task in self._lives.pop(name, []):
+    def _end(self, name: NodeName) -> list[asyncio.Task[None]]:
+        """Its agents' lives, which are ending."""
+        ending = self._lives.pop(name, [])
+        for task in ending:
             task.cancel()
+        return ending
 
     # -- faults --------------------------------------------------------------------------------------------------
 
