@@ -136,11 +136,7 @@ class FabricInventory:
 
     def _plane_view(self, plane: Plane, below: Counter[str], slices: int) -> PlaneSummary:
         model = self._slice_controller.promises.planes[plane]
-        links = sum(
-            link.plane == plane
-            for supernode in self._fabric.supernodes.values()
-            for link in supernode.topology.link_named.values()
-        )
+        links = sum(supernode.links_of_plane[str(plane)] for supernode in self._fabric.supernodes.values())
         return PlaneSummary(
             name=str(plane),
             state=DEGRADED if below.total() else UP,

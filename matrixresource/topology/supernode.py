@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -168,6 +169,11 @@ class Supernode:
 
     def has_link(self, name: str) -> bool:
         return self._local(name) in self.topology.link_named
+
+    @functools.cached_property
+    def links_of_plane(self) -> Counter[str]:
+        """How many links each plane has."""
+        return Counter(str(link.plane) for link in self.topology.link_named.values())
 
     @functools.cached_property
     def rewired(self) -> dict[str, dict[str, str | None]]:

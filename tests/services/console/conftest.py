@@ -84,8 +84,14 @@ class Frames:
 
 
 @pytest.fixture
-async def desk(tmp_path):
-    async with Stack(tmp_path, tokens=True) as stack:
+def a_desk(tmp_path):
+    """To be entered in the test: a stack that begins in a fixture begins before time is virtual."""
+    return lambda: desk_over_a_stack(tmp_path)
+
+
+@asynccontextmanager
+async def desk_over_a_stack(folder):
+    async with Stack(folder, tokens=True) as stack:
         assert stack.tokens is not None
         desk = Desk(stack.tokens, stack)
         async with desk.app.router.lifespan_context(desk.app):

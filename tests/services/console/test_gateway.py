@@ -50,20 +50,23 @@ def test_every_file_of_the_page_is_in_the_wheel_and_has_a_type():
     assert {str(file.relative_to(WEB)) for file in there} == set(site())
 
 
-async def test_a_service_is_asked_with_its_users_own_rights(desk):
-    red = desk.client(desk.token("editor", project="red"))
-    blue = desk.client(desk.token("viewer", project="blue"))
-    made = await red.put("/api/compute/v1/instances/a", json={"nodes": 1})
-    assert made.is_success, made.text
-    found = await red.get("/api/compute/v1/instances/a?project=red")
-    assert (found.json()["nodes"], found.headers["cache-control"]) == (1, "no-store")
-    assert (await blue.get("/api/compute/v1/instances/a")).status_code == 404
-    refused = await blue.put("/api/compute/v1/instances/b", json={"nodes": 1})
-    assert (refused.status_code, refused.json()["reason"]) == (403, "Forbidden")
-    assert (await desk.http.get("/api/compute/v1/instances")).status_code == 401, "nobody is lent the console's token"
-    refused = await red.put("/api/compute/v1/instances/c", json={"nodes": 0})
-    assert refused.headers["content-type"] == "application/problem+json"
-    assert refused.json()["field"] == "nodes", "a refusal comes as the service wrote it"
+async def test_a_service_is_asked_with_its_users_own_rights(a_desk):
+    async with a_desk() as desk:
+        red = desk.client(desk.token("editor", project="red"))
+        blue = desk.client(desk.token("viewer", project="blue"))
+        made = await red.put("/api/compute/v1/instances/a", json={"nodes": 1})
+        assert made.is_success, made.text
+        found = await red.get("/api/compute/v1/instances/a?project=red")
+        assert (found.json()["nodes"], found.headers["cache-control"]) == (1, "no-store")
+        assert (await blue.get("/api/compute/v1/instances/a")).status_code == 404
+        refused = await blue.put("/api/compute/v1/instances/b", json={"nodes": 1})
+        assert (refused.status_code, refused.json()["reason"]) == (403, "Forbidden")
+        assert (await desk.http.get("/api/compute/v1/instances")).status_code == 401, (
+            "nobody is lent the console's token"
+        )
+        refused = await red.put("/api/compute/v1/instances/c", json={"nodes": 0})
+        assert refused.headers["content-type"] == "application/problem+json"
+        assert refused.json()["field"] == "nodes", "a refusal comes as the service wrote it"
 
 
 async def test_what_the_proxy_does_not_pass_on(alone):

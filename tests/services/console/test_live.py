@@ -26,11 +26,17 @@ async def ensure(desk, name, project, **spec):
     return answer
 
 
-async def test_the_machine_comes_whole_and_then_what_changes(desk):
-    async with desk.live(desk.token("viewer", project="red")) as frames:
+async def test_the_machine_comes_whole_and_then_what_changes(a_desk):
+    async with a_desk() as desk, desk.live(desk.token("viewer", project="red")) as frames:
         picture = await frames.until(lambda now: free(now) and now["services"]["agents"])
         assert [len(nodes) for nodes in picture["supernodes"]["sn0"]["cabinets"].values()] == [4] * 12
-        assert picture["services"] == {"resource": True, "link": True, "compute": True, "infer": False, "agents": True}
+        assert picture["services"] == {
+            "resource": True,
+            "link": True,
+            "compute": True,
+            "infer": False,
+            "agents": True,
+        }
         await ensure(desk, "a", "red", nodes=2, spares=1)
         picture = await frames.until(lambda now: now["counts"]["held"] == 16)
         assert picture["counts"]["spare"] == 8
@@ -41,25 +47,26 @@ async def test_the_machine_comes_whole_and_then_what_changes(desk):
         assert len(json.dumps(data)) < 6000, "a patch says what changed, not all"
 
 
-async def test_who_holds_what_shows_to_its_project_and_to_those_who_see_all(desk):
-    tokens = {project: desk.token("viewer", project=project) for project in ("red", "blue", "*")}
-    await ensure(desk, "secret-name", "red", nodes=2)
-    seen = {}
-    for project, token in tokens.items():
-        async with desk.live(token) as frames:
-            seen[project] = await frames.until(lambda now: now["counts"]["held"] == 16)
-    assert set(seen["red"]["supernodes"]["sn0"]["holders"].values()) == {"red/secret-name"}
-    assert set(seen["*"]["supernodes"]["sn0"]["holders"].values()) == {"red/secret-name"}
-    assert set(seen["blue"]["supernodes"]["sn0"]["holders"].values()) == {TAKEN}
-    assert seen["blue"]["supernodes"]["sn0"]["states"] == seen["*"]["supernodes"]["sn0"]["states"], (
-        "hardware is everybody's"
-    )
-    assert "secret-name" not in json.dumps(seen["blue"])
-    assert "red" not in json.dumps({key: value for key, value in seen["blue"].items() if key != "services"})
+async def test_who_holds_what_shows_to_its_project_and_to_those_who_see_all(a_desk):
+    async with a_desk() as desk:
+        tokens = {project: desk.token("viewer", project=project) for project in ("red", "blue", "*")}
+        await ensure(desk, "secret-name", "red", nodes=2)
+        seen = {}
+        for project, token in tokens.items():
+            async with desk.live(token) as frames:
+                seen[project] = await frames.until(lambda now: now["counts"]["held"] == 16)
+        assert set(seen["red"]["supernodes"]["sn0"]["holders"].values()) == {"red/secret-name"}
+        assert set(seen["*"]["supernodes"]["sn0"]["holders"].values()) == {"red/secret-name"}
+        assert set(seen["blue"]["supernodes"]["sn0"]["holders"].values()) == {TAKEN}
+        assert seen["blue"]["supernodes"]["sn0"]["states"] == seen["*"]["supernodes"]["sn0"]["states"], (
+            "hardware is everybody's"
+        )
+        assert "secret-name" not in json.dumps(seen["blue"])
+        assert "red" not in json.dumps({key: value for key, value in seen["blue"].items() if key != "services"})
 
 
-async def test_faults_and_lost_services_show_and_what_was_known_stays(desk):
-    async with desk.live(desk.token("viewer", project="red")) as frames:
+async def test_faults_and_lost_services_show_and_what_was_known_stays(a_desk):
+    async with a_desk() as desk, desk.live(desk.token("viewer", project="red")) as frames:
         await frames.until(free)
         desk.stack.impair("broken", "npu-fault", "sn0-c02-n1", npu=3, die=1)
         picture = await frames.until(lambda now: now["counts"]["faulty"] == 1)
