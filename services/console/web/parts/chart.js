@@ -1,7 +1,7 @@
 // @ts-check
 // A line over time on a canvas: the last minutes of one figure, with its newest value in words beside it.
 import { h, say } from "./dom.js";
-import { colours } from "./colours.js";
+import { cleared, redrawn } from "./canvas.js";
 import { number } from "./format.js";
 
 /** @param {string} title @param {string} unit @param {number} [digits] */
@@ -19,18 +19,8 @@ export function lineChart(title, unit, digits = 0) {
     draw();
   };
   function draw() {
-    const width = canvas.clientWidth || 300;
-    const height = canvas.clientHeight || 140;
-    const ratio = Math.min(2, devicePixelRatio || 1);
-    canvas.width = width * ratio;
-    canvas.height = height * ratio;
-    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-    context.scale(ratio, ratio);
-    const palette = colours();
+    const { context, width, height, palette } = cleared(canvas);
     const most = Math.max(...points, 0) || 1;
-    context.strokeStyle = palette.line;
-    context.fillStyle = palette.ink;
-    context.font = "10px system-ui, sans-serif";
     for (const part of [0, 0.5, 1]) {
       const y = 12 + (1 - part) * (height - 20);
       context.beginPath();
@@ -46,7 +36,6 @@ export function lineChart(title, unit, digits = 0) {
     points.forEach((point, at) => context.lineTo((at / (points.length - 1)) * width, 12 + (1 - point / most) * (height - 20)));
     context.stroke();
   }
-  new ResizeObserver(() => draw()).observe(canvas);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw());
+  element.close = redrawn(canvas, draw);
   return element;
 }

@@ -1,7 +1,7 @@
 // @ts-check
 // A plane as a matrix on a canvas: a row for each node, a column for each port, and a cell that can be walked to by keys.
 import { h, say } from "./dom.js";
-import { colours } from "./colours.js";
+import { cleared, redrawn } from "./canvas.js";
 
 const WORDS = { u: "up", d: "degraded", x: "down", o: "out of use" };
 
@@ -23,18 +23,13 @@ export function matrixCanvas(chosen) {
     const rows = shown.nodes.length;
     const columns = shown.ports.length;
     const width = Math.max(300, Math.round(element.clientWidth || 900));
-    const ratio = Math.min(2, devicePixelRatio || 1);
     const gaps = columns > 8 ? new Set(shown.subPlanes).size - 1 : 0;
     const x = Math.max(2, Math.min(26, (width - 62 - gaps * 6) / columns));
     const y = Math.max(8, Math.min(14, x * 1.4));
     size = { x, y, left: 56, top: 4 };
     const height = Math.ceil(size.top * 2 + rows * y + 11 * 3);
-    canvas.width = width * ratio;
-    canvas.height = height * ratio;
+    const { context, palette } = cleared(canvas, width, height);
     canvas.style.height = `${height}px`;
-    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-    context.scale(ratio, ratio);
-    const palette = colours();
     context.font = "10px ui-monospace, monospace";
     context.textBaseline = "middle";
     for (let row = 0; row < rows; row++) {
@@ -97,7 +92,6 @@ export function matrixCanvas(chosen) {
     tell();
     draw();
   });
-  new ResizeObserver(() => draw()).observe(element);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw());
+  element.close = redrawn(element, draw);
   return element;
 }

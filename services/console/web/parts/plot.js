@@ -1,7 +1,7 @@
 // @ts-check
 // Lines over a common axis on a canvas, with the names of the lines in words; each has a colour and a stroke of its own.
 import { h, fill } from "./dom.js";
-import { colours } from "./colours.js";
+import { cleared, redrawn } from "./canvas.js";
 import { number } from "./format.js";
 
 const DASHES = [[], [6, 4], [2, 3], [10, 3, 2, 3]];
@@ -19,23 +19,13 @@ export function plot(title, x, y, lines) {
   if (!known.length) fill(names, h("li", {}, "no data"));
 
   function draw() {
-    const width = canvas.clientWidth || 300;
-    const height = canvas.clientHeight || 140;
-    const ratio = Math.min(2, devicePixelRatio || 1);
-    canvas.width = width * ratio;
-    canvas.height = height * ratio;
-    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-    context.scale(ratio, ratio);
-    const palette = colours();
+    const { context, width, height, palette } = cleared(canvas);
     const all = known.flatMap((line) => line.points);
     const first = Math.min(...all.map((point) => point[0]));
     const last = Math.max(...all.map((point) => point[0]));
     const most = Math.max(...all.map((point) => point[1]), 0) || 1;
     const across = (/** @type {number} */ value) => BOX.left + ((value - first) / (last - first || 1)) * (width - BOX.left - BOX.right);
     const up = (/** @type {number} */ value) => BOX.top + (1 - value / most) * (height - BOX.top - BOX.bottom);
-    context.font = "10px system-ui, sans-serif";
-    context.fillStyle = palette.ink;
-    context.strokeStyle = palette.line;
     context.textBaseline = "middle";
     for (const part of [0, 0.5, 1]) {
       context.beginPath();
@@ -62,11 +52,7 @@ export function plot(title, x, y, lines) {
     });
     context.setLineDash([]);
   }
-  const watching = new ResizeObserver(() => draw());
-  watching.observe(canvas);
-  const scheme = matchMedia("(prefers-color-scheme: dark)");
-  scheme.addEventListener("change", draw);
-  element.close = () => { watching.disconnect(); scheme.removeEventListener("change", draw); };
+  element.close = redrawn(canvas, draw);
   return element;
 }
 

@@ -73,6 +73,7 @@ export function mount(root, page) {
 
   page.every(1000, look);
   return {
+    close: canvas.close,
     frame: (/** @type {any} */ picture) => {
       const names = Object.keys(picture.supernodes).sort();
       if (!picture.supernodes[supernode]) supernode = names[0] ?? "";

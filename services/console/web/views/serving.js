@@ -98,7 +98,7 @@ export function mount(root, page) {
   }
 
   page.every(1000, look);
-  return {};
+  return { close: () => Object.values(charts).forEach((each) => each.close()) };
 }
 
 /** @param {any} policy */
