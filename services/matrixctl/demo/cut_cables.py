@@ -52,13 +52,11 @@ def cut_cables(demo: Telling) -> None:
     )
     try:
         until("routes go round the cut", lambda: ub_state(demo) == "Degraded", PATIENCE_WALL_S)
-        time.sleep(SETTLING_WALL_S)
         during = measured(demo)
         say(f"   cut: {during.text()}; {node} is still a member")
     finally:
         demo.repair_hardware(*CUT)
     until("routes go back", lambda: ub_state(demo) == "Active", PATIENCE_WALL_S)
-    time.sleep(SETTLING_WALL_S)
     after = measured(demo)
     say(f"   repaired: {after.text()}")
     slower, reported = during.step_ms / before.step_ms, during.predicted_ms / before.predicted_ms
@@ -74,7 +72,8 @@ def ub_state(demo: Telling) -> str:
 
 
 def measured(demo: Telling) -> Pace:
-    """The pace of the next while."""
+    """The pace of a while that begins once what was before is worked off."""
+    time.sleep(SETTLING_WALL_S)
     instance = next(str(view["instance"]) for view in demo.slices())
     roles = demo.reach.call("infer", "GET", f"/v1/deployments/{demo.name}")["roles"]
     began, seen, reported = time.monotonic(), [], []
