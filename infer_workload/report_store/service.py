@@ -86,13 +86,8 @@ class ReportStore:
         return ReportComparisonView(
             before=before,
             after=after,
-            changes=[
-                ChangeView(
-                    name=each.name, before=each.before, after=each.after, part=each.part, better=each.better
-                )
-                for each in compare(first["document"], second["document"])
-            ],
-        )  # fmt: skip
+            changes=[ChangeView.model_validate(each) for each in compare(first["document"], second["document"])],
+        )
 
     def _check_bounds(self, session: Session, name: str, size: int) -> None:
         project = project_of(name)

@@ -14,7 +14,7 @@ import yaml
 
 from matrixcommon.model.errors import InvalidField
 from services.matrixctl.commands.command import command
-from services.matrixctl.commands.experiments.keeping import Findings, Keeping
+from services.matrixctl.commands.experiments.keeping import Keeping, tabled
 from services.matrixctl.commands.experiments.parameters import refusals
 from services.matrixctl.commands.options import Output, printed
 from services.matrixctl.output.screen import Form, say, table
@@ -84,20 +84,14 @@ def autoscale(
         }  # fmt: skip
         words = [f"--{name}={value}" for name, value in options.items() if value is not None]
         line = shlex.join(["matrixctl", "experiment", "autoscale", *words, *[f"--over={each}" for each in over or ()]])
-        keeping.store(_findings(file, line, [*columns, *FIGURES], shown, found))
+        title = f"Scaling policy {file.stem} over a trace"
+        keeping.store(lambda: tabled("autoscale", title, {"command": line}, found, [*columns, *FIGURES], shown))
     if printed(found, output):
         return
     table([*columns, *FIGURES], shown)
     if not axes:
         for at_s, size, reason in rows[0][1].sizes[1:]:
             say(f"{at_s:8.0f} s  {size} nodes  {reason}")
-
-
-def _findings(file: Path, line: str, columns: list[str], rows: list[list[str]], document: dict[str, Any]) -> Findings:
-    from infer_workload.reports.html import table_page
-
-    title = f"Scaling policy {file.stem} over a trace"
-    return Findings("autoscale", title, line, document, table_page(title, {"command": line}, columns, rows, ()))
 
 
 def _figures(outcome: Outcome) -> list[str]:

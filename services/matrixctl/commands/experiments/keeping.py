@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any
@@ -45,6 +45,16 @@ class Findings:
         }  # fmt: skip
 
 
+def tabled(
+    experiment: str, title: str, made: Mapping[str, Any], document: Mapping[str, Any], columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+) -> Findings:  # fmt: skip
+    """A report that is a table, without plots. `made`: the command that makes it again, and what it read."""
+    from infer_workload.reports.html import table_page
+
+    return Findings(experiment, title, made["command"], document, table_page(title, made, columns, rows, ()))
+
+
 def thinned(points: Sequence[tuple[float, float]]) -> list[list[float]]:
     """At most `POINTS_MAX` of them, evenly chosen, the first and the last among them."""
     known = [[x, y] for x, y in points if isfinite(x) and isfinite(y)]
@@ -69,8 +79,8 @@ class Keeping(OfProject):
             checked_resource_name(self.keep, "--keep")
             self.client.call("infer", "GET", "/v1/reports", params={"pageSize": "1"})
 
-    def store(self, findings: Findings) -> None:
-        """Keep it, where that was asked for."""
+    def store(self, findings: Callable[[], Findings]) -> None:
+        """Keep it, where that was asked for; else it is not even made."""
         if self.keep is not None:
-            self.client.call("infer", "PUT", at("reports", self.keep), body=findings.request())
+            self.client.call("infer", "PUT", at("reports", self.keep), body=findings().request())
             print(f"kept as {self.keep}: `matrixctl get reports`, or the console's page Experiments", file=sys.stderr)

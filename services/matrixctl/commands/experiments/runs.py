@@ -12,7 +12,7 @@ import typer
 
 from matrixcommon.model.errors import InvalidField
 from services.matrixctl.commands.command import command, group
-from services.matrixctl.commands.experiments.keeping import Findings, Keeping
+from services.matrixctl.commands.experiments.keeping import Findings, Keeping, tabled
 from services.matrixctl.commands.experiments.parameters import TrialOptions, made_by, refusals, written
 from services.matrixctl.commands.options import Output, printed
 from services.matrixctl.output.screen import Form, progress, say, table
@@ -47,7 +47,7 @@ def run(
         title, plots = f"{outcome.report.workload} on {trial.nodes} nodes", plots_of(outcome.requests)
         whole = page(title, made, outcome.report.rows(), plots)
         written(html, whole, "--html")
-        keeping.store(Findings("run", title, made["command"], document, whole, plots))
+        keeping.store(lambda: Findings("run", title, made["command"], document, whole, plots))
     if csv is not None:
         from infer_workload.reports.timeline import requests_csv
 
@@ -88,7 +88,7 @@ def what_if(
     made = {"before": made_by("run", trial), "after": made_by("run", changed)}
     command_line = made_by("what-if", trial, name)["command"]
     changes = changed_between(before, after, made)
-    keeping.store(found_changes("what-if", f"{name}: {WHAT_IFS[name].text}", command_line, changes))
+    keeping.store(lambda: found_changes("what-if", f"{name}: {WHAT_IFS[name].text}", command_line, changes))
     shown(changes, output)
 
 
@@ -115,7 +115,7 @@ def compare(
     made = {"before": documents[0].get("made_by"), "after": documents[1].get("made_by")}
     changes = changed_between(documents[0], documents[1], made)
     line = shlex.join(["matrixctl", "experiment", "compare", str(before), str(after)])
-    keeping.store(found_changes("compare", f"{before.name} and {after.name}", line, changes))
+    keeping.store(lambda: found_changes("compare", f"{before.name} and {after.name}", line, changes))
     shown(changes, output)
 
 
@@ -131,12 +131,7 @@ def changed_between(
 
 def found_changes(experiment: str, title: str, command_line: str, document: Mapping[str, Any]) -> Findings:
     """The same as a report that may be kept."""
-    from infer_workload.reports.html import table_page
-
-    made = {"command": command_line}
-    return Findings(
-        experiment, title, command_line, document, table_page(title, made, CHANGED, change_rows(document), ())
-    )
+    return tabled(experiment, title, {"command": command_line}, document, CHANGED, change_rows(document))
 
 
 CHANGED = ("figure", "before", "after", "change", "")

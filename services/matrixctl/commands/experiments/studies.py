@@ -12,7 +12,7 @@ import typer
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
 from services.matrixctl.commands.command import command
-from services.matrixctl.commands.experiments.keeping import Findings, Keeping
+from services.matrixctl.commands.experiments.keeping import Findings, Keeping, tabled
 from services.matrixctl.commands.experiments.parameters import TrialOptions, made_by, refusals, written
 from services.matrixctl.commands.experiments.runs import Html
 from services.matrixctl.commands.options import Output, printed
@@ -70,7 +70,7 @@ def sweep(
         title, drawn = f"Sweep over {', '.join(axis.parameter for axis in axes)}", plots(found, axes)
         whole = table_page(title, made, columns, rows, drawn)
         written(html, whole, "--html")
-        keeping.store(Findings("sweep", title, made["command"], document, whole, drawn))
+        keeping.store(lambda: Findings("sweep", title, made["command"], document, whole, drawn))
     written(csv, sweeps.as_csv(found), "--csv")
     if not printed(document, output):
         table(columns, rows)
@@ -148,12 +148,8 @@ def capacity(
                    "why_not": each.why_not} for each in found.tried],
     }  # fmt: skip
     columns, rows = ("nodes", *sweeps.SHOWN), [(each.varied["nodes"], *sweeps.shown(each)) for each in found.tried]
-    if keeping.keep is not None:
-        from infer_workload.reports.html import table_page
-
-        title = f"Fewest nodes that keep their objectives: {found.nodes or f'more than {most}'}"
-        page = table_page(title, made, columns, rows, ())
-        keeping.store(Findings("capacity", title, made["command"], document, page))
+    title = f"Fewest nodes that keep their objectives: {found.nodes or f'more than {most}'}"
+    keeping.store(lambda: tabled("capacity", title, made, document, columns, rows))
     if not printed(document, output):
         table(columns, rows)
         within = f"TTFT {trial.ttft:g} s and TPOT {trial.tpot * 1e3:g} ms for {attained:.1%} of requests"
