@@ -93,7 +93,7 @@ def test_a_watch_that_is_behind_shows_how_old_what_it_has_not_been_handed_is(kub
     log.changes.extend(SimpleNamespace(at=at) for at in (10.0, 20.0, 30.0))  # type: ignore[misc]
     assert log.behind_s(40.0) == 0, "nobody reads it"
     for name in places:
-        log.readers[lambda name=name: name] = lambda name=name: places[name]  # type: ignore[misc]
+        log.waiters[lambda name=name: name] = lambda name=name: places[name]  # type: ignore[misc]
     assert log.behind_s(40.0) == 20, "the slow one has to be handed the change of 20 yet"
     places["slow"] = 3
     assert log.behind_s(40.0) == 0

@@ -115,7 +115,7 @@ async def _follow(
     key = ("pods", pod["metadata"]["namespace"], pod["metadata"]["name"])
     wake = asyncio.Event()
     waiters = core.store.log("pods").waiters
-    waiters.add(wake.set)
+    waiters[wake.set] = lambda: None
     try:
         yield _text(shown, options.timestamps)
         while not core.stopping:
@@ -132,4 +132,4 @@ async def _follow(
             wake.clear()
             await wake.wait()
     finally:
-        waiters.discard(wake.set)
+        waiters.pop(wake.set, None)

@@ -72,13 +72,11 @@ class Watch:
 
     def open(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        self.log.waiters.add(wake)
-        self.log.readers[wake] = lambda: self._place
+        self.log.waiters[wake] = lambda: self._place
 
     def close(self) -> None:
         if self._wake is not None:
-            self.log.waiters.discard(self._wake)
-            self.log.readers.pop(self._wake, None)
+            self.log.waiters.pop(self._wake, None)
 
     @property
     def due(self) -> float:

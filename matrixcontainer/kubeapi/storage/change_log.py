@@ -24,13 +24,12 @@ class Log:
 
     changes: deque[Change] = field(default_factory=deque)
     start: int = 0
-    waiters: set[Callable[[], None]] = field(default_factory=set)
-    readers: dict[Callable[[], None], Callable[[], int | None]] = field(default_factory=dict)
-    """By waiter: at which place it is, None before it has begun."""
+    waiters: dict[Callable[[], None], Callable[[], int | None]] = field(default_factory=dict)
+    """Whom to call, and what says at which place they are: None before they have begun, or where they keep none."""
 
     def behind_s(self, now: float) -> float:
         """The age of the oldest change that somebody who reads the log has not been handed, 0 without one."""
-        places = [place for read in self.readers.values() if (place := read()) is not None]
+        places = [place for read in self.waiters.values() if (place := read()) is not None]
         first = max(min(places, default=self.end()), self.start)
         return max(0.0, now - self.changes[first - self.start].at) if first < self.end() else 0.0
 

@@ -61,13 +61,9 @@ class Change:
 
 
 def encode(obj: dict[str, Any]) -> bytes:
-    """JSON with apiVersion and kind first, as stored and sent."""
-    head = {"apiVersion": obj.get("apiVersion", ""), "kind": obj.get("kind", "")}
-    return to_keep(orjson.dumps(head | obj))
+    """JSON with apiVersion and kind first, as stored and sent, in memory of its own size.
 
-
-def to_keep(text: bytes) -> bytes:
-    """The same bytes in memory of their own size: orjson hands over its buffer, of 4 KiB at least and up to eight times
-    the text, which counts for what stays.
+    What orjson hands over is its buffer, of 4 KiB at least and up to eight times the text, which counts for what stays.
     """
-    return bytes(memoryview(text))
+    head = {"apiVersion": obj.get("apiVersion", ""), "kind": obj.get("kind", "")}
+    return bytes(memoryview(orjson.dumps(head | obj)))

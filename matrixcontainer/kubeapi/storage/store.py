@@ -19,13 +19,11 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import orjson
-
 from matrixcontainer.kubeapi.storage.backend import ChangeRow, Database, HistoryGap, change_of, records_of
 from matrixcontainer.kubeapi.storage.batch import Batch
 from matrixcontainer.kubeapi.storage.change_log import HISTORY_S_MIN, History, Log
 from matrixcontainer.kubeapi.storage.object_table import ObjectTable
-from matrixcontainer.kubeapi.storage.objects import Change, Conflict, Key, Record, StorageError, encode, to_keep
+from matrixcontainer.kubeapi.storage.objects import Change, Conflict, Key, Record, StorageError, encode
 
 log = logging.getLogger(__name__)
 
@@ -236,7 +234,7 @@ class Store:
         self._next += 1
         record.revision = self._next
         obj["metadata"]["resourceVersion"] = str(self._next)
-        record.body = to_keep(orjson.dumps(obj))
+        record.body = encode(obj)
         self._pending[record.key] = _left_by(change)
         return True
 
