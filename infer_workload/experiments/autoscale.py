@@ -115,7 +115,8 @@ def play(
         first = max(work.prefill_instance_nodes, whole(policy.pools.prefill.min_replicas, work.prefill_instance_nodes))
         others = max(work.decode_nodes_min, policy.pools.decode.min_replicas, least - first)
         prefill, decode = Nodes(first), Nodes(others)
-    state, sizes = ScalingState(), [(0.0, _total(prefill, decode), "")]
+    everybody = [prefill] if policy.pools is None else [prefill, decode]
+    state, sizes = ScalingState(), [(0.0, sum(each.members for each in everybody), "")]
     reach = np.zeros(load.seconds + 1)
     reading, answering = np.zeros(load.seconds, dtype=int), np.zeros(load.seconds, dtype=int)
     for second in range(load.seconds):
@@ -135,16 +136,12 @@ def play(
                 prefill.resize(found.replicas, second, start_s, load.stays_s)
             if found.replicas != sizes[-1][1] or found.reason == Reason.ROLES_REBALANCED:
                 sizes.append((float(second), found.replicas, found.reason.value))
-        for nodes in {id(each): each for each in (prefill, decode)}.values():
+        for nodes in everybody:
             nodes.second(second)
         reading[second], answering[second] = prefill.serving, decode.serving
         reach[second + 1] = min(reach[second] + prefill.serving, float(load.asked_by[second + 1]))
-    node_s = prefill.node_s + (decode.node_s if decode is not prefill else 0.0)
+    node_s = sum(each.node_s for each in everybody)
     return _outcome(trace, work, node_s, load, reach, (reading, answering), sizes, (ttft_s, tpot_s))
-
-
-def _total(prefill: Nodes, decode: Nodes) -> int:
-    return prefill.members + (decode.members if decode is not prefill else 0)
 
 
 def _change_roles(prefill: Nodes, decode: Nodes, to: PoolSizes, now: float, switch_s: float, drain_s: float) -> None:
@@ -189,7 +186,9 @@ class OfferedLoad:
             return Observation(*counts, load, waits, start_s=start_s, stays_s=self.stays_s, least=self.work.nodes_min)
         block = self.work.prefill_instance_nodes
         return PoolsObservation(
-            Observation(_total(prefill, decode), prefill.serving + decode.serving, start_s=start_s, least=least),
+            Observation(
+                prefill.members + decode.members, prefill.serving + decode.serving, start_s=start_s, least=least
+            ),
             Observation(
                 prefill.members, prefill.serving, reads, waits, start_s=start_s, stays_s=self._alone_s, queues=True,
                 least=min(block, prefill.members),
