@@ -13,14 +13,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import looptime
-
 from services.chassis.access import create_token
 from services.console import main as console
 from services.console.live.broadcast import Broadcast
 from services.console.live.collector import Collector
 from services.console.live.picture import picture
 from services.node_agent.network.traffic_patterns import Load
+from services.testing.virtual_time import run_in_virtual_time
 from tests.golden import ROOT
 from tests.stack import Stack
 
@@ -59,11 +58,7 @@ def record() -> None:
 def lived() -> Recorded:
     """The machine at the end of its life. The same each time."""
     with tempfile.TemporaryDirectory() as folder:
-        loop = looptime.patch_event_loop(asyncio.new_event_loop(), start=0)
-        try:
-            return loop.run_until_complete(_live(Path(folder)))
-        finally:
-            loop.close()
+        return run_in_virtual_time(lambda: _live(Path(folder)))
 
 
 async def _live(folder: Path) -> Recorded:

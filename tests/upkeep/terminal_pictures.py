@@ -16,7 +16,6 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-import looptime
 from rich.console import Console
 
 from matrixcommon.model.quantities import timestamp
@@ -27,6 +26,7 @@ from services.matrixctl.supervisor.state_folder import StackTime
 from services.matrixctl.top.drawing import once
 from services.matrixctl.top.snapshot import LINKS, Reader, Snapshot
 from services.node_agent.network.traffic_patterns import Load
+from services.testing.virtual_time import run_in_virtual_time
 from tests.stack import Stack
 
 COLUMNS = 100
@@ -65,11 +65,7 @@ def _picture(title: str, show: Callable[[Console], object]) -> str:
 def life() -> tuple[Snapshot, dict[str, Any]]:
     """What `top` reads and what `plan` answers at the end of it."""
     with tempfile.TemporaryDirectory() as folder:
-        loop = looptime.patch_event_loop(asyncio.new_event_loop(), start=0)
-        try:
-            return loop.run_until_complete(_live(Path(folder)))
-        finally:
-            loop.close()
+        return run_in_virtual_time(lambda: _live(Path(folder)))
 
 
 async def _live(folder: Path) -> tuple[Snapshot, dict[str, Any]]:
