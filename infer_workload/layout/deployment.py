@@ -57,6 +57,10 @@ class Pools:
     def npus(self) -> int:
         return (self.prefill_nodes + len(self.decode)) * NPUS_PER_NODE
 
+    def beyond(self, other: Pools) -> tuple[frozenset[str], frozenset[tuple[str, ...]]]:
+        """Decode nodes and prefill instances that are not in the other."""
+        return frozenset(self.decode) - frozenset(other.decode), frozenset(self.prefill) - frozenset(other.prefill)
+
 
 @dataclass(frozen=True)
 class Deployment:
