@@ -14,10 +14,18 @@ from matrixresource.contract.nodes import InPlaceRepair, Power
 
 REPLACEMENT_LABEL, RESERVATION_LABEL = "cloudmatrix.io/last-replacement", "cloudmatrix.io/reservation"
 """Labels that MatrixResource itself puts on allocations; a caller's own come and go with its requests."""
+GROWN = "Grown"
+"""The condition of an allocation that got members in place: how many of them were its spares, as of its generation."""
 DEPLOYMENT_LABEL = "cloudmatrix.io/deployment"
 """The deployment of CloudMatrix-Infer that something is for, such as the memory that its caches lie in."""
 CACHING_ON_LABEL = "cloudmatrix.io/caching-on"
 """The instance on whose nodes memory is held for caches: without it they have no use, whoever asked for them."""
+
+
+def of_former(memory: AllocationView, created_at: str) -> bool:
+    """Whether memory that caches have was asked for before the instance of the name it bears, or the allocation of its
+    nodes, was created: it is that of a former one."""
+    return memory.created_at < created_at
 
 
 def system_labels(labels: dict[str, str]) -> dict[str, str]:
@@ -258,3 +266,9 @@ class AllocationView(ResourceView):
     power: Power = "On"
     members: list[MemberView] = Field(default_factory=list)
     preempts: list[str] = Field(default_factory=list)
+
+    @property
+    def growth(self) -> str:
+        """Of the members that its last change added, how many were spares; empty where it added none."""
+        found = (each for each in self.conditions if each.type == GROWN and each.observed_generation == self.generation)
+        return next((each.message for each in found), "")
