@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated, Literal
 
 import typer
@@ -73,11 +74,10 @@ def operators(
         from infer_workload.reports.html import table_page
         from infer_workload.reports.study_plots import operator_plots
 
-        line = {"command": f"matrixctl experiment operators --phase={phase} --ep={dies} --model={model}"}
-        if phase == "decode":
-            line["command"] += f" --batch={batch} --context={context} --microbatch={microbatch}"
-        else:
-            line["command"] += f" --tokens={tokens} --context={context}"
+        amount = {"batch": batch, "microbatch": microbatch} if phase == "decode" else {"tokens": tokens}
+        given = {"phase": phase, "context": context, "model": model, "machine": machine, "ep": ep} | amount
+        words = [f"--{name}={value}" for name, value in given.items() if value is not None]
+        line = {"command": shlex.join(["matrixctl", "experiment", "operators", *words])}
         heads = ("stream", "operator", "times", "ms", "share", "bound")
         cells = [
             (each.stream, each.name, each.times, f"{each.ms:.3f}", f"{each.share:.1%}", each.bound)
