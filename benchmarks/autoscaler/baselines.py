@@ -72,11 +72,11 @@ class Pooled:
     def __call__(self, seen: list[Seen]) -> list[int]:
         prefill, decode = (_observation(each) for each in seen)
         nodes, ready = prefill.members + decode.members, prefill.ready + decode.ready
-        whole, held = Observation(nodes, ready), self.spares
-        if held is not None:
-            prefill, decode = (replace(each, start_s=held.join_s) for each in (prefill, decode))
-            boot_s = held.start_s - held.join_s
-            whole = replace(whole, spares=held.count * MEMBER_NODES, boot_s=boot_s)
+        whole, beside = Observation(nodes, ready), self.spares
+        if beside is not None:
+            prefill, decode = (replace(each, start_s=beside.join_s) for each in (prefill, decode))
+            boot_s = beside.start_s - beside.join_s
+            whole = replace(whole, spares=beside.count * MEMBER_NODES, boot_s=boot_s)
         looked = PoolsObservation(whole, prefill, decode, prefill_block=MEMBER_NODES, decode_block=MEMBER_NODES)
         found = recommend_with_spares(looked, self.policy, self.state, seen[0].now)
         assert found.pools is not None

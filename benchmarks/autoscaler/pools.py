@@ -275,7 +275,7 @@ def replay(
 ) -> Outcome:
     """The whole trace under a policy that looks every `tick_s`; `first` members serve at its beginning. Where it
     `changes_roles` a member that one pool has too many is the other's once it has finished what it has."""
-    times, held = timing(), spares or Spares(0, start_s, start_s)
+    times, beside = timing(), spares or Spares(0, start_s, start_s)
     count = len(trace.at)
     new = trace.prompt - trace.cached
     before = np.concatenate([[0.0], np.cumsum(times.work_s(new, trace.cached))])
@@ -310,8 +310,8 @@ def replay(
             wanted = policy(seen)
             if changes_roles:
                 _change_roles(prefill, decode, wanted, now, decoding)
-            prefill.resize(max(1, wanted[0]), now, held, lambda _: -inf)
-            decode.resize(max(1, wanted[1]), now, held, lambda k: decoding.last_end(k, decode.serving))
+            prefill.resize(max(1, wanted[0]), now, beside, lambda _: -inf)
+            decode.resize(max(1, wanted[1]), now, beside, lambda k: decoding.last_end(k, decode.serving))
             last, tick_at = arrived, tick_at + tick_s
         # Arrivals, and prompts that are begun: the work before each is done.
         arrived = int(np.searchsorted(trace.at, end))
@@ -343,12 +343,12 @@ def replay(
         decode.pass_on(end, decoding.progress, now < trace.seconds)
         prefill.change(decode, end, decoding.progress)
         decode.change(prefill, end, decoding.progress)
-        held.pass_on(end)
+        beside.pass_on(end)
         slot += 1
     finished = np.interp(ends, progress, np.arange(len(progress)) * SLOT_S)
     tpot = np.maximum(0.0, finished - joins) / np.maximum(1.0, trace.answer - 1)
     tpot[trace.answer <= 1] = 0.0
-    member_s = prefill.member_s + decode.member_s + held.count * trace.seconds
+    member_s = prefill.member_s + decode.member_s + beside.count * trace.seconds
     hours = member_s * MEMBER_NODES / 3600
     return Outcome(trace, joins - trace.at, tpot, alone, hours, [prefill, decode], np.array(running))
 

@@ -26,7 +26,7 @@ from matrixcompute.autoscaling.warm_spares import recommend_with_spares, with_no
 from matrixcompute.clients.inference import Inference
 from matrixcompute.instances.scaling_policies import owner_of
 from matrixcompute.instances.service import InstanceService
-from matrixcompute.reconcilers.node_times import held_spares, node_times
+from matrixcompute.reconcilers.node_times import node_times, spares_of
 from matrixcompute.reconcilers.scaling_signals import observed, pools_observed, sizes_now, statistics_of
 from matrixcompute.store.store import ComputeStore, InstanceRow, ScalingMemoryRow, ScalingPolicyRow
 
@@ -85,7 +85,7 @@ class AutoscalingReconciler:
             if instance is not None:
                 nodes, ready = (0, 0) if parked else (instance.shape.nodes, instance.ready_nodes)
                 floor, size = instance.shape.min_nodes or 1, instance.shape.nodes
-                spares = held_spares(instance.members or [])
+                spares = spares_of(instance.members or [])
         served: Views = {}
         away = ""
         try:

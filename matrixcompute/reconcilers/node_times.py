@@ -46,6 +46,6 @@ def _waited(row: OperationRow) -> float | None:
     return None if asked is None or there is None else max(0.0, there - asked)
 
 
-def held_spares(members: Iterable[dict[str, object]]) -> int:
+def spares_of(members: Iterable[dict[str, object]]) -> int:
     """Nodes that an instance has beside its members."""
     return sum(each["role"] == "spare" for each in members)

@@ -44,20 +44,20 @@ def measure() -> Iterator[Figure]:
             join_s = min(start_s, JOIN_S + timing().warm_s)
             where = f"{name}, start {start_s:.0f} s{', seeded' if name in SEEDED else ''}"
             for what, count, counted in (("none", 0, False), ("spares", SPARES, False), ("a tier", SPARES, True)):
-                held = Spares(count // MEMBER_NODES, start_s, join_s)
-                policy = ours(spares=held if counted else None)
-                found = replay(trace, policy, first, start_s, changes_roles=True, spares=held)
+                beside = Spares(count // MEMBER_NODES, start_s, join_s)
+                policy = ours(spares=beside if counted else None)
+                found = replay(trace, policy, first, start_s, changes_roles=True, spares=beside)
                 lost += found.lost
-                _row(where, what, found, held)
+                _row(where, what, found, beside)
                 yield Figure(f"node-hours, {what}, {where}", found.node_hours, "", METHOD)
                 yield Figure(f"attainment, {what}, {where}", 100 * found.attainment, "%", METHOD)
     yield Figure("requests lost on shrinking", lost, "", METHOD, goal_most=0)
 
 
-def _row(where: str, what: str, found: Outcome, held: Spares) -> None:
+def _row(where: str, what: str, found: Outcome, beside: Spares) -> None:
     print(
         f"  {where:<40} {what:<8} {found.node_hours:7.1f} node-hours attained {100 * found.attainment:6.2f} % "
-        f"{held.taken} spares became members",
+        f"{beside.taken} spares became members",
         file=sys.stderr,
         flush=True,
     )
