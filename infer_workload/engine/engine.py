@@ -140,15 +140,13 @@ class Engine:
         """Begin nothing on decode nodes and prefill instances that are not in `target`; None opens all of them.
         Returns how many requests still need what is closed."""
         pools = self.deployment.pools
-        decode = frozenset(pools.decode) - frozenset(target.decode if target else pools.decode)
-        prefill = frozenset(pools.prefill) - frozenset(target.prefill if target else pools.prefill)
-        self._closing = (decode, prefill)
+        self._closing = pools.beyond(target or pools)
         self._assign()
         return self.on_closing()
 
-    def on_closing(self) -> int:
-        """Requests that still need what is closed."""
-        decode, prefill = self._closing
+    def on_closing(self, target: Pools | None = None) -> int:
+        """Requests that still need what is closed, or what were closed for that target."""
+        decode, prefill = self._closing if target is None else self.deployment.pools.beyond(target)
         return sum(needs(request, decode, prefill) for request in self.in_flight.values())
 
     def retime(self, contention: Contention, now: float) -> None:

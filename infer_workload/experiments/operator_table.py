@@ -6,15 +6,16 @@ run side by side add up to more than the step takes; `share` is of their sum.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from infer_workload.experiments.validation.settings import decode_timing, prefill_timing
+from infer_workload.layout.deployment import prefill_layout
 from infer_workload.timing.calibration import MACHINE, Calibration, entries, load_calibration
 from infer_workload.timing.decode import StepOptions
 from infer_workload.timing.experts import ExpertLayout
-from infer_workload.timing.model import ServedModel, load_model
+from infer_workload.timing.model import MODEL, ServedModel, load_model
 from infer_workload.timing.operators import ATTENTION, EXPERTS, Operator
 
 
@@ -48,7 +49,12 @@ class OperatorTable:
 
     phase: str
     model: str
+    machine: str
     dies: int
+    batch: int | None
+    """Decode: requests an NPU."""
+    tokens: int | None
+    """Prefill: tokens of the chunk, an NPU."""
     rows: list[OperatorRow]
     summed_ms: float
     step_ms: float
@@ -63,16 +69,24 @@ class OperatorTable:
 
 
 def decode_table(
-    batch: int, context: int, dies: int, model: str = "deepseek-r1", microbatch: bool | None = None
+    batch: int | None,
+    context: int,
+    dies: int | None,
+    model: str = MODEL,
+    microbatch: bool | None = None,
+    machine: str = MACHINE,
 ) -> OperatorTable:
-    """A decode step with `batch` requests an NPU that keep `context` tokens each, in a pool of `dies`.
+    """A decode step with `batch` requests an NPU that keep `context` tokens each, in a pool of `dies`. What is None is
+    as the paper's deployment has it on that machine.
 
-    Raises UnknownDataFile or BadDataFile for the model, TooFewDies where its weights do not fit.
+    Raises UnknownDataFile or BadDataFile for the model or the machine, TooFewDies where the model's weights do not fit.
     """
-    served, current = load_model(model), load_calibration()
+    served, current = load_model(model), load_calibration(machine)
+    decode_nodes = current.paper_nodes - current.paper_prefill_nodes
+    dies, batch = dies or decode_nodes * current.dies_per_node, batch or current.decode_batch_per_npu
     timing = decode_timing(dies, current, StepOptions(microbatch, mtp=served.draft_layers > 0), served)
     _check_memory(served, timing.layout, current)
-    requests, cores = batch / 2, None
+    requests, cores = batch / current.dies_per_npu, None
     kinds, once = timing.operators(requests, requests * context)
     passes = 2 if timing.microbatched(requests) else 1
     listed: list[tuple[Operator, int, float, float]] = []
@@ -86,17 +100,37 @@ def decode_table(
         listed += [(each, times, share, 1.0) for each in kind.attention]
         listed += [(each, times, 1.0 if passes == 1 else 1.0 - share, sending) for each in kind.experts]
     listed += [(each, 1, 1.0, 1.0) for each in once]
+    rows, summed_ms = _rows(listed, entries(machine))
     step = timing.exact_step_s(requests, requests * context)
     tpot = step / timing.tokens_per_step
-    return _table("decode", model, dies, listed, step, passes, cores, batch / tpot, tpot * 1e3)
+    return OperatorTable(
+        "decode",
+        model,
+        machine,
+        dies,
+        batch,
+        None,
+        rows,
+        summed_ms,
+        step * 1e3,
+        passes,
+        cores,
+        batch / tpot,
+        tpot * 1e3,
+    )
 
 
-def prefill_table(tokens: int, prompt: int, dies: int, model: str = "deepseek-r1") -> OperatorTable:
-    """A chunk of `tokens` an NPU in prompts of that length, on an instance of `dies`. Raises as `decode_table`."""
-    served, current = load_model(model), load_calibration()
-    timing = prefill_timing(dies, current, model=served)
+def prefill_table(
+    tokens: int | None, prompt: int, dies: int | None, model: str = MODEL, machine: str = MACHINE
+) -> OperatorTable:
+    """A chunk of `tokens` an NPU in prompts of that length, on an instance of `dies`. None and errors as for
+    `decode_table`."""
+    served, current = load_model(model), load_calibration(machine)
+    dies = dies or current.nodes_per_prefill_instance * current.dies_per_node
+    tokens = tokens or current.prefill_tokens_per_npu
+    timing = replace(prefill_timing(dies, current, model=served), layout=prefill_layout(dies, served, current))
     _check_memory(served, timing.layout, current)
-    parts = [(prompt, 0)] * max(1, tokens * dies // 2 // prompt)
+    parts = [(prompt, 0)] * max(1, tokens * dies // current.dies_per_npu // prompt)
     chunk = timing.exact_chunk_s(parts)
     paired = timing.paired(parts)
     sparse, dense = timing.operators(parts, 0.5 if paired else 1.0)
@@ -104,8 +138,11 @@ def prefill_table(tokens: int, prompt: int, dies: int, model: str = "deepseek-r1
     listed = [(each, passes * served.moe_layers, 1.0, 1.0) for each in sparse]
     listed += [(each, passes * served.dense_layers, 1.0, 1.0) for each in dense] if served.dense_layers else []
     launch = Operator("graph launch", "step", "host", current.launch_ms * 1e-3)
-    rate = sum(new for new, _ in parts) / chunk / (dies / 2)
-    return _table("prefill", model, dies, [*listed, (launch, 1, 1.0, 1.0)], chunk, passes, None, rate, None)
+    rows, summed_ms = _rows([*listed, (launch, 1, 1.0, 1.0)], entries(machine))
+    rate = sum(new for new, _ in parts) / chunk / (dies / current.dies_per_npu)
+    return OperatorTable(
+        "prefill", model, machine, dies, None, tokens, rows, summed_ms, chunk * 1e3, passes, None, rate, None
+    )
 
 
 def _check_memory(model: ServedModel, layout: ExpertLayout, calibration: Calibration) -> None:
@@ -116,31 +153,25 @@ def _check_memory(model: ServedModel, layout: ExpertLayout, calibration: Calibra
         )
 
 
-def _table(
-    phase: str,
-    model: str,
-    dies: int,
-    listed: Sequence[tuple[Operator, int, float, float]],
-    step_s: float,
-    passes: int,
-    cores: int | None,
-    rate: float,
-    tpot_ms: float | None,
-) -> OperatorTable:
+def _rows(
+    listed: Sequence[tuple[Operator, int, float, float]], sources: Mapping[str, Mapping[str, Any]]
+) -> tuple[list[OperatorRow], float]:
+    """Operators of one name as one row, in the order of their streams, and the milliseconds of all."""
     merged: dict[tuple[str, str], list[Any]] = {}
     for each, times, share, sending in listed:
         found = merged.setdefault((each.stream, each.name), [each, 0, 0.0])
         found[1] += times
         found[2] += times * each.seconds(share, sending) if each.engine != "host" else times * each.launch_s
     total = sum(found[2] for found in merged.values())
-    sources = entries(MACHINE)
     rows = [_row(each, times, seconds, total, sources) for each, times, seconds in merged.values()]
     order = {ATTENTION: 0, EXPERTS: 1}
     rows.sort(key=lambda row: order.get(row.stream, 2))
-    return OperatorTable(phase, model, dies, rows, total * 1e3, step_s * 1e3, passes, cores, rate, tpot_ms)
+    return rows, total * 1e3
 
 
-def _row(each: Operator, times: int, seconds: float, total: float, sources: dict[str, dict[str, Any]]) -> OperatorRow:
+def _row(
+    each: Operator, times: int, seconds: float, total: float, sources: Mapping[str, Mapping[str, Any]]
+) -> OperatorRow:
     constant = "launch_ms" if each.engine == "host" else each.source()
     entry = sources[constant]
     return OperatorRow(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import logging
 import multiprocessing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -157,8 +158,8 @@ def on_ray(address: str) -> Runner:
         raise NotFound("Ray is not installed here: pip install 'cloudmatrix[ray]'", field="--ray") from absent
 
     def run(trials: Sequence[Trial]) -> Iterator[tuple[int, tuple[Report | None, str]]]:
-        where = {} if address == "local" else {"address": address}
-        ray.init(**where, include_dashboard=False, log_to_driver=False, logging_level="error")
+        where: dict[str, Any] = {} if address == "local" else {"address": address}
+        ray.init(**where, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         try:
             task = ray.remote(measured)
             asked = {task.remote(trial): number for number, trial in enumerate(trials)}

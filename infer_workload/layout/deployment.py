@@ -57,6 +57,10 @@ class Pools:
     def npus(self) -> int:
         return (self.prefill_nodes + len(self.decode)) * NPUS_PER_NODE
 
+    def beyond(self, other: Pools) -> tuple[frozenset[str], frozenset[tuple[str, ...]]]:
+        """Decode nodes and prefill instances that are not in the other."""
+        return frozenset(self.decode) - frozenset(other.decode), frozenset(self.prefill) - frozenset(other.prefill)
+
 
 @dataclass(frozen=True)
 class Deployment:
@@ -160,7 +164,9 @@ def lay_out(
     caching = desired.caching_nodes if scale is None else scale.caching
     pools = _assign(nodes, prefill_nodes, decode_nodes, caching, calibration, previous)
     decode_layout = lay_experts(len(pools.decode) * calibration.dies_per_node, model)
-    prefill_layouts = tuple(_prefill_layout(len(instance), model, calibration) for instance in pools.prefill)
+    prefill_layouts = tuple(
+        prefill_layout(len(instance) * calibration.dies_per_node, model, calibration) for instance in pools.prefill
+    )
     spare = _spare_hbm(decode_layout, model, calibration)
     blocking: list[dict[str, object]] = [
         _hbm_blocking(role, layout, model, calibration)
@@ -265,9 +271,8 @@ def _assign(
     return Pools(tuple(instances), tuple(decode), tuple(caching[:caching_nodes]))
 
 
-def _prefill_layout(nodes: int, model: ServedModel, calibration: Calibration) -> ExpertLayout:
+def prefill_layout(dies: int, model: ServedModel, calibration: Calibration) -> ExpertLayout:
     """Experts of a prefill instance: one redundant slot a die where there is room for it (the paper's 8 + 1 + 1)."""
-    dies = nodes * calibration.dies_per_node
     roomy = lay_experts(dies, model, redundant_per_die=1)
     return roomy if _spare_hbm(roomy, model, calibration) > 0 else lay_experts(dies, model)
 

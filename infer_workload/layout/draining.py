@@ -16,7 +16,7 @@ from typing import Any
 
 from infer_workload.contract import DrainView
 from infer_workload.layout.deployment import Deployment, DoesNotFit, Pools
-from infer_workload.layout.recovery import Change, plan_change
+from infer_workload.layout.recovery import Change, plan_change, plan_gain
 from infer_workload.timing.fabric import Fabric
 from matrixcommon.model.quantities import from_timestamp, timestamp
 
@@ -32,6 +32,8 @@ class Drain:
     drained: bool = False
     requests_at_start: int = 0
     by: str = ""
+    gained: frozenset[str] = frozenset()
+    """Nodes that have loaded and play no role before this is over."""
 
     @classmethod
     def of(cls, row: dict[str, Any]) -> Drain:
@@ -56,7 +58,7 @@ class Drain:
     def target(self, current: Deployment, fabric: Fabric) -> Pools:
         """The pools once the nodes are gone; NOTHING where what stays cannot serve."""
         try:
-            return plan_change(current, fabric.leaving_out(self.nodes)).deployment.pools
+            return self._later(current, fabric).deployment.pools
         except DoesNotFit:
             return NOTHING
 
@@ -66,7 +68,7 @@ class Drain:
         None where some instance that prefills now stays, or none ever will.
         """
         try:
-            later = plan_change(current, fabric.leaving_out(self.nodes))
+            later = self._later(current, fabric)
         except DoesNotFit:
             return None
         now, then = current.pools, later.deployment.pools
@@ -80,3 +82,8 @@ class Drain:
             kv_tokens_per_die=later.deployment.kv_tokens_per_die,
         )
         return Change(beside, later.pause_s, later.start_s)
+
+    def _later(self, current: Deployment, fabric: Fabric) -> Change:
+        if not self.gained:
+            return plan_change(current, fabric.leaving_out(self.nodes))
+        return plan_gain(current, fabric.only((current.pools.nodes | self.gained) & set(fabric.nodes)))

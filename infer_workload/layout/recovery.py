@@ -72,11 +72,18 @@ def plan_change_at_any_size(current: Deployment, fabric: Fabric, weights: ModelC
         return plan_change(replace(current, spec=smaller), fabric, weights)
 
 
-def plan_gain(current: Deployment, fabric: Fabric) -> Change:
-    """The layout that uses every node of the view; they have loaded by now."""
+def plan_gain(current: Deployment, fabric: Fabric, weights: ModelCache | None = None) -> Change:
+    """The layout that uses every node of the view. Those that play no role yet have loaded by now; who changes its role
+    for them reads the weights of the new one first. Raises DoesNotFit."""
     allocated = current.calibration
     deployment = lay_out(fabric, current.model, allocated, current.spec, current.pools, current.scale)
-    return Change(deployment, decode_pause_s(current, deployment), 0.0)
+    before, after = current.pools, deployment.pools
+    added = {node for instance in after.prefill if instance not in before.prefill for node in instance}
+    switch_s = role_switch_s(deployment, weights)
+    pause = decode_pause_s(current, deployment)
+    if (set(after.decode) - set(before.decode)) & before.nodes:
+        pause = max(pause, switch_s)
+    return Change(deployment, pause, switch_s if added & before.nodes else 0.0)
 
 
 def rebuild_s(calibration: Calibration) -> float:

@@ -12,6 +12,9 @@ from typing import Any
 
 from infer_workload.contract import ScaleRequest
 
+ROLE_CHANGE_S: float = ScaleRequest.model_fields["deadline_s"].default
+"""Emulated seconds that what runs in roles that change may take, unless somebody says otherwise."""
+
 
 @dataclass(frozen=True)
 class PoolScale:

@@ -3,7 +3,8 @@
 A deployment that caches asks for so much memory of each node whose memory it is to use, and uses what it was granted
 and no more: the weights of its models first, blocks of the context cache in the rest. Nodes that leave the layout take
 their part of the allocation with them, nodes that join are asked for theirs, and a deployment that is laid out nowhere,
-or is gone, holds nothing. What is refused shows in the condition `CacheMemory`, and the deployment serves without.
+or is gone, holds nothing. What was asked for on a former instance of the same name is given back, and asked for anew.
+What is refused shows in the condition `CacheMemory`, and the deployment serves without.
 
 `reconcile` looks at what there is and asks for what there is to be; it keeps nothing that it could not find again, so
 that it may end after any of its requests. An allocation that bears a deployment's label and outlived it is released;
@@ -31,6 +32,7 @@ from matrixresource.contract.allocations import (
     DEPLOYMENT_LABEL,
     AllocationRequest,
     AllocationView,
+    of_former,
 )
 
 CHECK_S, SWEEP_S = 30.0, 60.0
@@ -139,6 +141,9 @@ class CacheMemory:
             if current is not None:
                 await self._memory.release(name)
             return Lending(name, {}, {}, GRANTED, "", now)
+        if current is not None and await self._former(current, live) and not await self._memory.release(name):
+            why = f"what there was of a former instance {name_of(live.spec.instance)} is given back first"
+            return Lending(name, wanted, {}, "Releasing", why, now)
         try:
             return Lending(name, wanted, await self._reserve(live, wanted), GRANTED, "", now)
         except (Conflict, InvalidField) as refused:
@@ -150,6 +155,11 @@ class CacheMemory:
                 else:
                     await self._memory.release(name)
             return Lending(name, wanted, kept, refused.reason, refused.message, now)
+
+    async def _former(self, current: AllocationView, live: LiveDeployment) -> bool:
+        """Whether the memory was asked for before the nodes it is to lie on: another instance had their name then."""
+        nodes = await self._memory.find_allocation(live.spec.instance)
+        return nodes is not None and of_former(current, nodes.created_at)
 
     async def _reserve(self, live: LiveDeployment, gib: Mapping[str, int]) -> dict[str, int]:
         request = AllocationRequest.model_validate(

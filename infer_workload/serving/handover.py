@@ -1,6 +1,7 @@
 """What is to leave the layout of a live deployment, and how what runs there comes to its end first.
 
-Two things leave: nodes that drain, and roles that nodes give up because the pools were scaled. Both close what the
+Two things leave: nodes that drain, and roles that nodes give up because the pools were scaled or because nodes that
+have loaded bring other proportions. Both close what the
 layout after them does not use, and are over when nothing runs there any more or at a deadline. Whoever plays the
 deployment asks `proceed` what is due; the sizes asked for count from then on.
 """
@@ -11,10 +12,11 @@ from dataclasses import replace
 from math import inf
 
 from infer_workload.contract import DrainView, ScaleRequest, ScaleView
+from infer_workload.ems.model_cache import ModelCache
 from infer_workload.engine.engine import Engine
 from infer_workload.layout.deployment import Deployment, DoesNotFit, Pools
 from infer_workload.layout.draining import Drain
-from infer_workload.layout.recovery import Change, plan_change
+from infer_workload.layout.recovery import Change, plan_change, plan_gain
 from infer_workload.layout.scale import PoolScale
 from infer_workload.timing.fabric import Fabric
 
@@ -68,6 +70,23 @@ class Handover:
         self.role_change = Drain(frozenset(), deadline_at)
         self.role_change.requests_at_start = engine.close(target)
         return True
+
+    def gain(
+        self, engine: Engine, fabric: Fabric, weights: ModelCache, now: float, deadline_at: float
+    ) -> Change | None:
+        """The layout that uses whoever has loaded by now. None while something runs in roles that change for it, until
+        the deadline, or while another change of roles is under way. Raises DoesNotFit."""
+        if self.role_change is not None:
+            return None
+        change = plan_gain(self.base(engine), fabric, weights)
+        if now >= deadline_at or not engine.on_closing(change.deployment.pools):
+            return change
+        if self.pending is None:
+            gained = frozenset(fabric.nodes) - engine.deployment.pools.nodes
+            self.role_change = Drain(frozenset(), deadline_at, gained=gained)
+            self.close(engine, fabric, now)
+            self.role_change.requests_at_start = engine.on_closing()
+        return None
 
     def close(self, engine: Engine, fabric: Fabric, now: float) -> float:
         """Begin nothing more on what leaves, nor on prefill instances that still load in its place; when the first of

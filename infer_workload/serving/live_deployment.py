@@ -20,8 +20,8 @@ from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.deployment import Deployment, DoesNotFit, Pools, lay_out
 from infer_workload.layout.draining import Drain
-from infer_workload.layout.recovery import Change, first_start_s, plan_change_at_any_size, plan_gain, role_switch_s
-from infer_workload.layout.scale import PoolScale
+from infer_workload.layout.recovery import Change, first_start_s, plan_change_at_any_size, role_switch_s
+from infer_workload.layout.scale import ROLE_CHANGE_S, PoolScale
 from infer_workload.layout.views import layout_text, pools_view, roles_of
 from infer_workload.serving.activation import Activation
 from infer_workload.serving.admission import Admission
@@ -145,7 +145,7 @@ class LiveDeployment:
             self._hand_over(now)
         self._changed(self)
 
-    def rescale(self, scale: PoolScale | None, now: float, deadline_s: float = 600.0) -> None:
+    def rescale(self, scale: PoolScale | None, now: float, deadline_s: float = ROLE_CHANGE_S) -> None:
         """Have pools of these sizes in place of the spec's; None: of the spec's again. Roles change when nothing runs
         in them any more, or at the deadline. To zero only while nothing is in flight."""
         self._catch_up(now)
@@ -171,9 +171,11 @@ class LiveDeployment:
         """Use another layout once nothing runs on what leaves and what prefills in its place has loaded."""
         if self.engine is None or self.fabric is None:
             return
-        due = self.handover.proceed(self.engine, self.fabric, now)
+        leaving, due = self.handover.pending, self.handover.proceed(self.engine, self.fabric, now)
         if isinstance(due, Change):
             self._apply_layout(due, now)
+        elif due and leaving is not None and leaving.gained:
+            self._scale_out_ready(now, leaving.deadline_at)
         elif due:
             self._follow(now)
 
@@ -182,8 +184,7 @@ class LiveDeployment:
         return PENDING if self.engine is None and self.state == PENDING else UNAVAILABLE
 
     def _start(self, fabric: Fabric, now: float) -> None:
-        sizes = self.spec, self._previous, self.handover.scale
-        deployment = lay_out(fabric, self._model, self._calibration, *sizes)
+        deployment = lay_out(fabric, self._model, self._calibration, self.spec, self._previous, self.handover.scale)
         heard, self._previous = self.statistics, None
         self.engine = Engine(deployment, self._seed, now, self._finished, heard.emitted, heard.arrived)
         lend_memory(self.engine.cache, deployment, self.lent)
@@ -197,8 +198,7 @@ class LiveDeployment:
         assert engine is not None
         engine.advance(now)
         if self.state == LOADING:
-            self._load_more(fabric, now)
-            return
+            return self._load_more(fabric, now)
         change = plan_change_at_any_size(self.handover.base(engine), fabric, self.weights)
         self._apply_layout(change, now)
         self.loading = {node: self.loading.get(node, now + change.gain_after_s) for node in change.gained}
@@ -216,17 +216,19 @@ class LiveDeployment:
             self.loading_since, self.serves_from = now, now + first_start_s(deployment, self.weights)
         self._changed(self)
 
-    def _scale_out_ready(self, now: float) -> None:
+    def _scale_out_ready(self, now: float, deadline_at: float) -> None:
+        """Use whoever has loaded; first, until the deadline, what runs in roles that change for it comes to its end."""
         assert self.engine is not None
-        assert self.fabric is not None
         self._gain_at = inf
-        if self.handover.role_change is not None:
-            return  # they are used with the roles that change
-        self.loading.clear()
+        still = {node: at for node, at in self.loading.items() if at > now}
+        usable = self._usable().leaving_out(frozenset(still))
         try:
-            self._apply_layout(plan_gain(self.handover.base(self.engine), self._usable()), now)
+            change = self.handover.gain(self.engine, usable, self.weights, now, deadline_at)
         except DoesNotFit as refused:
-            self._lose(UNAVAILABLE, refused.message)
+            return self._lose(UNAVAILABLE, refused.message)
+        if change is not None:  # else they are used when that is over
+            self.loading, self._gain_at = still, max(still.values(), default=inf)
+            self._apply_layout(change, now)
 
     def _apply_layout(self, change: Change, now: float) -> None:
         engine = self.engine
@@ -339,7 +341,7 @@ class LiveDeployment:
             return True
         if self._gain_at <= now:
             engine.advance(self._gain_at)
-            self._scale_out_ready(now)
+            self._scale_out_ready(now, now + ROLE_CHANGE_S)
         if self.state == LOADING and self.serves_from <= now:
             self.activation.returning, self.activation.active_at = False, self.serves_from
             self.weights.read(self._model)
@@ -381,9 +383,8 @@ class LiveDeployment:
         return PoolsView() if self.engine is None else pools_view(self.engine.deployment, self.engine.cache)
 
     def roles(self) -> dict[str, str]:
-        if self.engine is None:
-            return {} if self._previous is None else roles_of(self._previous)
-        return roles_of(self.engine.deployment.pools)
+        pools = self._previous if self.engine is None else self.engine.deployment.pools
+        return {} if pools is None else roles_of(pools)
 
     def _set_state(self, state: str, why: str) -> None:
         self.state, self.why = DEPLOYMENT_STATES.check(self.state, state), why

@@ -19,7 +19,7 @@ from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.deployment import DoesNotFit
 from infer_workload.layout.draining import Drain
 from infer_workload.layout.machines import check_known, other_machine
-from infer_workload.layout.scale import PoolScale
+from infer_workload.layout.scale import ROLE_CHANGE_S, PoolScale
 from infer_workload.layout.views import pools_of
 from infer_workload.metering.accounts import LOAD_KEY, LOAD_PROJECT
 from infer_workload.metering.service import UsageService
@@ -225,7 +225,7 @@ class Serving:
             row.scale = asked
             if validate_only:
                 return row.view()
-        live.rescale(scale, now, 600.0 if request is None else request.deadline_s)
+        live.rescale(scale, now, ROLE_CHANGE_S if request is None else request.deadline_s)
         self._changed(live)
         self.nudge()
         self.look_again()

@@ -111,5 +111,6 @@ class GatherScatter(Exchange):
         starts = (1 + (nodes > 1)) * current.exchange_start_us * 1e-6
         return Operator(
             name, EXPERTS, PORT, 0.0, start_s=starts, wire_s=wire,
-            wire_bytes=own_bytes * (nodes - 1) + inside_bytes, rate="rdma_efficiency" if nodes > 1 else "ub_efficiency",
+            wire_bytes=own_bytes * (nodes - 1) + inside_bytes,
+            rate="rdma_efficiency" if between_s > inside_s else "ub_efficiency",
         )  # fmt: skip

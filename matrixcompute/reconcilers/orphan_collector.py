@@ -1,6 +1,6 @@
 """Frees what no instance owns: allocations and slices that bear an instance's name and outlived it, slices of an
-instance that has no nodes, memory that caches had on the nodes of one that is gone. Withdraws drains that were asked
-for by an operation that has ended, and sizes of pools by a policy that is gone.
+instance that has no nodes, memory that caches had on nodes of one that is gone, though another may have its name now.
+Withdraws drains that were asked for by an operation that has ended, and sizes of pools by a policy that is gone.
 
 A thing is let go only when it was ownerless on two looks in a row, so that one that is just being made is left alone.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import NotFound, Unavailable
+from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.workflows.rows import OPEN
 from matrixcompute.clients.control_plane import ControlPlane
@@ -16,7 +17,7 @@ from matrixcompute.clients.inference import Inference
 from matrixcompute.instances.scaling_policies import owner_of
 from matrixcompute.model.composition import OWNER_LABEL
 from matrixcompute.store.store import ComputeStore, OperationRow
-from matrixresource.contract.allocations import CACHING_ON_LABEL
+from matrixresource.contract.allocations import CACHING_ON_LABEL, of_former
 
 
 class OrphanCollector:
@@ -36,23 +37,24 @@ class OrphanCollector:
         withdrawn, unscaled = await self._withdraw_drains(), await self._withdraw_scales()
         slices, allocations = await self._neighbours.slice_owners(), await self._neighbours.allocations()
         marked = [("slice", key, owner) for key, owner in slices.items()]
-        cached = [
-            ("cache memory", each.key, each.labels[CACHING_ON_LABEL])
-            for each in allocations
-            if CACHING_ON_LABEL in each.labels
-        ]
         marked += [
             ("allocation", each.key, each.labels[OWNER_LABEL]) for each in allocations if OWNER_LABEL in each.labels
         ]
         with self._store.reading() as session:
-            instances = {row.name for row in self._store.instances(session)}
+            instances = {row.name: timestamp(row.created_at) for row in self._store.instances(session)}
             busy = {row.target for row in self._store.open_operations(session)}
         found = {each for each in marked if each[2] not in instances}
         # One of which the admission arrived after its instance had given everything up: its floors stay booked.
         having = busy | {each.key for each in allocations}
         found |= {each for each in marked if each[0] == "slice" and each[2] not in having}
         # CloudMatrix-Infer does so itself, unless it is away. Nodes that somebody else put together are none of ours.
-        found |= {each for each in cached if each[2] not in instances | having}
+        since = instances | {each.key: each.created_at for each in allocations}
+        for each in allocations:
+            owner = each.labels.get(CACHING_ON_LABEL)
+            if owner is None:
+                continue
+            if owner not in busy | since.keys() or of_former(each, since.get(owner, "")):
+                found.add(("cache memory", each.key, owner))
         for kind, name, owner in sorted(found & self._suspects):
             await (self._neighbours.withdraw(name) if kind == "slice" else self._neighbours.release(name))
             with self._store.transaction() as session:

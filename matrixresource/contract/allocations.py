@@ -22,6 +22,12 @@ CACHING_ON_LABEL = "cloudmatrix.io/caching-on"
 """The instance on whose nodes memory is held for caches: without it they have no use, whoever asked for them."""
 
 
+def of_former(memory: AllocationView, created_at: str) -> bool:
+    """Whether memory that caches have was asked for before the instance of the name it bears, or the allocation of its
+    nodes, was created: it is that of a former one."""
+    return memory.created_at < created_at
+
+
 def system_labels(labels: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in labels.items() if name in (REPLACEMENT_LABEL, RESERVATION_LABEL)}
 

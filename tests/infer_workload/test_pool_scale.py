@@ -127,6 +127,42 @@ def test_nodes_that_come_meanwhile_are_used_in_the_roles_that_were_asked_for():
     assert (live.requeued, live.cut_off) == (0, 0)
 
 
+def test_a_node_that_comes_takes_no_role_away_before_what_runs_in_it_has_ended():
+    stage = Stage(NODES[:11], 20.0)
+    live = stage.live
+    assert sizes(live) == (4, 7)
+    live.rescale(PoolScale(6, 6), stage.now)
+    assert live.handover.role_change is None, "the roles that there are stay until the twelfth has loaded"
+    stage.show(NODES)
+    while live.handover.role_change is None:
+        assert sizes(live) == (4, 7)
+        stage.plays(1)
+    assert live.handover.role_change.requests_at_start > 0
+    assert sizes(live) == (4, 7)
+    assert live.handover.scale_view(ScaleRequest(prefill_nodes=6, decode_nodes=6), live.engine).state == "Changing"
+    stage.plays(600)
+    assert sizes(live) == (6, 6)
+    assert (live.state, live.requeued, live.cut_off) == (SERVING, 0, 0)
+
+
+@pytest.mark.parametrize("lost", ["the one that came", "one that decodes"])
+def test_who_is_lost_while_a_role_changes_for_who_came_takes_nobody_else_along(lost):
+    stage = Stage(NODES[:11], 20.0)
+    live = stage.live
+    live.rescale(PoolScale(6, 6), stage.now)
+    stage.show(NODES)
+    while live.handover.role_change is None:
+        stage.plays(1)
+    gone = NODES[11] if lost == "the one that came" else live.engine.deployment.pools.decode[0]
+    stage.show([node for node in NODES if node != gone])
+    stage.plays(700)
+    assert sum(sizes(live)) == 11
+    assert (live.state, live.cut_off, live.handover.role_change) == (SERVING, 0, None)
+    stage.show(NODES)
+    stage.plays(700)
+    assert sizes(live) == (6, 6)
+
+
 def test_a_node_that_is_lost_while_roles_change_takes_nobody_else_along():
     stage = Stage()
     live = stage.live

@@ -1,9 +1,17 @@
 """`matrixctl experiment operators` and `validate`: tables for people, documents for programs, refusals with the field."""
 
 import json
+from importlib.resources import files
 
 import pytest
 
+from infer_workload.contract import DeploymentShape
+from infer_workload.experiments.experiment import healthy_fabric
+from infer_workload.experiments.operator_table import decode_table, prefill_table
+from infer_workload.layout.deployment import lay_out
+from infer_workload.timing.calibration import load_calibration
+from infer_workload.timing.data_files import names
+from infer_workload.timing.model import load_model
 from tests.services.matrixctl.inprocess import ran
 
 
@@ -26,19 +34,52 @@ def test_two_streams_take_less_than_their_operators_together(capsys):
     assert 1 <= found["attention_cores"] <= 23
 
 
-@pytest.mark.parametrize("model", ["deepseek-r1", "kimi-k2", "qwen3-235b"])
+@pytest.mark.parametrize("machine", names("machines"))
+@pytest.mark.parametrize("model", names("models"))
 @pytest.mark.parametrize("phase", ["decode", "prefill"])
-def test_each_model_has_a_table_for_both_phases(capsys, model, phase):
-    code, out, _ = ran(capsys, "experiment", "operators", "--model", model, "--phase", phase, "-o", "wide")
+def test_each_model_has_a_table_for_both_phases_on_each_machine(capsys, machine, model, phase):
+    words = ("--machine", machine, "--model", model, "--phase", phase)
+    code, out, err = ran(capsys, "experiment", "operators", *words, "-o", "wide")
+    if (machine, model, phase) == ("atlas-800i-a2", "kimi-k2", "prefill"):
+        assert (code, "on 16 dies the weights need 77 GB" in err) == (2, True)
+        code, out, _ = ran(capsys, "experiment", "operators", *words, "--ep", "32", "-o", "wide")
     assert code == 0
     assert "attention core" in out
     assert f"{phase} of {model} on" in out
+    assert f" dies of {machine}: " in out
+
+
+@pytest.mark.parametrize("machine", names("machines"))
+def test_a_table_is_of_the_step_that_a_deployment_on_that_machine_takes(machine):
+    current = load_calibration(machine)
+    served = lay_out(healthy_fabric(32, current), load_model(), current, DeploymentShape(context_cache=False))
+    decode = decode_table(None, 4096, None, machine=machine)
+    requests = current.decode_batch_per_npu / current.dies_per_npu
+    step_s = served.decode_timing().exact_step_s(requests, 4096 * requests)
+    assert (decode.dies, decode.step_ms) == (served.decode_dies, pytest.approx(step_s * 1e3))
+    prefill = prefill_table(None, 4096, None, machine=machine)
+    prompts = prefill.dies * current.prefill_tokens_per_npu // current.dies_per_npu // 4096
+    chunk_s = served.prefill_timing(0).exact_chunk_s([(4096, 0)] * prompts)
+    assert (prefill.dies, prefill.step_ms) == (served.prefill_layouts[0].dies, pytest.approx(chunk_s * 1e3))
+
+
+def test_sources_are_those_of_the_machines_own_file():
+    def source_of(name, machine):
+        rows = decode_table(None, 4096, None, machine=machine).rows
+        return next(row.source for row in rows if row.name == name)
+
+    assert source_of("attention core", "cloudmatrix384").startswith("attention_compute_efficiency (published): P")
+    assert source_of("attention core", "atlas-800i-a2") == (
+        "attention_compute_efficiency (assumed): as on the 910C (P)"
+    )
+    assert source_of("reduce-scatter", "atlas-800i-a2") == "ub_efficiency (assumed): as UB"
 
 
 @pytest.mark.parametrize(
     ("words", "named"),
     [
         (("--model", "gpt"), "there are deepseek-r1, deepseek-v3, kimi-k2, llama-3.1-70b, qwen3-235b [field --model]"),
+        (("--machine", "abacus"), "there are atlas-800i-a2, atlas-950, cloudmatrix384 [field --machine]"),
         (("--ep", "1"), "a die has 64 [field --ep]"),
     ],
 )
@@ -54,6 +95,18 @@ def test_a_model_file_of_ones_own_is_refused_with_its_field(capsys, tmp_path):
     code, _, err = ran(capsys, "experiment", "operators", "--model", str(path))
     assert code == 2
     assert "mine.yaml: attention: missing" in err
+
+
+def test_a_machine_file_of_ones_own_is_used_or_refused_with_its_field(capsys, tmp_path):
+    path = tmp_path / "mine.yaml"
+    theirs = files("infer_workload.timing").joinpath("machines", "cloudmatrix384.yaml").read_text()
+    path.write_text(theirs.replace("hbm_gbps: {value: 1600.0", "hbm_gbps: {value: 3200.0"))
+    mine, usual = (decode_table(None, 4096, None, machine=each).step_ms for each in (str(path), "cloudmatrix384"))
+    assert mine < usual
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(theirs.replace("hbm_gb: {value: 64.0", "hbm_gb: {value: none"))
+    code, _, err = ran(capsys, "experiment", "operators", "--machine", str(wrong))
+    assert (code, "wrong.yaml: hbm_gb: a number" in err, "[field --machine]" in err) == (2, True, True)
 
 
 def test_validate_prints_each_figure_with_its_interval(capsys):

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from matrixcommon.model.quantities import timestamp
 from matrixcommon.workflows.verbs import abandon
 from matrixcompute.reconcilers.orphan_collector import OrphanCollector
 from matrixcompute.store.store import OperationRow
 from matrixresource.contract.allocations import CACHING_ON_LABEL, AllocationView, PlacementPolicy
 from tests.matrixcompute.workflow_world import DO, World, a_process, waiting_at
 
+EARLIER, LATER, LATEST = timestamp(0.0), timestamp(4e9), timestamp(5e9)
+
 
 class Neighbours:
     """One slice of instance `one`, and its allocation where it has one."""
 
-    def __init__(self, allocated: bool, caching_on: str | None = None) -> None:
-        self._allocated, self._caching_on = allocated, caching_on
+    def __init__(self, allocated: bool, caching_on: str | None = None, asked_at: str = EARLIER) -> None:
+        self._allocated, self._caching_on, self._asked_at = allocated, caching_on, asked_at
         self.withdrawn: list[str] = []
         self.released: list[str] = []
 
@@ -24,9 +27,11 @@ class Neighbours:
 
     async def allocations(self) -> list[AllocationView]:
         view = AllocationView(
-            name=self._caching_on or "one", nodes=1, npus=8, spares=0, placement=PlacementPolicy(), topology_version="v", bound=True, members=[]
+            name=self._caching_on or "one", nodes=1, npus=8, spares=0, placement=PlacementPolicy(), topology_version="v", bound=True, members=[],
+            created_at=LATER,
         )  # fmt: skip
-        memory = view.model_copy(update={"name": "r1-ems", "labels": {CACHING_ON_LABEL: self._caching_on or ""}})
+        labels = {CACHING_ON_LABEL: self._caching_on or ""}
+        memory = view.model_copy(update={"name": "r1-ems", "labels": labels, "created_at": self._asked_at})
         return ([view] if self._allocated else []) + ([memory] if self._caching_on else [])
 
     async def release(self, name: str) -> bool:
@@ -63,18 +68,21 @@ async def test_a_slice_of_an_instance_without_nodes_is_withdrawn(tmp_path, sente
 
 @pytest.mark.looptime
 @pytest.mark.parametrize(
-    ("sentence", "instance", "allocated", "released"),
+    ("sentence", "instance", "allocated", "asked_at", "released"),
     [
-        ("its instance is there", "one", False, []),
-        ("its instance is gone, and nobody else gave it back", "gone", False, ["r1-ems"]),
-        ("its nodes are somebody's who has no instance", "by-hand", True, []),
+        ("its instance is there", "one", False, LATEST, []),
+        ("its instance is gone, and nobody else gave it back", "gone", False, LATEST, ["r1-ems"]),
+        ("its nodes are somebody's who has no instance", "by-hand", True, LATEST, []),
+        ("an instance of its name was made after it", "one", False, EARLIER, ["r1-ems"]),
+        ("an instance of its name has other nodes since", "one", True, EARLIER, ["r1-ems"]),
+        ("somebody has other nodes of that name since", "by-hand", True, EARLIER, ["r1-ems"]),
     ],
 )
 async def test_memory_of_caches_goes_with_the_instance_that_they_were_on(
-    tmp_path, sentence, instance, allocated, released
+    tmp_path, sentence, instance, allocated, asked_at, released
 ):
     world = World(1)
-    neighbours = Neighbours(allocated, instance)
+    neighbours = Neighbours(allocated, instance, asked_at)
     async with a_process(tmp_path, world.workflow) as process:
         await waiting_at(process, world, (DO, 0))
         collector = OrphanCollector(process.store, neighbours, process.clock)

@@ -10,8 +10,8 @@ from infer_workload.timing.calibration import Calibration, load_calibration
 from infer_workload.timing.collectives import Exchange
 from infer_workload.timing.decode import DecodeTiming, StepOptions
 from infer_workload.timing.experts import lay_experts
-from infer_workload.timing.fabric import DIES_PER_NODE, Fabric
-from infer_workload.timing.gather_scatter import GatherScatter
+from infer_workload.timing.fabric import Fabric
+from infer_workload.timing.gather_scatter import exchange_among
 from infer_workload.timing.model import ServedModel, load_model
 from infer_workload.timing.prefill import PrefillTiming
 
@@ -19,14 +19,17 @@ A2 = "atlas-800i-a2"
 
 
 @lru_cache(maxsize=64)
-def whole_fabric(dies: int) -> Fabric:
-    """A healthy fabric for that many dies, nobody else on it."""
-    return Fabric.healthy(f"sn0-c{at // 4:02d}-n{at % 4}" for at in range(-(-dies // DIES_PER_NODE)))
+def whole_fabric(dies: int, machine: Calibration | None = None) -> Fabric:
+    """A healthy fabric for that many dies, nobody else on it; of a CloudMatrix384 where no machine is given."""
+    current = machine or load_calibration()
+    nodes = -(-dies // current.dies_per_node)
+    return Fabric.healthy((f"sn0-c{at // 4:02d}-n{at % 4}" for at in range(nodes)), machine=current)
 
 
-def exchange(dies: int, calibration: Calibration) -> Exchange:
-    fabric = whole_fabric(dies)
-    return Exchange(fabric, calibration, tuple(fabric.nodes), dies)
+def exchange(dies: int, calibration: Calibration, model: ServedModel | None = None) -> Exchange:
+    """The exchange among so many dies as the machine has it."""
+    fabric = whole_fabric(dies, calibration)
+    return exchange_among(fabric, calibration, tuple(fabric.nodes), dies, model or load_model())
 
 
 def decode_timing(
@@ -35,7 +38,7 @@ def decode_timing(
     """A decode pool of that many dies on a whole fabric."""
     served = model or load_model()
     layout = lay_experts(dies, served)
-    return DecodeTiming(served, calibration, exchange(dies, calibration), layout, options or StepOptions())
+    return DecodeTiming(served, calibration, exchange(dies, calibration, served), layout, options or StepOptions())
 
 
 def prefill_timing(
@@ -48,7 +51,7 @@ def prefill_timing(
     """A prefill instance of that many dies on a whole fabric, one redundant expert a die."""
     served = model or load_model()
     layout = lay_experts(dies, served, redundant_per_die=1)
-    return PrefillTiming(served, calibration, exchange(dies, calibration), layout, balanced, microbatch)
+    return PrefillTiming(served, calibration, exchange(dies, calibration, served), layout, balanced, microbatch)
 
 
 def tpot_ms(timing: DecodeTiming, batch_per_npu: float, context: float) -> float:
@@ -82,17 +85,11 @@ def on_a2(calibration: Calibration, **changes: float) -> Calibration:
     return replace(load_calibration(A2), **{**fitted, **changes})
 
 
-def a2_exchange(cards: int, machine: Calibration) -> GatherScatter:
-    servers = -(-cards // machine.dies_per_node)
-    fabric = Fabric.healthy((f"server-{at}" for at in range(servers)), machine=machine)
-    return GatherScatter(fabric, machine, tuple(fabric.nodes), cards, load_model().hidden)
-
-
 def a2_decode_rate(machine: Calibration, context: float, tpot_s: float = 0.1, microbatch: bool = False) -> float:
     """Tokens a second and card of four servers."""
     cards, model = 32, load_model()
     timing = DecodeTiming(
-        model, machine, a2_exchange(cards, machine), lay_experts(cards, model), StepOptions(microbatch=microbatch)
+        model, machine, exchange(cards, machine), lay_experts(cards, model), StepOptions(microbatch=microbatch)
     )
     return rate_within(lambda batch: timing.exact_step_s(batch, batch * context), timing.tokens_per_step, tpot_s)
 
@@ -101,7 +98,7 @@ def a2_prefill_rate(machine: Calibration, microbatch: bool = False) -> float:
     """Tokens a second and card of two servers: eight prompts of 2,048 tokens at once, two cards for each."""
     cards, prompts, model = 16, 8, load_model()
     timing = PrefillTiming(
-        model, machine, a2_exchange(cards, machine), lay_experts(cards, model), microbatch=microbatch,
-        heads_exchange=a2_exchange(cards // prompts, machine),
+        model, machine, exchange(cards, machine), lay_experts(cards, model), microbatch=microbatch,
+        heads_exchange=exchange(cards // prompts, machine),
     )  # fmt: skip
     return 2048 * prompts / cards / timing.exact_chunk_s([(2048, 0)] * prompts)

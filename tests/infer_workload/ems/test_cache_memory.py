@@ -225,6 +225,27 @@ async def test_a_restart_finds_what_is_held_and_asks_for_nothing_new(world):
     assert world.serving.live["r1"].engine.cache.capacity > 0
 
 
+async def test_what_was_granted_on_a_former_instance_is_given_back_and_asked_for_anew(world):
+    live = await world.serves(cacheGbPerNode=100)
+    before = world.machine.allocation("r1-ems")
+    world.clock.at += 60.0
+    made = world.machine.ask("i", nodes=8)  # in place of the one that it lay on
+    world.clock.at += 60.0
+    world.begin()
+    changes = world.memory.changes
+    await world.look()
+    after = world.machine.allocation("r1-ems")
+    assert world.memory.changes == changes + 2, "given back and asked for"
+    assert before.created_at < made.created_at < after.created_at
+    assert world.allocated() == {member.node: member.memory_gib for member in before.members}
+    live = world.serving.live["r1"]
+    assert (world.condition().reason, live.engine.cache.capacity > 0) == ("Granted", True)
+    world.clock.at += 60.0
+    await world.look()
+    assert world.memory.changes == changes + 3, "looked at again, and kept"
+    assert world.machine.allocation("r1-ems").created_at == after.created_at
+
+
 async def life(world):
     """Made, grown, less a node, deleted: every kind of change."""
     if "r1" not in world.serving.live and not world.done:

@@ -108,3 +108,33 @@ async def test_what_caches_had_is_given_back_with_their_instance_though_nobody_s
         view = (await stack.get("infer", "/v1/deployments/r1")).json()
         assert view["state"] in ("Pending", "Unavailable")
         await stack.nothing_left()
+
+
+async def test_what_caches_had_on_an_instance_is_not_that_of_the_next_one_of_its_name(tmp_path: Path) -> None:
+    async with Stack(tmp_path, infer=True) as stack:
+        await stack.apply("i", 4)
+        await stack.active("i", 4)
+        await serve(stack, "r1", cacheGbPerNode=64)
+        before = await stack.resource.find_allocation("r1-ems")
+        await stack.kill("infer")
+        assert (await stack.http["compute"].delete("/v1/instances/i")).is_success
+        await stack.gone("i")
+        await stack.apply("i", 4)
+        await stack.active("i", 4)
+
+        async def given_back() -> bool:
+            return await stack.resource.find_allocation("r1-ems") is None
+
+        await stack.until(given_back, "what the former instance's caches had is given back", within_s=600)
+        await stack.start("infer")
+
+        async def granted() -> bool:
+            found = (await stack.get("infer", "/v1/deployments/r1")).json()
+            return found["state"] == "Serving" and (found.get("cacheMemory") or {}).get("reason") == "Granted"
+
+        await stack.until(granted, "its caches have memory of the next instance")
+        after, instance = await stack.resource.find_allocation("r1-ems"), await stack.resource.find_allocation("i")
+        assert before is not None
+        assert after is not None
+        assert instance is not None
+        assert before.created_at < instance.created_at < after.created_at

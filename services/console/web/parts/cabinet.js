@@ -8,7 +8,12 @@ import { navigate } from "../core/router.js";
 class Rack extends HTMLElement {
   /** @type {Map<string, any>} */
   #rows = new Map();
-  #shown = "";
+  /** @type {any} the cabinets it was built of: the same object for as long as none changed */
+  #cabinets = null;
+  /** @type {any} */
+  #supernode = null;
+  /** @type {any} */
+  #closed = null;
 
   connectedCallback() {
     this.addEventListener("keydown", (event) => this.#move(event));
@@ -20,15 +25,17 @@ class Rack extends HTMLElement {
 
   /** @param {any} supernode of the live picture @param {Record<string, string>} closed cabinets that take nobody new */
   frame(supernode, closed) {
-    const names = JSON.stringify(supernode.cabinets);
-    if (names !== this.#shown) this.#build(supernode, names);
+    if (supernode === this.#supernode && closed === this.#closed) return;
+    if (supernode.cabinets !== this.#cabinets) this.#build(supernode);
+    this.#supernode = supernode;
+    this.#closed = closed;
     for (const [node, row] of this.#rows) row.frame(supernode.states[node] ?? "", supernode.holders[node] ?? "");
     for (const cabinet of this.children) /** @type {any} */ (cabinet).frame?.(supernode, closed);
   }
 
-  /** @param {any} supernode @param {string} names */
-  #build(supernode, names) {
-    this.#shown = names;
+  /** @param {any} supernode */
+  #build(supernode) {
+    this.#cabinets = supernode.cabinets;
     this.#rows.clear();
     const cabinets = Object.entries(supernode.cabinets).sort().map(([name, nodes]) => {
       const total = h("span", { class: "total" });

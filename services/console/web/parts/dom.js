@@ -39,15 +39,23 @@ export function fill(element, ...children) {
   return element;
 }
 
-/** The text set, where it is another. @param {Node} node @param {string} text */
+/** The text set, where it is another; a text that stands alone is kept and changed, so that it alone is laid out anew. @param {Node} node @param {string} text */
 export function say(node, text) {
-  if (node.textContent !== text) node.textContent = text;
+  const only = node.firstChild;
+  if (only instanceof Text && !only.nextSibling && text) {
+    if (only.data !== text) only.data = text;
+  } else if (node.textContent !== text) node.textContent = text;
 }
 
 /** An attribute set, where it is another; null takes it away. @param {Element} element @param {string} name @param {string | null} value */
 export function set(element, name, value) {
   if (value === null) element.removeAttribute(name);
   else if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+}
+
+/** A property set, where it is another: the browser takes an attribute that is set anew for a change. @param {any} element @param {string} name @param {any} value */
+export function put(element, name, value) {
+  if (element[name] !== value) element[name] = value;
 }
 
 /**

@@ -1,6 +1,6 @@
 // @ts-check
 // The one line over every page: what is free, held and faulty, the largest block that still fits, alerts, and the time.
-import { h, say, link, plural } from "./dom.js";
+import { h, say, set, put, link, plural } from "./dom.js";
 import { moment, number } from "./format.js";
 
 export function headline() {
@@ -25,14 +25,14 @@ export function headline() {
     say(spareValue, number(counts.spare));
     say(faultyValue, number(counts.faulty));
     say(limitedValue, number(counts.degraded + counts.out));
-    limited.title = `${counts.degraded} degraded, ${counts.out} out of service`;
-    limited.hidden = !(counts.degraded + counts.out);
+    put(limited, "title", `${counts.degraded} degraded, ${counts.out} out of service`);
+    put(limited, "hidden", !(counts.degraded + counts.out));
     const largest = capacity.largestBlock?.all;
     say(block, largest === undefined ? "largest block –" : `largest block ${plural(largest, "node")}`);
-    block.title = largest === undefined ? "" : `${capacity.largestBlock.cabinet} nodes in one cabinet, ${capacity.largestBlock.supernode} in one supernode, ${largest} in all`;
+    put(block, "title", largest === undefined ? "" : `${capacity.largestBlock.cabinet} nodes in one cabinet, ${capacity.largestBlock.supernode} in one supernode, ${largest} in all`);
     const count = Object.keys(picture.alerts).length;
     say(alerts.firstChild, count ? plural(count, "alert") : "no alerts");
-    alerts.dataset.alerts = count ? "some" : "none";
+    set(alerts, "data-alerts", count ? "some" : "none");
     element.tick(emulated, scale);
   };
   element.tick = (/** @type {number | null} */ emulated, /** @type {number} */ scale) => {

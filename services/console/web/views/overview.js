@@ -3,7 +3,7 @@
 import { live } from "../core/live.js";
 import { setQuery } from "../core/router.js";
 import { get } from "../core/api.js";
-import { h, fill, say, sync, link } from "../parts/dom.js";
+import { h, fill, say, put, sync, link } from "../parts/dom.js";
 import { legend } from "../parts/cabinet.js";
 import { supernodeTiles } from "../parts/tiles.js";
 import { switchCabinets } from "../parts/switches.js";
@@ -59,11 +59,11 @@ export function mount(root, page) {
       void look().catch(() => {});
     }
     const found = Object.entries(picture.alerts);
-    quiet.hidden = found.length > 0;
+    put(quiet, "hidden", found.length > 0);
     sync(alerts, found, ([key]) => key, alertItem);
     const happened = Object.entries(picture.events).sort(([a, one], [b, other]) => other.at.localeCompare(one.at) || b.localeCompare(a)).slice(0, 30);
-    nothing.hidden = happened.length > 0;
-    events.hidden = !happened.length;
+    put(nothing, "hidden", happened.length > 0);
+    put(events, "hidden", !happened.length);
     sync(events, happened, ([key]) => key, eventItem);
   }
   return { frame, close: () => live.show(null) };

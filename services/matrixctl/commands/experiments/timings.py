@@ -17,17 +17,26 @@ def operators(
     phase: Annotated[Literal["decode", "prefill"], typer.Option(help="Of a decode step, or of a prefill chunk.")] = (
         "decode"
     ),
-    batch: Annotated[int, typer.Option(min=1, max=4096, help="Decode: requests an NPU.")] = 96,
+    batch: Annotated[
+        int | None, typer.Option(min=1, max=4096, help="Decode: requests an NPU (default: the machine's, 96).")
+    ] = None,
     context: Annotated[
         int, typer.Option(min=1, max=1_000_000, help="Tokens of context a request keeps; prefill: of a prompt.")
     ] = 4096,
-    tokens: Annotated[int, typer.Option(min=1, max=1_000_000, help="Prefill: tokens of a chunk, an NPU.")] = 16384,
+    tokens: Annotated[
+        int | None,
+        typer.Option(min=1, max=1_000_000, help="Prefill: tokens of a chunk, an NPU (default: the machine's, 16384)."),
+    ] = None,
     ep: Annotated[
-        int | None, typer.Option(min=1, max=16384, help="Dies the experts are on (default: 320, prefill 32).")
+        int | None,
+        typer.Option(min=1, max=16384, help="Dies the experts are on (default: those of 20 nodes, prefill of 2)."),
     ] = None,
     model: Annotated[
         str, typer.Option(help="A model that is carried along, or a file of one's own that ends in .yaml.")
     ] = "deepseek-r1",
+    machine: Annotated[
+        str, typer.Option(help="A machine that is carried along, or a file of one's own that ends in .yaml.")
+    ] = "cloudmatrix384",
     microbatch: Annotated[
         Literal["auto", "on", "off"], typer.Option(help="Decode: two microbatches side by side.")
     ] = "auto",
@@ -35,22 +44,26 @@ def operators(
 ) -> None:
     """Every operator of a step: time, what bounds it, share, and where that rate is from. Nothing has to run.
 
-    Rows are for the whole step on one die. Bounds: cube and vector cores, hbm, wire (a port of the UB plane), issue
-    (the cores that send), launch. Streams that run side by side add up to more than the step.
+    Rows are for the whole step on one die. Bounds: cube and vector cores, hbm, wire (a port of the plane that
+    the machine exchanges over), issue (the cores that send), launch. Streams side by side add up to more than the step.
     -o wide adds the work, -o json the sources in full.
     """
     from infer_workload.experiments.operator_table import TooFewDies, decode_table, prefill_table
     from infer_workload.layout.deployment import MICROBATCHING
+    from infer_workload.timing.calibration import load_calibration
     from infer_workload.timing.data_files import BadDataFile, UnknownDataFile
+    from infer_workload.timing.model import load_model
 
-    dies = ep or (320 if phase == "decode" else 32)
+    for option, name, load in (("--model", model, load_model), ("--machine", machine, load_calibration)):
+        try:
+            load(name)
+        except (BadDataFile, UnknownDataFile) as wrong:
+            raise InvalidField(str(wrong), field=option) from wrong
     try:
         if phase == "decode":
-            found = decode_table(batch, context, dies, model, MICROBATCHING[microbatch])
+            found = decode_table(batch, context, ep, model, MICROBATCHING[microbatch], machine)
         else:
-            found = prefill_table(tokens, context, dies, model)
-    except (BadDataFile, UnknownDataFile) as wrong:
-        raise InvalidField(str(wrong), field="--model") from wrong
+            found = prefill_table(tokens, context, ep, model, machine)
     except TooFewDies as wrong:
         raise InvalidField(str(wrong), field="--ep") from wrong
     if printed(found.document(), output):
@@ -76,7 +89,7 @@ def operators(
     split = f", {found.attention_cores} matrix cores for attention" if found.attention_cores else ""
     per_token = f", {found.tpot_ms:.1f} ms a token" if found.tpot_ms else ""
     say(
-        f"{found.phase} of {found.model} on {found.dies} dies: {found.step_ms:.2f} ms{per_token}, "
+        f"{found.phase} of {found.model} on {found.dies} dies of {found.machine}: {found.step_ms:.2f} ms{per_token}, "
         f"{found.tokens_per_s_per_npu:,.0f} tokens/s an NPU; {found.microbatches} microbatch"
         f"{'es' if found.microbatches > 1 else ''}{split}; operators add up to {found.summed_ms:.2f} ms"
     )
