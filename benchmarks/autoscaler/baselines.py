@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 
 from benchmarks.autoscaler.pools import MEMBER_NODES, TPOT_S, TTFT_S, Policy, Seen
+from benchmarks.autoscaler.spares import Spares
 from matrixcompute.autoscaling.decision import Observation, recommend, scaled
 from matrixcompute.autoscaling.policy import Reason, ScalingPolicySpec, ScalingState
-from matrixcompute.autoscaling.pools import PoolsObservation, pools_scaled, recommend_pools
+from matrixcompute.autoscaling.pools import PoolsObservation, pools_scaled
+from matrixcompute.autoscaling.warm_spares import recommend_with_spares
 
 MEMBERS_MAX = 64
 OBJECTIVE = {"ttftSeconds": TTFT_S, "tpotSeconds": TPOT_S}
@@ -64,14 +66,19 @@ class Pooled:
     policy: ScalingPolicySpec
     state: ScalingState = field(default_factory=ScalingState)
     reasons: list[Reason] = field(default_factory=list)
+    spares: Spares | None = None
+    """Those that the policy counts on."""
 
     def __call__(self, seen: list[Seen]) -> list[int]:
         prefill, decode = (_observation(each) for each in seen)
         nodes, ready = prefill.members + decode.members, prefill.ready + decode.ready
-        looked = PoolsObservation(
-            Observation(nodes, ready), prefill, decode, prefill_block=MEMBER_NODES, decode_block=MEMBER_NODES
-        )
-        found = recommend_pools(looked, self.policy, self.state, seen[0].now)
+        whole, beside = Observation(nodes, ready), self.spares
+        if beside is not None:
+            prefill, decode = (replace(each, start_s=beside.join_s) for each in (prefill, decode))
+            boot_s = beside.start_s - beside.join_s
+            whole = replace(whole, spares=beside.count * MEMBER_NODES, boot_s=boot_s)
+        looked = PoolsObservation(whole, prefill, decode, prefill_block=MEMBER_NODES, decode_block=MEMBER_NODES)
+        found = recommend_with_spares(looked, self.policy, self.state, seen[0].now)
         assert found.pools is not None
         self.state = pools_scaled(found.state, self.policy, looked.sizes, found.pools, seen[0].now)
         self.reasons.append(found.reason)
@@ -238,15 +245,19 @@ BASELINES: dict[str, tuple[float, Callable[[int], Policy]]] = {
 """Name: how often it looks, and a fresh one for a block size."""
 
 
-def ours(block: int = MEMBER_NODES) -> Pooled:
-    """What a user gets who names a target, a most, and that pools are to be sized. Decode comes in members here."""
-    pools = {role: {"minReplicas": MEMBER_NODES} for role in ("prefill", "decode")}
-    nodes = 2 * MEMBERS_MAX * MEMBER_NODES
-    return Pooled(
-        policy_of(
-            block, pools=pools, objective=OBJECTIVE, minReplicas=2 * MEMBER_NODES, maxReplicas=nodes // block * block
-        )
-    )
+def ours(block: int = MEMBER_NODES, spares: Spares | None = None) -> Pooled:
+    """What a user gets who names a target, a most, and that pools are to be sized; and with `spares` how many of these
+    the policy may count on. Decode comes in members here."""
+    given: dict[str, object] = {
+        "pools": {role: {"minReplicas": MEMBER_NODES} for role in ("prefill", "decode")},
+        "objective": OBJECTIVE,
+        "minReplicas": 2 * MEMBER_NODES,
+        "maxReplicas": 2 * MEMBERS_MAX * MEMBER_NODES // block * block,
+    }
+    if spares is not None:
+        given["warmSpares"] = spares.count * MEMBER_NODES
+    policy = policy_of(block, **given)
+    return Pooled(policy, spares=spares)
 
 
 def single_number(block: int = MEMBER_NODES) -> SingleNumber:

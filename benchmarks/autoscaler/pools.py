@@ -16,11 +16,13 @@ from math import ceil, inf
 
 import numpy as np
 
+from benchmarks.autoscaler.spares import Spares
 from benchmarks.autoscaler.traces import Trace
 from infer_workload.contract import DeploymentShape
+from infer_workload.ems.model_cache import ModelCache
 from infer_workload.experiments.experiment import healthy_fabric
 from infer_workload.layout.deployment import lay_out
-from infer_workload.layout.recovery import role_switch_s
+from infer_workload.layout.recovery import first_start_s, role_switch_s
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.fabric import DIES_PER_NODE
 from infer_workload.timing.model import load_model
@@ -54,6 +56,8 @@ class Timing:
     """Requests that a die takes at most."""
     switch_s: float
     """How long a member takes from one role to the other, its weights included."""
+    warm_s: float
+    """How long a member takes from being there to serving: executors, graphs and weights from the model cache."""
 
     def work_s(self, new: np.ndarray, past: np.ndarray) -> np.ndarray:
         """Seconds of a member that each prompt costs in a full chunk."""
@@ -88,8 +92,9 @@ def timing() -> Timing:
     ]) / decode.tokens_per_step  # fmt: skip
     tpot = np.maximum.accumulate(tpot, axis=0)
     room = deployment.kv_tokens_per_die * DIES
-    switch_s = role_switch_s(deployment)
-    return Timing(lengths, alone, (base - pair_s * pairs[0]) / 65536, pair_s, tpot, room, batch, switch_s)
+    weights = ModelCache(load_calibration(), {load_model().name})
+    rest = room, batch, role_switch_s(deployment), first_start_s(deployment, weights)
+    return Timing(lengths, alone, (base - pair_s * pairs[0]) / 65536, pair_s, tpot, *rest)
 
 
 @dataclass
@@ -125,7 +130,7 @@ class Role:
         self.changes.append((now, -members))
         other.changes.append((now, members))
 
-    def resize(self, members: int, now: float, start_s: float, ends: Callable[[int], float]) -> None:
+    def resize(self, members: int, now: float, spares: Spares, ends: Callable[[int], float]) -> None:
         """Members that are to be there. Those that start go first; `ends` says when that many have finished."""
         change = members - self.members
         if not change:
@@ -134,7 +139,7 @@ class Role:
         while change > 0 and self.leaving:
             self.leaving.pop()
             self.serving, change = self.serving + 1, change - 1
-        self.starting += [now + start_s] * change
+        self.starting += spares.starts(max(0, change), now)
         while change < 0 and self.starting:
             self.starting.pop()
             change += 1
@@ -266,10 +271,11 @@ def replay(
     tick_s: float = TICK_S,
     *,
     changes_roles: bool = False,
+    spares: Spares | None = None,
 ) -> Outcome:
     """The whole trace under a policy that looks every `tick_s`; `first` members serve at its beginning. Where it
     `changes_roles` a member that one pool has too many is the other's once it has finished what it has."""
-    times = timing()
+    times, beside = timing(), spares or Spares(0, start_s, start_s)
     count = len(trace.at)
     new = trace.prompt - trace.cached
     before = np.concatenate([[0.0], np.cumsum(times.work_s(new, trace.cached))])
@@ -304,8 +310,8 @@ def replay(
             wanted = policy(seen)
             if changes_roles:
                 _change_roles(prefill, decode, wanted, now, decoding)
-            prefill.resize(max(1, wanted[0]), now, start_s, lambda _: -inf)
-            decode.resize(max(1, wanted[1]), now, start_s, lambda k: decoding.last_end(k, decode.serving))
+            prefill.resize(max(1, wanted[0]), now, beside, lambda _: -inf)
+            decode.resize(max(1, wanted[1]), now, beside, lambda k: decoding.last_end(k, decode.serving))
             last, tick_at = arrived, tick_at + tick_s
         # Arrivals, and prompts that are begun: the work before each is done.
         arrived = int(np.searchsorted(trace.at, end))
@@ -337,11 +343,13 @@ def replay(
         decode.pass_on(end, decoding.progress, now < trace.seconds)
         prefill.change(decode, end, decoding.progress)
         decode.change(prefill, end, decoding.progress)
+        beside.pass_on(end)
         slot += 1
     finished = np.interp(ends, progress, np.arange(len(progress)) * SLOT_S)
     tpot = np.maximum(0.0, finished - joins) / np.maximum(1.0, trace.answer - 1)
     tpot[trace.answer <= 1] = 0.0
-    hours = (prefill.member_s + decode.member_s) * MEMBER_NODES / 3600
+    member_s = prefill.member_s + decode.member_s + beside.count * trace.seconds
+    hours = member_s * MEMBER_NODES / 3600
     return Outcome(trace, joins - trace.at, tpot, alone, hours, [prefill, decode], np.array(running))
 
 

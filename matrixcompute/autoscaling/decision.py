@@ -66,6 +66,12 @@ class Observation:
     """Since when nothing has come in or run."""
     waiting: int = 0
     """Requests that wait for what is scaled to zero."""
+    spares: int = 0
+    """Nodes that it holds beside the members, booted or booting."""
+    boot_s: float = 0.0
+    """How long a free node takes to be there, before it starts."""
+    join_s: float = 0.0
+    """The same of a spare."""
     returns_to: int = 1
     """Members that it had before it was scaled to zero."""
 
@@ -290,6 +296,7 @@ SENTENCES: dict[Reason, str] = {
     Reason.CHANGE_UNDER_WAY: "the last change is still under way",
     Reason.DRAINING: "requests run on nodes that are to leave",
     Reason.REFUSED: "the change was refused",
+    Reason.SPARES_COVER: "spares stand for nodes that were to be there ahead",
     Reason.ROLES_REBALANCED: "nodes change their role, and nothing has to be allocated",
     Reason.SCALE_TARGET_DEACTIVATED: "the cooldown period is over",
     Reason.SCALE_TARGET_ACTIVATED: "a request waits, or a schedule asks for it",

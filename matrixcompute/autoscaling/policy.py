@@ -43,6 +43,7 @@ class Reason(StrEnum):
     SCALE_TARGET_DEACTIVATED = "ScaleTargetDeactivated"
     SCALE_TARGET_ACTIVATED = "ScaleTargetActivated"
     REFUSED = "Refused"
+    SPARES_COVER = "SparesCover"
 
 
 class ScaleTarget(ApiModel):
@@ -235,6 +236,9 @@ class ScalingPolicySpec(ApiModel):
     objective: Objective = Field(Objective(), description="of the own signals")
     behavior: Behavior = Field(Behavior(), description="how fast it may change")
     schedules: list[Schedule] = Field(default_factory=list, max_length=32, description="floors by the clock")
+    warm_spares: int = Field(
+        0, ge=0, le=48, description="so many of the target's spares may stand for nodes that were to be there ahead"
+    )
     predictive: Literal["Off", "Preview", "Auto"] | None = Field(
         None,
         description="whether a forecast for when a member that starts now serves raises the floor, or only shows; "
@@ -318,6 +322,10 @@ class ScalingState(ApiModel):
     """When it began to look, and the size that it found."""
     pools: dict[str, ScalingState] = Field(default_factory=dict)
     """The same of each pool, where a policy sizes pools."""
+    joined: ScalingState | None = None
+    """The same of the decision as if every new node came from a spare, where spares are a tier."""
+    node_s: tuple[float, float] | None = None
+    """In how long a node was there, from a free one and from a spare, as last measured."""
     returns_to: PoolSizes | None = None
     """The pools that there were before the target was scaled to zero."""
 
@@ -350,6 +358,7 @@ class ScalingPolicyView(ResourceView):
     objective: Objective
     behavior: Behavior
     schedules: list[Schedule] = Field(default_factory=list)
+    warm_spares: int = 0
     predictive: Literal["Off", "Preview", "Auto"] | None = None
     current_replicas: int = Field(0, description="nodes of the target's spec")
     desired_replicas: int = Field(0, description="nodes that it is to have")

@@ -19,12 +19,14 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, MatrixError, Unavailable
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import name_of
-from matrixcompute.autoscaling.decision import SENTENCES, Observation, Recommendation, recommend, scaled
+from matrixcompute.autoscaling.decision import SENTENCES, Observation, Recommendation, scaled
 from matrixcompute.autoscaling.policy import PoolSizes, Reason, ScalingDecision, ScalingPolicyRequest, ScalingState
-from matrixcompute.autoscaling.pools import PoolsObservation, pools_scaled, recommend_pools
+from matrixcompute.autoscaling.pools import PoolsObservation, pools_scaled
+from matrixcompute.autoscaling.warm_spares import recommend_with_spares, with_node_times
 from matrixcompute.clients.inference import Inference
 from matrixcompute.instances.scaling_policies import owner_of
 from matrixcompute.instances.service import InstanceService
+from matrixcompute.reconcilers.node_times import node_times, spares_of
 from matrixcompute.reconcilers.scaling_signals import observed, pools_observed, sizes_now, statistics_of
 from matrixcompute.store.store import ComputeStore, InstanceRow, ScalingMemoryRow, ScalingPolicyRow
 
@@ -83,12 +85,13 @@ class AutoscalingReconciler:
             if instance is not None:
                 nodes, ready = (0, 0) if parked else (instance.shape.nodes, instance.ready_nodes)
                 floor, size = instance.shape.min_nodes or 1, instance.shape.nodes
+                spares = spares_of(instance.members or [])
         served: Views = {}
         away = ""
         try:
             served = await self._served(target)
             if reason is None:
-                whole = Observation(nodes, ready, least=floor, returns_to=size)
+                whole = Observation(nodes, ready, least=floor, returns_to=size, spares=spares)
                 statistics = await statistics_of(self._reached, served, policy)
                 whole = observed(whole, statistics, policy)
         except Unavailable as gone:
@@ -148,12 +151,13 @@ class AutoscalingReconciler:
             policy = row.policy.model_copy(update={"block": lcm(row.policy.block, *blocks)})
             memory = session.get(ScalingMemoryRow, name)
             state = ScalingState.of(memory.state if memory is not None else None)
+            state = state.model_copy(update={"node_s": node_times(session, row.target, state.node_s)})
             if pools is not None and policy.pools is not None:
-                found = recommend_pools(pools, policy, state, now)
+                found = recommend_with_spares(with_node_times(pools, state.node_s), policy, state, now)
                 if changing and found.replicas <= whole.members and found.replicas and found.pools != pools.sizes:
                     found = replace(found, replicas=whole.members, pools=pools.sizes, reason=Reason.CHANGE_UNDER_WAY)
             else:
-                found = recommend(whole, policy, state, now)
+                found = recommend_with_spares(with_node_times(whole, state.node_s), policy, state, now)
             if away:
                 found = replace(found, reason=Reason.SERVICE_UNAVAILABLE, message=away)
             found = replace(found, state=self._applied(session, row, instance, policy, found, pools, now))

@@ -1,0 +1,63 @@
+"""What spares bring to autoscaling, in simulation: our policy without them, with them, and counting on them.
+
+    python -m benchmarks autoscaling_spares
+    AUTOSCALING_STARTS=0,10,30,300 AUTOSCALING_SPARES=4 python -m benchmarks autoscaling_spares
+    AUTOSCALING_TRACES="jumps,clients" CLOUDMATRIX_TRACES=folder python -m benchmarks autoscaling_spares
+
+The traces, the timing and what everybody begins with are those of `python -m benchmarks autoscaling`. The start time is
+that of a free node. A spare joins the planes and starts as any member does, so that it serves sooner where that is
+shorter; another node boots in its place for what is left of the start time. Spares are paid for all the time. `spares`
+grows out of them and decides as if it had none (`warmSpares: 0`); `a tier` has `warmSpares` as many as there are.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+from benchmarks import Figure
+from benchmarks.autoscaler.baselines import ours
+from benchmarks.autoscaler.clairvoyant import static_peak
+from benchmarks.autoscaler.pools import MEMBER_NODES, Outcome, replay, timing
+from benchmarks.autoscaler.spares import Spares
+from benchmarks.autoscaler.traces import SEEDED, TRACES
+
+STARTS_S = [float(each) for each in os.environ.get("AUTOSCALING_STARTS", "60,120").split(",")]
+SPARES = int(os.environ.get("AUTOSCALING_SPARES", "4"))
+"""Nodes that are held beside the members; a member is two."""
+QUICK = "sine 15 min,mix shifts,jumps,clients"
+CHOSEN = os.environ.get("AUTOSCALING_TRACES", QUICK)
+FIRST = float(os.environ.get("AUTOSCALING_FIRST", "1"))
+JOIN_S = 8.0
+"""A spare joins the planes in so long (`promote` in `node_stages.yaml`)."""
+METHOD = "engine timing, half-second slots, spares paid for"
+
+
+def measure() -> Iterator[Figure]:
+    lost = 0
+    for name in TRACES if CHOSEN == "all" else CHOSEN.split(","):
+        trace = TRACES[name]()
+        sizes = static_peak(trace, 1)
+        first = max(1, round(FIRST * sizes[0])), max(1, round(FIRST * sizes[1]))
+        for start_s in STARTS_S:
+            join_s = min(start_s, JOIN_S + timing().warm_s)
+            where = f"{name}, start {start_s:.0f} s{', seeded' if name in SEEDED else ''}"
+            for what, count, counted in (("none", 0, False), ("spares", SPARES, False), ("a tier", SPARES, True)):
+                beside = Spares(count // MEMBER_NODES, start_s, join_s)
+                policy = ours(spares=beside if counted else None)
+                found = replay(trace, policy, first, start_s, changes_roles=True, spares=beside)
+                lost += found.lost
+                _row(where, what, found, beside)
+                yield Figure(f"node-hours, {what}, {where}", found.node_hours, "", METHOD)
+                yield Figure(f"attainment, {what}, {where}", 100 * found.attainment, "%", METHOD)
+    yield Figure("requests lost on shrinking", lost, "", METHOD, goal_most=0)
+
+
+def _row(where: str, what: str, found: Outcome, beside: Spares) -> None:
+    print(
+        f"  {where:<40} {what:<8} {found.node_hours:7.1f} node-hours attained {100 * found.attainment:6.2f} % "
+        f"{beside.taken} spares became members",
+        file=sys.stderr,
+        flush=True,
+    )

@@ -1,0 +1,90 @@
+"""recommend_with_spares: the size where the target's own spares are a tier of it. Pure, as `recommend`.
+
+A spare is booted and serves sooner than a free node, so what has to be there before a free node could serve need not be
+members: spares may stand for it. The size is decided twice, once as if every new node had to boot, once as if every one
+came from a spare. Of what the first asks for beyond the second, as much as there are warm spares is left to them; the
+rest are members. So members and warm spares together are never fewer than what nodes that boot ask for, and members
+never fewer than what spares could not bring in time.
+
+Spares that still boot count: by the time that the first decision looks ahead to they are ready, as a free node
+that is taken now would be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from matrixcompute.autoscaling.decision import SENTENCES, Observation, Recommendation, recommend
+from matrixcompute.autoscaling.policy import PoolSizes, Reason, ScalingPolicySpec, ScalingState
+from matrixcompute.autoscaling.pools import ROLES, PoolsObservation, recommend_pools
+
+
+def recommend_with_spares(
+    seen: Observation | PoolsObservation, policy: ScalingPolicySpec, state: ScalingState, now: float
+) -> Recommendation:
+    """The size for this moment; `warmSpares` 0 is `recommend` and `recommend_pools` as they are."""
+    whole = seen.whole if isinstance(seen, PoolsObservation) else seen
+    if not policy.warm_spares:
+        return _recommend(seen, policy, state, now)
+    booted = _recommend(_later(seen, whole.boot_s), policy, state, now)
+    joined = _recommend(_later(seen, whole.join_s), policy, state.joined or ScalingState(), now)
+    if not booted.replicas:
+        return booted
+    found = replace(booted, state=booted.state.model_copy(update={"joined": joined.state}))
+    left = min(whole.spares, policy.warm_spares)
+    if booted.pools is None or joined.pools is None:
+        covered = _blocks(min(left, booted.replicas - joined.replicas), policy.block)
+        return _covered(found, covered, found.pools, whole, joined)
+    assert isinstance(seen, PoolsObservation)
+    sizes = {role: getattr(booted.pools, role) for role in ROLES}
+    for role in ROLES:
+        gap = sizes[role] - getattr(joined.pools, role)
+        take = _blocks(min(left, gap), max(policy.block, seen.block(role)))
+        sizes[role], left = sizes[role] - take, left - take
+    caching = booted.pools.caching
+    pools = PoolSizes(**sizes, caching=None if caching is None else min(caching, sum(sizes.values())))
+    return _covered(found, booted.pools.nodes - pools.nodes, pools, whole, joined)
+
+
+def with_node_times(
+    seen: Observation | PoolsObservation, node_s: tuple[float, float] | None
+) -> Observation | PoolsObservation:
+    """As seen where nodes were there in so long, from a free one and from a spare (s); None: nobody has seen that."""
+    if node_s is None:
+        return seen
+    if isinstance(seen, PoolsObservation):
+        return replace(seen, whole=replace(seen.whole, boot_s=node_s[0], join_s=node_s[1]))
+    return replace(seen, boot_s=node_s[0], join_s=node_s[1])
+
+
+def _recommend(
+    seen: Observation | PoolsObservation, policy: ScalingPolicySpec, state: ScalingState, now: float
+) -> Recommendation:
+    if isinstance(seen, PoolsObservation):
+        return recommend_pools(seen, policy, state, now)
+    return recommend(seen, policy, state, now)
+
+
+def _later(seen: Observation | PoolsObservation, there_s: float) -> Observation | PoolsObservation:
+    """As seen where a new node is there so much later."""
+    if isinstance(seen, PoolsObservation):
+        prefill, decode = (replace(each, start_s=each.start_s + there_s) for each in (seen.prefill, seen.decode))
+        return replace(seen, prefill=prefill, decode=decode)
+    return replace(seen, start_s=seen.start_s + there_s)
+
+
+def _blocks(nodes: int, block: int) -> int:
+    return max(0, nodes) // block * block
+
+
+def _covered(
+    found: Recommendation, covered: int, pools: PoolSizes | None, whole: Observation, joined: Recommendation
+) -> Recommendation:
+    if not covered:
+        return found
+    replicas, reason = found.replicas - covered, Reason.SPARES_COVER
+    if replicas > whole.members:
+        reason = joined.reason if joined.replicas > whole.members else found.reason
+    there = f"{whole.members} nodes and {whole.spares} spares"
+    message = f"{there}; {found.replicas} proposed, of which {covered} are spares, goes to {replicas}: "
+    return replace(found, replicas=replicas, pools=pools, reason=reason, message=message + SENTENCES[reason])

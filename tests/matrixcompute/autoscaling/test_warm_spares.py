@@ -1,0 +1,121 @@
+"""Spares as a tier of a scaling policy: what they may stand for, as a table and as properties of the decision and of a
+played load."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from matrixcompute.autoscaling.decision import Observation, recommend
+from matrixcompute.autoscaling.policy import Reason, ScalingPolicySpec, ScalingState
+from matrixcompute.autoscaling.pools import PoolsObservation, recommend_pools
+from matrixcompute.autoscaling.warm_spares import recommend_with_spares
+from tests.matrixcompute.autoscaling.test_scaling_decision import NOON, a_policy
+
+SLOW = {"boot_s": 110.0, "join_s": 10.0}
+"""A backlog of 40 s of one node, while the work of 6 nodes comes in at 4: what waits until a node serves counts."""
+
+
+def rising(**more: float) -> Observation:
+    return Observation(4, 4, load=6.0, backlog=40.0, start_s=20.0, **(SLOW | more))  # type: ignore[arg-type]
+
+
+def tiered(spares: int, **more: object) -> ScalingPolicySpec:
+    return a_policy(warmSpares=spares, behavior={"scaleUp": {"policies": [
+        {"type": "Pods", "value": 100, "periodSeconds": 15}]}}, maxReplicas=200, **more)  # fmt: skip
+
+
+BOOTED = recommend(replace(rising(), start_s=130.0), tiered(0), ScalingState(), NOON).replicas
+JOINED = recommend(replace(rising(), start_s=30.0), tiered(0), ScalingState(), NOON).replicas
+
+
+def test_more_has_to_be_there_ahead_where_nodes_boot_than_where_spares_join():
+    assert BOOTED > JOINED > 4
+
+
+@pytest.mark.parametrize(
+    ("sentence", "warm", "spares", "replicas"),
+    [
+        ("no tier: spares stand for nothing, and booting is not looked at", 0, 9, None),
+        ("no spare: all of it", 4, 0, BOOTED),
+        ("each spare stands for a member", 4, 2, BOOTED - 2),
+        ("no more than the policy counts on", 1, 9, BOOTED - 1),
+        ("what spares would not bring in time has to be there", 48, 48, JOINED),
+    ],
+)
+def test_spares_stand_for_what_is_wanted_ahead(sentence, warm, spares, replicas):
+    seen = rising(spares=spares)
+    found = recommend_with_spares(seen, tiered(warm), ScalingState(), NOON)
+    alone = recommend(seen, tiered(0), ScalingState(), NOON)
+    assert found.replicas == (alone.replicas if replicas is None else replicas), sentence
+
+
+def test_a_size_that_stays_since_spares_stand_for_the_rise_says_so():
+    seen = Observation(4, 4, load=3.1, backlog=1.0, start_s=0.0, spares=4, boot_s=300.0, join_s=0.0)
+    policy = tiered(4, objective={"utilization": 1.0, "backlogSeconds": 1.0})
+    seen = replace(seen, load=4.1)
+    found = recommend_with_spares(seen, policy, ScalingState(), NOON)
+    booted = recommend(replace(seen, start_s=300.0), policy, ScalingState(), NOON)
+    assert booted.replicas > found.replicas
+    if found.replicas <= 4:
+        assert found.reason == Reason.SPARES_COVER
+    assert f"of which {booted.replicas - found.replicas} are spares" in found.message
+
+
+def test_blocks_stay_whole():
+    found = recommend_with_spares(rising(spares=3), tiered(3, block=2), ScalingState(), NOON)
+    assert found.replicas % 2 == 0
+
+
+@pytest.mark.parametrize("count", [-1, 49, "many"])
+def test_a_number_of_spares_that_nobody_can_have_is_refused_by_its_field(count):
+    with pytest.raises(ValidationError) as refused:
+        a_policy(warmSpares=count)
+    assert refused.value.errors()[0]["loc"] == ("warmSpares",)
+
+
+LOADS = st.floats(0, 30)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    load=LOADS, backlog=st.floats(0, 500), members=st.integers(2, 30), starting=st.integers(0, 3),
+    spares=st.integers(0, 12), warm=st.integers(1, 12), boot=st.floats(0, 300), join=st.floats(0, 1),
+    block=st.sampled_from([1, 2, 4]),
+)  # fmt: skip
+def test_members_and_warm_spares_are_never_fewer_than_what_boots_asks_for(
+    load, backlog, members, starting, spares, warm, boot, join, block
+):
+    members = members // block * block or block
+    ready = max(0, members - starting)
+    seen = Observation(members, ready, load=load, backlog=backlog, spares=spares, boot_s=boot, join_s=join * boot)
+    policy = tiered(warm, block=block)
+    found = recommend_with_spares(seen, policy, ScalingState(), NOON)
+    booted = recommend(replace(seen, start_s=seen.start_s + boot), policy, ScalingState(), NOON)
+    assert found.replicas + min(spares, warm) >= booted.replicas >= found.replicas
+    assert found.replicas >= policy.min_replicas or not booted.replicas
+    assert found.replicas % block == 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(prefill=st.floats(0, 8), decode=st.floats(0, 8), waits=st.floats(0, 200), spares=st.integers(0, 8))
+def test_of_pools_each_is_between_what_joins_and_what_boots(prefill, decode, waits, spares):
+    seen = PoolsObservation(
+        Observation(8, 8, spares=spares, **SLOW),
+        Observation(4, 4, load=prefill, backlog=waits, queues=True),
+        Observation(4, 4, load=decode),
+    )
+    policy = tiered(6, pools={})
+    found = recommend_with_spares(seen, policy, ScalingState(), NOON)
+    late = {role: replace(seen.of(role), start_s=seen.of(role).start_s + 110.0) for role in ("prefill", "decode")}
+    booted = recommend_pools(replace(seen, **late), policy, ScalingState(), NOON)
+    assert found.pools is not None
+    assert booted.pools is not None
+    assert found.replicas == found.pools.nodes
+    assert 0 <= booted.replicas - found.replicas <= min(spares, 6)
+    assert found.pools.prefill <= booted.pools.prefill
+    assert found.pools.decode <= booted.pools.decode
