@@ -25,10 +25,9 @@ from infer_workload.metering.accounts import LOAD_KEY, LOAD_PROJECT
 from infer_workload.metering.service import UsageService
 from infer_workload.serving.cache_memory import CacheMemory, keep_models
 from infer_workload.serving.live_deployment import LiveDeployment
-from infer_workload.serving.machine_defaults import naming, settle_machine, use_machine, with_machine
 from infer_workload.serving.node_readiness import can_serve_without, hold_for_unpowered, ready_nodes
 from infer_workload.serving.ports import FabricViews, Hardware, ServerMemory
-from infer_workload.serving.status import write_status
+from infer_workload.serving.status import naming, settle_machine, use_machine, with_machine, write_status
 from infer_workload.serving.store import DeploymentRow, InferStore
 from infer_workload.serving.workload_traffic import WorkloadTraffic
 from infer_workload.timing.calibration import MACHINE, Calibration, load_calibration, machines
