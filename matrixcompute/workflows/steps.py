@@ -48,10 +48,10 @@ async def reserve_nodes(work: StepContext) -> None:
     if before is not None and before.nodes > work.shape.nodes:
         request = without(request, work.leaving())
     allocation = await work.neighbours.reserve(work.instance, request)
-    work.record_event(
-        "Scheduled",
-        f"{allocation.nodes} nodes and {allocation.spares} spares in {_cabinets(allocation)} cabinets are committed",
-    )
+    applied, where = work.applied(), f"in {_cabinets(allocation)} cabinets are committed"
+    grew = allocation.growth if applied is not None and allocation.nodes > applied.nodes else ""
+    how = f"; {grew}" if grew else ""
+    work.record_event("Scheduled", f"{allocation.nodes} nodes and {allocation.spares} spares {where}{how}")
     preempted = [name for name in allocation.preempts if before is None or name not in before.preempts]
     if preempted:
         work.record_event("Preempting", f"{named(preempted, project_of(work.instance))} of lower priority made way")

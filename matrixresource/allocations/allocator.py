@@ -7,7 +7,7 @@ something comes to lie is the ledger's choice (`capacity`), kept in step with th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace as changed_to
 
 from sqlalchemy.orm import Session
@@ -28,6 +28,7 @@ from matrixresource.allocations.refusals import refusal
 from matrixresource.allocations.relocation import Relocations
 from matrixresource.allocations.request_checks import check_request
 from matrixresource.allocations.reservations import ReservationService
+from matrixresource.allocations.resizing import Resizing
 from matrixresource.allocations.status import AllocationStatus
 from matrixresource.contract.allocations import (
     REPLACEMENT_LABEL,
@@ -39,7 +40,7 @@ from matrixresource.contract.allocations import (
 from matrixresource.contract.defragmentations import RelocateRequest
 from matrixresource.contract.nodes import ADMIN, NodeView
 from matrixresource.scheduler.changes import advance_reservation
-from matrixresource.scheduler.model.request import Placement, PlacementRequest
+from matrixresource.scheduler.model.request import Placement
 from matrixresource.store.reservations import ReservationRow
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import TRACES, AllocationRow
@@ -65,6 +66,7 @@ class Allocator:
         self.decided: list[Callable[[VerbOutcome], None]] = []
         """Informed of every decision."""
         self._relocations = Relocations(store, self.ledger, self._assignments)
+        self._resizing = Resizing(store, self.ledger)
         self._steps_in = Failover(store, self.ledger, self._assignments)
 
     # -- verbs ---------------------------------------------------------------------------------------------------
@@ -313,9 +315,10 @@ class Allocator:
         quotas.check(session, request, allocation)
         if allocation_request.npus_per_node != self.ledger.ledger.allocations[allocation.name].request.npus_per_node:
             raise Conflict("the share of a node does not change in place", field="npus")
-        place, preempted = self._resized_place(session, allocation, allocation_request, request.exclude_nodes)
+        now, roles = self._clock.now(), self._resizing.roles(session, allocation)
+        place, preempted = self._resizing.place(session, allocation, allocation_request, request.exclude_nodes, now)
         if place is None:
-            missing = self._missing(allocation, allocation_request)
+            missing = self._resizing.missing(allocation, allocation_request)
             raise refusal(self._store.nodes(session), self.ledger, missing, allocation.name)
         for victim in preempted:
             self._preempted(session, self._store.allocation(session, victim), allocation, place)
@@ -330,39 +333,10 @@ class Allocator:
         )
         if apply_placement(session, self._store, self._assignments, self.ledger, allocation, place):
             allocation.generation += 1
+            self._resizing.note(session, allocation, roles, now)
             self._bind_again(allocation)
         self.ledger.refresh(session, allocation)
         self._steps_in.refill(session, allocation)
-
-    def _resized_place(
-        self, session: Session, allocation: AllocationRow, request: PlacementRequest, excluded: Sequence[NodeName]
-    ) -> tuple[Placement | None, list[str]]:
-        """Who stays keeps its place; where there are to be fewer, those excluded go first, then the last ranks. And
-        whom it preempts."""
-        before = self.ledger.ledger.allocations[allocation.name].request
-        ranked = [
-            node.node_name for node in self._store.allocated_to(session, allocation.name) if node.role == "member"
-        ]
-        ranked += [
-            NodeName(part.node)
-            for part in self._store.parts(session, allocation.name)
-            if part.dies and not part.releasing
-        ]
-        if request.nodes < before.nodes:
-            ranked = sorted(ranked, key=lambda node: node in excluded)[: request.nodes]
-        keep = [self.ledger.numbers[name] for name in ranked]
-        return self.ledger.resize(allocation.name, request, keep, self._clock.now())
-
-    def _missing(self, allocation: AllocationRow, request: PlacementRequest) -> PlacementRequest:
-        """What is asked beyond what is held, for the refusal to speak of."""
-        before = self.ledger.ledger.allocations[allocation.name].request
-        return changed_to(
-            request,
-            nodes=max(0, request.nodes - before.nodes),
-            spares=max(0, request.spares - before.spares),
-            cpus=max(0, request.cpus - before.cpus),
-            mem=max(0, request.mem - before.mem),
-        )
 
     def _cut_over(
         self, session: Session, allocation: AllocationRow, request: AllocationRequest, ranks: Mapping[NodeName, int]

@@ -11,10 +11,8 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixresource.allocations.apply_placement import apply_placement
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.node_assignment import NodeAssignments
+from matrixresource.allocations.promotion import fit_spares, in_use
 from matrixresource.allocations.refusals import refusal
-from matrixresource.contract.nodes import RECOVERY
-from matrixresource.nodes.states import AVAILABLE
-from matrixresource.scheduler.changes.repair import keeps_rules
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AllocationRow, NodeRow
 
@@ -58,7 +56,7 @@ class Failover:
 
     def _one_of_ours(self, session: Session, allocation: AllocationRow, gone: NodeRow, nodes: list[NodeRow]) -> bool:
         """A successor of the same rank or a spare takes over; False when there is none that may."""
-        follows = [n for n in nodes if n.role == "successor" and n.rank == gone.rank and _in_use(n)]
+        follows = [n for n in nodes if n.role == "successor" and n.rank == gone.rank and in_use(n)]
         if follows:
             follows[0].role = "member"
             self._assignments.unassign(session, gone)
@@ -66,14 +64,7 @@ class Failover:
         ledger, numbers = self._ledger.ledger, self._ledger.numbers
         request = ledger.allocations[allocation.name].request
         members = {numbers[n.name] for n in nodes if n.role == "member" and n is not gone}
-        fit = [
-            node
-            for node in nodes
-            if node.role == "spare"
-            and _in_use(node)
-            and node.health != "Unhealthy"
-            and keeps_rules(ledger, request, members, numbers[node.name])
-        ]
+        fit = list(fit_spares(self._ledger, request, nodes, members))
         # The ledger looks for a free node in the lost one's supernode before it takes a spare of another.
         if any(
             number // ledger.shape.of_supernode != numbers[gone.name] // ledger.shape.of_supernode for number in members
@@ -83,10 +74,9 @@ class Failover:
             return False
         # Ready soonest: already prepared, then in the lost node's own cabinet.
         fit.sort(key=lambda node: (not node.ready, node.node_name.cabinet != gone.node_name.cabinet, node.name))
-        fit[0].role, fit[0].rank = "member", gone.rank
-        if allocation.bound:
-            self._assignments.request_deploy(session, fit[0], allocation)
+        rank = gone.rank
         self._assignments.unassign(session, gone)
+        self._assignments.take(session, allocation, fit[0].node_name, "member", rank)
         return True
 
     def _from_elsewhere(self, session: Session, allocation: AllocationRow, name: NodeName) -> None:
@@ -104,8 +94,3 @@ class Failover:
                 changed_to(request, nodes=1, spares=0, supernode_block=1, cabinet_block=1),
             )
         apply_placement(session, self._store, self._assignments, ledger_sync, allocation, place)
-
-
-def _in_use(node: NodeRow) -> bool:
-    """Whether its agent is heard, nobody wants the node kept out, and recovery does not suspect it."""
-    return node.agent == "Connected" and node.desired_state == AVAILABLE and RECOVERY not in (node.cordoned_by or ())

@@ -94,12 +94,13 @@ class LedgerSync:
         return place, victims
 
     def resize(
-        self, name: str, request: PlacementRequest, keep: list[int], now: float
+        self, name: str, request: PlacementRequest, keep: list[int], now: float, warm: Sequence[int] = ()
     ) -> tuple[Placement | None, list[str]]:
-        """The place of one that is to have another size, and whom it preempts; a refusal changes nothing."""
+        """The place of one that is to have another size, its `warm` spares before free nodes, and whom it preempts; a
+        refusal changes nothing."""
         with self.restored():
             preempted = partial(self.victims, name, request, keep, now)
-            place, victims = preemption.resize(self.ledger, name, request, keep, preempted)
+            place, victims = preemption.resize(self.ledger, name, request, keep, preempted, warm)
         if place is not None or victims:
             self.touched()
         return place, victims

@@ -14,6 +14,8 @@ from matrixresource.contract.nodes import InPlaceRepair, Power
 
 REPLACEMENT_LABEL, RESERVATION_LABEL = "cloudmatrix.io/last-replacement", "cloudmatrix.io/reservation"
 """Labels that MatrixResource itself puts on allocations; a caller's own come and go with its requests."""
+GROWN = "Grown"
+"""The condition of an allocation that got members in place: how many of them were its spares, as of its generation."""
 DEPLOYMENT_LABEL = "cloudmatrix.io/deployment"
 """The deployment of CloudMatrix-Infer that something is for, such as the memory that its caches lie in."""
 CACHING_ON_LABEL = "cloudmatrix.io/caching-on"
@@ -264,3 +266,9 @@ class AllocationView(ResourceView):
     power: Power = "On"
     members: list[MemberView] = Field(default_factory=list)
     preempts: list[str] = Field(default_factory=list)
+
+    @property
+    def growth(self) -> str:
+        """Of the members that its last change added, how many were spares; empty where it added none."""
+        found = (each for each in self.conditions if each.type == GROWN and each.observed_generation == self.generation)
+        return next((each.message for each in found), "")

@@ -162,3 +162,77 @@ def test_who_lacks_a_spare_already_may_shrink_and_grow_without_one_and_gets_it_l
     assert [each.role for each in machine.allocation("one").members] == ["member"] * 3 + ["spare"], "who left is one"
     with pytest.raises(InsufficientCapacity):
         machine.ask("one", nodes=3, spares=3)
+
+
+def roles(view):
+    return {each.node: each.role for each in view.members}
+
+
+def grown_from(view):
+    return next(each for each in view.conditions if each.type == "Grown")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "spares", "to", "promoted"), [(2, 2, 3, 1), (2, 2, 4, 2), (2, 2, 7, 2), (4, 1, 6, 1), (3, 0, 5, 0)]
+)
+def test_who_grows_has_its_ready_spares_first_and_other_nodes_as_spares(machine, nodes, spares, to, promoted):
+    before = roles(machine.have("one", nodes=nodes, spares=spares))
+    after = machine.ask("one", nodes=to, spares=spares)
+    now = roles(after)
+    were = {node for node, role in before.items() if role == "spare"}
+    assert sum(now[node] == "member" for node in were) == promoted
+    assert all(now[node] == "member" for node, role in before.items() if role == "member"), "who was there stays"
+    assert (list(now.values()).count("member"), list(now.values()).count("spare")) == (to, spares)
+    assert grown_from(after).message == f"{promoted} of {to - nodes} new members were spares"
+    assert machine.ask("one", nodes=to, spares=spares).members == after.members, "asked twice, it is one growth"
+    machine.check()
+    machine.obey()
+    assert machine.allocation("one").state == "Bound"
+
+
+def test_growing_out_of_spares_is_all_or_nothing(machine):
+    before = machine.have("one", nodes=4, spares=2)
+    machine.have("rest", nodes=41)
+    with pytest.raises(InsufficientCapacity):
+        machine.ask("one", nodes=6, spares=2)
+    assert machine.allocation("one") == before, "one node is left, and two spares are to be had anew"
+    fewer = machine.ask("one", nodes=6, spares=1)
+    assert {each.role for each in fewer.members if roles(before).get(each.node) == "spare"} == {"member"}
+    assert [each.role for each in fewer.members].count("spare") == 1, "who does with fewer spares has both"
+
+
+def test_a_spare_that_is_not_ready_or_closed_stays_a_spare(machine):
+    view = machine.have("one", nodes=2, spares=2)
+    first, second = (node for node, role in roles(view).items() if role == "spare")
+    machine.allocator.cordon(first, True)
+    after = machine.ask("one", nodes=4, spares=2)
+    assert (roles(after)[first], roles(after)[second]) == ("spare", "member")
+    booting = machine.ask("one", nodes=5, spares=2)
+    assert grown_from(booting).message == "0 of 1 new members were spares", "the other has yet to boot"
+    machine.obey()
+    assert grown_from(machine.ask("one", nodes=6, spares=2)).reason == "FromSpares"
+
+
+def test_spares_of_who_is_switched_off_or_unbound_stay_spares(machine):
+    machine.ask("new", nodes=2, spares=1)
+    assert grown_from(machine.ask("new", nodes=3, spares=1)).reason == "FromFreeNodes"
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_a_spare_becomes_a_member_where_rules_and_preferences_let_it(machine, required):
+    spread = {"policy": "spread", "level": "cabinet", "maxPerDomain": 1, "required": required}
+    before = roles(machine.have("one", nodes=3, spares=2, placement=spread))
+    after = machine.ask("one", nodes=6, spares=2, placement=spread)
+    assert len({each.node.rsplit("-", 1)[0] for each in after.members if each.role == "member"}) == 6
+    assert all(role == "member" for node, role in roles(after).items() if before.get(node) == "member")
+
+
+def test_who_grew_out_of_spares_shrinks_again_and_has_as_many_spares(machine):
+    machine.have("one", nodes=2, spares=2)
+    machine.ask("one", nodes=4, spares=2)
+    back = machine.ask("one", nodes=2, spares=2)
+    assert sorted(roles(back).values()) == ["member", "member", "spare", "spare"]
+    machine.check()
+    machine.obey()
+    machine.restart()
+    machine.check()

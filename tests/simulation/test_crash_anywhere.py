@@ -135,6 +135,39 @@ async def preempt(tmp_path, killer: Killer) -> None:
             await killer.restart
 
 
+async def grow(tmp_path, killer: Killer) -> None:
+    """An instance grows by more than its spares, and shrinks again; it has as many spares in the end."""
+    async with Stack(tmp_path) as stack:
+        await insist(lambda: stack.apply("one", 2, spares=2))
+        await stack.active("one", 2)
+
+        async def spares_ready() -> bool:
+            view = await stack.compute.find_instance("one")
+            return view is not None and any(
+                each.type == "SparesAvailable" and each.status == "True" for each in view.conditions
+            )
+
+        await stack.until(spares_ready, "its spares stand ready")
+        view = await stack.compute.find_instance("one")
+        assert view is not None
+        before = {each.node for each in view.members}
+        killer.stack = stack
+        await insist(lambda: stack.apply("one", 5, spares=2))
+        grown = await stack.active("one", 5)
+        assert before <= {each.node for each in grown.members if each.role == "member"}, "its spares are members"
+        await stack.check()
+        await stack.until(spares_ready, "it has new spares")
+        await insist(lambda: stack.apply("one", 3, spares=2))
+        await stack.active("one", 3)
+        await stack.until(spares_ready, "it keeps its spares")
+        await stack.check()
+        await insist(lambda: stack.compute.delete_instance("one"))
+        await stack.gone("one")
+        await stack.nothing_left()
+        if killer.restart is not None:
+            await killer.restart
+
+
 async def request(stack: Stack, method: str, service: str, path: str, body: dict | None = None) -> None:
     """Ask until it is done, as any client of a cloud does."""
     while True:
@@ -197,7 +230,7 @@ def nothing(stack: Stack):
     return left
 
 
-STORIES = {"heal": story, "preempted": preempt, "to zero": to_zero}
+STORIES = {"heal": story, "preempted": preempt, "to zero": to_zero, "grown": grow}
 
 
 async def count_commits(tmp_path, killer, service: str, text: str) -> int:
@@ -231,6 +264,14 @@ async def test_a_crash_while_somebody_is_preempted_converges(tmp_path, killer, s
 async def test_a_crash_on_the_way_to_zero_and_back_converges(tmp_path, killer, service, commits, share):
     one = killer(service, max(1, int(commits * share)))
     await to_zero(tmp_path, one)
+    assert one.restart is not None, f"the story has only {one.commits} commits of {service}"
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(("service", "at"), [("compute", 3), ("resource", 1), ("resource", 3)])
+async def test_a_crash_while_it_grows_out_of_spares_converges(tmp_path, killer, service, at):
+    one = killer(service, at)
+    await grow(tmp_path, one)
     assert one.restart is not None, f"the story has only {one.commits} commits of {service}"
 
 

@@ -223,9 +223,6 @@ class Fabric:
         """All of these, by node or leaf."""
         return dict(self._drained)
 
-    def any_drained(self) -> bool:
-        return bool(self._drained)
-
     def touched(self) -> set[str]:
         """Nodes and leaves of which something is below its rate, drained, or wired otherwise than is regular."""
         return {*self._below, *self._drained, *self._rewired}

@@ -5,7 +5,7 @@ What a request avoids and what is promised to reservations stays out of reach, s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from matrixresource.scheduler.changes import resize as resizing
 from matrixresource.scheduler.changes.trial import trial
@@ -49,19 +49,23 @@ def resize(
     request: PlacementRequest,
     keep: list[int],
     victims: Callable[[], list[str] | None],
+    warm: Sequence[int] = (),
 ) -> tuple[Placement | None, list[str]]:
-    """`Ledger.resize` for one that may put others out: the new place, or None, and whom of `victims` it preempted."""
-    place = _resized(ledger, name, request, keep)
+    """`Ledger.resize` for one that may put others out: the new place, or None, and whom of `victims` it preempted.
+    `warm` are its own spares that are to become members before free nodes do."""
+    place = _resized(ledger, name, request, keep, warm)
     if place is not None or not request.preempts:
         return place, []
     evicted = victims() or []
     for other in evicted:
         ledger.release(other)
-    return (_resized(ledger, name, request, keep) if evicted else None), evicted
+    return (_resized(ledger, name, request, keep, warm) if evicted else None), evicted
 
 
-def _resized(ledger: LedgerState, name: str, request: PlacementRequest, keep: list[int]) -> Placement | None:
-    return ledger.change(name, request, resizing.resize(ledger, name, request, keep))
+def _resized(
+    ledger: LedgerState, name: str, request: PlacementRequest, keep: list[int], warm: Sequence[int]
+) -> Placement | None:
+    return ledger.change(name, request, resizing.resize(ledger, name, request, keep, warm))
 
 
 def _victims(

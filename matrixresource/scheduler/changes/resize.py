@@ -6,7 +6,7 @@ of the request holds for what stays and what is added together; preferences are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace as changed
 
 from matrixresource.scheduler.changes import repair
@@ -34,30 +34,79 @@ from matrixresource.scheduler.placement.reserved_capacity import closed, conflic
 from matrixresource.scheduler.placement.spares import place_spares
 
 
-def resize(ledger: LedgerState, name: str, request: PlacementRequest, keep: list[int]) -> Placement | None:
+def resize(
+    ledger: LedgerState, name: str, request: PlacementRequest, keep: list[int], warm: Sequence[int] = ()
+) -> Placement | None:
     """Where some of it grows and some shrinks: first what goes, then what is added.
 
-    Spares that it lacks already keep it from nothing: they are taken when there are any.
+    Members that it lacks are those of its own spares that `warm` names, in that order and as far as rules and
+    preferences let them, before free nodes; other nodes take the places of these spares. Spares that it lacks already
+    keep it from nothing: they are taken when there are any.
     """
-    index, allocation = ledger.index, ledger.allocations[name]
-    old = allocation.place
-    if request.mem_by_node:
-        with hide_reservations(ledger, request):
+    index, old = ledger.index, ledger.allocations[name].place
+    with hide_reservations(ledger, request):
+        if request.mem_by_node:
             if conflicts_with_reservations(ledger, name, kept_memory(request, old), request.lease_end):
                 return None
             return resized_memory(index, request, old)
+        return first_that_fits(
+            ledger.shape, request, lambda firm: _with_spares_first(ledger, name, request, firm, keep, warm)
+        )
+
+
+def _with_spares_first(
+    ledger: LedgerState,
+    name: str,
+    request: PlacementRequest,
+    firm: PlacementRequest,
+    keep: list[int],
+    warm: Sequence[int],
+) -> Placement | None:
+    """With as many spares as may join the members under the rules of `firm`, then with whole blocks, then with none."""
+    joined, promoted = members_of(ledger.index, ledger.allocations[name].place), list[int]()
+    for node in warm:
+        if len(joined) < request.nodes and repair.keeps_rules(ledger, firm, joined, node):
+            joined.add(node)
+            promoted.append(node)
+    most, block = len(promoted), max(request.cabinet_block, request.supernode_block)
+    for count in sorted({most, most - most % block, 0}, reverse=True):
+        found = _resized(ledger, name, request, firm, keep, promoted[:count])
+        if found is not None:
+            return found
+    return None
+
+
+def _resized(
+    ledger: LedgerState,
+    name: str,
+    request: PlacementRequest,
+    firm: PlacementRequest,
+    keep: list[int],
+    promoted: Sequence[int],
+) -> Placement | None:
+    index, allocation = ledger.index, ledger.allocations[name]
+    old = allocation.place
     lacking = max(0, allocation.request.spares - len(nodes_in(index, old.spares)))
+    had = _promoted(index, old, promoted)
     smaller = changed(
         request,
-        nodes=min(request.nodes, len(members_of(index, old))),
+        nodes=min(request.nodes, len(members_of(index, had))),
         npus_per_node=min(request.npus_per_node, allocation.request.npus_per_node),
     )
-    with hide_reservations(ledger, request):
-        less = shrunk(ledger, old, smaller, keep)
-        if conflicts_with_reservations(ledger, name, less, request.lease_end):
-            return None
-        wanted = changed(request, spares=max(len(nodes_in(index, less.spares)), request.spares - lacking))
-        return first_that_fits(ledger.shape, wanted, lambda firm: grown(ledger, less, firm))
+    less = shrunk(ledger, had, smaller, [*keep, *promoted])
+    if conflicts_with_reservations(ledger, name, less, request.lease_end):
+        return None
+    return grown(ledger, less, changed(firm, spares=max(len(nodes_in(index, less.spares)), request.spares - lacking)))
+
+
+def _promoted(index: FreeCapacityIndex, place: Placement, spares: Sequence[int]) -> Placement:
+    """The place with these of its spares as members, all of each node."""
+    if not spares:
+        return place
+    found = copied(place)
+    found.spares = list(masks_of(index, nodes_in(index, place.spares) - set(spares)).items())
+    found.whole += masks_of(index, set(spares)).items()
+    return normalise(index, found)
 
 
 def replace(ledger: LedgerState, name: str, node: int, avoid: frozenset[int] = frozenset()) -> Placement | None:

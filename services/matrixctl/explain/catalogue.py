@@ -50,6 +50,7 @@ CONDITIONS = {
     "Damped": "whether a link is taken for down because it changed too often",
     "Degraded": "whether something of it is missing or broken while it continues",
     "Expired": "whether its lease has ended",
+    "Grown": "whether it was given more members in place, and how many of the last ones were its spares",
     "Injected": "whether the fault is in the emulated hardware",
     "InventoryMatches": "whether the agent found the parts that the topology says",
     "LaidOut": "whether the model has its place on the instance's dies",

@@ -59,6 +59,8 @@ def test_every_kind_of_experiment_can_be_kept(
         assert content["experiment"] == {"before": "run"}.get(name, name)
         assert content["command"].startswith(f"matrixctl experiment {content['experiment']} ")
         assert content["html"].startswith("<!doctype html>")
+        assert content["plots"], f"the console draws a report of {content['experiment']}"
+        assert all(line for plot in content["plots"] for line in plot["lines"].values())
     assert {plot["title"] for plot in infer.get("/v1/reports/before/content").json()["plots"]} >= {"In flight"}
 
 

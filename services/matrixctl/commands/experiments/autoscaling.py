@@ -85,7 +85,10 @@ def autoscale(
         words = [f"--{name}={value}" for name, value in options.items() if value is not None]
         line = shlex.join(["matrixctl", "experiment", "autoscale", *words, *[f"--over={each}" for each in over or ()]])
         title = f"Scaling policy {file.stem} over a trace"
-        keeping.store(lambda: tabled("autoscale", title, {"command": line}, found, [*columns, *FIGURES], shown))
+        from infer_workload.reports.study_plots import policy_plots
+
+        made, heads, drawn = {"command": line}, [*columns, *FIGURES], policy_plots(found)
+        keeping.store(lambda: tabled("autoscale", title, made, found, heads, shown, drawn))
     if printed(found, output):
         return
     table([*columns, *FIGURES], shown)

@@ -47,12 +47,12 @@ class Findings:
 
 def tabled(
     experiment: str, title: str, made: Mapping[str, Any], document: Mapping[str, Any], columns: Sequence[str],
-    rows: Sequence[Sequence[object]],
+    rows: Sequence[Sequence[object]], plots: Sequence[Plot],
 ) -> Findings:  # fmt: skip
-    """A report that is a table, without plots. `made`: the command that makes it again, and what it read."""
+    """A report that is a table with plots. `made`: the command that makes it again, and what it read."""
     from infer_workload.reports.html import table_page
 
-    return Findings(experiment, title, made["command"], document, table_page(title, made, columns, rows, ()))
+    return Findings(experiment, title, made["command"], document, table_page(title, made, columns, rows, plots), plots)
 
 
 def thinned(points: Sequence[tuple[float, float]]) -> list[list[float]]:

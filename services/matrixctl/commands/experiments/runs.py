@@ -20,6 +20,7 @@ from services.matrixctl.output.screen import Form, progress, say, table
 if TYPE_CHECKING:
     from infer_workload.experiments.experiment import Outcome
     from infer_workload.experiments.trial import Trial
+    from infer_workload.reports.html import Plot
     from infer_workload.reports.report import Report
 
 group("experiment", "Serve a trace in virtual time and report; sweep, compare, ask what if; see where time goes.")
@@ -71,6 +72,7 @@ def what_if(
     options: TrialOptions,
     keeping: Keeping,
     name: Annotated[str, typer.Argument(help="Which change; without one they are listed.")] = "",
+    html: Html = None,
     output: Output = Form.TABLE,
 ) -> None:
     """Run a trial, and the same with one thing changed, and compare."""
@@ -84,11 +86,17 @@ def what_if(
     with refusals():
         changed = what_if(name, trial)
     keeping.check()
-    before, after = served(trial).report, served(changed).report
+    first, second = served(trial), served(changed)
     made = {"before": made_by("run", trial), "after": made_by("run", changed)}
     command_line = made_by("what-if", trial, name)["command"]
-    changes = changed_between(before, after, made)
-    keeping.store(lambda: found_changes("what-if", f"{name}: {WHAT_IFS[name].text}", command_line, changes))
+    changes = changed_between(first.report, second.report, made)
+    if html is not None or keeping.keep is not None:
+        from infer_workload.reports.study_plots import beside_plots
+
+        drawn = beside_plots(first.requests, second.requests)
+        findings = found_changes("what-if", f"{name}: {WHAT_IFS[name].text}", command_line, changes, drawn)
+        written(html, findings.page, "--html")
+        keeping.store(lambda: findings)
     shown(changes, output)
 
 
@@ -97,6 +105,7 @@ def compare(
     keeping: Keeping,
     before: Annotated[Path, typer.Argument(help="A report printed with -o json.")],
     after: Annotated[Path, typer.Argument(help="Another one.")],
+    html: Html = None,
     output: Output = Form.TABLE,
 ) -> None:
     """Set two reports beside one another: what changed, by how much, and whether for the better.
@@ -115,7 +124,13 @@ def compare(
     made = {"before": documents[0].get("made_by"), "after": documents[1].get("made_by")}
     changes = changed_between(documents[0], documents[1], made)
     line = shlex.join(["matrixctl", "experiment", "compare", str(before), str(after)])
-    keeping.store(lambda: found_changes("compare", f"{before.name} and {after.name}", line, changes))
+    if html is not None or keeping.keep is not None:
+        from infer_workload.reports.study_plots import change_plots
+
+        title, drawn = f"{before.name} and {after.name}", change_plots(changes["changes"])
+        findings = found_changes("compare", title, line, changes, drawn)
+        written(html, findings.page, "--html")
+        keeping.store(lambda: findings)
     shown(changes, output)
 
 
@@ -129,9 +144,11 @@ def changed_between(
     return {"made_by": made, "changes": changes}
 
 
-def found_changes(experiment: str, title: str, command_line: str, document: Mapping[str, Any]) -> Findings:
+def found_changes(
+    experiment: str, title: str, command_line: str, document: Mapping[str, Any], plots: Sequence[Plot]
+) -> Findings:
     """The same as a report that may be kept."""
-    return tabled(experiment, title, {"command": command_line}, document, CHANGED, change_rows(document))
+    return tabled(experiment, title, {"command": command_line}, document, CHANGED, change_rows(document), plots)
 
 
 CHANGED = ("figure", "before", "after", "change", "")

@@ -116,6 +116,7 @@ def capacity(
     ] = 0.95,
     least: Annotated[int, typer.Option(min=1, max=48, help="Nodes to begin with.")] = 2,
     most: Annotated[int, typer.Option(min=1, max=48, help="Nodes to end with.")] = 48,
+    html: Html = None,
     output: Output = Form.TABLE,
 ) -> None:
     """Find the fewest nodes on which requests keep their objectives."""
@@ -149,7 +150,12 @@ def capacity(
     }  # fmt: skip
     columns, rows = ("nodes", *sweeps.SHOWN), [(each.varied["nodes"], *sweeps.shown(each)) for each in found.tried]
     title = f"Fewest nodes that keep their objectives: {found.nodes or f'more than {most}'}"
-    keeping.store(lambda: tabled("capacity", title, made, document, columns, rows))
+    if html is not None or keeping.keep is not None:
+        from infer_workload.reports.study_plots import capacity_plots
+
+        findings = tabled("capacity", title, made, document, columns, rows, capacity_plots(document))
+        written(html, findings.page, "--html")
+        keeping.store(lambda: findings)
     if not printed(document, output):
         table(columns, rows)
         within = f"TTFT {trial.ttft:g} s and TPOT {trial.tpot * 1e3:g} ms for {attained:.1%} of requests"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated, Literal
 
 import typer
 
 from matrixcommon.model.errors import InvalidField
 from services.matrixctl.commands.command import command
+from services.matrixctl.commands.experiments.parameters import written
+from services.matrixctl.commands.experiments.runs import Html
 from services.matrixctl.commands.options import Output, printed
 from services.matrixctl.output.screen import Form, say, table
 
@@ -40,6 +43,7 @@ def operators(
     microbatch: Annotated[
         Literal["auto", "on", "off"], typer.Option(help="Decode: two microbatches side by side.")
     ] = "auto",
+    html: Html = None,
     output: Output = Form.TABLE,
 ) -> None:
     """Every operator of a step: time, what bounds it, share, and where that rate is from. Nothing has to run.
@@ -66,6 +70,21 @@ def operators(
             found = prefill_table(tokens, context, ep, model, machine)
     except TooFewDies as wrong:
         raise InvalidField(str(wrong), field="--ep") from wrong
+    if html is not None:
+        from infer_workload.reports.html import table_page
+        from infer_workload.reports.study_plots import operator_plots
+
+        amount = {"batch": batch, "microbatch": microbatch} if phase == "decode" else {"tokens": tokens}
+        given = {"phase": phase, "context": context, "model": model, "machine": machine, "ep": ep} | amount
+        words = [f"--{name}={value}" for name, value in given.items() if value is not None]
+        line = {"command": shlex.join(["matrixctl", "experiment", "operators", *words])}
+        heads = ("stream", "operator", "times", "ms", "share", "bound")
+        cells = [
+            (each.stream, each.name, each.times, f"{each.ms:.3f}", f"{each.share:.1%}", each.bound)
+            for each in found.rows
+        ]
+        title = f"Operators of {found.phase}, {found.model} on {found.dies} dies"
+        written(html, table_page(title, line, heads, cells, operator_plots(found.document())), "--html")
     if printed(found.document(), output):
         return
     wide = output is Form.WIDE
@@ -96,7 +115,7 @@ def operators(
 
 
 @command("experiment validate")
-def validate(output: Output = Form.TABLE) -> None:
+def validate(html: Html = None, output: Output = Form.TABLE) -> None:
     """Every published figure beside the prediction: interval, error, fitted or not. Nothing has to run.
 
     Fitted rows are those the constants come from, all others are predictions. `no fit` is the error with published
@@ -107,5 +126,24 @@ def validate(output: Output = Form.TABLE) -> None:
     from infer_workload.experiments.validation.validation import validate as compared
 
     found = compared()
+    if html is not None:
+        from infer_workload.reports.html import table_page
+        from infer_workload.reports.study_plots import validation_plots
+
+        document, numbered = found.document(), dict[str, int]()
+        rows = []
+        for each in document["figures"]:
+            numbered[each["section"]] = numbered.get(each["section"], 0) + 1
+            interval = f"{each['low']:.4g} to {each['high']:.4g}"
+            rows.append((
+                each["section"], numbered[each["section"]], each["name"], each["unit"], f"{each['published']:.4g}",
+                f"{each['predicted']:.4g}", interval, f"{each['error']:+.1%}", each["role"], each["source"],
+            ))  # fmt: skip
+        heads = ("section", "row", "figure", "unit", "published", "predicted", "interval", "error", "role", "source")
+        made = {"command": "matrixctl experiment validate"}
+        whole = table_page(
+            "Every published figure beside the prediction", made, heads, rows, validation_plots(document)
+        )
+        written(html, whole, "--html")
     if not printed(found.document(), output):
         typer.echo(text(found), nl=False)
