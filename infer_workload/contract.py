@@ -82,11 +82,12 @@ class DeploymentRequest(DeploymentShape):
         description="the model that is served: deepseek-r1, deepseek-v3, kimi-k2, llama-3.1-70b, qwen3-235b, or one of "
         "CloudMatrix-Infer's own folder of models",
     )
-    machine: str = Field(
-        "cloudmatrix384",
+    machine: str | None = Field(
+        None,
         min_length=1,
         max_length=127,
-        description="the machine whose dies it is timed on: that of the instance's supernode, another is refused",
+        description="the machine whose dies it is timed on: that of the instance's supernode, which it is where nobody "
+        "says; another is refused",
     )
     warm_model_cache: bool = Field(True, description="whether the pool holds the weights before the first start")
     activation_queue_max: int = Field(

@@ -149,16 +149,17 @@ def here(workers: int) -> Runner:
     return run
 
 
-def on_ray(address: str) -> Runner:
-    """The workers of a Ray cluster, at `ray://HOST:PORT`, `auto` or `local`. Traces are read where the workers are.
-    Raises NotFound without Ray."""
+def on_ray(address: str, workers: int | None = None) -> Runner:
+    """The workers of a Ray cluster, at `ray://HOST:PORT`, `auto` or `local`: one of this machine for the sweep alone,
+    with so many workers (None: one for each core). Traces are read where the workers are. Raises NotFound without Ray.
+    """
     try:
         import ray
     except ImportError as absent:
         raise NotFound("Ray is not installed here: pip install 'cloudmatrix[ray]'", field="--ray") from absent
 
     def run(trials: Sequence[Trial]) -> Iterator[tuple[int, tuple[Report | None, str]]]:
-        where: dict[str, Any] = {} if address == "local" else {"address": address}
+        where: dict[str, Any] = {"num_cpus": workers} if address == "local" else {"address": address}
         ray.init(**where, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         try:
             task = ray.remote(measured)

@@ -1,16 +1,17 @@
 """Whether there are the models and the machine that a deployment names, and its instance lies on that machine.
 
 A deployment is timed with the constants of one machine's file, and its instance lies on supernodes of one model: both
-have to be the same, or its times would be of a machine that is not there.
+have to be the same, or its times would be of a machine that is not there. One that names no machine is of that of its
+supernodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from infer_workload.contract import DeploymentRequest
-from infer_workload.timing.calibration import Calibration
+from infer_workload.timing.calibration import MACHINE, Calibration
 from infer_workload.timing.model import ServedModel
 from matrixcommon.model.errors import InvalidField
 
@@ -20,15 +21,23 @@ def machine_of(model: str) -> str:
     return "-".join(model.casefold().split())
 
 
-def other_machine(asked: str, view: Any | None) -> str:
-    """Why a deployment for the machine `asked` is not served on what this FabricView shows; empty where it is, or
-    where the view does not say what supernodes it is of."""
-    if view is None or not view.machine or machine_of(view.machine) == asked:
+def found_machine(view: Any | None) -> str | None:
+    """The machine of what this FabricView shows; of one that does not say what supernodes it is of, the published one.
+    None while there is no view."""
+    if view is None:
+        return None
+    return machine_of(view.machine) if view.machine else MACHINE
+
+
+def other_machine(asked: str | None, view: Any | None, machines: Collection[str]) -> str:
+    """Why a deployment for the machine `asked`, or for whichever is there, is not served on what this FabricView shows;
+    empty where it is, or where the view does not say what supernodes it is of."""
+    if view is None or not view.machine or (there := machine_of(view.machine)) == asked:
         return ""
-    return (
-        f"instance {view.instance} lies on a supernode of {view.machine}: as machine {machine_of(view.machine)} is "
-        f"accepted, not {asked[:80]}"
-    )
+    lies = f"instance {view.instance} lies on a supernode of {view.machine}: "
+    if asked is not None:
+        return f"{lies}as machine {there} is accepted, not {asked[:80]}"
+    return "" if there in machines else f"{lies}there is no machine {there}; there are {', '.join(sorted(machines))}"
 
 
 def check_known(
@@ -37,7 +46,7 @@ def check_known(
     """Raises InvalidField with the first field that names what is not there, and what is."""
     kept = [(f"modelCacheModels[{at}]", name) for at, name in enumerate(request.model_cache_models)]
     named: list[tuple[str, str, str, Mapping[str, object]]] = [("model", "model", request.model, models)]
-    named += [("machine", "machine", request.machine, machines)]
+    named += [("machine", "machine", request.machine, machines)] if request.machine is not None else []
     named += [(field, "model", name, models) for field, name in kept]
     for field, kind, name, there in named:
         if name not in there:

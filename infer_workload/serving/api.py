@@ -52,8 +52,7 @@ def routes(serving: Serving) -> APIRouter:
 
     @deployments.change("PUT")
     async def ensure(name: str, body: DeploymentRequest, validate_only: bool = False) -> DeploymentView:
-        await serving.check_machine(name, body)
-        return serving.ensure(name, body, validate_only=validate_only)
+        return serving.ensure(name, await serving.on_its_machine(name, body), validate_only=validate_only)
 
     @deployments.change("DELETE")
     async def delete(name: str, validate_only: bool = False) -> None:

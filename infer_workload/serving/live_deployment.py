@@ -29,7 +29,7 @@ from infer_workload.serving.handover import Handover
 from infer_workload.serving.load_generator import BuiltInLoad
 from infer_workload.serving.states import DEGRADED, DEPLOYMENT_STATES, IDLE, LOADING, PENDING, SERVING, UNAVAILABLE
 from infer_workload.serving.statistics import Statistics
-from infer_workload.timing.calibration import Calibration, load_calibration
+from infer_workload.timing.calibration import MACHINE, Calibration, load_calibration
 from infer_workload.timing.contention import MeasuredContention
 from infer_workload.timing.fabric import Fabric
 from infer_workload.timing.model import ServedModel, load_model
@@ -67,8 +67,8 @@ class LiveDeployment:
         self._previous = previous
         """The roles that nodes had when the process ended: their weights are still there."""
         self._seed, self._model = seed, model or load_model(request.model)
-        self._calibration = machine or load_calibration(request.machine)
-        self.weights = ModelCache(self._calibration, {self._model.name} if request.warm_model_cache else set())
+        self.calibration = machine or load_calibration(request.machine or MACHINE)
+        self.weights = ModelCache(self.calibration, {self._model.name} if request.warm_model_cache else set())
         self.lending: Lending | None = None
         self.lent: Mapping[str, float] | None = None  # bytes by node for blocks; None where nobody is asked
         self._changed, self._done = changed, done
@@ -184,7 +184,7 @@ class LiveDeployment:
         return PENDING if self.engine is None and self.state == PENDING else UNAVAILABLE
 
     def _start(self, fabric: Fabric, now: float) -> None:
-        deployment = lay_out(fabric, self._model, self._calibration, self.spec, self._previous, self.handover.scale)
+        deployment = lay_out(fabric, self._model, self.calibration, self.spec, self._previous, self.handover.scale)
         heard, self._previous = self.statistics, None
         self.engine = Engine(deployment, self._seed, now, self._finished, heard.emitted, heard.arrived)
         lend_memory(self.engine.cache, deployment, self.lent)
@@ -210,7 +210,7 @@ class LiveDeployment:
         assert engine is not None
         before = set(engine.deployment.fabric.nodes)
         sizes = self.spec, engine.deployment.pools, self.handover.scale
-        deployment = lay_out(fabric, self._model, self._calibration, *sizes)
+        deployment = lay_out(fabric, self._model, self.calibration, *sizes)
         engine.apply_layout(deployment, 0.0, 0.0)
         if set(fabric.nodes) - before:
             self.loading_since, self.serves_from = now, now + first_start_s(deployment, self.weights)
@@ -262,7 +262,7 @@ class LiveDeployment:
         if self.engine is None or self.fabric is None:
             return None
         sizes = request, self.engine.deployment.pools, self.handover.scale
-        return lay_out(self._usable(), self._model, self._calibration, *sizes)
+        return lay_out(self._usable(), self._model, self.calibration, *sizes)
 
     def reshape(self, request: DeploymentRequest, now: float) -> None:
         """Lay out for another spec, keeping what can be kept. Raises DoesNotFit and then changes nothing."""

@@ -27,14 +27,14 @@ from infer_workload.serving.cache_memory import CacheMemory, keep_models
 from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.node_readiness import can_serve_without, hold_for_unpowered, ready_nodes
 from infer_workload.serving.ports import FabricViews, Hardware, ServerMemory
-from infer_workload.serving.status import write_status
+from infer_workload.serving.status import naming, settle_machine, use_machine, with_machine, write_status
 from infer_workload.serving.store import DeploymentRow, InferStore
 from infer_workload.serving.workload_traffic import WorkloadTraffic
-from infer_workload.timing.calibration import Calibration, load_calibration, machines
+from infer_workload.timing.calibration import MACHINE, Calibration, load_calibration, machines
 from infer_workload.timing.fabric import Fabric
 from infer_workload.timing.model import ServedModel, catalogue
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.errors import Conflict, InsufficientCapacity, InvalidField, Unavailable
+from matrixcommon.model.errors import Conflict, InsufficientCapacity, Unavailable
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.resource_key import project_of
 
@@ -126,9 +126,9 @@ class Serving:
                 row.endpoint = self._endpoint
                 row.generation, row.roles, row.pools, row.conditions = 1, {}, {}, []
                 session.add(row)
-            elif row.spec != request:
+            elif row.spec != (request := naming(request, row.spec.machine)):
                 for field in ("instance", "model", "machine"):
-                    if getattr(row.spec, field) != getattr(request, field):
+                    if getattr(row.spec, field) not in (None, getattr(request, field)):
                         raise Conflict(
                             f"a deployment's {field} cannot be changed; delete it and make another", field=field
                         )
@@ -143,21 +143,21 @@ class Serving:
         if live is None:
             live = self._begin(name, request)
         elif reshaped:
+            use_machine(live, request.machine, self.machines)
             live.reshape(request, self.clock.now())
             keep_models(live, self.models)
         self._changed(live)
         self.look_again()
         return self.view(name)
 
-    async def check_machine(self, name: str, request: DeploymentRequest) -> None:
-        """Refuse a new deployment for another machine than its instance lies on. Raises InvalidField. While that cannot
-        be told it is taken, and stays Pending until it can."""
+    async def on_its_machine(self, name: str, request: DeploymentRequest) -> DeploymentRequest:
+        """A new deployment is of the machine that its instance lies on. Raises InvalidField where it names another.
+        While that cannot be told it is taken, and stays Pending until it can."""
         check_known(request, self.models, self.machines)
-        if name in self.live:
-            return
-        with suppress(Unavailable):
-            if other := other_machine(request.machine, await self._views.fabric_view(request.instance)):
-                raise InvalidField(other, field="machine")
+        if name not in self.live:
+            with suppress(Unavailable):
+                return with_machine(request, await self._views.fabric_view(request.instance), self.machines)
+        return request
 
     def delete(self, name: str, validate_only: bool = False) -> None:
         """Stop serving and forget the deployment; what its tenants used stays on their accounts."""
@@ -261,7 +261,8 @@ class Serving:
             view = await self._views.fabric_view(live.spec.instance)
             if self.live.get(live.name) is live:
                 # What is switched off is as good as gone.
-                other = other_machine(live.spec.machine, view)
+                settle_machine(self.store, live, view, self.machines)
+                other = other_machine(live.spec.machine, view, self.machines)
                 fabric = None if view is None or other else Fabric.of(view).leaving_out(self._off)
                 live.take_view(fabric, self.clock.now(), self._up, other)
         self.nudge()
@@ -346,7 +347,7 @@ class Serving:
 
     def _begin(self, name: str, request: DeploymentRequest, roles: Mapping[str, str] | None = None) -> LiveDeployment:
         """`roles`: what nodes were when the process ended."""
-        machine = self.machines.get(request.machine) or load_calibration(request.machine)
+        machine = self.machines.get(named := request.machine or MACHINE) or load_calibration(named)
         live = LiveDeployment(
             name,
             request,

@@ -109,7 +109,10 @@ def infer_spec() -> dict[str, Any]:
     spec["x-kubernetes-validations"] = [
         {"rule": "self.instance == oldSelf.instance", "message": "a deployment stays on its instance"},
         {"rule": "self.model == oldSelf.model", "message": "a deployment keeps its model"},
-        {"rule": "self.machine == oldSelf.machine", "message": "a deployment keeps its machine"},
+        {
+            "rule": "!has(self.machine) || !has(oldSelf.machine) || self.machine == oldSelf.machine",
+            "message": "a deployment keeps its machine",
+        },
     ]
     return spec
 

@@ -9,7 +9,7 @@ from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.data_files import BadDataFile, located, names
 from infer_workload.timing.model import catalogue, load_model, read_model
 from services.infer.main import InferSettings, build
-from tests.infer_workload.conftest import Stage
+from tests.infer_workload.conftest import NODES, Stage, Views
 
 CALIBRATION = load_calibration()
 
@@ -114,7 +114,7 @@ async def test_a_deployment_is_timed_on_the_machine_of_its_supernode(tmp_path, f
         await stage.ensure()
         usual = await stage.until("Serving")
         assert usual["machine"] == "cloudmatrix384"
-        step_s = stage.app.state.serving.live["r1"].engine.pool.timing.step_s(8, 8 * 4096)
+        usual_s = step_s(stage)
 
         stage.views.machine = "Hall 9"
         stage.views.generation += 1
@@ -124,7 +124,59 @@ async def test_a_deployment_is_timed_on_the_machine_of_its_supernode(tmp_path, f
         assert (kept.status_code, kept.json()["field"]) == (409, "machine")
         await stage.ensure("faster", machine="hall-9")
         await stage.until("Serving", "faster")
-        assert stage.app.state.serving.live["faster"].engine.pool.timing.step_s(8, 8 * 4096) < step_s
+        assert step_s(stage, "faster") < usual_s
+
+
+def step_s(stage, name="r1"):
+    return stage.app.state.serving.live[name].engine.pool.timing.step_s(8, 8 * 4096)
+
+
+async def test_a_deployment_that_names_no_machine_is_of_that_of_its_supernode(fresh):
+    async with Stage(fresh) as stage:
+        await stage.ensure("usual")
+        assert (await stage.until("Serving", "usual"))["machine"] == "cloudmatrix384"
+        usual_s = step_s(stage, "usual")
+        stage.views.machine = "Atlas 950"
+        asked = await stage.ensure()
+        assert (asked.status_code, asked.json()["machine"]) == (200, "atlas-950")
+        assert (await stage.until("Serving"))["generation"] == 1
+        assert step_s(stage) != usual_s
+        again = (await stage.ensure()).json()
+        assert (again["generation"], again["machine"]) == (1, "atlas-950"), "left out it is what it was"
+        other = await stage.ensure(machine="cloudmatrix384")
+        assert (other.status_code, other.json()["field"]) == (409, "machine")
+        changed = (await stage.ensure(batchPerNpu=48)).json()
+        assert (changed["generation"], changed["machine"]) == (2, "atlas-950")
+
+        stage.views.machine = "Hall 9"
+        nowhere = await stage.ensure("none")
+        assert (nowhere.status_code, nowhere.json()["field"]) == (422, "machine")
+        there_are = "there is no machine hall-9; there are atlas-800i-a2, atlas-950, cloudmatrix384"
+        assert there_are in nowhere.json()["detail"]
+
+
+async def test_a_machine_that_cannot_be_told_yet_is_found_with_the_first_view_and_kept(fresh):
+    views = Views(nodes=[])
+    async with Stage(fresh, views) as stage:
+        for name in ("r1", "named"):
+            assert "machine" not in (await stage.ensure(name)).json()
+        named = (await stage.ensure("named", machine="atlas-950")).json()
+        assert (named["state"], named["machine"]) == ("Pending", "atlas-950"), "it may still be named"
+        views.machine = "Atlas 950"
+        views.gain(*NODES)
+        found = await stage.until("Serving")
+        assert (found["machine"], found["generation"]) == ("atlas-950", 1)
+        await stage.until("Serving", "named")
+        on_it = load_calibration("atlas-950")
+        for name in ("r1", "named"):
+            live = stage.app.state.serving.live[name]
+            assert live.engine.deployment.calibration == live.weights.calibration == on_it
+    views.machine = "CloudMatrix384"
+    async with Stage(fresh, views) as stage:
+        live = stage.app.state.serving.live["r1"]
+        await stage.app.state.serving.follow_fabric()
+        assert (live.spec.machine, live.engine) == ("atlas-950", None), "the next life of the process knows it"
+        assert "as machine cloudmatrix384 is accepted, not atlas-950" in live.why
 
 
 def test_a_machine_file_with_an_error_keeps_the_process_from_starting(tmp_path):

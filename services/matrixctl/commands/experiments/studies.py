@@ -38,9 +38,9 @@ def sweep(
         list[str] | None,
         typer.Option(help="A parameter and its values: nodes=8,16,32 or rate=2:10:2. May be repeated."),
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, max=256, help="Processes at once (default: one a core).")] = (
-        os.cpu_count() or 1
-    ),
+    workers: Annotated[
+        int, typer.Option(min=1, max=256, help="Processes at once, also of a local Ray cluster (default: one a core).")
+    ] = (os.cpu_count() or 1),
     ray: Annotated[
         str | None, typer.Option(help="Run on a Ray cluster instead: ray://HOST:PORT, auto, or local.")
     ] = None,
@@ -57,7 +57,7 @@ def sweep(
     axes = [sweeps.axis(text) for text in over or ()]
     points = sweeps.points_of(options.given(), axes)
     keeping.check()
-    runner = sweeps.here(workers) if ray is None else sweeps.on_ray(ray)
+    runner = sweeps.here(workers) if ray is None else sweeps.on_ray(ray, workers)
     with refusals(), progress() as show:
         found = sweeps.sweep(points, runner, (lambda done, total: show(done, total, "points")) if show else _quiet)
     made = made_by("sweep", options.trial(), *[f"--over={text}" for text in over or ()])

@@ -1,0 +1,8 @@
+"""One sweep in a process of its own: `python -m benchmarks.infer_sweep.process WORKERS`."""
+
+import sys
+
+from benchmarks.infer_sweep import swept_here
+
+if __name__ == "__main__":
+    swept_here(int(sys.argv[1]))
