@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from matrixcommon.model.empty import empty_dict, empty_list
 from matrixcommon.model.resource_key import reference
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 
@@ -46,7 +47,7 @@ class DeploymentShape(ApiModel):
     )
     model_cache_ssd_gb_per_node: float = Field(0.0, ge=0, le=65_536, description="solid state behind it, GB; 0: none")
     model_cache_models: list[str] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         max_length=32,
         description="further models whose weights the pool keeps, the most wanted first; the served one comes before",
     )
@@ -107,7 +108,7 @@ class DeploymentRequest(DeploymentShape):
         description="requests that wait for KV memory ahead of one that comes, at most; others get 429. Those of later "
         "priorities are behind it: with them twice as many wait, at most",
     )
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=empty_dict)
 
     REFERENCES: ClassVar = ("instance",)
 
@@ -127,7 +128,7 @@ class CacheMemoryView(ApiModel):
     allocation: str = Field(description="its name")
     requested_gib: int = Field(description="GiB asked for, of all nodes together")
     granted_gib: int = Field(description="GiB that are held, and used")
-    nodes: dict[str, int] = Field(default_factory=dict, description="GiB held of each node")
+    nodes: dict[str, int] = Field(default_factory=empty_dict, description="GiB held of each node")
     reason: str = Field(description="Granted, or why less than that is held than was asked for")
     message: str = ""
 
@@ -305,13 +306,15 @@ class DeploymentView(DeploymentRequest, ResourceView):
     endpoint: str = ""
     fabric_generation: int = 0
     pools: PoolsView = Field(default_factory=PoolsView)
-    roles: dict[str, str] = Field(default_factory=dict, description="node to prefill or decode; all of them cache")
+    roles: dict[str, str] = Field(
+        default_factory=empty_dict, description="node to prefill or decode; all of them cache"
+    )
     cache_memory: CacheMemoryView | None = Field(None, description="the memory that its caches hold on its nodes")
     load: LoadRequest | None = None
     drain: DrainView | None = Field(None, description="nodes that are to leave it")
     scale: ScaleView | None = Field(None, description="how many nodes each pool is to have, where somebody asked")
     ready_nodes: list[str] = Field(
-        default_factory=list, description="nodes that serve, or could: neither booting, loading nor drained"
+        default_factory=empty_list, description="nodes that serve, or could: neither booting, loading nor drained"
     )
 
 
@@ -393,5 +396,5 @@ class StatisticsView(ApiModel):
     cache_blocks: int = 0
     decode_paused: bool = False
     work: WorkView | None = Field(None, description="what comes in; not there before it has served for the window")
-    samples: list[Sample] = Field(default_factory=list)
+    samples: list[Sample] = Field(default_factory=empty_list)
     load: LoadView | None = None

@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from matrixcommon.model.empty import empty_dict, empty_list
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.resource_key import resolve
 from matrixcommon.model.resource_model import ApiModel, ResourceView
@@ -121,7 +122,7 @@ class InstanceRequest(InstanceShape):
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"nodes": 3, "spares": 1, "labels": {"team": "search"}},)
 
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=empty_dict)
 
     @property
     def references(self) -> list[str]:
@@ -207,12 +208,12 @@ class InstanceView(ResourceView):
     network: Network
     allocation: str
     expires_at: str | None = None
-    preempts: list[str] = Field(default_factory=list, description="in a plan: whom it would preempt")
+    preempts: list[str] = Field(default_factory=empty_list, description="in a plan: whom it would preempt")
     operation: str | None = None
     observed_generation: int = 0
     ready_nodes: int = 0
-    members: list[MemberView] = Field(default_factory=list)
-    slices: list[SliceSummary] = Field(default_factory=list)
+    members: list[MemberView] = Field(default_factory=empty_list)
+    slices: list[SliceSummary] = Field(default_factory=empty_list)
     repairs: int = 0
     last_recovery: RecoveryTimes | None = Field(None, description="how long its last recovery took, in parts")
     cancelled: CancelledChange | None = Field(None, description="the last change, where it was cancelled")

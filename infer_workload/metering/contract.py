@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 from pydantic.alias_generators import to_camel
 
+from matrixcommon.model.empty import empty_dict
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 
 BUCKETS_S = {"1m": 60, "1h": 3600, "1d": 86_400}
@@ -62,7 +63,7 @@ class UsageLimitRequest(UsageLimitSpec):
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"requestsPerMinute": 600, "tokensPerMinute": 200_000},)
 
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=empty_dict)
 
     @model_validator(mode="after")
     def _limits_something(self) -> Self:
@@ -82,4 +83,4 @@ class UsedView(ApiModel):
 class UsageLimitView(UsageLimitSpec, ResourceView):
     """A limit, and what is used of it now."""
 
-    used: dict[str, UsedView] = Field(default_factory=dict, description="by the name of what is limited")
+    used: dict[str, UsedView] = Field(default_factory=empty_dict, description="by the name of what is limited")

@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from matrixcommon.model.empty import empty_dict, empty_list
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 
 DEPTH_MAX = 32
@@ -49,9 +50,9 @@ class ReportRequest(ApiModel):
     title: Line = Field(min_length=1, description="what it is about, in a line")
     command: str = Field("", max_length=4000, pattern=r"^[^\x00-\x1f\x7f]*$", description="makes the same again")
     document: dict[str, Any] = Field(description="what the command printed with -o json")
-    plots: list[PlotView] = Field(default_factory=list, max_length=16, description="what the report draws")
+    plots: list[PlotView] = Field(default_factory=empty_list, max_length=16, description="what the report draws")
     html: str = Field("", max_length=HTML_MAX, description="the report as one file that needs nothing else")
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=empty_dict)
 
     @model_validator(mode="after")
     def _is_a_document(self) -> Self:

@@ -13,6 +13,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from matrixcommon.model.empty import empty_dict, empty_list
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import key_of, resolve
 
@@ -114,11 +115,11 @@ class ResourceView(ApiModel):
 
     name: str
     project: str = "default"
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=empty_dict)
     generation: int = 1
     etag: str = ""
     state: str = ""
-    conditions: list[Condition] = Field(default_factory=list)
+    conditions: list[Condition] = Field(default_factory=empty_list)
     created_at: str = ""
     updated_at: str = ""
 

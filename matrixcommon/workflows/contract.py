@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from matrixcommon.model.empty import empty_list
 from matrixcommon.model.resource_model import ApiModel, OperationView, ResourceView
 
 
@@ -24,7 +25,7 @@ class OperationRecord(ResourceView, OperationView):
     """An operation as it is listed: everything a resource has, and where the work is."""
 
     message: str = ""
-    steps: list[StepView] = Field(default_factory=list)
+    steps: list[StepView] = Field(default_factory=empty_list)
 
 
 class AbandonRequest(ApiModel):

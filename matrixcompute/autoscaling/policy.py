@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from matrixcommon.model.empty import empty_dict, empty_list
 from matrixcommon.model.resource_key import reference
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 
@@ -123,7 +124,7 @@ class ScalingRules(ApiModel):
         None, ge=0, le=3600, description="up: the lowest recommendation of so long counts; down: the highest"
     )
     select_policy: Literal["Max", "Min", "Disabled"] = Field("Max", description="which of the policies counts")
-    policies: list[ScalingRate] = Field(default_factory=list, max_length=16, description="by default HPA's own")
+    policies: list[ScalingRate] = Field(default_factory=empty_list, max_length=16, description="by default HPA's own")
     tolerance: float | None = Field(None, ge=0, le=1, description="nothing changes while the ratio is this near to one")
 
 
@@ -139,7 +140,7 @@ class Schedule(ApiModel):
 
     name: str = Field(min_length=1, max_length=63, description="for the reason's message")
     days: list[Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]] = Field(
-        default_factory=list, max_length=7, description="none means every day"
+        default_factory=empty_list, max_length=7, description="none means every day"
     )
     start: Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$", description="from then")]
     end: Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$", description="until then; before start: overnight")]
@@ -226,7 +227,7 @@ class ScalingPolicySpec(ApiModel):
     )
     block: int = Field(1, ge=1, le=384, description="nodes come and go in whole blocks of so many")
     metrics: list[Metric] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         max_length=16,
         description="the largest proposal counts; none: the work that waits and that comes in, in nodes",
     )
@@ -235,7 +236,7 @@ class ScalingPolicySpec(ApiModel):
     )
     objective: Objective = Field(Objective(), description="of the own signals")
     behavior: Behavior = Field(Behavior(), description="how fast it may change")
-    schedules: list[Schedule] = Field(default_factory=list, max_length=32, description="floors by the clock")
+    schedules: list[Schedule] = Field(default_factory=empty_list, max_length=32, description="floors by the clock")
     warm_spares: int = Field(
         0, ge=0, le=48, description="so many of the target's spares may stand for nodes that were to be there ahead"
     )
@@ -307,20 +308,20 @@ class ScalingPolicyRequest(ScalingPolicySpec):
         {"scaleTargetRef": {"name": "qwen"}, "minReplicas": 1, "maxReplicas": 8},
     )
 
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=empty_dict)
 
 
 class ScalingState(ApiModel):
     """What the decision remembers; stored with the decision, so that a restart forgets nothing."""
 
-    recommended: list[tuple[float, int]] = Field(default_factory=list)
-    changes: list[tuple[float, int]] = Field(default_factory=list)
-    loads: list[tuple[float, float]] = Field(default_factory=list)
-    missed: list[tuple[float, float]] = Field(default_factory=list)
+    recommended: list[tuple[float, int]] = Field(default_factory=empty_list)
+    changes: list[tuple[float, int]] = Field(default_factory=empty_list)
+    loads: list[tuple[float, float]] = Field(default_factory=empty_list)
+    missed: list[tuple[float, float]] = Field(default_factory=empty_list)
     """Of `loads`, those that came while prompts waited for too long."""
     began: tuple[float, int] | None = None
     """When it began to look, and the size that it found."""
-    pools: dict[str, ScalingState] = Field(default_factory=dict)
+    pools: dict[str, ScalingState] = Field(default_factory=empty_dict)
     """The same of each pool, where a policy sizes pools."""
     joined: ScalingState | None = None
     """The same of the decision as if every new node came from a spare, where spares are a tier."""
@@ -353,11 +354,11 @@ class ScalingPolicyView(ResourceView):
     max_replicas: int
     block: int
     cooldown_period: int = 300
-    metrics: list[Metric] = Field(default_factory=list)
+    metrics: list[Metric] = Field(default_factory=empty_list)
     pools: PoolsPolicy | None = None
     objective: Objective
     behavior: Behavior
-    schedules: list[Schedule] = Field(default_factory=list)
+    schedules: list[Schedule] = Field(default_factory=empty_list)
     warm_spares: int = 0
     predictive: Literal["Off", "Preview", "Auto"] | None = None
     current_replicas: int = Field(0, description="nodes of the target's spec")
@@ -367,4 +368,4 @@ class ScalingPolicyView(ResourceView):
     reason: Reason | None = Field(None, description="of the last decision")
     message: str = Field("", description="of the last decision, with its figures")
     last_scale_time: str | None = Field(None, description="when it last changed the target")
-    decisions: list[ScalingDecision] = Field(default_factory=list, description="the last ones, the newest last")
+    decisions: list[ScalingDecision] = Field(default_factory=empty_list, description="the last ones, the newest last")

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, get_args
 from cronsim import CronSim, CronSimError
 from pydantic import Field, ValidationInfo, field_validator
 
+from matrixcommon.model.empty import empty_dict
 from matrixcommon.model.hardware_names import SupernodeName
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixresource.contract.nodes import NodeView
@@ -85,7 +86,7 @@ class DisruptionBudgetRequest(DisruptionBudgetSpec):
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"nodes": "10%", "reasons": ["Firmware"]},)
 
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=empty_dict)
 
 
 class DisruptionBudgetView(ResourceView, DisruptionBudgetSpec):

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from matrixcommon.model.empty import empty_dict, empty_list
 from matrixcommon.model.hardware_names import CabinetName, NodeName, SupernodeName, SwitchName
 from matrixcommon.model.quantities import checked_moment, from_timestamp
 from matrixcommon.model.resource_model import ApiModel, ResourceView
@@ -145,7 +146,7 @@ class MaintenanceRequest(MaintenanceSpec):
         },
     )
 
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=empty_dict)
 
 
 class MaintenanceUnit(ApiModel):
@@ -161,7 +162,7 @@ class MaintenanceUnit(ApiModel):
     message: str = Field("", description="the same as a sentence")
     since: str | None = Field(None, description="since when it has been in its state")
     worked: bool = Field(False, description="whether the work on it was done")
-    instances: list[str] = Field(default_factory=list, description="who has it now")
+    instances: list[str] = Field(default_factory=empty_list, description="who has it now")
     firmware_before: str | None = None
     firmware: str | None = Field(None, description="as its agent last reported")
 
@@ -187,7 +188,9 @@ class MaintenanceView(ResourceView, MaintenanceSpec):
     phase_reason: str = Field("", description="why it is in its state, or what it waits for, as a word")
     message: str = Field("", description="the same as a sentence")
     counts: MaintenanceCounts = MaintenanceCounts()
-    units: list[MaintenanceUnit] = Field(default_factory=list)
-    instances: list[str] = Field(default_factory=list, description="who has anything of what is still to be worked on")
+    units: list[MaintenanceUnit] = Field(default_factory=empty_list)
+    instances: list[str] = Field(
+        default_factory=empty_list, description="who has anything of what is still to be worked on"
+    )
     started_at: str | None = None
     finished_at: str | None = None

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator
 
+from matrixcommon.model.empty import empty_dict
 from matrixcommon.model.resource_key import reference
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixcompute.recovery.ladder import RecoveryRules, recovery_rules
@@ -60,7 +61,7 @@ class RecoveryPolicyRequest(RecoveryPolicySpec):
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"instance": "qwen", "drainSeconds": 30},)
 
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=empty_dict)
 
 
 class RecoveryPolicyView(ResourceView):

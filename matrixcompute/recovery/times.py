@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import Field
 
+from matrixcommon.model.empty import empty_dict
 from matrixcommon.model.quantities import duration_text
 from matrixcommon.model.resource_model import ApiModel
 
@@ -75,7 +76,7 @@ class DownTime(ApiModel):
     down_s: float = Field(0.0, description="how long it lacked a member, or waited for nodes")
     down_since: float | None = None
     recoveries: int = 0
-    parts_s: dict[str, float] = Field(default_factory=dict, description="of all recoveries, by part")
+    parts_s: dict[str, float] = Field(default_factory=empty_dict, description="of all recoveries, by part")
 
     def failed(self, at: float) -> DownTime:
         """Down since `at`, unless it was before."""

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from matrixcommon.model.empty import empty_dict, empty_list
 from matrixcommon.model.resource_model import ApiModel
 
 Verdict = Literal["PASS", "FAIL", "STOPPED", "INVALID"]
@@ -46,9 +47,9 @@ class RunReport(ApiModel):
     reason: str = ""
     started_at: str = ""
     seconds: float = 0.0
-    targets: dict[str, list[str]] = Field(default_factory=dict)
-    expectations: list[Outcome] = Field(default_factory=list)
-    entries: list[Entry] = Field(default_factory=list)
+    targets: dict[str, list[str]] = Field(default_factory=empty_dict)
+    expectations: list[Outcome] = Field(default_factory=empty_list)
+    entries: list[Entry] = Field(default_factory=empty_list)
     history_hash: str = ""
     replay: str = ""
 
@@ -67,7 +68,7 @@ class Preview(ApiModel):
     seed: int
     targets: dict[str, list[str]]
     given: dict[str, list[str]] = Field(
-        default_factory=dict, description="instances that would be made, and the nodes they would lie on"
+        default_factory=empty_dict, description="instances that would be made, and the nodes they would lie on"
     )
     actions: list[str]
     expectations: list[str]

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
+from matrixcommon.model.empty import empty_dict, empty_list
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixcompute.scenarios.report import Entry, Outcome, Preview, Verdict
 from matrixcompute.scenarios.schema import Scenario
@@ -35,7 +36,7 @@ class ScenarioRequest(Scenario):
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (SCENARIO_EXAMPLE,)
 
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=empty_dict)
 
 
 class ScenarioView(ResourceView, Scenario):
@@ -58,7 +59,7 @@ class ScenarioRunRequest(ScenarioRunSpec):
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"definition": SCENARIO_EXAMPLE, "seed": 7},)
 
     name: str | None = Field(None, max_length=63)
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=empty_dict)
 
     @model_validator(mode="after")
     def _one_of_both(self) -> ScenarioRunRequest:
@@ -83,11 +84,15 @@ class ScenarioRunView(ResourceView, ScenarioRunSpec):
     message: str = Field("", description="what it waits for, or why its verdict is what it is")
     title: str = Field("", description="of the scenario")
     phase: PhaseName | None = Field(None, description="the last that it has begun")
-    phases: list[RunPhase] = Field(default_factory=list, description="those that it has begun, in their order")
-    targets: dict[str, list[str]] = Field(default_factory=dict, description="what its faults strike, by target")
-    expectations: list[Outcome] = Field(default_factory=list, description="what became of each, once all are decided")
-    entries: list[Entry] = Field(default_factory=list, description="what was done and seen, in its order")
-    instances: list[str] = Field(default_factory=list, description="those that the scenario has anything to do with")
+    phases: list[RunPhase] = Field(default_factory=empty_list, description="those that it has begun, in their order")
+    targets: dict[str, list[str]] = Field(default_factory=empty_dict, description="what its faults strike, by target")
+    expectations: list[Outcome] = Field(
+        default_factory=empty_list, description="what became of each, once all are decided"
+    )
+    entries: list[Entry] = Field(default_factory=empty_list, description="what was done and seen, in its order")
+    instances: list[str] = Field(
+        default_factory=empty_list, description="those that the scenario has anything to do with"
+    )
     fault_prefix: str = Field("", description="begins the names of its faults")
     seconds: float | None = Field(None, description="how long it took")
     history_hash: str = Field("", description="the same for a run that went the same way at the same times")

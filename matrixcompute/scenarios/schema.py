@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from matrixcommon.model.empty import empty_dict, empty_list
 from matrixcommon.model.resource_model import ApiModel
 from matrixcompute.contract import InstanceShape
 
@@ -36,7 +37,7 @@ def seconds(duration: str) -> float:
 class Selection(ApiModel):
     """Which resources of the type may be chosen; what is left out does not matter."""
 
-    names: list[Key] = Field(default_factory=list, max_length=1024, description="only these")
+    names: list[Key] = Field(default_factory=empty_list, max_length=1024, description="only these")
     instance: str | None = Field(None, max_length=127, description="only where this instance lies")
     role: Literal["member", "spare"] | None = Field(None, description="with instance: only its members, or its spares")
     state: str | None = Field(None, max_length=40, description="only those in this state")
@@ -76,7 +77,7 @@ class Condition(ApiModel):
     )
     state: str | None = Field(None, max_length=40, description="its state; Gone for an instance that is not there")
     where: Texts = Field(
-        default_factory=dict, max_length=16, description="its fields, by path; several values are parted by |"
+        default_factory=empty_dict, max_length=16, description="its fields, by path; several values are parted by |"
     )
     floor: Literal["held"] | None = Field(None, description="an instance's links have what they are promised")
     count: float | None = Field(None, description="exactly so many")
@@ -160,7 +161,7 @@ class Action(ApiModel):
     name: Label = Field(description="what expectations and the control call it")
     fault: str = Field(max_length=40, description="what happens; `matrixctl fault kinds` lists them")
     target: Label = Field(description="what it happens to")
-    parameters: Texts = Field(default_factory=dict, max_length=16, description="what the kind needs to know")
+    parameters: Texts = Field(default_factory=empty_dict, max_length=16, description="what the kind needs to know")
     at: Duration = Field("0s", description="when, from the start of the method")
     duration: Duration | None = Field(None, description="how long; until the end where it is left out")
     verify: Verification = Field(description="how it is known that it has happened")
@@ -181,13 +182,13 @@ class Scenario(ApiModel):
     source: str = Field("", max_length=500, description="where such a failure was published")
     seed: int = Field(0, ge=0, le=2**31, description="for everything that is left to chance")
     given: dict[Key, InstanceShape] = Field(
-        default_factory=dict,
+        default_factory=empty_dict,
         max_length=8,
         description="instances that are made where they are not there, and deleted again at the end",
     )
     targets: dict[Label, Target] = Field(min_length=1, max_length=16, description="what faults strike, by name")
     steady_state: list[SteadyState] = Field(
-        default_factory=list, max_length=16, description="what holds before: else the run is invalid"
+        default_factory=empty_list, max_length=16, description="what holds before: else the run is invalid"
     )
     stop_conditions: list[StopCondition] = Field(
         min_length=1, max_length=16, description="what ends the run at once; `source: none` where nothing does"

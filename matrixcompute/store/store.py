@@ -9,6 +9,7 @@ from pydantic import Field
 from sqlalchemy import JSON, Float, Integer, String, Text, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
+from matrixcommon.model.empty import empty_list
 from matrixcommon.model.quantities import from_timestamp, timestamp
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of, project_of
 from matrixcommon.persistence.database_session import ResourceRow, Store, find, journal_tables
@@ -212,7 +213,9 @@ class InstanceOperation(OperationRecord):
     """An operation on an instance."""
 
     recovery: RecoveryTimes | None = Field(None, description="of a repair: how long each part took, as far as it is")
-    rungs: list[RungView] = Field(default_factory=list, description="of a repair: what was tried, member by member")
+    rungs: list[RungView] = Field(
+        default_factory=empty_list, description="of a repair: what was tried, member by member"
+    )
 
 
 class FaultRow(ResourceRow, Base):

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from infer_workload.contract import DeploymentRequest
+from matrixcommon.model.empty import empty_dict
 from matrixcommon.model.hardware_names import NODE_PATTERN
 from matrixcommon.model.resource_model import ApiModel
 from matrixcompute.autoscaling.policy import ScalingPolicySpec
@@ -43,7 +44,7 @@ class FaultSpec(ApiModel):
         pattern=f"^({_NODE}|{_CABINET}|{_SWITCH})$",
         description="the node (sn0-c03-n2), the cabinet (sn0-c03) or the switch (sn0-l2p3-k11) it happens on",
     )
-    parameters: dict[str, str] = Field(default_factory=dict, description="what the kind needs to know")
+    parameters: dict[str, str] = Field(default_factory=empty_dict, description="what the kind needs to know")
 
 
 class ScenarioSpec(Scenario):

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from matrixcommon.model.empty import empty_dict
 from matrixcommon.model.hardware_names import DieName
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 
@@ -43,7 +44,7 @@ class CommunicatorRequest(ApiModel):
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"slice": "deepseek-r1-ub", "pattern": "ring"},)
 
     project: str = Field("default", min_length=1, max_length=63)
-    labels: dict[str, str] = Field(default_factory=dict, max_length=64)
+    labels: dict[str, str] = Field(default_factory=empty_dict, max_length=64)
     slice: str = Field(min_length=1, max_length=253)
     pattern: Pattern
     routing: Routing = Routing.STATIC

@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from matrixcommon.model.empty import empty_dict
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixlink.contract.what_if import ELEMENTS_MAX, Element, WhatIfView
 
@@ -19,7 +20,7 @@ class DrainRequest(ApiModel):
     )
 
     project: str = Field("default", min_length=1, max_length=63)
-    labels: dict[str, str] = Field(default_factory=dict, max_length=64)
+    labels: dict[str, str] = Field(default_factory=empty_dict, max_length=64)
     elements: Annotated[list[Element], Field(min_length=1, max_length=ELEMENTS_MAX)]
     reason: str = Field("", max_length=300)
     even_if_floors_break: bool = False

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator
 
+from matrixcommon.model.empty import empty_dict, empty_list
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.resource_key import resolve
@@ -37,7 +38,7 @@ class SecurityRule(ApiModel):
 
     direction: Literal["ingress", "egress"] = "ingress"
     protocol: Literal["tcp", "udp", "icmp", "any"] = "any"
-    ports: list[PortRange] = Field(default_factory=list, max_length=32)
+    ports: list[PortRange] = Field(default_factory=empty_list, max_length=32)
     remote: str = Field("*", min_length=1, max_length=253)
 
     @field_validator("remote")
@@ -64,9 +65,9 @@ class PeeringRequest(ApiModel):
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"slices": ["deepseek-r1-vpc", "qwen-vpc"]},)
 
     project: str = Field("default", min_length=1, max_length=63)
-    labels: dict[str, str] = Field(default_factory=dict, max_length=64)
+    labels: dict[str, str] = Field(default_factory=empty_dict, max_length=64)
     slices: Annotated[list[Annotated[str, Field(min_length=1, max_length=253)]], Field(min_length=2, max_length=2)]
-    security_rules: SecurityRules = Field(default_factory=list)
+    security_rules: SecurityRules = Field(default_factory=empty_list)
 
     REFERENCES: ClassVar = ("slices", "security_rules")
 
@@ -88,12 +89,12 @@ class PeeringView(ResourceView):
     """A peering: PendingAcceptance, Programming until every member's agent has acknowledged it, Active, Deleting."""
 
     slices: list[str]
-    projects: list[str] = Field(default_factory=list, description="whose it is: of both slices, and who asked")
+    projects: list[str] = Field(default_factory=empty_list, description="whose it is: of both slices, and who asked")
     plane: Plane
     isolation: str
     isolation_key: int
     accepted_by: list[str]
-    security_rules: list[SecurityRule] = Field(default_factory=list)
+    security_rules: list[SecurityRule] = Field(default_factory=empty_list)
     message: str = ""
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from matrixcommon.api.reports import Count, EachByItself
+from matrixcommon.model.empty import empty_dict, empty_list
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.resource_model import ApiModel, ResourceView
@@ -37,7 +38,7 @@ class SliceRequest(ApiModel):
     )
 
     project: str = Field("default", min_length=1, max_length=63)
-    labels: dict[str, str] = Field(default_factory=dict, max_length=64)
+    labels: dict[str, str] = Field(default_factory=empty_dict, max_length=64)
     allocation: str = Field(min_length=1, max_length=253)
     instance: str = Field(min_length=1, max_length=253)
     plane: Plane
@@ -48,7 +49,7 @@ class SliceRequest(ApiModel):
     weight: Annotated[float, Field(gt=0, le=1000)] | None = None
     latency_bound_us: Annotated[float, Field(gt=0)] | None = None
     protection: Protection = Protection.NONE
-    security_rules: SecurityRules = Field(default_factory=list)
+    security_rules: SecurityRules = Field(default_factory=empty_list)
     """What the members let in and out on the VPC plane, beyond the slice itself."""
 
     REFERENCES: ClassVar = ("allocation", "instance", "security_rules")
@@ -75,7 +76,7 @@ class SliceView(ResourceView):
     protection: Protection = Protection.NONE
     protected: bool | None = None
     """Whether the floor would survive one more failure of that level; unset where none was asked."""
-    security_rules: list[SecurityRule] = Field(default_factory=list)
+    security_rules: list[SecurityRule] = Field(default_factory=empty_list)
     isolation: str = Field(description="partitionKey on UB and RDMA, vni on VPC")
     isolation_key: int = Field(description="the number of that kind that keeps it apart from others")
     programmed: int = Field(0, description="members whose agents have acknowledged this generation")
@@ -109,7 +110,7 @@ class StripeView(ApiModel):
 
     sub_plane: int
     weight: float
-    spread: list[float] = Field(default_factory=list)
+    spread: list[float] = Field(default_factory=empty_list)
 
 
 class ProgramPeering(ApiModel):
@@ -119,9 +120,9 @@ class ProgramPeering(ApiModel):
     slice: str
     isolation_key: int
     peers: list[str]
-    stripes: list[StripeView] = Field(default_factory=list)
-    detours: dict[str, list[StripeView]] = Field(default_factory=dict)
-    security_rules: list[SecurityRule] = Field(default_factory=list)
+    stripes: list[StripeView] = Field(default_factory=empty_list)
+    detours: dict[str, list[StripeView]] = Field(default_factory=empty_dict)
+    security_rules: list[SecurityRule] = Field(default_factory=empty_list)
 
 
 class ProgramView(ResourceView):
@@ -139,12 +140,12 @@ class ProgramView(ResourceView):
     weight: float
     floor_gbps: float
     ceiling_gbps: float | None = None
-    peers: list[str] = Field(default_factory=list)
-    stripes: list[StripeView] = Field(default_factory=list)
-    detours: dict[str, list[StripeView]] = Field(default_factory=dict)
-    peerings: list[ProgramPeering] = Field(default_factory=list)
+    peers: list[str] = Field(default_factory=empty_list)
+    stripes: list[StripeView] = Field(default_factory=empty_list)
+    detours: dict[str, list[StripeView]] = Field(default_factory=empty_dict)
+    peerings: list[ProgramPeering] = Field(default_factory=empty_list)
     """Members of other slices that this node reaches too, each peering with its own key and routes."""
-    security_rules: list[SecurityRule] = Field(default_factory=list)
+    security_rules: list[SecurityRule] = Field(default_factory=empty_list)
     acknowledged_generation: int = 0
     message: str = ""
 
@@ -183,8 +184,8 @@ class ReportedProbes(ApiModel):
 
     round: Count
     sent: int = Field(ge=0, le=4096)
-    failed: list[FailedProbe] = Field(default_factory=list, max_length=4096)
-    latency_us: dict[Plane, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
+    failed: list[FailedProbe] = Field(default_factory=empty_list, max_length=4096)
+    latency_us: dict[Plane, Annotated[float, Field(ge=0)]] = Field(default_factory=empty_dict)
 
 
 Megabytes = Count
@@ -198,8 +199,8 @@ class ReportedCounters(ApiModel):
     at: float
     sent: list[Megabytes] = Field(max_length=4096)
     received: list[Megabytes] = Field(max_length=4096)
-    dropped: dict[int, Megabytes] = Field(default_factory=dict, max_length=4096)
-    slices: dict[str, tuple[Megabytes, Megabytes, Megabytes]] = Field(default_factory=dict, max_length=1024)
+    dropped: dict[int, Megabytes] = Field(default_factory=empty_dict, max_length=4096)
+    slices: dict[str, tuple[Megabytes, Megabytes, Megabytes]] = Field(default_factory=empty_dict, max_length=1024)
 
 
 class LinkReport(ApiModel):
@@ -210,8 +211,8 @@ class LinkReport(ApiModel):
     epoch: Count
     sequence: Count
     lease_seconds: float = Field(gt=0, le=86_400)
-    programs: list[ReportedProgram] = Field(default_factory=list, max_length=1024)
-    ports: list[ReportedPort] = Field(default_factory=list, max_length=1024)
+    programs: list[ReportedProgram] = Field(default_factory=empty_list, max_length=1024)
+    ports: list[ReportedPort] = Field(default_factory=empty_list, max_length=1024)
     probes: ReportedProbes | None = None
     counters: ReportedCounters | None = None
 
@@ -245,7 +246,7 @@ class LinkReportAnswer(ApiModel):
     accepted: bool
     reason: str | None = None
     message: str = ""
-    desired: list[DesiredProgram] = Field(default_factory=list)
+    desired: list[DesiredProgram] = Field(default_factory=empty_list)
 
 
 class LinkReportAnswers(ApiModel):

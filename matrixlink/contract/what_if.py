@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from matrixcommon.model.empty import empty_list
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.resource_model import ApiModel
 from matrixlink.model.qos import QosClass
@@ -21,9 +22,9 @@ class WhatIfRequest(ApiModel):
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"fail": ["sn0-l2p3-k11"]},)
 
-    fail: Elements = Field(default_factory=list)
-    drain: Elements = Field(default_factory=list)
-    repair: Elements = Field(default_factory=list)
+    fail: Elements = Field(default_factory=empty_list)
+    drain: Elements = Field(default_factory=empty_list)
+    repair: Elements = Field(default_factory=empty_list)
 
 
 class CutPair(ApiModel):
@@ -47,7 +48,7 @@ class SliceEffect(ApiModel):
     """Less of its floor would be kept than now."""
     rerouted: bool
     pairs_cut: int = 0
-    cut: list[CutPair] = Field(default_factory=list)
+    cut: list[CutPair] = Field(default_factory=empty_list)
     protection_lost: str = ""
     """Why its protection would be lost; empty where it would not, or is lost already."""
 
@@ -88,5 +89,5 @@ class WhatIfView(ApiModel):
     """No slice would keep less of its floor than now."""
     planes: list[PlaneEffect]
     slices: list[SliceEffect]
-    links_overfull: list[OverfullLink] = Field(default_factory=list)
+    links_overfull: list[OverfullLink] = Field(default_factory=empty_list)
     """At most 100; `planes` has their numbers."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import Field
 
+from matrixcommon.model.empty import empty_dict
 from matrixcommon.model.hardware_names import CabinetName, NodeName, SwitchName
 from matrixcommon.model.resource_model import ApiModel
 from matrixresource.agent.fault_catalogue import (
@@ -47,7 +48,7 @@ class InjectedFault(ApiModel):
     name: str
     kind: FaultKind
     target: NodeName | SwitchName | CabinetName
-    parameters: dict[str, Any] = Field(default_factory=dict)
+    parameters: dict[str, Any] = Field(default_factory=empty_dict)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from matrixcommon.api.reports import Count, EachByItself
+from matrixcommon.model.empty import empty_list
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixresource.contract.fields import DieNumber, PartName, PortName
@@ -18,7 +19,7 @@ class DesiredPartition(ApiModel):
 
     allocation: str = Field(max_length=127)
     rank: int | None = None
-    dies: list[DieNumber] = Field(default_factory=list, max_length=16)
+    dies: list[DieNumber] = Field(default_factory=empty_list, max_length=16)
     cpus: int = Field(0, ge=0)
     memory_gib: int = Field(0, ge=0)
 
@@ -39,7 +40,7 @@ class AssignmentView(ResourceView):
     task: NodeTask | None = None
     task_generation: int = 0
     firmware: str | None = None
-    parts: list[DesiredPartition] = Field(default_factory=list)
+    parts: list[DesiredPartition] = Field(default_factory=empty_list)
     traceparent: str | None = None
 
 
@@ -81,11 +82,11 @@ class NodeReport(ApiModel):
     generation: Count
     allocation: str | None = None
     stage: str | None = None
-    parts: list[PartReport] = Field(default_factory=list, max_length=64)
+    parts: list[PartReport] = Field(default_factory=empty_list, max_length=64)
     message: str = Field("", max_length=300)
     inventory: NodeInventory | None = None
     ports: dict[PortName, PartName | None] | None = Field(None, max_length=1024)
-    faults: list[ReportedFault] = Field(default_factory=list, max_length=256)
+    faults: list[ReportedFault] = Field(default_factory=empty_list, max_length=256)
 
 
 class NodeReports(ApiModel):

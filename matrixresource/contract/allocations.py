@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from matrixcommon.model.empty import empty_dict, empty_list
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.resource_key import reference
 from matrixcommon.model.resource_model import ApiModel, ResourceView
@@ -55,7 +56,7 @@ class PlacementPolicy(ApiModel):
     required: bool = Field(False, description="refuse rather than compromise")
     max_per_domain: int | None = Field(None, ge=1, le=MEMBERS_MAX, description="for spread: members in one domain")
     blocks: list[Block] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         max_length=2,
         description="nested block sizes, such as 2 in a cabinet and 8 in a supernode",
     )
@@ -98,14 +99,14 @@ class AllocationRequest(ApiModel):
     )
 
     project: str = Field("default", min_length=1, max_length=63)
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=empty_dict)
     nodes: Annotated[int | None, Field(ge=1, le=MEMBERS_MAX)] = None
     npus: Annotated[float | None, Field(ge=0.5, le=MEMBERS_MAX * 8, multiple_of=0.5)] = None
     npus_per_node: Annotated[float | None, Field(ge=0.5, le=8, multiple_of=0.5)] = None
     cpus: Annotated[int, Field(ge=0, le=MEMBERS_MAX * 4)] = 0
     memory_gib: Annotated[int, Field(ge=0, le=1 << 30)] = 0
     memory_gib_by_node: dict[NodeName, Annotated[int, Field(ge=1, le=1 << 20)]] = Field(
-        default_factory=dict,
+        default_factory=empty_dict,
         max_length=MEMBERS_MAX,
         description="GiB of each of these nodes, whoever holds the NPUs there; `memoryGib` is their sum",
     )
@@ -118,7 +119,7 @@ class AllocationRequest(ApiModel):
     lease_s: Annotated[float | None, Field(gt=0, le=1e9, description="released after this long unless renewed")] = None
     reservation: str | None = Field(None, max_length=127, description="take it from this reservation")
     topology_version: str = Field("", max_length=200, description="refused when the topology is another by now")
-    exclude_nodes: list[NodeName] = Field(default_factory=list, max_length=1024)
+    exclude_nodes: list[NodeName] = Field(default_factory=empty_list, max_length=1024)
 
     REFERENCES: ClassVar = ("affinity", "anti_affinity", "reservation")
 
@@ -264,8 +265,8 @@ class AllocationView(ResourceView):
     topology_version: str
     bound: bool
     power: Power = "On"
-    members: list[MemberView] = Field(default_factory=list)
-    preempts: list[str] = Field(default_factory=list)
+    members: list[MemberView] = Field(default_factory=empty_list)
+    preempts: list[str] = Field(default_factory=empty_list)
 
     @property
     def growth(self) -> str:

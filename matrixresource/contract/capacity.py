@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from matrixcommon.model.empty import empty_list
 from matrixcommon.model.resource_model import ApiModel
 
 Share = Annotated[float, AfterValidator(lambda share: round(share, 6))]
@@ -62,6 +63,6 @@ class CapacityView(ApiModel):
     fragmentation: dict[str, Share]
     nodes_by_state: dict[str, int]
     nodes_by_health: dict[str, int]
-    blocks: list[PlaceableBlock] = Field(default_factory=list)
-    supernodes: list[DomainCapacity] = Field(default_factory=list)
-    cabinets: list[DomainCapacity] = Field(default_factory=list)
+    blocks: list[PlaceableBlock] = Field(default_factory=empty_list)
+    supernodes: list[DomainCapacity] = Field(default_factory=empty_list)
+    cabinets: list[DomainCapacity] = Field(default_factory=empty_list)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from matrixcommon.model.empty import empty_dict, empty_list
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixresource.contract.allocations import AllocationRequest, PlacementPolicy
@@ -29,7 +30,7 @@ class DefragmentationRequest(ApiModel):
 
     name: str | None = Field(None, max_length=63)
     project: str = Field("default", min_length=1, max_length=63)
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=empty_dict)
     nodes: Annotated[int | None, Field(ge=1, le=MEMBERS_MAX)] = None
     level: Literal["cabinet", "supernode"] = "cabinet"
     request: AllocationRequest | None = None
@@ -76,8 +77,8 @@ class DefragmentationView(ResourceView):
     nodes: int
     level: str
     request: AllocationRequest
-    moves: list[MoveView] = Field(default_factory=list)
-    room: list[str] = Field(default_factory=list)
+    moves: list[MoveView] = Field(default_factory=empty_list)
+    room: list[str] = Field(default_factory=empty_list)
     block_before: int
     block_after: int
     npus: float

@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field
 
+from matrixcommon.model.empty import empty_list
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 
 Power = Literal["On", "Off"]
@@ -56,7 +57,7 @@ class NodeView(ResourceView):
     cpus: int
     schedulable: bool
     unschedulable_reason: str | None = None
-    cordoned_by: list[str] = Field(default_factory=list, description="who keeps newcomers off it; empty: nobody")
+    cordoned_by: list[str] = Field(default_factory=empty_list, description="who keeps newcomers off it; empty: nobody")
     power: str
     health: str
     agent: str
@@ -77,7 +78,7 @@ class NodeView(ResourceView):
     firmware: str | None = Field(None, description="the version its agent last found on it")
     task: NodeTask | None = Field(None, description="what its agent was asked to do once, until it has")
     flap_score: float = Field(0.0, description="how often it came and went, as of its last change")
-    faults: list[FaultView] = Field(default_factory=list)
+    faults: list[FaultView] = Field(default_factory=empty_list)
 
 
 class NodeVerbRequest(ApiModel):
@@ -123,9 +124,9 @@ class NpuView(ResourceView):
     cabinet: str
     health: str
     level: str | None = None
-    dies: list[DieView] = Field(default_factory=list)
+    dies: list[DieView] = Field(default_factory=empty_list)
     allocation: str | None = None
-    faults: list[FaultView] = Field(default_factory=list)
+    faults: list[FaultView] = Field(default_factory=empty_list)
 
 
 class SupernodeView(ResourceView):

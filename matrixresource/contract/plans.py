@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from matrixcommon.model.empty import empty_list
 from matrixcommon.model.resource_model import ApiModel
 from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.contract.fields import NpuCount
@@ -44,7 +45,7 @@ class PlanChange(ApiModel):
     rule: str | None = None
     to: str | None = None
     exact: bool = False
-    allocations: list[str] = Field(default_factory=list)
+    allocations: list[str] = Field(default_factory=empty_list)
     message: str
 
 
@@ -68,14 +69,14 @@ class PlanView(ApiModel):
     nodes: int
     npus: NpuCount
     spares: int
-    members: list[str] = Field(default_factory=list)
-    spare_nodes: list[str] = Field(default_factory=list)
-    pool_nodes: list[str] = Field(default_factory=list)
-    preempts: list[str] = Field(default_factory=list)
-    blast_radius: list[PlanLoss] = Field(default_factory=list)
+    members: list[str] = Field(default_factory=empty_list)
+    spare_nodes: list[str] = Field(default_factory=empty_list)
+    pool_nodes: list[str] = Field(default_factory=empty_list)
+    preempts: list[str] = Field(default_factory=empty_list)
+    blast_radius: list[PlanLoss] = Field(default_factory=empty_list)
     message: str = ""
-    blocking: list[PlanDomain] = Field(default_factory=list)
-    changes: list[PlanChange] = Field(default_factory=list)
+    blocking: list[PlanDomain] = Field(default_factory=empty_list)
+    changes: list[PlanChange] = Field(default_factory=empty_list)
     earliest_start: str | None = None
 
 

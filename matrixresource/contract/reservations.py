@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
+from matrixcommon.model.empty import empty_list
 from matrixcommon.model.quantities import checked_moment, from_timestamp
 from matrixcommon.model.resource_model import ResourceView
 from matrixresource.contract.allocations import AllocationRequest
@@ -56,4 +57,4 @@ class ReservationView(ResourceView):
     starts_at: str
     ends_at: str
     request: dict[str, Any]
-    nodes: list[str] = Field(default_factory=list)
+    nodes: list[str] = Field(default_factory=empty_list)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from matrixcommon.model.empty import empty_dict, empty_list
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 
 
@@ -18,7 +19,7 @@ class SupernodeRequest(ApiModel):
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"labels": {"hall": "3"}},)
 
-    labels: dict[str, str] = Field(default_factory=dict, max_length=64)
+    labels: dict[str, str] = Field(default_factory=empty_dict, max_length=64)
     spec: dict[str, Any] | None = None
     graph: dict[str, Any] | str | None = None
 
@@ -30,8 +31,8 @@ class SupernodeWiring(ApiModel):
     supernode: str
     topology_version: str
     spec: dict[str, Any]
-    drawn: list[dict[str, str]] = Field(default_factory=list)
-    found: list[dict[str, str]] = Field(default_factory=list)
+    drawn: list[dict[str, str]] = Field(default_factory=empty_list)
+    found: list[dict[str, str]] = Field(default_factory=empty_list)
 
 
 class DomainRequest(ApiModel):
@@ -53,7 +54,7 @@ class DomainView(ResourceView):
     supernode: str
     reason: str = ""
     by: str = ""
-    allocations: list[str] = Field(default_factory=list)
+    allocations: list[str] = Field(default_factory=empty_list)
 
 
 class TopologyChange(ApiModel):
@@ -87,4 +88,4 @@ class TopologyVersionView(ResourceView):
     by: str
     summary: str
     changes: list[TopologyChange]
-    topology: dict[str, Any] = Field(default_factory=dict)
+    topology: dict[str, Any] = Field(default_factory=empty_dict)

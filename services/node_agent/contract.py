@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from pydantic import Field
 
+from matrixcommon.model.empty import empty_dict
 from matrixcommon.model.hardware_names import CabinetName, NodeName, SwitchName
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixresource.agent.fault_catalogue import FaultKind
@@ -25,7 +26,7 @@ class InjectedFaultView(ResourceView):
     state: str = "Injected"
     kind: FaultKind
     target: NodeName | SwitchName | CabinetName
-    parameters: dict[str, Any] = Field(default_factory=dict)
+    parameters: dict[str, Any] = Field(default_factory=empty_dict)
 
 
 ProcessFaultKind = Literal["service-killed", "service-paused", "database-readonly", "database-stalled"]
@@ -47,7 +48,9 @@ class ProcessFaultRequest(ApiModel):
 
     kind: ProcessFaultKind
     target: str = Field(max_length=40, description="the service, as `/v1/processes` names it")
-    parameters: dict[str, str] = Field(default_factory=dict, max_length=16, description="what the kind needs to know")
+    parameters: dict[str, str] = Field(
+        default_factory=empty_dict, max_length=16, description="what the kind needs to know"
+    )
 
 
 class ProcessFaultView(ResourceView, ProcessFaultRequest):

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from matrixcommon.model.empty import empty_dict
 from services.snapshots.archive import UnknownSnapshot, read_manifest
 
 ABOUT, ACTIONS, EVENTS = "recording.json", "actions.jsonl", "events.jsonl"
@@ -32,7 +33,7 @@ class Action(BaseModel):
     method: str = ""
     path: str = ""
     """With its query."""
-    headers: dict[str, str] = Field(default_factory=dict)
+    headers: dict[str, str] = Field(default_factory=empty_dict)
     body: str = ""
     status: int = 0
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from matrixcommon.model.empty import empty_dict
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.resource_model import ApiModel
 
@@ -44,7 +45,7 @@ class FabricView(ApiModel):
     instance: str
     machine: str = ""
     generation: int = 0
-    planes: dict[Plane, PlaneView] = Field(default_factory=dict)
+    planes: dict[Plane, PlaneView] = Field(default_factory=empty_dict)
 
 
 def joined(instance: str, views: list[FabricView]) -> FabricView:

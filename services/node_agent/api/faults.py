@@ -15,6 +15,7 @@ from pydantic import Field
 
 from matrixcommon.api.listing import Params, page
 from matrixcommon.api.resource_routes import ResourceRoutes
+from matrixcommon.model.empty import empty_dict
 from matrixcommon.model.errors import Conflict, InvalidField, NotFound
 from matrixcommon.model.hardware_names import (
     CabinetName,
@@ -44,7 +45,7 @@ class FaultRequest(ApiModel):
 
     kind: FaultKind
     target: NodeName | SwitchName | CabinetName
-    parameters: dict[str, Any] = Field(default_factory=dict)
+    parameters: dict[str, Any] = Field(default_factory=empty_dict)
 
 
 def routes(fleet: Fleet) -> APIRouter:

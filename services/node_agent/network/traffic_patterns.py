@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from matrixcommon.model.empty import empty_dict
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.resource_model import ApiModel, ResourceView
@@ -71,7 +72,7 @@ class Burst(ApiModel):
     what its slowest die sends; `ports`: what each member's ports have left, for transfers that come one by one."""
 
     gbps_per_die: float | None = None
-    ports: dict[str, BurstPorts] = Field(default_factory=dict)
+    ports: dict[str, BurstPorts] = Field(default_factory=empty_dict)
 
 
 class LoadView(ResourceView):
