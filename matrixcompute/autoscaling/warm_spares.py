@@ -86,5 +86,5 @@ def _covered(
     if replicas > whole.members:
         reason = joined.reason if joined.replicas > whole.members else found.reason
     there = f"{whole.members} nodes and {whole.spares} spares"
-    message = f"{there}; {found.replicas} proposed, of which {covered} are spares, goes to {replicas}: "
+    message = f"{there}; {found.replicas} proposed, {covered} of them covered by spares, goes to {replicas}: "
     return replace(found, replicas=replicas, pools=pools, reason=reason, message=message + SENTENCES[reason])
