@@ -56,7 +56,7 @@ def test_spares_stand_for_what_is_wanted_ahead(sentence, warm, spares, replicas)
 
 def test_a_size_that_stays_since_spares_stand_for_the_rise_says_so():
     seen = Observation(4, 4, load=4.1, backlog=1.0, start_s=0.0, spares=4, boot_s=300.0, join_s=0.0)
-    policy = tiered(4, objective={"utilization": 1.0, "backlogSeconds": 1.0})
+    policy = tiered(4, objective={"utilization": 1.0, "backlogSeconds": 30.0})
     found = recommend_with_spares(seen, policy, ScalingState(), NOON)
     booted = recommend(replace(seen, start_s=300.0), policy, ScalingState(), NOON)
     assert booted.replicas > found.replicas == 4
