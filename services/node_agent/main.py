@@ -90,6 +90,7 @@ def build(fleet: Fleet, settings: AgentSettings) -> FastAPI:
         ACCESS,
         tokens=Tokens(settings.tokens),
         tasks=fleet.tasks(),
+        ready=fleet.waiting_for,
     )
 
 

@@ -9,10 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.process_pauses import ProcessPauses
 from matrixcommon.model.resource_model import ApiModel
 from matrixlink.controllers.agent_leases import Leases
 from services.node_agent.channels.agent_gateway import REPORTS_A_CALL, Line, Uplink
+from services.node_agent.fleet.fleet import Fleet
+from services.node_agent.fleet.store import FleetStore
 from tests.clocks import FixedClock, LoopClock
 from tests.matrixresource.reporting import Reporting
 
@@ -53,6 +56,25 @@ async def played(call_s: float, seconds: float, nodes=NODES) -> tuple[Service, U
     await asyncio.sleep(seconds)
     reporting.cancel()
     return service, uplink
+
+
+@pytest.mark.looptime
+async def test_a_fleet_is_ready_once_every_service_has_answered_its_nodes():
+    fleet = Fleet([NodeName("sn0-c00-n0")], FleetStore(None), LoopClock(), 1)
+    for kind in ("resource", "link"):
+        fleet.add_agents(
+            kind, lambda node, _, changed: SimpleNamespace(memory=dict, report=lambda: Report(node=node.name))
+        )
+        service = Service(5.0 if kind == "link" else 1.0)
+        fleet.connect(Line(kind, service, "assignments", ApiModel, "name", lambda agent, report, answer: None))
+    assert fleet.waiting_for() == "the first reports of its nodes to link and resource"
+    reporting = [asyncio.create_task(uplink.report()) for uplink in fleet._uplinks.values()]
+    await asyncio.sleep(2)
+    assert fleet.waiting_for() == "the first reports of its nodes to link"
+    await asyncio.sleep(4)
+    assert fleet.waiting_for() is None
+    for each in reporting:
+        each.cancel()
 
 
 @pytest.mark.looptime

@@ -77,6 +77,8 @@ class Uplink:
         self.pace = ReportPace(line.name, clock, period_s)
         self._news: set[str] = set()
         self._wake = asyncio.Event()
+        self.reported = False
+        """Whether the service has answered the whole fleet once."""
 
     def news(self, node: str) -> None:
         self._news.add(node)
@@ -101,7 +103,7 @@ class Uplink:
                     await self._send(trial, self.pace.sent)  # again below, with a lease by what this has cost
                 await self._send(batch, self.pace.sent if everybody else lambda: None)
                 if everybody:
-                    due_at = self.pace.end()
+                    due_at, self.reported = self.pace.end(), True
             except MatrixError as refused:
                 log.warning("report refused", extra={"line": self._line.name, "why": refused.message})
                 self._news.update(batch)

@@ -121,6 +121,11 @@ class Fleet:
             Random(f"{self.seed}:messages:{kind}"),
         )  # fmt: skip
 
+    def waiting_for(self) -> str | None:
+        """Who has not yet heard of the nodes, which nobody can allocate before. None: everybody has."""
+        unheard = sorted(kind for kind, uplink in self._uplinks.items() if not uplink.reported)
+        return f"the first reports of its nodes to {' and '.join(unheard)}" if unheard else None
+
     def _messages_of(self, node: str) -> MessageFaults | None:
         there = self.nodes.get(NodeName(node))
         return there.messages if there is not None else None
