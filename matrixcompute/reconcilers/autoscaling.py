@@ -151,7 +151,8 @@ class AutoscalingReconciler:
             policy = row.policy.model_copy(update={"block": lcm(row.policy.block, *blocks)})
             memory = session.get(ScalingMemoryRow, name)
             state = ScalingState.of(memory.state if memory is not None else None)
-            state = state.model_copy(update={"node_s": node_times(session, row.target, state.node_s)})
+            if policy.warm_spares:  # nobody else asks how long nodes take
+                state = state.model_copy(update={"node_s": node_times(session, row.target, state.node_s)})
             if pools is not None and policy.pools is not None:
                 found = recommend_with_spares(with_node_times(pools, state.node_s), policy, state, now)
                 if changing and found.replicas <= whole.members and found.replicas and found.pools != pools.sizes:
