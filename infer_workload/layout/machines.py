@@ -40,6 +40,21 @@ def other_machine(asked: str | None, view: Any | None, machines: Collection[str]
     return "" if there in machines else f"{lies}there is no machine {there}; there are {', '.join(sorted(machines))}"
 
 
+def with_machine(
+    request: DeploymentRequest, view: Any | None, machines: Mapping[str, Calibration]
+) -> DeploymentRequest:
+    """A new deployment's request with the machine of its instance; as it is while that cannot be told. Raises
+    InvalidField where another is named, or none that there is lies under the instance."""
+    if other := other_machine(request.machine, view, machines):
+        raise InvalidField(other, field="machine")
+    return request if request.machine is not None else naming(request, found_machine(view))
+
+
+def naming(request: DeploymentRequest, machine: str | None) -> DeploymentRequest:
+    """The request with that machine, where it names none."""
+    return request if request.machine is not None else request.model_copy(update={"machine": machine})
+
+
 def check_known(
     request: DeploymentRequest, models: Mapping[str, ServedModel], machines: Mapping[str, Calibration]
 ) -> None:

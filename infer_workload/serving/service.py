@@ -18,7 +18,7 @@ from infer_workload.contract import DeploymentRequest, DeploymentView, DrainRequ
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.deployment import DoesNotFit
 from infer_workload.layout.draining import Drain
-from infer_workload.layout.machines import check_known, other_machine
+from infer_workload.layout.machines import check_known, naming, other_machine, with_machine
 from infer_workload.layout.scale import ROLE_CHANGE_S, PoolScale
 from infer_workload.layout.views import pools_of
 from infer_workload.metering.accounts import LOAD_KEY, LOAD_PROJECT
@@ -27,7 +27,7 @@ from infer_workload.serving.cache_memory import CacheMemory, keep_models
 from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.node_readiness import can_serve_without, hold_for_unpowered, ready_nodes
 from infer_workload.serving.ports import FabricViews, Hardware, ServerMemory
-from infer_workload.serving.status import naming, settle_machine, use_machine, with_machine, write_status
+from infer_workload.serving.status import settle_machine, use_machine, write_status
 from infer_workload.serving.store import DeploymentRow, InferStore
 from infer_workload.serving.workload_traffic import WorkloadTraffic
 from infer_workload.timing.calibration import MACHINE, Calibration, load_calibration, machines

@@ -11,12 +11,11 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from infer_workload.contract import DeploymentRequest
-from infer_workload.layout.machines import found_machine, other_machine
+from infer_workload.layout.machines import found_machine, naming
 from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.store import DeploymentRow, InferStore
 from infer_workload.timing.calibration import Calibration
-from matrixcommon.model.errors import InvalidField, MatrixError
+from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.resource_model import condition
 
 log = logging.getLogger(__name__)
@@ -52,21 +51,6 @@ def write_status(store: InferStore, live: LiveDeployment, endpoint: str, now: fl
                     setattr(row, column, value)
     except MatrixError as refused:
         log.warning("state not written", extra={"deployment": live.name, "why": refused.message})
-
-
-def with_machine(
-    request: DeploymentRequest, view: Any | None, machines: Mapping[str, Calibration]
-) -> DeploymentRequest:
-    """A new deployment's request with the machine of its instance; as it is while that cannot be told. Raises
-    InvalidField where another is named, or none that there is lies under the instance."""
-    if other := other_machine(request.machine, view, machines):
-        raise InvalidField(other, field="machine")
-    return request if request.machine is not None else naming(request, found_machine(view))
-
-
-def naming(request: DeploymentRequest, machine: str | None) -> DeploymentRequest:
-    """The request with that machine, where it names none."""
-    return request if request.machine is not None else request.model_copy(update={"machine": machine})
 
 
 def use_machine(live: LiveDeployment, machine: str | None, machines: Mapping[str, Calibration]) -> bool:
