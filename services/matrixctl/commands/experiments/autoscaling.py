@@ -14,7 +14,7 @@ import yaml
 
 from matrixcommon.model.errors import InvalidField
 from services.matrixctl.commands.command import command
-from services.matrixctl.commands.experiments.keeping import Keeping, tabled
+from services.matrixctl.commands.experiments.keeping import Findings, Keeping, tabled
 from services.matrixctl.commands.experiments.parameters import refusals
 from services.matrixctl.commands.options import Output, printed
 from services.matrixctl.output.screen import Form, say, table
@@ -85,10 +85,14 @@ def autoscale(
         words = [f"--{name}={value}" for name, value in options.items() if value is not None]
         line = shlex.join(["matrixctl", "experiment", "autoscale", *words, *[f"--over={each}" for each in over or ()]])
         title = f"Scaling policy {file.stem} over a trace"
-        from infer_workload.reports.study_plots import policy_plots
 
-        made, heads, drawn = {"command": line}, [*columns, *FIGURES], policy_plots(found)
-        keeping.store(lambda: tabled("autoscale", title, made, found, heads, shown, drawn))
+        def findings() -> Findings:
+            from infer_workload.reports.study_plots import policy_plots
+
+            drawn = policy_plots(found)
+            return tabled("autoscale", title, {"command": line}, found, [*columns, *FIGURES], shown, drawn)
+
+        keeping.store(findings)
     if printed(found, output):
         return
     table([*columns, *FIGURES], shown)

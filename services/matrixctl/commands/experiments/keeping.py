@@ -6,12 +6,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from matrixcommon.api.client import at
 from matrixcommon.model.hardware_names import checked_resource_name
+from services.matrixctl.commands.experiments.parameters import written
 from services.matrixctl.commands.options import OfProject
 
 if TYPE_CHECKING:
@@ -79,8 +81,12 @@ class Keeping(OfProject):
             checked_resource_name(self.keep, "--keep")
             self.client.call("infer", "GET", "/v1/reports", params={"pageSize": "1"})
 
-    def store(self, findings: Callable[[], Findings]) -> None:
-        """Keep it, where that was asked for; else it is not even made."""
+    def store(self, make: Callable[[], Findings], html: Path | None = None) -> None:
+        """Write its page to `html` and keep it, each where asked for; where neither is it is not even made."""
+        if html is None and self.keep is None:
+            return
+        findings = make()
+        written(html, findings.page, "--html")
         if self.keep is not None:
-            self.client.call("infer", "PUT", at("reports", self.keep), body=findings().request())
+            self.client.call("infer", "PUT", at("reports", self.keep), body=findings.request())
             print(f"kept as {self.keep}: `matrixctl get reports`, or the console's page Experiments", file=sys.stderr)

@@ -42,13 +42,15 @@ def run(
     outcome = served(trial)
     made = made_by("run", trial)
     document = asdict(outcome.report) | {"made_by": made}
-    if html is not None or keeping.keep is not None:
+
+    def findings() -> Findings:
         from infer_workload.reports.html import page, plots_of
 
         title, plots = f"{outcome.report.workload} on {trial.nodes} nodes", plots_of(outcome.requests)
         whole = page(title, made, outcome.report.rows(), plots)
-        written(html, whole, "--html")
-        keeping.store(lambda: Findings("run", title, made["command"], document, whole, plots))
+        return Findings("run", title, made["command"], document, whole, plots)
+
+    keeping.store(findings, html)
     if csv is not None:
         from infer_workload.reports.timeline import requests_csv
 
@@ -90,13 +92,14 @@ def what_if(
     made = {"before": made_by("run", trial), "after": made_by("run", changed)}
     command_line = made_by("what-if", trial, name)["command"]
     changes = changed_between(first.report, second.report, made)
-    if html is not None or keeping.keep is not None:
+
+    def findings() -> Findings:
         from infer_workload.reports.study_plots import beside_plots
 
         drawn = beside_plots(first.requests, second.requests)
-        findings = found_changes("what-if", f"{name}: {WHAT_IFS[name].text}", command_line, changes, drawn)
-        written(html, findings.page, "--html")
-        keeping.store(lambda: findings)
+        return found_changes("what-if", f"{name}: {WHAT_IFS[name].text}", command_line, changes, drawn)
+
+    keeping.store(findings, html)
     shown(changes, output)
 
 
@@ -124,13 +127,14 @@ def compare(
     made = {"before": documents[0].get("made_by"), "after": documents[1].get("made_by")}
     changes = changed_between(documents[0], documents[1], made)
     line = shlex.join(["matrixctl", "experiment", "compare", str(before), str(after)])
-    if html is not None or keeping.keep is not None:
+
+    def findings() -> Findings:
         from infer_workload.reports.study_plots import change_plots
 
         title, drawn = f"{before.name} and {after.name}", change_plots(changes["changes"])
-        findings = found_changes("compare", title, line, changes, drawn)
-        written(html, findings.page, "--html")
-        keeping.store(lambda: findings)
+        return found_changes("compare", title, line, changes, drawn)
+
+    keeping.store(findings, html)
     shown(changes, output)
 
 

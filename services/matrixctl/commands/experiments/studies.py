@@ -64,13 +64,8 @@ def sweep(
     columns = [*(axis.parameter for axis in axes), *sweeps.SHOWN]
     rows = [[*(f"{value}" for value in point.varied.values()), *sweeps.shown(point)] for point in found]
     document = {"made_by": made, "points": [point.row() for point in found]}
-    if html is not None or keeping.keep is not None:
-        from infer_workload.reports.html import table_page
-
-        title, drawn = f"Sweep over {', '.join(axis.parameter for axis in axes)}", plots(found, axes)
-        whole = table_page(title, made, columns, rows, drawn)
-        written(html, whole, "--html")
-        keeping.store(lambda: Findings("sweep", title, made["command"], document, whole, drawn))
+    title = f"Sweep over {', '.join(axis.parameter for axis in axes)}"
+    keeping.store(lambda: tabled("sweep", title, made, document, columns, rows, plots(found, axes)), html)
     written(csv, sweeps.as_csv(found), "--csv")
     if not printed(document, output):
         table(columns, rows)
@@ -150,12 +145,13 @@ def capacity(
     }  # fmt: skip
     columns, rows = ("nodes", *sweeps.SHOWN), [(each.varied["nodes"], *sweeps.shown(each)) for each in found.tried]
     title = f"Fewest nodes that keep their objectives: {found.nodes or f'more than {most}'}"
-    if html is not None or keeping.keep is not None:
+
+    def findings() -> Findings:
         from infer_workload.reports.study_plots import capacity_plots
 
-        findings = tabled("capacity", title, made, document, columns, rows, capacity_plots(document))
-        written(html, findings.page, "--html")
-        keeping.store(lambda: findings)
+        return tabled("capacity", title, made, document, columns, rows, capacity_plots(document))
+
+    keeping.store(findings, html)
     if not printed(document, output):
         table(columns, rows)
         within = f"TTFT {trial.ttft:g} s and TPOT {trial.tpot * 1e3:g} ms for {attained:.1%} of requests"
