@@ -22,6 +22,7 @@ from benchmarks.autoscaler.clairvoyant import static_peak
 from benchmarks.autoscaler.pools import MEMBER_NODES, Outcome, replay, timing
 from benchmarks.autoscaler.spares import Spares
 from benchmarks.autoscaler.traces import SEEDED, TRACES
+from matrixresource.agent.agent import node_stages
 
 STARTS_S = [float(each) for each in os.environ.get("AUTOSCALING_STARTS", "60,120").split(",")]
 SPARES = int(os.environ.get("AUTOSCALING_SPARES", "4"))
@@ -29,8 +30,8 @@ SPARES = int(os.environ.get("AUTOSCALING_SPARES", "4"))
 QUICK = "sine 15 min,mix shifts,jumps,clients"
 CHOSEN = os.environ.get("AUTOSCALING_TRACES", QUICK)
 FIRST = float(os.environ.get("AUTOSCALING_FIRST", "1"))
-JOIN_S = 8.0
-"""A spare joins the planes in so long (`promote` in `node_stages.yaml`)."""
+JOIN_S = sum(stage.delay_s for stage in node_stages()["promote"])
+"""A spare joins the planes in so long."""
 METHOD = "engine timing, half-second slots, spares paid for"
 
 

@@ -36,6 +36,17 @@ def launching() -> Iterator[Callable[..., Any]]:
 
 
 @contextmanager
+def chromium_or_skip() -> Iterator[Any]:
+    """A browser for tests, which are skipped with the reason where there is none."""
+    import pytest
+
+    if why := missing():
+        pytest.skip(why)
+    with chromium() as running:
+        yield running
+
+
+@contextmanager
 def chromium(*arguments: str) -> Iterator[Any]:
     """A browser, until the block ends."""
     with launching() as launch:

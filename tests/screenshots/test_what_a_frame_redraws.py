@@ -53,9 +53,7 @@ def two() -> Recorded:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    if why := browser.missing():
-        pytest.skip(why)
-    with browser.chromium() as running:
+    with browser.chromium_or_skip() as running:
         yield running
 
 

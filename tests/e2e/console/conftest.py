@@ -39,10 +39,7 @@ REPORTS = {"before": report(60, (0.4, 1.2, 2.5), 0.61), "after": report(57, (0.9
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """A browser; skipped, with the reason, where there is none."""
-    if why := browser.missing():
-        pytest.skip(why)
-    with browser.chromium() as running:
+    with browser.chromium_or_skip() as running:
         yield running
 
 
