@@ -319,12 +319,12 @@ class DeploymentView(DeploymentRequest, ResourceView):
 
 
 class Percentiles(ApiModel):
-    """A latency in seconds of emulated time over the window; zeros when nothing finished in it."""
+    """A latency in seconds of emulated time, over the requests that finished in the window."""
 
-    p50: float = 0.0
-    p90: float = 0.0
-    p99: float = 0.0
-    mean: float = 0.0
+    p50: float
+    p90: float
+    p99: float
+    mean: float
 
 
 class Sample(ApiModel):
@@ -370,8 +370,8 @@ class StatisticsView(ApiModel):
     tokens_per_second_per_npu: float = 0.0
     prompt_tokens_per_second: float = 0.0
     requests_per_second: float = 0.0
-    ttft: Percentiles = Field(default_factory=Percentiles)
-    tpot: Percentiles = Field(default_factory=Percentiles)
+    ttft: Percentiles | None = Field(None, description="time to first token; null when nothing finished in the window")
+    tpot: Percentiles | None = Field(None, description="time per further token; null when none came in the window")
     waiting: int = Field(0, description="without room on a decode die")
     queued: int = Field(0, description="not begun: without room, or in the queue of a prefill instance")
     prefilling: int = 0
@@ -391,8 +391,8 @@ class StatisticsView(ApiModel):
     decode_step_ms: float = 0.0
     decode_batch_per_npu: float = 0.0
     kv_usage: float = 0.0
-    cache_hit_rate_blocks: float = 0.0
-    cache_hit_rate_tokens: float = 0.0
+    cache_hit_rate_blocks: float | None = Field(None, description="null before any block was looked for")
+    cache_hit_rate_tokens: float | None = Field(None, description="of prompt tokens; null before there were any")
     cache_blocks: int = 0
     decode_paused: bool = False
     work: WorkView | None = Field(None, description="what comes in; not there before it has served for the window")

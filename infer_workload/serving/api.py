@@ -178,8 +178,8 @@ def statistics_of(
     view.decode_step_ms = engine.pool.step_s * 1e3
     view.decode_batch_per_npu = engine.pool.active * engine.deployment.calibration.dies_per_npu / max(1, len(dies))
     view.kv_usage = kv_usage(live)
-    view.cache_hit_rate_blocks = counts.block_hit_rate
-    view.cache_hit_rate_tokens = counts.token_hit_rate
+    view.cache_hit_rate_blocks = counts.block_hit_rate if counts.blocks_asked else None
+    view.cache_hit_rate_tokens = counts.token_hit_rate if counts.tokens_asked else None
     view.cache_blocks = len(engine.cache)
     view.decode_paused = now < live.paused_until
     view.work = work_of(live, now, window_s, tpot_s)

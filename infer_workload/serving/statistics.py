@@ -149,9 +149,10 @@ class Statistics:
         return found
 
 
-def percentiles(values: list[float]) -> Percentiles:
+def percentiles(values: list[float]) -> Percentiles | None:
+    """None of no values: nothing is known, which is not zero."""
     if not values:
-        return Percentiles()
+        return None
     ranked = sorted(values)
     p50, p90, p99 = (ranked[max(0, ceil(share * len(ranked)) - 1)] for share in (0.5, 0.9, 0.99))
     return Percentiles(p50=p50, p90=p90, p99=p99, mean=sum(ranked) / len(ranked))

@@ -130,6 +130,17 @@ async def test_when_too_few_nodes_are_left_nobody_is_left_hanging(serving):
     await serving.until("Serving")
 
 
+async def test_latencies_of_nothing_are_not_known_rather_than_zero(serving):
+    seen = await serving.statistics()
+    assert (seen["ttft"], seen["tpot"], seen["cacheHitRateTokens"], seen["cacheHitRateBlocks"]) == (None,) * 4
+    answer = await serving.http.post("/v1/completions", json={"model": "r1", "prompt": "x", "max_tokens": 1})
+    assert answer.status_code == 200
+    seen = await serving.statistics()
+    assert seen["ttft"]["p50"] > 0
+    assert seen["tpot"] is None, "there was no further token"
+    assert seen["cacheHitRateTokens"] == 0.0
+
+
 async def test_built_in_load_is_served_measured_and_metered(serving):
     put = await serving.http.put(
         "/v1/deployments/r1/load", json={"requestsPerSecond": 0.5, "seed": 4, "inputTokensMax": 4000}

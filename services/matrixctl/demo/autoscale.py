@@ -77,8 +77,9 @@ class Autoscaling(Telling):
         statistics = self.statistics()
         roles = self.reach.call("infer", "GET", f"/v1/deployments/{self.name}")["roles"]
         whole = statistics["state"] == "Serving" and statistics["measuredS"] >= statistics["windowS"]
-        met = statistics["ttft"]["p90"] <= TTFT_S_MAX and statistics["tpot"]["p90"] <= TPOT_S_MAX
-        return whole and met and statistics["finished"] > 0 and len(roles) == self.gauge.last.desired
+        ttft, tpot = statistics["ttft"], statistics["tpot"]
+        met = ttft and tpot and ttft["p90"] <= TTFT_S_MAX and tpot["p90"] <= TPOT_S_MAX
+        return bool(whole and met) and len(roles) == self.gauge.last.desired
 
 
 # --- the steps
@@ -127,7 +128,7 @@ def grow(story: Autoscaling) -> None:
 def meet_the_objective(story: Autoscaling) -> None:
     story.until("the objective holds again", story.objective_holds, 900.0)
     took_s = story.gauge.now() - story.rose_at
-    worst = max(sample.ttft_s for sample in story.gauge.samples() if sample.at > story.rose_at)
+    worst = max(sample.ttft_s or 0.0 for sample in story.gauge.samples() if sample.at > story.rose_at)
     check(worst > TTFT_S_MAX, f"TTFT was never above {worst:.2f} s; is the rise felt?")
     story.grown_to = story.gauge.last.ready
     say(f"   TTFT p90 was {worst:.1f} s at the worst; after {took_s:.0f} s it holds on {story.grown_to} nodes")

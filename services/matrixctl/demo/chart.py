@@ -8,7 +8,7 @@ BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
 def chart(
-    samples: Sequence[tuple[float, float]],
+    samples: Sequence[tuple[float, float | None]],
     marks: Sequence[tuple[float, str]],
     *,
     width: int = 72,
@@ -17,7 +17,7 @@ def chart(
 ) -> list[str]:
     """Lines of a chart of (time, value) samples, in time order, with a letter under the column of each mark.
 
-    A column shows the mean of its samples; a column without one repeats what stood before it.
+    A column shows the mean of its samples; one without any, or of which nothing is known, repeats what stood before it.
     """
     if not samples:
         return ["(nothing measured)"]
@@ -41,10 +41,11 @@ def _column(at: float, width: int, first: float, last: float) -> int:
     return max(0, min(width - 1, int(share * width)))
 
 
-def _columns(samples: Sequence[tuple[float, float]], width: int, first: float, last: float) -> list[float]:
+def _columns(samples: Sequence[tuple[float, float | None]], width: int, first: float, last: float) -> list[float]:
     current: list[list[float]] = [[] for _ in range(width)]
     for at, value in samples:
-        current[_column(at, width, first, last)].append(value)
+        if value is not None:
+            current[_column(at, width, first, last)].append(value)
     columns: list[float] = []
     for values in current:
         columns.append(sum(values) / len(values) if values else columns[-1] if columns else 0.0)

@@ -29,21 +29,24 @@ EVENTS = "/api/v1/namespaces/default/events"
 
 @dataclass(frozen=True)
 class Sample:
-    """One look: requests offered a second, nodes asked for, active and allocated, and latencies of the last minute."""
+    """One look: requests offered a second, nodes asked for, active and allocated, and latencies of the last minute,
+    None where nothing finished in it."""
 
     at: float
     load_per_s: float = 0.0
     desired: int = 0
     ready: int = 0
     allocated: int = 0
-    ttft_s: float = 0.0
-    tpot_s: float = 0.0
+    ttft_s: float | None = None
+    tpot_s: float | None = None
     queued: int = 0
 
     def text(self) -> str:
+        ttft = f"{'-':>5}" if self.ttft_s is None else f"{self.ttft_s:5.2f}"
+        tpot = f"{'-':>4}" if self.tpot_s is None else f"{1e3 * self.tpot_s:4.1f}"
         return (
-            f"load {self.load_per_s:4.1f}/s  nodes {self.ready}/{self.desired}  TTFT p90 {self.ttft_s:5.2f} s  "
-            f"TPOT p90 {1e3 * self.tpot_s:4.1f} ms  {self.queued} waiting"
+            f"load {self.load_per_s:4.1f}/s  nodes {self.ready}/{self.desired}  TTFT p90 {ttft} s  "
+            f"TPOT p90 {tpot} ms  {self.queued} waiting"
         )
 
 
@@ -142,8 +145,8 @@ class Gauge:
         self._seen = replace(
             self._seen,
             load_per_s=dig(view, "load.requestsPerSecond") or 0.0,
-            ttft_s=view["ttft"]["p90"],
-            tpot_s=view["tpot"]["p90"],
+            ttft_s=dig(view, "ttft.p90"),
+            tpot_s=dig(view, "tpot.p90"),
             queued=view["queued"],
         )
 

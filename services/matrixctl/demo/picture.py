@@ -16,8 +16,8 @@ PLAIN_EVERY_S = 60.0
 ROWS = (
     ("load, requests a second", lambda sample: sample.load_per_s),
     ("nodes active", lambda sample: float(sample.ready)),
-    ("time to first token, p90 of a minute, ms", lambda sample: 1e3 * sample.ttft_s),
-    ("time per output token, p90 of a minute, ms", lambda sample: 1e3 * sample.tpot_s),
+    ("time to first token, p90 of a minute, ms", lambda sample: sample.ttft_s and 1e3 * sample.ttft_s),
+    ("time per output token, p90 of a minute, ms", lambda sample: sample.tpot_s and 1e3 * sample.tpot_s),
 )
 
 

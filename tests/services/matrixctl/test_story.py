@@ -57,3 +57,10 @@ def test_a_chart_shows_the_dip_and_the_mark_below_it() -> None:
 
 def test_an_empty_chart_says_so() -> None:
     assert chart([], []) == ["(nothing measured)"]
+
+
+def test_a_chart_of_what_was_not_known_at_first_begins_with_the_others() -> None:
+    """On the same time as a chart above it; what is not known for a while stays where it was."""
+    lines = chart([(0.0, None), (1.0, None), (2.0, 4.0), (3.0, None)], [], width=4, height=1)
+    assert lines[0].removeprefix(" " * 9 + "4 ") == "  ██"
+    assert chart([(0.0, None), (1.0, None)], [], width=2, height=1)[0].endswith("1   ")

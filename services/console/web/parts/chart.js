@@ -1,5 +1,6 @@
 // @ts-check
-// A line over time on a canvas: the last minutes of one figure, with its newest value in words beside it.
+// A line over time on a canvas: the last minutes of one figure, with its newest value in words beside it. Where nothing
+// is known, null, the line has a gap.
 import { h, say } from "./dom.js";
 import { cleared, redrawn } from "./canvas.js";
 import { number } from "./format.js";
@@ -9,31 +10,38 @@ export function lineChart(title, unit, digits = 0) {
   const canvas = h("canvas", { class: "chart", role: "img" });
   const value = h("b", {});
   const element = h("figure", { class: "card chart-box stack" }, h("figcaption", { class: "heading" }, h("h3", {}, title), value), canvas);
-  /** @type {number[]} */
+  /** @type {(number | null)[]} */
   let points = [];
-  element.frame = (/** @type {number[]} */ now) => {
+  const known = () => points.filter((point) => point !== null);
+  element.frame = (/** @type {(number | null)[]} */ now) => {
     points = now;
-    const newest = points.at(-1);
+    const newest = points.at(-1) ?? undefined;
     say(value, newest === undefined ? "no data yet" : `${number(newest, digits)} ${unit}`);
-    canvas.setAttribute("aria-label", newest === undefined ? `${title}: no data yet` : `${title}: ${number(newest, digits)} ${unit}, at most ${number(Math.max(...points), digits)}`);
+    canvas.setAttribute("aria-label", newest === undefined ? `${title}: no data yet` : `${title}: ${number(newest, digits)} ${unit}, at most ${number(Math.max(...known()), digits)}`);
     draw();
   };
   function draw() {
     const { context, width, height, palette } = cleared(canvas);
-    const most = Math.max(...points, 0) || 1;
+    const most = Math.max(...known(), 0) || 1;
+    const fine = Math.max(digits, most < 2 ? 1 : 0); // else a half would be called one
     for (const part of [0, 0.5, 1]) {
       const y = 12 + (1 - part) * (height - 20);
       context.beginPath();
       context.moveTo(0, y);
       context.lineTo(width, y);
       context.stroke();
-      context.fillText(number(most * part, digits), 2, y - 2);
+      context.fillText(number(most * part, fine), 2, y - 2);
     }
     if (points.length < 2) return;
     context.strokeStyle = palette.heat[3];
     context.lineWidth = 2;
     context.beginPath();
-    points.forEach((point, at) => context.lineTo((at / (points.length - 1)) * width, 12 + (1 - point / most) * (height - 20)));
+    points.forEach((point, at) => {
+      if (point === null) return;
+      const [x, y] = [(at / (points.length - 1)) * width, 12 + (1 - point / most) * (height - 20)];
+      if (points[at - 1] === null) context.moveTo(x, y);
+      else context.lineTo(x, y);
+    });
     context.stroke();
   }
   element.close = redrawn(canvas, draw);

@@ -34,6 +34,9 @@ export function number(value, digits = 0) {
   return value.toLocaleString("en", { maximumFractionDigits: digits, minimumFractionDigits: digits });
 }
 
+/** What is not known stays so. @param {number | undefined | null} value @param {number} factor */
+export const times = (value, factor) => (value === undefined || value === null ? null : value * factor);
+
 /** One of eight outlines, the same for a holder always. @param {string} holder */
 export function hue(holder) {
   let hash = 0;

@@ -7,7 +7,7 @@ import { action, notEditor } from "../parts/action.js";
 import { chip } from "../parts/state.js";
 import { lineChart } from "../parts/chart.js";
 import { table } from "../parts/table.js";
-import { clock, duration, number, short } from "../parts/format.js";
+import { clock, duration, number, short, times } from "../parts/format.js";
 
 export const title = () => "Serving";
 const KEPT = 300;
@@ -17,7 +17,7 @@ export function mount(root, page) {
   let chosen = page.query.get("deployment") ?? "";
   /** @type {any} */
   let deployment = null;
-  /** @type {Record<string, number[]>} */
+  /** @type {Record<string, (number | null)[]>} */
   let history = {};
   const pick = h("div", { class: "toolbar", role: "group", aria: { label: "Deployments" } });
   const none = h("p", { class: "muted" }, "No model is served. This serves one: ", h("code", {}, "kubectl apply -f examples/deepseek-r1.yaml"));
@@ -74,8 +74,8 @@ export function mount(root, page) {
     state.update(deployment.state);
     /** @type {[string, string, string][]} */
     const shown = [
-      ["TTFT P50", number(now.ttft.p50 * 1000), "ms"], ["TTFT P99", number(now.ttft.p99 * 1000), "ms"], ["TPOT P50", number(now.tpot.p50 * 1000, 1), "ms"], ["TPOT P99", number(now.tpot.p99 * 1000, 1), "ms"],
-      ["Throughput", number(now.tokensPerSecond), "tokens/s"], ["Per NPU", number(now.tokensPerSecondPerNpu, 1), "tokens/s"], ["Requests", number(now.requestsPerSecond, 1), "per s"], ["Cache hits", number(now.cacheHitRateTokens * 100, 1), "% of tokens"],
+      ["TTFT P50", number(times(now.ttft?.p50, 1000)), "ms"], ["TTFT P99", number(times(now.ttft?.p99, 1000)), "ms"], ["TPOT P50", number(times(now.tpot?.p50, 1000), 1), "ms"], ["TPOT P99", number(times(now.tpot?.p99, 1000), 1), "ms"],
+      ["Throughput", number(now.tokensPerSecond), "tokens/s"], ["Per NPU", number(now.tokensPerSecondPerNpu, 1), "tokens/s"], ["Requests", number(now.requestsPerSecond, 1), "per s"], ["Cache hits", number(times(now.cacheHitRateTokens, 100), 1), "% of tokens"],
       ["Decode step", number(now.decodeStepMs, 1), "ms"], ["KV memory", number(now.kvUsage * 100, 1), "% used"], ["Waiting", number(now.waiting + now.queued), "requests"], ["Decoding", number(now.decoding), "requests"],
     ];
     sync(figures, shown, ([name]) => name, () => {
@@ -86,7 +86,7 @@ export function mount(root, page) {
       element.update = (/** @type {[string, string, string]} */ [name, text, of]) => { say(term, name); say(value, text); say(unit, of); };
       return element;
     });
-    const points = { tokens: now.tokensPerSecond, perNpu: now.tokensPerSecondPerNpu, ttft: now.ttft.p90 * 1000, tpot: now.tpot.p90 * 1000, cache: now.cacheHitRateTokens * 100, queue: now.waiting + now.queued };
+    const points = { tokens: now.tokensPerSecond, perNpu: now.tokensPerSecondPerNpu, ttft: times(now.ttft?.p90, 1000), tpot: times(now.tpot?.p90, 1000), cache: times(now.cacheHitRateTokens, 100), queue: now.waiting + now.queued };
     for (const [name, value] of Object.entries(points)) {
       history[name] = [...(history[name] ?? []), value].slice(-KEPT);
       charts[/** @type {"tokens"} */ (name)].frame(history[name]);
