@@ -36,8 +36,8 @@ def measure() -> Iterator[Figure]:
         first = max(1, round(FIRST * sizes[0])), max(1, round(FIRST * sizes[1]))
         for start_s in STARTS_S:
             where = f"{name}, start {start_s:.0f} s{', seeded' if name in SEEDED else ''}"
-            for what, told_s in (("model's own", timing().warm_s), ("whole", None)):
-                found = replay(trace, ours(told_s=told_s), first, start_s, changes_roles=True)
+            for what, known_start_s in (("model's own", timing().warm_s), ("whole", None)):
+                found = replay(trace, ours(known_start_s=known_start_s), first, start_s, changes_roles=True)
                 lost += found.lost
                 row = f"{found.node_hours:7.1f} node-hours attained {100 * found.attainment:6.2f} %"
                 print(f"  {where:<40} {what:<11} {row}", file=sys.stderr, flush=True)
