@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from matrixcommon.model.resource_key import key_of, resolve
 from tests.accounting_promises import DIES, SLACK, holds, reserved_once, within_quotas
+from tests.accounting_scaling import scale_owners, within_bounds
 from tests.rest_lists import Item, Lists, fetch, fetch_over_http
 
 __all__ = ["Acknowledged", "Lists", "audit", "fetch", "fetch_over_http"]
@@ -63,13 +64,13 @@ def audit(
     if "link" not in lists.torn:
         broken += [*_floors(lists), *_isolation(lists)]
     if "compute" not in lists.torn:
-        broken += [*_operations(lists), *_sizes(lists)]
+        broken += [*_operations(lists), *_sizes(lists), *scale_owners(lists)]
     written = acknowledged or Acknowledged()
     broken += _lost_writes(lists, written)
     if settled:
         broken += [f"{service} went on changing while it was read" for service in sorted(lists.torn)]
         broken += [*_cache_memory(lists), *_owners(lists), *_active(lists), *_programs(lists), *_at_rest(lists)]
-        broken += _not_deleted(lists, written)
+        broken += [*within_bounds(lists), *_not_deleted(lists, written)]
     return broken
 
 
@@ -318,7 +319,7 @@ def _programs(lists: Lists) -> Iterator[str]:
 
 def _at_rest(lists: Lists) -> Iterator[str]:
     for key, instance in lists.keyed("instances").items():
-        if instance["state"] not in ("Active", "Stopped", "Pending", "Failed"):
+        if instance["state"] not in ("Active", "Stopped", "Suspended", "Pending", "Failed"):
             yield f"instance {key} is still {instance['state']}"
     for key, operation in lists.keyed("operations").items():
         if not operation["done"] and instance_of(operation, lists).get("state") != "Pending":

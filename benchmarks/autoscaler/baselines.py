@@ -68,8 +68,12 @@ class Pooled:
     reasons: list[Reason] = field(default_factory=list)
     spares: Spares | None = None
     """Those that the policy counts on."""
+    known_start_s: float | None = None
+    """How long it is told that a start takes, where that is not so long as it does."""
 
     def __call__(self, seen: list[Seen]) -> list[int]:
+        if self.known_start_s is not None:
+            seen = [replace(each, start_s=min(each.start_s, self.known_start_s)) for each in seen]
         prefill, decode = (_observation(each) for each in seen)
         nodes, ready = prefill.members + decode.members, prefill.ready + decode.ready
         whole, beside = Observation(nodes, ready), self.spares
@@ -245,9 +249,9 @@ BASELINES: dict[str, tuple[float, Callable[[int], Policy]]] = {
 """Name: how often it looks, and a fresh one for a block size."""
 
 
-def ours(block: int = MEMBER_NODES, spares: Spares | None = None) -> Pooled:
+def ours(block: int = MEMBER_NODES, spares: Spares | None = None, known_start_s: float | None = None) -> Pooled:
     """What a user gets who names a target, a most, and that pools are to be sized; and with `spares` how many of these
-    the policy may count on. Decode comes in members here."""
+    the policy may count on. Decode comes in members here. With `known_start_s` it knows of no longer start."""
     given: dict[str, object] = {
         "pools": {role: {"minReplicas": MEMBER_NODES} for role in ("prefill", "decode")},
         "objective": OBJECTIVE,
@@ -257,7 +261,7 @@ def ours(block: int = MEMBER_NODES, spares: Spares | None = None) -> Pooled:
     if spares is not None:
         given["warmSpares"] = spares.count * MEMBER_NODES
     policy = policy_of(block, **given)
-    return Pooled(policy, spares=spares)
+    return Pooled(policy, spares=spares, known_start_s=known_start_s)
 
 
 def single_number(block: int = MEMBER_NODES) -> SingleNumber:

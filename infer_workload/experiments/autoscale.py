@@ -3,10 +3,11 @@
 The decisions are MatrixCompute's own `recommend`, every fifteen seconds, with the memory it keeps. What it is shown is
 what a deployment shows it (`serving/work.py`): the work that comes in and that waits, in nodes of the instance. Between
 its looks the model is a fluid one: prompts are read first come, first served by all nodes that serve; an answer keeps
-its place for as long as the objective gives its tokens. A node that is added serves after the start time and is paid
-for from its first second; one that leaves is paid for until an answer has ended there. The work of a request comes from
-the timing of the model laid out on as many nodes as the policy allows at most. Pools keep their proportions, but where
-the policy sizes them: then each has its own work, and nodes change their role once what they had is finished.
+its place for as long as the objective gives its tokens. A node that is added serves after the start time (it boots, and
+loads the model) and is paid for from its first second; one that leaves is paid for until an answer has ended there. The
+work of a request comes from the timing of the model laid out on as many nodes as the policy allows at most. Pools keep
+their proportions, but where the policy sizes them: then each has its own work, and nodes change their role once what
+they had is finished.
 
 Not in it: which node has which request, the latency of single steps, transfers, and nodes that fail. `benchmarks/`
 plays pools by themselves; a stack shows the rest.
@@ -27,6 +28,7 @@ from infer_workload.traffic.generator import Arrival
 from matrixcommon.model.errors import InvalidField
 from matrixcompute.autoscaling.behavior import whole
 from matrixcompute.autoscaling.decision import TICK_S, WINDOW_S, Observation, recommend, scaled
+from matrixcompute.autoscaling.node_waits import boots_in_s
 from matrixcompute.autoscaling.policy import PoolSizes, Reason, ScalingPolicySpec, ScalingState
 from matrixcompute.autoscaling.pools import PoolsObservation, pools_scaled, recommend_pools
 
@@ -108,7 +110,7 @@ def play(
     check(policy)
     work = work_on(policy.max_replicas, trace.context, tpot_s)
     load = OfferedLoad(trace, work, tpot_s, pooled=policy.pools is not None)
-    start_s = work.start_s if start_s is None else start_s
+    start_s = boots_in_s() + work.start_s if start_s is None else start_s
     least = max(policy.min_replicas, work.nodes_min)
     prefill = decode = Nodes(least)
     if policy.pools is not None:

@@ -325,14 +325,13 @@ class ScalingState(ApiModel):
     """The same of each pool, where a policy sizes pools."""
     joined: ScalingState | None = None
     """The same of the decision as if every new node came from a spare, where spares are a tier."""
-    node_s: tuple[float, float] | None = None
-    """In how long a node was there, from a free one and from a spare, as last measured."""
     returns_to: PoolSizes | None = None
     """The pools that there were before the target was scaled to zero."""
 
     @classmethod
     def of(cls, stored: dict[str, Any] | None) -> ScalingState:
-        return cls() if not stored else cls.model_validate(stored)
+        # Earlier releases kept `nodeS` here, which is with the instance now.
+        return cls.model_validate({name: value for name, value in (stored or {}).items() if name != "nodeS"})
 
 
 class ScalingDecision(ApiModel):

@@ -1,5 +1,7 @@
-"""recommend_with_spares: the size where the target's own spares are a tier of it. Pure, as `recommend`.
+"""recommend_with_spares: the size by the time that nodes really take, with the target's own spares as a tier of it.
+Pure, as `recommend`.
 
+What is seen says how long a member takes from being there to serving; until then it boots, or joins from a spare.
 A spare is booted and serves sooner than a free node, so what has to be there before a free node could serve need not be
 members: spares may stand for it. The size is decided twice, once as if every new node had to boot, once as if every one
 came from a spare. Of what the first asks for beyond the second, as much as there are warm spares is left to them; the
@@ -15,6 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from matrixcompute.autoscaling.decision import SENTENCES, Observation, Recommendation, recommend
+from matrixcompute.autoscaling.node_waits import NodeWaits
 from matrixcompute.autoscaling.policy import PoolSizes, Reason, ScalingPolicySpec, ScalingState
 from matrixcompute.autoscaling.pools import ROLES, PoolsObservation, recommend_pools
 
@@ -22,11 +25,11 @@ from matrixcompute.autoscaling.pools import ROLES, PoolsObservation, recommend_p
 def recommend_with_spares(
     seen: Observation | PoolsObservation, policy: ScalingPolicySpec, state: ScalingState, now: float
 ) -> Recommendation:
-    """The size for this moment; `warmSpares` 0 is `recommend` and `recommend_pools` as they are."""
+    """The size for this moment; with `warmSpares` 0 as if every new node booted."""
     whole = seen.whole if isinstance(seen, PoolsObservation) else seen
-    if not policy.warm_spares:
-        return _recommend(seen, policy, state, now)
     booted = _recommend(_later(seen, whole.boot_s), policy, state, now)
+    if not policy.warm_spares:
+        return booted
     joined = _recommend(_later(seen, whole.join_s), policy, state.joined or ScalingState(), now)
     if not booted.replicas:
         return booted
@@ -46,15 +49,11 @@ def recommend_with_spares(
     return _covered(found, booted.pools.nodes - pools.nodes, pools, whole, joined)
 
 
-def with_node_times(
-    seen: Observation | PoolsObservation, node_s: tuple[float, float] | None
-) -> Observation | PoolsObservation:
-    """As seen where nodes were there in so long, from a free one and from a spare (s); None: nobody has seen that."""
-    if node_s is None:
-        return seen
+def with_node_waits(seen: Observation | PoolsObservation, waits: NodeWaits) -> Observation | PoolsObservation:
+    """As seen where new nodes are waited for so long."""
     if isinstance(seen, PoolsObservation):
-        return replace(seen, whole=replace(seen.whole, boot_s=node_s[0], join_s=node_s[1]))
-    return replace(seen, boot_s=node_s[0], join_s=node_s[1])
+        return replace(seen, whole=replace(seen.whole, boot_s=waits.boot_s, join_s=waits.join_s))
+    return replace(seen, boot_s=waits.boot_s, join_s=waits.join_s)
 
 
 def _recommend(

@@ -20,14 +20,14 @@ from matrixcommon.model.errors import Conflict, MatrixError, Unavailable
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import name_of
 from matrixcompute.autoscaling.decision import SENTENCES, Observation, Recommendation, scaled
+from matrixcompute.autoscaling.node_waits import NodeWaits
 from matrixcompute.autoscaling.policy import PoolSizes, Reason, ScalingDecision, ScalingPolicyRequest, ScalingState
 from matrixcompute.autoscaling.pools import PoolsObservation, pools_scaled
-from matrixcompute.autoscaling.warm_spares import recommend_with_spares, with_node_times
+from matrixcompute.autoscaling.warm_spares import recommend_with_spares, with_node_waits
 from matrixcompute.clients.inference import Inference
 from matrixcompute.instances.scaling_policies import owner_of
 from matrixcompute.instances.service import InstanceService
-from matrixcompute.reconcilers.node_times import node_times, spares_of
-from matrixcompute.reconcilers.scaling_signals import observed, pools_observed, sizes_now, statistics_of
+from matrixcompute.reconcilers.scaling_signals import observed, pools_observed, sizes_now, spares_of, statistics_of
 from matrixcompute.store.store import ComputeStore, InstanceRow, ScalingMemoryRow, ScalingPolicyRow
 
 log = logging.getLogger(__name__)
@@ -151,14 +151,13 @@ class AutoscalingReconciler:
             policy = row.policy.model_copy(update={"block": lcm(row.policy.block, *blocks)})
             memory = session.get(ScalingMemoryRow, name)
             state = ScalingState.of(memory.state if memory is not None else None)
-            if policy.warm_spares:  # nobody else asks how long nodes take
-                state = state.model_copy(update={"node_s": node_times(session, row.target, state.node_s)})
+            waits = NodeWaits.of(instance.node_waits)
             if pools is not None and policy.pools is not None:
-                found = recommend_with_spares(with_node_times(pools, state.node_s), policy, state, now)
+                found = recommend_with_spares(with_node_waits(pools, waits), policy, state, now)
                 if changing and found.replicas <= whole.members and found.replicas and found.pools != pools.sizes:
                     found = replace(found, replicas=whole.members, pools=pools.sizes, reason=Reason.CHANGE_UNDER_WAY)
             else:
-                found = recommend_with_spares(with_node_times(whole, state.node_s), policy, state, now)
+                found = recommend_with_spares(with_node_waits(whole, waits), policy, state, now)
             if away:
                 found = replace(found, reason=Reason.SERVICE_UNAVAILABLE, message=away)
             found = replace(found, state=self._applied(session, row, instance, policy, found, pools, now))

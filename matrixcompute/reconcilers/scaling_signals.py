@@ -6,7 +6,7 @@ What one deployment does not say is not known of any: a sum with a part missing 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -98,6 +98,11 @@ def numbers(statistics: Mapping[str, Any]) -> dict[str, float]:
     """The figures of a deployment's statistics and of its work, by their names."""
     flat = {**statistics, **(statistics.get("work") or {})}
     return {name: float(value) for name, value in flat.items() if isinstance(value, int | float) and value is not True}
+
+
+def spares_of(members: Iterable[dict[str, object]]) -> int:
+    """Nodes that an instance has beside its members."""
+    return sum(each["role"] == "spare" for each in members)
 
 
 def _waiting(statistics: Mapping[str, Any]) -> int:

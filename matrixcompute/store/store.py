@@ -78,6 +78,8 @@ class InstanceRow(ResourceRow, Base):
     """The `CancelledChange`, until another spec is asked for."""
     scaling_policy: Mapped[str | None] = mapped_column(String(127))
     """The key of the policy that owns its scale."""
+    node_waits: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    """The `NodeWaits` for its new members, in their wire form."""
 
     @property
     def shape(self) -> InstanceRequest:

@@ -33,6 +33,7 @@ from matrixcompute.recovery.times import in_words, parts_at_the_end
 from matrixcompute.store.store import InstanceRow, OperationRow
 from matrixcompute.workflows.degraded_shape import continue_without
 from matrixcompute.workflows.draining import without
+from matrixcompute.workflows.new_members import note_source, note_wait
 from matrixresource.contract.allocations import AllocationView, MemberView
 from matrixresource.contract.nodes import RECOVERY
 
@@ -48,6 +49,7 @@ async def reserve_nodes(work: StepContext) -> None:
     if before is not None and before.nodes > work.shape.nodes:
         request = without(request, work.leaving())
     allocation = await work.neighbours.reserve(work.instance, request)
+    note_source(work, before, allocation)
     applied, where = work.applied(), f"in {_cabinets(allocation)} cabinets are committed"
     grew = allocation.growth if applied is not None and allocation.nodes > applied.nodes else ""
     how = f"; {grew}" if grew else ""
@@ -305,6 +307,7 @@ async def mark_active(work: StepContext) -> None:
         size = f"{allocation.nodes} of {work.shape.nodes}" if instance.lacks(allocation) else f"{work.shape.nodes}"
         message = f"generation {done}: {size} nodes are {NODES_ARE[work.shape.power]}"
         _note_recovery(work, session, instance, now)
+        note_wait(work, session, instance)
         if instance.lacks(allocation):
             instance.down_time = instance.down.failed(now).wire()
         work.store.record_event(session, work.instance, state, message, now)

@@ -13,6 +13,9 @@ from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixresource.contract.fields import DieNumber, PartName, PortName
 from matrixresource.contract.nodes import NodeInventory, NodeTask, Power
 
+LOST_AFTER_LEASES = 2.0
+"""An agent is Stale when its lease has run out and Lost after this many leases without a report."""
+
 
 class DesiredPartition(ApiModel):
     """A part of a node for one allocation: dies by number (2k and 2k+1 are NPU k; none for a pool), sockets, GiB."""

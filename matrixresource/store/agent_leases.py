@@ -14,10 +14,8 @@ from dataclasses import dataclass
 from sqlalchemy import BigInteger, Float, String, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
+from matrixresource.contract.agents import LOST_AFTER_LEASES
 from matrixresource.store.tables import Base
-
-LOST_AFTER_LEASES = 2.0
-"""An agent is Stale when its lease has run out and Lost after this many leases without a report."""
 
 BEHIND_LEASES = 0.5
 """How far behind, in leases, the table may be."""

@@ -13,6 +13,7 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.process_pauses import ProcessPauses
 from matrixcommon.model.resource_model import ApiModel
 from matrixlink.controllers.agent_leases import Leases
+from matrixresource.contract.agents import LOST_AFTER_LEASES
 from services.node_agent.channels.agent_gateway import REPORTS_A_CALL, Line, Uplink
 from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.fleet.store import FleetStore
@@ -47,11 +48,14 @@ class Service:
         return [(then - at) / lease_s for heard in self.heard.values() for (at, lease_s), (then, _) in pairwise(heard)]
 
 
-async def played(call_s: float, seconds: float, nodes=NODES) -> tuple[Service, Uplink]:
+async def played(
+    call_s: float, seconds: float, nodes=NODES, period_s: float = 10.0, own_s: float = OWN_S
+) -> tuple[Service, Uplink]:
     service = Service(call_s)
-    agents = {node: SimpleNamespace(report=lambda node=node: Report(node=node)) for node in nodes}
-    line = Line("resource", service, "assignments", ApiModel, "name", lambda agent, report, answer: None)
-    uplink = Uplink(line, LoopClock(), 10.0, lambda: list(agents), agents.get, lambda: None)
+    agents = {node: SimpleNamespace(report=lambda node=node: Report(node=node, lease_s=own_s)) for node in nodes}
+    reply = lambda agent, report, answer: None  # noqa: E731
+    line = Line("resource", service, "assignments", ApiModel, "name", reply, lost_after=LOST_AFTER_LEASES)
+    uplink = Uplink(line, LoopClock(), period_s, lambda: list(agents), agents.get, lambda: None)
     reporting = asyncio.create_task(uplink.report())
     await asyncio.sleep(seconds)
     reporting.cancel()
@@ -92,6 +96,23 @@ async def test_who_keeps_up_asks_for_a_nodes_own_lease(caplog):
     assert {lease_s for heard in service.heard.values() for _, lease_s in heard} == {OWN_S}
     assert not uplink.pace.behind
     assert not caplog.records
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("call_s", [0.0, 0.05, 0.09, 0.11, 0.13, 0.14, 0.15, 0.2])
+async def test_a_dead_node_is_found_little_later_by_a_machine_that_is_a_little_behind(call_s):
+    """At the fastest settings, whenever it dies: what could still arrive of it, three intervals, and a look at leases."""
+    period_s, look_s = 0.1, 0.1
+    service, uplink = await played(call_s, 20.0, NODES[:REPORTS_A_CALL], period_s, 0.3)
+    interval_s = uplink.pace.interval_s
+    found_s = 0.0
+    for heard in service.heard.values():
+        for (at, lease_s), (then, _) in pairwise(heard[len(heard) // 2 :]):
+            assert then - at < LOST_AFTER_LEASES * lease_s, "one that lives is not given up"
+            died_at = at - call_s  # right after it had said what arrives at `at`
+            found_s = max(found_s, at + LOST_AFTER_LEASES * lease_s + look_s - died_at)
+    assert found_s <= call_s + max(LOST_AFTER_LEASES * 0.3, 3 * interval_s) + look_s + 1e-6
+    assert found_s <= 1.0 or call_s > 0.15, f"it is found after {found_s:.2f} s"
 
 
 @pytest.mark.looptime

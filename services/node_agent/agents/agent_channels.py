@@ -14,7 +14,7 @@ from matrixlink.probing.plan import ROUND_FLOOR_WALL_S, ROUND_S, probe_plan
 from matrixresource.agent.agent import ResourceAgent
 from matrixresource.agent.hardware import EmulatedNode
 from matrixresource.client import ResourceClient
-from matrixresource.contract.agents import AssignmentView
+from matrixresource.contract.agents import LOST_AFTER_LEASES, AssignmentView
 from services.node_agent.channels.agent_gateway import Line
 from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.network.probe_network import EmulatedWires
@@ -30,7 +30,8 @@ def resource_agents(fleet: Fleet, client: ResourceClient, stages: Stages, lease_
     fleet.add_agents(
         "resource", lambda node, random, changed: ResourceAgent(node, stages, fleet.clock, random, changed, lease)
     )
-    fleet.connect(Line("resource", client, "assignments", AssignmentView, "name", ResourceAgent.handle_reply))
+    reply = ResourceAgent.handle_reply
+    fleet.connect(Line("resource", client, "assignments", AssignmentView, "name", reply, lost_after=LOST_AFTER_LEASES))
 
 
 def link_agents(

@@ -38,8 +38,8 @@ REPORTS_A_CALL = 48
 @dataclass(frozen=True)
 class Line:
     """One kind of agent and its service, by the service's client: the collection of its specs and their class, the
-    field in which a spec names its node, what an agent does with the answer to its report, and the field in which a
-    report asks for a lease."""
+    field in which a spec names its node, what an agent does with the answer to its report, the field in which a report
+    asks for a lease, and after how many leases of silence the service gives an agent up."""
 
     name: str
     client: Any
@@ -48,6 +48,7 @@ class Line:
     field: str
     reply: Callable[[Any, Any, Any], None]
     lease: str = "lease_s"
+    lost_after: float = 1.0
 
 
 class Uplink:
@@ -74,7 +75,7 @@ class Uplink:
         self._messages = messages
         self._random = random or Random()
         self._late: set[asyncio.Task[None]] = set()
-        self.pace = ReportPace(line.name, clock, period_s)
+        self.pace = ReportPace(line.name, clock, period_s, line.lost_after)
         self._news: set[str] = set()
         self._wake = asyncio.Event()
         self.reported = False

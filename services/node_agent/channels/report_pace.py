@@ -1,9 +1,9 @@
 """ReportPace: how far apart a node's reports are, by what this process is able to send.
 
 One process plays many nodes, and one machine may play more than it can keep up with. A lease that only a faster machine
-could renew would have the service give up nodes whose agents live, so every report asks for a lease of three times the
-pace at which reports really come: as long as its machine keeps up that is never more than a node's own. Who is behind
-also rests between its rounds, so that what it reports to gets a word in edgeways.
+could renew would have the service give up nodes whose agents live, so who is behind asks for longer ones, in proportion
+to the pace at which reports really come: as long as its machine keeps up that is never more than a node's own. Who is
+behind also rests between its rounds, so that what it reports to gets a word in edgeways.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ LEASE_PERIODS = 3.0
 """A lease outlives two reports that are lost: 30 s for a heartbeat every 10."""
 BEHIND_PERIODS = 2.0
 """Reports that are further apart than this many periods are behind; up to there a node's own lease does."""
+SILENT_INTERVALS = 3.0
+"""An agent of a process that is behind is given up after so many intervals of silence: as many as its own lease gives
+one that is about to be. Were it more, who is hardly behind would be found dead twice as late as who hardly keeps up."""
 ROUNDS_REMEMBERED = 8
 """A machine that stalled stalls again: the longest of so many rounds counts."""
 REST = 0.5
@@ -26,12 +29,14 @@ REST = 0.5
 
 
 class ReportPace:
-    """Of one line. `begin` a round of so many calls, `sent` after each of them, `end` it; seconds are emulated."""
+    """Of one line. `begin` a round of so many calls, `sent` after each of them, `end` it; seconds are emulated.
+    `lost_after`: the leases of silence after which its service gives an agent up."""
 
-    def __init__(self, name: str, clock: Clock, period_s: Seconds) -> None:
+    def __init__(self, name: str, clock: Clock, period_s: Seconds, lost_after: float = 1.0) -> None:
         self._name = name
         self._clock = clock
         self._period = period_s
+        self._lost_after = lost_after
         self._changes = clock.changes
         self._intervals: deque[float] = deque(maxlen=ROUNDS_REMEMBERED)
         self._began_at: float | None = None
@@ -85,4 +90,4 @@ class ReportPace:
     @property
     def lease_s(self) -> float:
         """The lease to ask for now, where a node's own would run out before it could be renewed; else 0."""
-        return LEASE_PERIODS * self.interval_s if self.behind else 0.0
+        return SILENT_INTERVALS / self._lost_after * self.interval_s if self.behind else 0.0

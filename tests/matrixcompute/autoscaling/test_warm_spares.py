@@ -40,7 +40,7 @@ def test_more_has_to_be_there_ahead_where_nodes_boot_than_where_spares_join():
 @pytest.mark.parametrize(
     ("sentence", "warm", "spares", "replicas"),
     [
-        ("no tier: spares stand for nothing, and booting is not looked at", 0, 9, None),
+        ("no tier: spares stand for nothing, and every new node boots", 0, 9, BOOTED),
         ("no spare: all of it", 4, 0, BOOTED),
         ("each spare stands for a member", 4, 2, BOOTED - 2),
         ("no more than the policy counts on", 1, 9, BOOTED - 1),
@@ -50,8 +50,7 @@ def test_more_has_to_be_there_ahead_where_nodes_boot_than_where_spares_join():
 def test_spares_stand_for_what_is_wanted_ahead(sentence, warm, spares, replicas):
     seen = rising(spares=spares)
     found = recommend_with_spares(seen, tiered(warm), ScalingState(), NOON)
-    alone = recommend(seen, tiered(0), ScalingState(), NOON)
-    assert found.replicas == (alone.replicas if replicas is None else replicas), sentence
+    assert found.replicas == replicas, sentence
 
 
 def test_a_size_that_stays_since_spares_stand_for_the_rise_says_so():

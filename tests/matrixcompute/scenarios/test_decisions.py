@@ -15,7 +15,7 @@ from matrixcompute.scenarios.readings import text_at
 from matrixcompute.scenarios.schema import Expectation
 from matrixcompute.scenarios.targets import choose
 from matrixcompute.scenarios.tracking import Tracker
-from matrixresource.store.agent_leases import LOST_AFTER_LEASES
+from matrixresource.contract.agents import LOST_AFTER_LEASES
 from services.node_agent.agents.agent_channels import LEASE_FLOOR_WALL_S, LEASE_S
 
 NAMES = st.lists(st.text("abc123", min_size=1, max_size=4), unique=True, max_size=60)

@@ -22,6 +22,9 @@ from tests.accounting import Acknowledged, audit
 from tests.accounting_promises import npus_promised
 from tests.rest_lists import LISTS, Item, Lists
 
+COLLECTIONS = {"scaling policy": "scaling-policies"}
+"""Of kinds whose collection is not their name with an s, which the accountant who reads REST leaves out."""
+
 
 class Journals:
     """`follow` after each commit; `broken` says which promises what was followed so far breaks."""
@@ -37,6 +40,7 @@ class Journals:
         self.hash = hashlib.sha256()
         """Of every change there was."""
         self.planes: list[Item] = []
+        self._of |= {collection: {} for collection in COLLECTIONS.values()}
         del self._of["supernodes"]  # which are counted from their nodes
         for name in LISTS:
             self.follow(name)
@@ -54,7 +58,7 @@ class Journals:
         for rv, kind, name, type_, body in rows:
             self._rv[service] = rv
             self.hash.update(f"{service} {rv} {kind} {name} {type_} {body}\n".encode())
-            current = self._of.get(f"{kind}s")
+            current = self._of.get(COLLECTIONS.get(kind, f"{kind}s"))
             if current is None:
                 continue
             if type_ == "DELETED":
@@ -96,7 +100,7 @@ class Journals:
 
     def left(self) -> list[str]:
         """What has not been given back yet."""
-        names = ("instances", "slices", "programs", "peerings", "allocations")
+        names = ("instances", "slices", "programs", "peerings", "allocations", "scaling-policies")
         return [f"{name} {key} is left" for name in names for key in self._of[name]]
 
 

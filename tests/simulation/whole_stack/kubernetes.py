@@ -19,7 +19,7 @@ import httpx
 from matrixcommon.model.errors import MatrixError
 from matrixcompute.client import ComputeClient
 from matrixcompute.clients.inference import Inference
-from matrixcontainer.client.client import CRD, INSTANCE, KubeClient
+from matrixcontainer.client.client import CRD, KubeClient
 from matrixcontainer.kubeapi.auth.authentication import User
 from matrixcontainer.kubeapi.storage.opening import open_database
 from matrixcontainer.operator.crds import custom_resource_definitions
@@ -67,9 +67,11 @@ class Kubernetes:
 
 
 class Operator:
-    """What the operator's process does, for as long as its `life` lasts."""
+    """What the operator's process does, for as long as its `life` lasts. `scaled`: somebody has ScalingPolicies."""
 
-    def __init__(self, way_to: Callable[[str], httpx.AsyncBaseTransport], now: Callable[[], float]) -> None:
+    def __init__(
+        self, way_to: Callable[[str], httpx.AsyncBaseTransport], now: Callable[[], float], scaled: bool = False
+    ) -> None:
         self._kube = kube_client(way_to("kube"))
         compute = ComputeClient(http_client("http://compute", transport=way_to("compute")))
         self._reconcilers = reconcilers_for(
@@ -80,6 +82,8 @@ class Operator:
             now,
             "http://infer/v1",
         )
+        handled = self._reconcilers.policies, self._reconcilers.instances
+        self._handled = handled if scaled else handled[1:]
 
     @asynccontextmanager
     async def life(self) -> AsyncIterator[None]:
@@ -92,9 +96,10 @@ class Operator:
         while True:
             await asyncio.sleep(PERIOD_S)
             with suppress(MatrixError):  # the next look tries again
-                for body in (await self._kube.list(INSTANCE))[0]:
-                    with suppress(MatrixError):
-                        await self._handle(self._reconcilers.instances, body)
+                for reconciler in self._handled:
+                    for body in (await self._kube.list(reconciler.kind))[0]:
+                        with suppress(MatrixError):
+                            await self._handle(reconciler, body)
 
     async def _handle(self, reconciler: Reconciler, body: dict[str, Any]) -> None:
         metadata = body["metadata"]

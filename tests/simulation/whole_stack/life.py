@@ -23,7 +23,8 @@ from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.resource_key import key_of
 from matrixcommon.persistence.database_session import Database
 from matrixcommon.persistence.transaction import GroupTransaction
-from matrixcontainer.client.client import INSTANCE
+from matrixcontainer.client.client import INSTANCE, SCALING_POLICY, Kind
+from matrixlink.client import LinkClient
 from services.chassis.http import http_client
 from services.testing.asgi import StreamingASGITransport
 from tests.accounting import audit
@@ -47,12 +48,14 @@ class SimulatedLife(Life):
     loop: VirtualLoop
     stack: SimulatedStack
 
-    def __init__(self, seed: int, events_max: int, replicated: tuple[str, ...]) -> None:
+    def __init__(self, seed: int, events_max: int, replicated: tuple[str, ...], scaled: bool = False) -> None:
         self.seed = seed
         self.events: list[str] = []
         self.events_max = events_max
         self._begun = self.is_calm = False
         self.kinds: Counter[str] = Counter()
+        self.scaled: set[str] = set()
+        """Instances whose size a policy may have changed."""
         self.over = asyncio.Event()
         self.failures: list[BaseException] = []
         self.journals: Journals | None = None
@@ -67,11 +70,14 @@ class SimulatedLife(Life):
         network = Network(Random(f"{seed}:network"), CALM, self.happened)
         network.stray = self._stray
         self._kube = kube_client(network.way_to("kube"))
-        super().__init__(lambda folder: SimulatedStack(folder, 1, network=network, replicated=replicated))
+        super().__init__(
+            lambda folder: SimulatedStack(folder, 1, network=network, replicated=replicated, scaled=scaled)
+        )
 
     async def _begin(self, make: Any) -> Stack:
         stack: SimulatedStack = make(self.folder)
         stack.on_copied = lambda: setattr(self, "journals", Journals(self.folder))
+        stack.served.fabric = self._fabric_of
         self.stack = stack
         await stack.__aenter__()
         self.lists = await fetch(self.direct(), LISTS)
@@ -87,6 +93,20 @@ class SimulatedLife(Life):
             if up is not None:
                 found[service] = http_client(f"http://{service}", transport=StreamingASGITransport(up.app))
         return found
+
+    async def _fabric_of(self, key: str) -> tuple[list[str], int] | None:
+        """The members of an instance that its fabric reaches, past the network: a message each would leave no room for
+        anything else."""
+        link = self.direct().get("link")
+        if link is None:
+            return None
+        try:
+            view = await LinkClient(link).fabric_view(key)
+        except MatrixError:
+            return None
+        if view is None:
+            return [], 0
+        return sorted({node for plane in view.planes.values() for node in plane.nodes}), view.generation
 
     def close(self) -> None:
         if self.journals is not None:
@@ -183,10 +203,18 @@ class SimulatedLife(Life):
             self.written.forget(*key)
 
     def wrote(self, answer: Answer, collection: str, key: str, fields: dict[str, Any] | None) -> None:
-        if collection == "instances" and key in NAMES:
+        if collection in ("instances", "scaling-policies") and key in NAMES:
             return  # it becomes what its resource in Kubernetes says
+        if collection == "instances" and key in self.scaled and fields is not None:
+            fields = {name: value for name, value in fields.items() if name != "nodes"}
         if not self._stormy or (collection, key) in self._sure:
             super().wrote(answer, collection, key, fields)
+
+    def scales(self, key: str) -> None:
+        """From now on a policy may say how many nodes that instance has."""
+        self.scaled.add(key)
+        if (written := self.written.of.get("instances", {}).get(key)) is not None:
+            written.pop("nodes", None)
 
     @property
     def known(self) -> Any:
@@ -302,25 +330,29 @@ class SimulatedLife(Life):
     async def _left(self) -> list[str]:
         assert self.journals is not None
         resources = [f"CloudMatrixInstance {each['metadata']['name']} is left" for each in await self._resources()]
-        return self.journals.left() or resources or await super()._left()
+        return self.journals.left() or self.stack.served.left() or resources or await super()._left()
 
     # -- Kubernetes ----------------------------------------------------------------------------------------------
 
-    async def _resources(self) -> list[dict[str, Any]]:
-        return (await self._kube.list(INSTANCE))[0]
+    async def _resources(self, kind: Kind = INSTANCE) -> list[dict[str, Any]]:
+        return (await self._kube.list(kind))[0]
 
-    async def apply(self, name: str, spec: dict[str, Any]) -> None:
+    async def apply(self, name: str, spec: dict[str, Any], kind: Kind = INSTANCE) -> None:
         """As `kubectl apply` does; whether it was heard, the operator will show."""
         with suppress(MatrixError):
-            await self._kube.apply(INSTANCE, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+            await self._kube.apply(kind, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: str, kind: Kind = INSTANCE) -> None:
         with suppress(MatrixError):
-            await self._kube.delete(INSTANCE, name, "default")
+            await self._kube.delete(kind, name, "default")
 
     async def _give_back(self) -> None:
-        for body in await self._resources():
-            await self.delete(body["metadata"]["name"])
+        for kind in (SCALING_POLICY, INSTANCE):
+            for body in await self._resources(kind):
+                await self.delete(body["metadata"]["name"], kind)
+        self.written.of.pop("scaling-policies", None)
+        for each in self.known["scaling-policies"]:
+            await self.ask("compute", "DELETE", f"/v1/scaling-policies/{each['name']}", project=each["project"])
         await super()._give_back()
 
 

@@ -15,6 +15,9 @@ from tests.simulation.rest_actions import DRAWN, Action, drawn_by
 from tests.simulation.whole_stack.kubernetes import NAMES
 from tests.simulation.whole_stack.life import SimulatedLife
 from tests.simulation.whole_stack.network import LATE_S_MAX, Weather
+from tests.simulation.whole_stack.scaling import begin as begin_scaling
+from tests.simulation.whole_stack.scaling import is_scaled, scaling
+from tests.simulation.whole_stack.stack import SERVED
 
 OWN = (rest_mishaps.kill, rest_mishaps.kill_after_a_commit, rest_mishaps.wait)
 """What lives of single steps do to processes and time; here others do."""
@@ -33,6 +36,7 @@ class Mixture:
     weights: dict[str, float]
     actions: tuple[Action, ...]
     replicated: bool
+    scaled: bool
 
     @classmethod
     def of(cls, seed: int) -> Mixture:
@@ -53,7 +57,10 @@ class Mixture:
         weights |= {name: random.choice([0.0, 0.0, weight]) for name, weight in MISHAPS_WEIGHTS.items()}
         users = [each for each in DRAWN if each not in OWN and each.__module__ != rest_mishaps.__name__]
         some = random.sample(users, random.randint(3, len(users) // 2))
-        return cls(weather, random.choice([0.3, 1.0, 4.0]), weights, (*FREQUENT, *some), seed % 2 == 1)
+        gap_s, scaled = random.choice([0.3, 1.0, 4.0]), is_scaled(seed)
+        if scaled:
+            weights["scaling"] = SCALING_WEIGHT
+        return cls(weather, gap_s, weights, (*FREQUENT, *some), seed % 2 == 1, scaled)
 
 
 def user(life: SimulatedLife, random: Random, mixture: Mixture) -> str:
@@ -96,7 +103,7 @@ def freeze(life: SimulatedLife, random: Random, mixture: Mixture) -> str:
 
 
 def part(life: SimulatedLife, random: Random, mixture: Mixture) -> str:
-    one, other = random.sample(SERVICES, 2)
+    one, other = random.sample([*SERVICES, SERVED] if mixture.scaled else SERVICES, 2)
     for_s = random.choice([1.0, 8.0, 45.0])
     life.stack.network.part(one, other)
     life.spawn(_after(for_s, life.stack.network.join))
@@ -114,6 +121,10 @@ def _ours(life: SimulatedLife) -> list[str]:
     return [each for each in life.stack.services if each != "kube"]
 
 
+def scale(life: SimulatedLife, random: Random, mixture: Mixture) -> str:
+    return scaling(life, random)
+
+
 async def _after(seconds: float, action: Callable[[], object]) -> None:
     await asyncio.sleep(seconds)
     action()
@@ -121,8 +132,10 @@ async def _after(seconds: float, action: Callable[[], object]) -> None:
 
 Mishap = Callable[[SimulatedLife, Random, Mixture], str]
 MISHAPS: dict[str, Mishap] = {
-    "user": user, "kubernetes": kubernetes, "hardware": hardware, "kill": kill, "arm": arm, "freeze": freeze, "part": part, "clock": step_clock
+    "user": user, "kubernetes": kubernetes, "hardware": hardware, "kill": kill, "arm": arm, "freeze": freeze, "part": part, "clock": step_clock,
+    "scaling": scale,
 }  # fmt: skip
+SCALING_WEIGHT = 8.0
 MISHAPS_WEIGHTS = {"kill": 1.0, "arm": 1.0, "freeze": 1.0, "part": 1.0, "clock": 0.5}
 
 
@@ -132,6 +145,8 @@ async def everything(life: SimulatedLife, mixture: Mixture) -> None:
     names, weights = list(mixture.weights), list(mixture.weights.values())
     for first in FIRST:
         life.spawn(drawn_by(random, first).on(life))
+    if mixture.scaled:
+        life.spawn(begin_scaling(life))
     while True:
         await asyncio.sleep(random.expovariate(1 / mixture.gap_s))
         if life.over.is_set():

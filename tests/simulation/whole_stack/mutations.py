@@ -12,6 +12,9 @@ from unittest.mock import patch
 from matrixcommon.persistence.database_session import Database
 from matrixcommon.persistence.fences import Fences
 from matrixcommon.persistence.transaction import GroupTransaction
+from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicyView
+from matrixcompute.instances.scaling_policies import ScalingPolicies
+from matrixcompute.store.store import InstanceRow
 from matrixresource.client import ResourceClient
 
 
@@ -50,6 +53,23 @@ def old_leaders_write() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def policies_forget_their_targets() -> Iterator[None]:
+    """Of an instance that is scaled nobody knows by whom."""
+    ensure = ScalingPolicies.ensure
+
+    def forgetting(self: ScalingPolicies, name: str, body: ScalingPolicyRequest) -> ScalingPolicyView:
+        view = ensure(self, name, body)
+        with self._store.transaction() as session:
+            if (instance := session.get(InstanceRow, body.scale_target_ref.name)) is not None:
+                instance.scaling_policy = None
+        return view
+
+    with patch.object(ScalingPolicies, "ensure", forgetting):
+        yield
+
+
 MUTATIONS: dict[str, Callable[[], AbstractContextManager[None]]] = {
-    each.__name__: each for each in (commits_are_lost, nothing_is_released, old_leaders_write)
+    each.__name__: each
+    for each in (commits_are_lost, nothing_is_released, old_leaders_write, policies_forget_their_targets)
 }

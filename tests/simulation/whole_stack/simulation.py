@@ -59,7 +59,7 @@ def _freeze_modules() -> None:
 
 def _simulated(seed: int, events: int) -> Outcome:
     mixture = Mixture.of(seed)
-    life = SimulatedLife(seed, events, ("compute",) if mixture.replicated else ())
+    life = SimulatedLife(seed, events, ("compute",) if mixture.replicated else (), mixture.scaled)
     failure: BaseException | None = None
     try:
         with life.commits():

@@ -17,6 +17,7 @@ from contextvars import Context
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 import yaml
@@ -24,12 +25,15 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
 from services.chassis.database import DatabaseEngine
+from services.chassis.http import http_client
+from services.compute import main as compute_main
 from services.testing.prepared import Prepared, prepared
 from tests.clocks import LoopClock
 from tests.simulation.small_stack import SmallStack, replica_of
 from tests.simulation.whole_stack.kubernetes import Kubernetes, Operator
 from tests.simulation.whole_stack.loop import PROCESS, VirtualLoop
 from tests.simulation.whole_stack.network import CALM, Network, Process
+from tests.simulation.whole_stack.served import ServedModels
 from tests.stack import EPOCH_S, Seat
 
 QUICKER = 8.0
@@ -38,6 +42,10 @@ QUICKER = 8.0
 
 OUTSIDE = ("kube", "operator")
 """Processes besides the services: the embedded Kubernetes API, and who acts on it."""
+SERVED = "infer"
+"""Where somebody scales, the process that serves models."""
+LOOKS_S = 5.0
+"""How often policies look there: a life lasts for minutes."""
 
 
 class SteppedClock(LoopClock):
@@ -76,15 +84,21 @@ class SimulatedStack(SmallStack):
         network: Network | None = None,
         replicated: tuple[str, ...] = (),
         from_nothing: bool = False,
+        scaled: bool = False,
     ) -> None:
-        """`replicated`: the services that have two replicas."""
+        """`replicated`: the services that have two replicas. `scaled`: models are served, for policies to scale."""
         self.network = network or Network(Random(0), CALM, lambda kind, event: None)
         self.clocks: dict[str, SteppedClock] = {}
         self.on_copied: Callable[[], None] = lambda: None
         settings = {"agents": {"stages": quick_stages()}}
         super().__init__(folder, seed, settings=settings, from_nothing=from_nothing)
-        self.services = (*self.services, *OUTSIDE)
-        self.seats |= {name: Seat() for name in OUTSIDE}
+        self.served = ServedModels()
+        self.scaled = scaled
+        self.outside = (*([SERVED] if scaled else []), *OUTSIDE)
+        self.services = (*self.services, *self.outside)
+        self.seats |= {name: Seat() for name in self.outside}
+        if scaled:
+            self.http[SERVED] = http_client(f"http://{SERVED}", transport=self.way_to(SERVED))
         self._replicated = replicated
         for service in replicated:
             at = self.services.index(service) + 1
@@ -120,7 +134,13 @@ class SimulatedStack(SmallStack):
         if name == "kube":
             return Kubernetes(self.folder / "kube.db", self.clock_of(name).now, self.seed)
         if name == "operator":
-            return Operator(self.way_to, self.clock_of(name).now)
+            return Operator(self.way_to, self.clock_of(name).now, self.scaled)
+        if name == SERVED:
+            self.served.now = self.clock_of(name).now
+            return self.served
+        if self.scaled and service_of(name) == "compute":
+            with patch.object(compute_main, "AUTOSCALING_PERIOD_S", LOOKS_S):
+                return super()._build("compute", seat)
         return super()._build(service_of(name), seat)
 
     # -- lives of processes --------------------------------------------------------------------------------------
@@ -134,7 +154,7 @@ class SimulatedStack(SmallStack):
         seat, process = self.seats[name], self._processes[name]
         built = self._build(name, seat)
         seat.life = AsyncExitStack()
-        if name in OUTSIDE:
+        if name in self.outside:
             await seat.life.enter_async_context(built.life())
             process.app = getattr(built, "asgi", None)
         else:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from matrixcompute.store.store import ScalingMemoryRow
+from matrixcompute.autoscaling.node_waits import NodeWaits
+from matrixcompute.store.store import InstanceRow
 from tests.stack import Stack
 from tests.stories.autoscaling.test_scaling_policy import (
     condition_of,
@@ -73,15 +74,16 @@ async def test_a_policy_that_counts_on_spares_grows_out_of_them_and_learns_how_l
         assert view is not None
         assert sum(each.role == "spare" for each in view.members) == 2
         nothing_lost(await statistics(stack))
-        boot_s, join_s = remembered(stack)
-        assert 0 < join_s < boot_s, "from a spare sooner than from a free node"
+        waits = waited(stack)
+        assert waits.free, "its creation waited for nodes that booted"
+        assert waits.spares, "and its growth for spares"
+        assert 0 < waits.join_s < waits.boot_s, "from a spare sooner than from a free node"
         await stack.check()
 
 
-def remembered(stack: Stack) -> tuple[float, float]:
-    """What the policy's memory says of nodes: how long from a free one, and from a spare."""
+def waited(stack: Stack) -> NodeWaits:
+    """How long the instance waited for its new members, as its policy is told."""
     database = stack.seats["compute"].database
     assert database is not None
     with database.sessions() as session:
-        found = session.query(ScalingMemoryRow).one().state["nodeS"]
-    return found[0], found[1]
+        return NodeWaits.of(session.query(InstanceRow).one().node_waits)

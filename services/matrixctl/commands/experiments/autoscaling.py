@@ -39,9 +39,9 @@ def autoscale(
     ttft: Annotated[float, typer.Option(min=0.001, help="Objective for the first token, s.")] = 2.0,
     tpot: Annotated[float, typer.Option(min=0.001, help="Objective for each token after it, s.")] = 0.05,
     attained: Annotated[float, typer.Option(min=0.01, max=1.0, help="Share that a fixed size has to attain.")] = 0.95,
-    start: Annotated[float | None, typer.Option(min=0, help="Seconds until a new node serves (default: model's).")] = (
-        None
-    ),
+    start: Annotated[
+        float | None, typer.Option(min=0, help="Seconds until a new node serves (default: to boot and load).")
+    ] = None,
     over: Annotated[
         list[str] | None,
         typer.Option(help="A field and its values: maxReplicas=12,24 or objective.utilization=0.7:0.9:0.1."),
