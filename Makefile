@@ -63,8 +63,8 @@ chart: $(READY) ## the Helm chart: lint, golden files, access rights, installati
 	$(BIN)/python -m tests.charts.helm.build || test $$? = 3
 	$(BIN)/python -m pytest tests/charts
 
-types: ## TypeScript's compiler, which checks the types of the console's modules (needs Node.js and npm)
-	npm --prefix tests/services/console/types ci --no-audit --no-fund --ignore-scripts
+types: $(READY) ## the types of the console's modules, by TypeScript's compiler (installs it, once)
+	$(BIN)/python -m tests.services.console.typescript
 
 wheels: $(READY) ## the locked packages as wheels in build/wheels, for image builds without an index
 	$(BIN)/python -m pip download --quiet --only-binary :all: --require-hashes -r requirements.lock -d build/wheels
@@ -85,6 +85,7 @@ lint: $(READY) ## style, types, import map, and that generated texts are up to d
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.upkeep.regenerate --check
+	$(BIN)/python -m tests.services.console.typescript || test $$? = 3
 
 regenerate: $(READY) ## rewrite every text that is printed from code
 	$(BIN)/python -m tests.upkeep.regenerate

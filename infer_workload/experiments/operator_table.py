@@ -104,19 +104,19 @@ def decode_table(
     step = timing.exact_step_s(requests, requests * context)
     tpot = step / timing.tokens_per_step
     return OperatorTable(
-        "decode",
-        model,
-        machine,
-        dies,
-        batch,
-        None,
-        rows,
-        summed_ms,
-        step * 1e3,
-        passes,
-        cores,
-        batch / tpot,
-        tpot * 1e3,
+        phase="decode",
+        model=model,
+        machine=machine,
+        dies=dies,
+        batch=batch,
+        tokens=None,
+        rows=rows,
+        summed_ms=summed_ms,
+        step_ms=step * 1e3,
+        microbatches=passes,
+        attention_cores=cores,
+        tokens_per_s_per_npu=batch / tpot,
+        tpot_ms=tpot * 1e3,
     )
 
 
@@ -141,7 +141,19 @@ def prefill_table(
     rows, summed_ms = _rows([*listed, (launch, 1, 1.0, 1.0)], entries(machine))
     rate = sum(new for new, _ in parts) / chunk / (dies / current.dies_per_npu)
     return OperatorTable(
-        "prefill", model, machine, dies, None, tokens, rows, summed_ms, chunk * 1e3, passes, None, rate, None
+        phase="prefill",
+        model=model,
+        machine=machine,
+        dies=dies,
+        batch=None,
+        tokens=tokens,
+        rows=rows,
+        summed_ms=summed_ms,
+        step_ms=chunk * 1e3,
+        microbatches=passes,
+        attention_cores=None,
+        tokens_per_s_per_npu=rate,
+        tpot_ms=None,
     )
 
 

@@ -188,10 +188,12 @@ class Edge:
         RESOURCE.set(scope["path"][4:] if scope["path"].startswith("/v1/") else "")
         trace = traceparent() or headers.get("traceparent", "")
         TRACEPARENT.set(trace if _TRACEPARENT.match(trace) else f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01")
-        started = time.perf_counter()
+        started, begun = time.perf_counter(), False
 
         async def sending(message: Message) -> None:
+            nonlocal begun
             if message["type"] == "http.response.start":
+                begun = True
                 message["headers"] = [
                     *message.get("headers", []),
                     (b"x-request-id", request_id.encode()),
@@ -218,12 +220,13 @@ class Edge:
                 scope["state"]["caller"], answer = found
                 otel.get_current_span().update_name(f"{method} {found[0].rule.path}")
                 response = await answer()
-        except Exception as wrong:
-            response = problem_response(as_error(wrong, scope["path"]), scope["path"])
-        else:
-            if found is None:
+            else:
                 await self._app(scope, receive if body is None else _replayed(body, receive), answering)
                 return
+        except Exception as wrong:  # here, and not further out, where nobody counts it
+            if begun:
+                raise
+            response = problem_response(as_error(wrong, scope["path"]), scope["path"])
         await response(scope, receive, answering)
 
     def _hear(self, principal: Principal, token: str | None) -> None:

@@ -39,7 +39,7 @@ from matrixcontainer.operator.handlers import reconcilers_for
 from matrixcontainer.operator.reconciler import Reconciler
 from matrixcontainer.scheduler.scheduler import PodScheduler
 from services.kube.database import migrate
-from services.operator.main import FaultsOverHttp
+from services.operator.operator_process import FaultsOverHttp
 from services.testing.asgi import StreamingASGITransport
 from services.testing.stack import InProcessStack
 

@@ -65,6 +65,8 @@ SHARED_MODULES = (
     "matrixlink.client",
     "matrixlink.fabric.condition.fabric",
     "matrixlink.fabric.condition.planes",
+    "matrixlink.fabric.contention.patterns",
+    "matrixlink.fabric.contention.ports_left",
     "matrixlink.fabric.sharing.max_min_arrays",
     "matrixlink.model.program_digest",
     "matrixlink.ports",
@@ -87,12 +89,13 @@ def can_fork() -> bool:
 
 
 def preload(modules: Iterable[str], made: Callable[[], object] = lambda: None) -> None:
-    """Import what children share and make what they would all make (`made` keeps it where they find it); keep the
+    """Make what children would all make (`made` keeps it where they find it) and import what they share; keep the
     garbage collector's hands off it, so that the pages stay shared."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # or numpy starts threads, before the forks
+    made()  # before the modules: what it needs only while it is made, 10 MB, is theirs afterwards
+    gc.collect()
     for module in modules:
         importlib.import_module(module)
-    made()
     gc.collect()
     gc.freeze()
 

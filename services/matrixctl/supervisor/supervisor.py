@@ -385,7 +385,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = os.environ.pop("CLOUDMATRIX_STACK_REQUEST", "")
     request = Request.from_json(asked) if asked else Request()
     if can_fork():
-        preload(request.shared, lambda: Supernode())
+        preload(request.shared, Supernode)
     Supervisor(folder, request).run()
     seat.leave()
     return 0

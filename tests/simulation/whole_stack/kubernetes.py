@@ -27,7 +27,7 @@ from matrixcontainer.operator.decision import key_of_resource
 from matrixcontainer.operator.handlers import reconcilers_for
 from matrixcontainer.operator.reconciler import Reconciler
 from services.chassis.http import http_client
-from services.operator.main import FaultsOverHttp
+from services.operator.operator_process import FaultsOverHttp
 from tests.matrixcontainer.kubeapi.asgi import build_api
 from tests.matrixcontainer.kubeapi.tables import create_tables
 

@@ -1,0 +1,273 @@
+"""The operator as a process: Kopf, the mirrors, the kubelets of emulated nodes, and the health of all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from typing import Any, cast
+
+import httpx
+import kopf
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+
+from matrixcommon.api.authorization import AccessRules
+from matrixcommon.api.client import Collection, WatchEvent, at, call
+from matrixcommon.model.clock import WallClock
+from matrixcommon.model.errors import MatrixError
+from matrixcommon.model.resource_key import key_of
+from matrixcompute.client import ComputeClient
+from matrixcompute.clients.inference import Inference
+from matrixcontainer.client.client import CRD, NODE, POD, KubeClient
+from matrixcontainer.client.login import http_of, login
+from matrixcontainer.mirrors.cordons import MANAGED_NODES
+from matrixcontainer.mirrors.mirrors import Mirrors
+from matrixcontainer.mirrors.virtual_kubelet import RENEW_S, Kubelets
+from matrixcontainer.operator.changed import Changed
+from matrixcontainer.operator.crds import custom_resource_definitions
+from matrixcontainer.operator.handlers import reconcilers_for, registry_for
+from matrixcontainer.operator.leader_election import Leadership
+from matrixcontainer.operator.reconciler import AGAIN_WALL_S
+from matrixcontainer.scheduler.scheduler import PodScheduler
+from matrixresource.client import ResourceClient
+from services.chassis.access import Tokens
+from services.chassis.app import create_app
+from services.chassis.http import http_client
+from services.chassis.logging import configure
+from services.chassis.metrics import watcher_metrics
+from services.chassis.periodic import RETRY_WALL_S, Heard, Periodic, follow, nudging, supervised
+from services.chassis.serving import serve
+from services.chassis.tracing import configure_tracing
+from services.operator.settings import OperatorSettings
+
+log = logging.getLogger(__name__)
+
+KOPF_ENDS_WALL_S = 2.0
+
+
+class FaultsOverHttp(Collection):
+    """The emulated hardware's faults, as the operator's port wants them."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        super().__init__(http, "faults")
+
+    async def inject(self, name: str, request: dict[str, Any]) -> None:
+        await self.ensure(name, request)
+
+    async def clear(self, name: str) -> None:
+        await call(self._http, "DELETE", at("faults", name))
+
+
+class OperatorProcess:
+    """Everything one operator runs: Kopf, the mirrors, the kubelets, the reports, its health."""
+
+    def __init__(self, settings: OperatorSettings) -> None:
+        self._settings = settings
+        self.kube = KubeClient(http_of(login(settings.kubeconfig)))
+        token = settings.token
+        self.resource = ResourceClient(http_client(settings.resource_url, token))
+        self._slices = Collection(http_client(settings.link_url, token), "slices")
+        self.compute = ComputeClient(http_client(settings.compute_url, token))
+        self.inference = Inference(http_client(settings.infer_url, token))
+        self.reconcilers = reconcilers_for(
+            self.kube,
+            self.compute,
+            self.inference,
+            FaultsOverHttp(http_client(settings.agents_url, token)),
+            time.time,
+            f"{settings.infer_public_url or settings.infer_url}/v1",
+        )
+        self._instances, self._infers = Changed(self.reconcilers.instances), Changed(self.reconcilers.infers)
+        self._policies, self._scenarios = Changed(self.reconcilers.policies), Changed(self.reconcilers.scenarios)
+        mirrors = Mirrors(self.kube, self.resource, self._slices.all, time.time, settings.shared_cluster)
+        self._cordons = mirrors.cordons
+        self._kubelets = Kubelets(self.kube, self.resource, time.time)
+        wall = WallClock()
+        instances = Periodic("instances", self._instances.reconcile, wall, period_s=AGAIN_WALL_S, rest_s=0.1)
+        infers = Periodic("deployments", self._infers.reconcile, wall, period_s=AGAIN_WALL_S, rest_s=0.3)
+        self._instances.nudge, self._infers.nudge = instances.nudge, infers.nudge
+        policies = Periodic("scaling-policies", self._policies.reconcile, wall, period_s=AGAIN_WALL_S, rest_s=0.3)
+        scenarios = Periodic("scenarios", self._scenarios.reconcile, wall, period_s=AGAIN_WALL_S, rest_s=0.3)
+        self._policies.nudge, self._scenarios.nudge = policies.nudge, scenarios.nudge
+        self.mirrors = Periodic("mirrors", mirrors.reconcile, wall, period_s=30, rest_s=1.5)
+        self.kubelets = Periodic("kubelets", self._reconcile_pods, wall, period_s=10, rest_s=0.3)
+        leases = Periodic("node-leases", self._kubelets.renew_leases, wall, period_s=RENEW_S, rest_s=1.0)
+        scheduler = PodScheduler(self.kube, self.resource, time.time)
+        self.scheduler = Periodic("pod-scheduler", scheduler.reconcile, wall, period_s=10, rest_s=0.2)
+        self.watchers = [instances, infers, policies, scenarios, self.mirrors, self.scheduler]
+        if settings.shared_cluster:
+            self.watchers += [self.kubelets, leases]
+        self._kopf_ready = asyncio.Event()
+        self._identity = settings.identity or f"{socket.gethostname()}:{settings.state.resolve()}"
+        self.leadership = Leadership(self.kube, self._identity, time.time, namespace=settings.lease_namespace)
+        self._on_standby = False
+
+    async def _reconcile_pods(self) -> str:
+        text = await self._kubelets.reconcile()
+        if self._kubelets.again_s is not None:
+            asyncio.get_running_loop().call_later(self._kubelets.again_s, self.kubelets.nudge)
+        return text
+
+    async def _instance_changed(self, event: WatchEvent | None) -> None:
+        """An instance changed, and with it what the deployments on it have to say; or any of them did."""
+        key = None if event is None else key_of(event.view["project"], event.view["name"])
+        self._instances.add(self.reconcilers.keys("instances", key))
+        self._infers.add(self.reconcilers.keys("infers", key))
+
+    async def _deployment_changed(self, event: WatchEvent | None) -> None:
+        changed = None if event is None else {key_of(event.view["project"], event.view["name"])}
+        self._infers.add(self.reconcilers.keys("infers") if changed is None else changed)
+
+    async def _policy_changed(self, event: WatchEvent | None) -> None:
+        if event is not None:
+            self._policies.add({key_of(event.view["project"], event.view["name"])})
+
+    async def _run_changed(self, event: WatchEvent | None) -> None:
+        if event is not None:
+            self._scenarios.add({str(event.view["name"])})
+
+    async def _instance_event(self, event: WatchEvent | None) -> None:
+        if event is not None and event.type == "ADDED":
+            await self.reconcilers.instances.record(event.view)
+
+    def waiting_for(self) -> str | None:
+        """None when this one works, or stands by while another does."""
+        if self._kopf_ready.is_set() or (self._on_standby and self.leadership.holder):
+            return None
+        return "Kopf to reach the Kubernetes API"
+
+    async def install_crds(self) -> None:
+        """Apply the CRDs and wait until they are established; tries again while the API is away."""
+        wanted = {crd["metadata"]["name"]: crd for crd in custom_resource_definitions()}
+        while True:
+            try:
+                for crd in wanted.values():
+                    await self.kube.apply(CRD, crd)
+                while wanted:
+                    for name in list(wanted):
+                        found = await self.kube.find(CRD, name)
+                        conditions = ((found or {}).get("status") or {}).get("conditions") or []
+                        if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
+                            del wanted[name]
+                    await asyncio.sleep(0.05 if wanted else 0)
+                return
+            except MatrixError as refused:
+                log.warning("CRDs are not installed yet", extra={"why": refused.message})
+                await asyncio.sleep(RETRY_WALL_S)
+
+    def app(self) -> FastAPI:
+        """Its health and metrics, and everything that runs beside them."""
+        registry = CollectorRegistry()
+        watcher_metrics(registry, self.watchers)
+        access, tokens = AccessRules("Operator", ()), Tokens(self._settings.tokens)
+        return create_app(
+            "operator",
+            "Operator",
+            [],
+            access,
+            tokens=tokens,
+            tasks=[self.run],
+            ready=self.waiting_for,
+            registry=registry,
+        )
+
+    async def run(self) -> None:
+        """Until it is cancelled; the process ends where Kopf does, or where another operator has become the leader."""
+        try:
+            self._on_standby = True
+            await self.leadership.acquire()
+            self._on_standby = False
+            if self._settings.install_crds:
+                await self.install_crds()
+            background = [watcher.run for watcher in self.watchers] + [self._follow_pods, self._follow_nodes]
+            background += [partial(follow, stream, heard) for stream, heard in self._followed()]
+            tasks = [asyncio.create_task(supervised(work)) for work in background]
+            kept, operator = asyncio.create_task(self.leadership.keep()), asyncio.create_task(self._kopf())
+            try:
+                ended, _ = await asyncio.wait({kept, operator}, return_when=asyncio.FIRST_COMPLETED)
+                for why in filter(None, (task.exception() for task in ended if not task.cancelled())):
+                    log.error("Kopf or the leadership failed", exc_info=why)
+            finally:
+                for task in (kept, operator, *tasks):
+                    task.cancel()
+                await asyncio.wait({operator}, timeout=KOPF_ENDS_WALL_S)
+                await self.leadership.release()
+        finally:
+            signal.raise_signal(signal.SIGTERM)
+
+    def _followed(self) -> tuple[tuple[Callable[[int | None], AsyncIterator[WatchEvent]], Heard], ...]:
+        """Streams of changes, and what they are to wake."""
+        return (
+            (partial(self.compute.watch, "instances"), self._instance_changed),
+            (partial(self.compute.watch, "events"), self._instance_event),
+            (partial(self.compute.watch, "scaling-policies"), self._policy_changed),
+            (partial(self.compute.watch, "scenario-runs"), self._run_changed),
+            (self.inference.watch, self._deployment_changed),
+            (partial(self.resource.watch, "allocations"), nudging(self.scheduler.nudge)),
+            (partial(self.resource.watch, "nodes"), nudging(self.mirrors.nudge)),
+            (self._slices.watch, nudging(self.mirrors.nudge)),
+        )
+
+    async def _follow_pods(self) -> None:
+        """For ever: nudge the scheduler and the kubelets at every change of a pod."""
+        while True:
+            try:
+                _, since = await self.kube.list(POD)
+                async for type, _body in self.kube.watch(POD, since):
+                    if type != "BOOKMARK":
+                        self.scheduler.nudge()
+                        self.kubelets.nudge()
+            except MatrixError as refused:
+                log.info("watch of pods ended", extra={"why": refused.message})
+            self.scheduler.nudge()
+            await asyncio.sleep(RETRY_WALL_S)
+
+    async def _follow_nodes(self) -> None:
+        """For ever: nudge the mirrors when a Node takes newcomers, or no longer."""
+        while True:
+            try:
+                nodes, since = await self.kube.list(NODE, labels=MANAGED_NODES)
+                self._cordons.see(nodes)
+                self.mirrors.nudge()
+                async for type, body in self.kube.watch(NODE, since, MANAGED_NODES):
+                    if type != "BOOKMARK" and self._cordons.take(type, body):
+                        self.mirrors.nudge()
+            except MatrixError as refused:
+                log.info("watch of nodes ended", extra={"why": refused.message})
+            await asyncio.sleep(RETRY_WALL_S)
+
+    async def _kopf(self) -> None:
+        """Kopf would take the signals for itself; they stay with the server, which ends all of this process. Given back
+        later they would be lost where they came meanwhile."""
+        loop = asyncio.get_running_loop()
+        loop.__dict__["add_signal_handler"] = lambda *_: None
+        try:
+            await kopf.operator(
+                registry=registry_for(self.reconcilers, self._settings.kubeconfig, self._settings.clock()),
+                settings=kopf.OperatorSettings(),
+                clusterwide=True,
+                standalone=True,
+                # Its own would have the name of the user, which in a container need not have one.
+                identity=cast(Any, self._identity),
+                ready_flag=self._kopf_ready,
+            )
+        finally:
+            del loop.__dict__["add_signal_handler"]
+
+
+def run(argv: Sequence[str] | None = None) -> None:
+    """With those settings, until it is told to end."""
+    settings = OperatorSettings.load("operator", argv)
+    configure("operator", settings.log_level)
+    configure_tracing("operator")
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+
+    while settings.kubeconfig is not None and not settings.kubeconfig.exists():
+        log.info("waiting for the kubeconfig", extra={"path": str(settings.kubeconfig)})
+        time.sleep(0.2)  # the process that writes it may be starting beside us
+    serve(OperatorProcess(settings).app(), settings)

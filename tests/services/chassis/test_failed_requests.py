@@ -1,0 +1,49 @@
+"""A request that fails for a reason nobody foresaw is answered, counted and named like any other."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from fastapi import APIRouter
+from fastapi.responses import StreamingResponse
+
+from matrixcommon.api.authorization import AccessRules
+from services.chassis.app import create_app
+from services.testing.asgi import StreamingASGITransport
+
+
+async def fails() -> None:
+    raise RuntimeError("nobody foresaw this")
+
+
+async def fails_midway() -> StreamingResponse:
+    async def pieces() -> object:
+        yield b"one"
+        raise RuntimeError("nor this")
+
+    return StreamingResponse(pieces())  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def client() -> httpx.AsyncClient:
+    router = APIRouter()
+    router.add_api_route("/v1/things", fails, methods=["POST"])
+    router.add_api_route("/v1/streams", fails_midway, methods=["GET"])
+    access = AccessRules("Test", ())
+    access.check = lambda routers: None  # type: ignore[method-assign]
+    app = create_app("test", "Test", [router], access)
+    return httpx.AsyncClient(transport=StreamingASGITransport(app), base_url="http://test")
+
+
+async def test_it_is_a_problem_with_its_id_and_trace_and_is_counted(client: httpx.AsyncClient) -> None:
+    answer = await client.post("/v1/things", headers={"x-request-id": "mine"})
+    assert (answer.status_code, answer.json()["reason"]) == (500, "InternalError")
+    assert answer.headers["x-request-id"] == answer.json()["requestId"] == "mine"
+    assert "traceparent" in answer.headers
+    counted = 'cloudmatrix_http_requests_total{method="POST",status="500"} 1.0'
+    assert counted in (await client.get("/metrics")).text
+
+
+async def test_what_has_begun_to_be_answered_gets_no_second_answer(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/v1/streams")
+    assert (answer.status_code, answer.content) == (200, b"one")
