@@ -60,6 +60,19 @@ def by_object(recorded: Iterable[Event], replayed: Iterable[Event]) -> Differenc
     return None
 
 
+def contradiction(recorded: Iterable[Event], replayed: Iterable[Event]) -> Difference | None:
+    """The same of what has come so far: the first object that went another way than its recording began."""
+    before, now = _states(recorded), _states(replayed)
+    for key, states in now.items():
+        known = before.get(key, [])
+        for step, came in enumerate(states):
+            was = known[step] if step < len(known) else None
+            if was != came:
+                text = f"{key[0]} {key[1]}, state {step + 1}"
+                return Difference(was and f"{text}: {was}", f"{text}: {came}")
+    return None
+
+
 def _states(events: Iterable[Event]) -> dict[tuple[str, str], list[str]]:
     """Each object's states, one after the other, none twice in a row."""
     found: dict[tuple[str, str], list[str]] = {}

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -26,8 +27,9 @@ from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.resource_key import key_of
 from services.matrixctl.snapshots.snapshot import request_of, reset, restore, take
 from services.matrixctl.supervisor.restored_state import RESTORING
-from services.matrixctl.supervisor.up import halt, start, until_ready
-from services.recordings.recording import read
+from services.matrixctl.supervisor.state_folder import Folder
+from services.matrixctl.supervisor.up import halt, look, start, until_ready
+from services.recordings.recording import ABOUT, ACTIONS, EVENTS, add_to_snapshot, read
 from services.snapshots import archive
 from tests.accounting import Acknowledged, audit, fetch_over_http
 from tests.e2e.conftest import RealStack, eventually
@@ -242,6 +244,60 @@ def test_a_recorded_incident_comes_out_the_same_in_virtual_time(stack: RealStack
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert replay.returncode == 0, replay.stdout + replay.stderr[-2000:]
+
+
+@pytest.mark.timeout(600)
+def test_a_recording_is_replayed_on_real_processes(stack: RealStack, tmp_path: Path) -> None:
+    file, elsewhere = tmp_path / "incident.recording", tmp_path / "elsewhere"
+    assert ran_for(stack, "record", "start") == 0
+    stack.reach.call("compute", "PUT", "/v1/instances/short", body={"nodes": 2})
+    eventually(lambda: stack.reach.call("compute", "GET", "/v1/instances/short")["state"] == "Active", "active")
+    lost = stack.members("short")[0]
+    body = {"kind": "node-down", "target": lost, "parameters": {}}
+    eventually(lambda: stack.reach.call("agents", "PUT", "/v1/faults/lost", body=body), "broken")
+
+    def healed() -> bool:
+        state = stack.reach.call("compute", "GET", "/v1/instances/short")["state"]
+        return bool(lost not in stack.members("short") and state == "Active")
+
+    eventually(healed, "healed")
+    assert ran_for(stack, "record", "stop", str(file)) == 0
+
+    refused = replayed(file, stack.folder.path)
+    assert refused.returncode == 1
+    assert "is not empty" in refused.stderr
+    assert "kind instance, name short" in refused.stderr
+    assert stack.all_ready(), "nothing was touched"
+
+    same = replayed(file, elsewhere)
+    assert same.returncode == 0, same.stdout + same.stderr[-2000:]
+    assert "compute PUT /v1/instances/short" in same.stdout
+    assert "each object in the same states" in same.stdout
+    assert not look(Folder(elsewhere)).running
+
+    refused = replayed(file, elsewhere)
+    assert refused.returncode == 1
+    assert "matrixctl reset" in refused.stderr
+
+    recording = read(file)
+    first = next(at for at, each in enumerate(recording.events) if each.kind == "instance")
+    wrong = recording.events[first].model_copy(update={"body": '{"state": "Stopped"}'})
+    events = (*recording.events[:first], wrong, *recording.events[first + 1 :])
+    other = tmp_path / "other.recording"
+    with zipfile.ZipFile(file) as source, zipfile.ZipFile(other, "w") as target:
+        for name in source.namelist():
+            if name not in (ABOUT, ACTIONS, EVENTS):
+                target.writestr(name, source.read(name))
+    add_to_snapshot(other, recording.model_copy(update={"events": events}))
+    differs = replayed(other, tmp_path / "third")
+    assert differs.returncode == 1, differs.stdout
+    assert "recorded: instance short, state 1: Stopped" in differs.stdout
+    assert "agents PUT /v1/faults/lost" not in differs.stdout, "it ends with the first difference"
+
+
+def replayed(file: Path, state: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "services.matrixctl", "replay", str(file), "--state", str(state)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def ran_for(stack: RealStack, *words: str) -> int:

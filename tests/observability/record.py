@@ -23,7 +23,9 @@ import looptime
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from matrixcompute.store.store import OperationRow
 from services.observability.alerts import ALERTS
+from services.process_faults.database_faults import refuse_writes
 from tests.stack import Stack
 from tests.stories.repairs.serving import LOAD
 
@@ -97,6 +99,34 @@ async def too_much_load(stack: Stack) -> None:
     (await stack.http["infer"].put("/v1/deployments/one/load", json=load)).raise_for_status()
 
 
+async def leftover_of_another_release(stack: Stack) -> None:
+    """An operation that this release of MatrixCompute cannot resume, as a newer one leaves it that is taken back."""
+    await stack.apply("two", 4)
+    await stack.until(lambda: _provisioning(stack, "two"), "two is on its way", within_s=600)
+    await stack.kill("compute")
+    database = stack.seats["compute"].database
+    assert database is not None
+    with database.sessions.begin() as session:
+        for row in session.query(OperationRow).filter_by(target="two"):
+            row.verb = "of-another-release"
+    await stack.start("compute")
+
+
+async def _provisioning(stack: Stack, instance: str) -> bool:
+    view = await stack.compute.find_instance(instance)
+    return view is not None and view.state == "Provisioning"
+
+
+async def resource_cannot_write(stack: Stack) -> None:
+    refuse_writes(stack.folder / "resource.db")
+
+
+async def compute_starts_on_a_database_that_takes_no_writes(stack: Stack) -> None:
+    await stack.kill("compute")
+    refuse_writes(stack.folder / "compute.db")
+    await stack.start("compute")
+
+
 STORIES = {
     "healthy": Story("two hours on which nothing fails", small, nothing, (), watched_s=7200, interval_s=60),
     "node-lost": Story(
@@ -117,6 +147,18 @@ STORIES = {
         "MatrixResource ends and nobody starts it again; MatrixLink cannot follow the topology",
         small, resource_is_gone,
         (Fires("CloudMatrixProcessDown", 60, 240), Fires("CloudMatrixWatcherFails", 0, 300)),
+    ),
+    "stuck": Story(
+        "an operation was left by a release that was taken back, and this one cannot resume it", small,
+        leftover_of_another_release, (Fires("CloudMatrixInstanceStuck", 30, 240),),
+    ),
+    "database-full": Story(
+        "MatrixResource's database takes no more writes", small, resource_cannot_write,
+        (Fires("CloudMatrixErrors", 240, 600),),
+    ),
+    "no-leader": Story(
+        "MatrixCompute starts on a database that takes no writes, and cannot take the lead", small,
+        compute_starts_on_a_database_that_takes_no_writes, (Fires("CloudMatrixNobodyLeads", 60, 240),),
     ),
     "overload": Story(
         "a model is asked for more than its nodes can do", serving, too_much_load,

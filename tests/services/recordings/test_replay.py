@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from services.recordings import recording as recordings
-from services.recordings.comparison import by_object, exact
+from services.recordings.comparison import by_object, contradiction, exact
 from services.recordings.recording import Event, Recording
 from services.snapshots.archive import UnknownSnapshot
 from services.testing import replaying
@@ -80,6 +80,16 @@ def test_by_object_leaves_out_moments_and_order_between_objects() -> None:
     )
     gone = [*before, event(5, "b", "Active", type="DELETED")]
     assert str(by_object(gone, before)) == "recorded: instance b, state 3: (gone)\nreplayed: nothing more"
+
+
+def test_what_has_come_so_far_contradicts_only_where_it_goes_another_way() -> None:
+    recorded = [event(1, "a", "Pending"), event(2, "b", "Pending"), event(3, "a", "Active")]
+    assert contradiction(recorded, []) is None
+    assert contradiction(recorded, [event(5, "b", "Pending"), event(6, "a", "Pending")]) is None, "more may come"
+    found = contradiction(recorded, [event(5, "b", "Pending"), event(6, "a", "Failed")])
+    assert str(found) == "recorded: instance a, state 1: Pending\nreplayed: instance a, state 1: Failed"
+    more = [event(5, "b", "Pending"), event(6, "b", "Active")]
+    assert str(contradiction(recorded, more)) == "recorded: nothing more\nreplayed: instance b, state 2: Active"
 
 
 def test_a_difference_names_the_fields() -> None:

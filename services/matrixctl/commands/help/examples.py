@@ -134,7 +134,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "quota set": ("quota set research --npus 128",),
     "record start": ("record start",),
     "record stop": ("record stop evening.recording",),
-    "replay": ("replay evening.recording",),
+    "replay": (
+        "replay evening.recording                        # in this process, in virtual time",
+        "replay evening.recording --state ~/rehearsal    # on real processes",
+    ),
     "reservation delete": ("reservation delete friday",),
     "report compare": ("report compare eight-nodes sixteen-nodes",),
     "report delete": ("report delete eight-nodes",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,7 +11,11 @@ from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.quantities import duration_text
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import OnStack
-from services.matrixctl.output.screen import EXIT_REFUSED, say
+from services.matrixctl.output.screen import EXIT_REFUSED, progress, say, text
+
+if TYPE_CHECKING:
+    from services.recordings.comparison import Difference
+    from services.recordings.recording import Recording
 
 group("record", "Write down what users ask of a running stack, to replay it.")
 
@@ -43,22 +47,59 @@ def record_stop(
 
 
 @command("replay")
-def replay(file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording.")]) -> None:
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording.")],
+    state: Annotated[
+        Path | None,
+        typer.Option("--state", help="Replay on real processes, in this folder: a new one, or an empty stack's."),
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="With --state: leave the stack running.")] = False,
+) -> None:
     """Ask again what was recorded, in this process and in virtual time, and compare what happens.
 
     Exit code 0 where the same happened; 1 with the first difference. A recording of a test in virtual time is compared
     event by event; one of a running stack by the states of each instance, allocation, slice and deployment.
+
+    With --state it is asked of a stack of real processes, which begins as the recording did, and takes as long as the
+    recording. Always compared by states; ends with the first difference, or where a process ends.
     """
     from services.recordings.recording import read
-    from services.testing.replaying import replayed
 
+    if keep and state is None:
+        raise InvalidField("what runs in this process ends with it: add --state", field="--keep")
     recording = read(file)
-    difference = replayed(file)
+    if state is None:
+        from services.testing.replaying import replayed
+
+        difference, when = replayed(file), ""
+    else:
+        difference, when = _on_processes(file, state, recording, keep)
     if difference is not None:
-        say(f"[red]another course of events[/]\n{difference}")
+        say(f"[red]another course of events{when}[/]\n{text(difference)}")
         raise typer.Exit(EXIT_REFUSED)
-    kind = "the same events, each at the same moment" if recording.about.exact else "each object in the same states"
+    exact = recording.about.exact and state is None
+    kind = "the same events, each at the same moment" if exact else "each object in the same states"
     say(
         f"{kind}: {len(recording.actions)} requests, {len(recording.events)} events, "
         f"{duration_text(recording.about.length_s)} of emulated time"
     )
+
+
+def _on_processes(file: Path, state: Path, recording: Recording, keep: bool) -> tuple[Difference | None, str]:
+    """The first difference, and when it was seen."""
+    from services.matrixctl.replays.on_processes import replay
+    from services.matrixctl.supervisor.state_folder import Folder
+
+    length_s = recording.about.length_s
+    with progress() as bar:
+
+        def tell(at_s: float, asked: str) -> None:
+            if bar is not None:
+                bar(round(min(at_s, length_s)), round(length_s), asked or "emulated seconds")
+            elif asked:
+                say(f"  {duration_text(at_s):>8}  {text(asked)}")
+
+        outcome = replay(file, Folder(state), tell, keep)
+    if keep:
+        say(f"the stack runs on; `matrixctl down --state {state}` ends it")
+    return outcome.difference, f", seen after {duration_text(outcome.at_s)}"

@@ -1,0 +1,1 @@
+"""A recording replayed on a stack of real processes."""

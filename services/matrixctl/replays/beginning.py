@@ -1,0 +1,101 @@
+"""Where a replay on real processes begins: a folder in which nothing would be lost, laid out as the recording began."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from matrixcommon.model.errors import Conflict
+from matrixresource.topology.versions import matches
+from services.catalogue import PROCESSES
+from services.matrixctl.clients.api_client import ApiClient
+from services.matrixctl.snapshots.snapshot import restore
+from services.matrixctl.supervisor.state_folder import Folder
+from services.matrixctl.supervisor.supervisor import Request
+from services.recordings.journals import SERVICES, revisions
+from services.recordings.recording import About
+from services.snapshots import archive
+
+HOLDINGS = {
+    "compute": "instances",
+    "resource": "allocations",
+    "link": "slices",
+    "infer": "deployments",
+    "agents": "faults",
+}
+"""What a stack that is in use has some of, by the service that lists it."""
+SHOWN = 5
+
+
+def lay_out(folder: Folder, file: Path, about: About) -> tuple[Request, dict[str, int]]:
+    """How to start a stack that is as the recording began, and the newest change of each service until then.
+
+    A stack of that folder that holds nothing gives way. Raises Conflict where it holds something, is of another
+    topology, or keeps its state elsewhere; UnknownSnapshot where the recording is of tables that are unknown here.
+    """
+    archive.check_schemas(archive.read_manifest(file))
+    _check_free(folder, file)
+    _, request = restore(folder, file)
+    known = revisions(folder.path)
+    return (
+        replace(request, processes=PROCESSES, scale=about.time_scale, seed=about.seed),
+        {name: known.get(name, 0) for name in SERVICES},
+    )
+
+
+def _check_free(folder: Folder, file: Path) -> None:
+    before = folder.read()
+    if before is not None and (before.contained or before.database):
+        raise Conflict(
+            f"what happens is read from SQLite files, and the stack in {folder.path} has none: name another folder"
+        )
+    if folder.supervisor() is None:
+        if any(folder.path.glob("*.db")):
+            raise Conflict(
+                f"a stack that does not run lies in {folder.path}, with what it knew: `matrixctl reset --state "
+                f"{folder.path}` empties it; or name another folder"
+            )
+        return
+    client = ApiClient.of(folder)
+    if held := list(_held(client)):
+        raise Conflict(
+            f"the stack in {folder.path} is not empty: `matrixctl reset --state {folder.path}` empties it; or name "
+            "another folder",
+            blocking=held[:SHOWN],
+        )
+    here, recorded = _topology_of(client), _recorded_topology(file)
+    if not matches(here, recorded):
+        raise Conflict(
+            f"the stack in {folder.path} is of another topology ({here or 'none'}) than the recording began with "
+            f"({recorded or 'none'}): name a folder without a stack"
+        )
+
+
+def _held(client: ApiClient) -> list[dict[str, Any]]:
+    return [
+        {"kind": kind.removesuffix("s"), "name": each["name"]}
+        for service, kind in HOLDINGS.items()
+        if service in client.stack.children
+        for each in client.list(service, f"/v1/{kind}")
+    ]
+
+
+def _topology_of(client: ApiClient) -> str:
+    """The newest version: every supernode has its name."""
+    found = client.list("resource", "/v1/supernodes") if "resource" in client.stack.children else []
+    return str(found[0]["topologyVersion"]) if found else ""
+
+
+def _recorded_topology(file: Path) -> str:
+    with tempfile.TemporaryDirectory() as place:
+        archive.extract(file, Path(place))
+        database = Path(place) / "resource.db"
+        if not database.exists():
+            return ""
+        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+            found = connection.execute("SELECT name FROM topology_head").fetchone()
+    return str(found[0]) if found else ""

@@ -1,0 +1,161 @@
+"""A recording on a stack of real processes: what was asked is asked again at its moment, by the stack's own clock.
+
+What comes is compared as of any recording of real processes: object by object, the states that each went through. It
+ends with the first object that goes another way, the first request that is refused though it was accepted, or
+when all has come that was recorded. A process that ends meanwhile makes a replay worth nothing, and it is said so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from matrixcommon.model.errors import InternalError
+from services.matrixctl.clients.kubernetes import cluster_of
+from services.matrixctl.replays.beginning import lay_out
+from services.matrixctl.supervisor.state_folder import Folder, Stack
+from services.matrixctl.supervisor.up import halt, show_progress, start
+from services.recordings import recording as recordings
+from services.recordings.comparison import Difference, by_object, contradiction
+from services.recordings.journals import events_since
+from services.recordings.recording import Action, Event, Recording
+
+READY_PATIENCE_WALL_S = 120.0
+LOOK_PERIOD_WALL_S = 0.2
+ANSWER_WALL_S, ANSWER_WALL_S_MAX = 1.0, 120.0
+"""How long an answer is awaited before the next request is sent, and at all: some wait for what is to come."""
+LATER_S_MAX, LATER_WALL_S_MAX = 600.0, 60.0
+"""What was recorded may come that much later here: emulated seconds, as in virtual time, and seconds of the wall, since
+some of what happens takes its time there, on a busy machine more of it. The longer of both."""
+AT_ONCE_MAX = 16
+
+Tell = Callable[[float, str], object]
+"""Called with emulated seconds since the beginning, and with what is asked, or nothing where only time passes."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`difference`: the first, seen `at_s` emulated seconds after the beginning; None where there was none."""
+
+    difference: Difference | None
+    at_s: float
+
+
+def replay(file: Path, folder: Folder, tell: Tell, keep: bool = False) -> Outcome:
+    """On a stack in that folder, which ends with the replay unless it is to be kept.
+
+    Raises InvalidField, UnknownSnapshot; Conflict for a folder whose stack is in use, before anything is changed;
+    InternalError where the stack does not start, or a process of it ends.
+    """
+    recorded = recordings.read(file)
+    request, since = lay_out(folder, file, recorded.about)
+    threads = ThreadPoolExecutor(AT_ONCE_MAX, thread_name_prefix="replay")
+    try:
+        show_progress(folder, start(folder, request.to_json()), READY_PATIENCE_WALL_S)
+        return Replay(folder, recorded, since, tell).run(threads)
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)  # who still waits for an answer gets none
+        if not keep:
+            halt(folder)
+
+
+class Replay:
+    """Of one recording, on a stack that is ready and was laid out as it began."""
+
+    def __init__(self, folder: Folder, recorded: Recording, since: dict[str, int], tell: Tell) -> None:
+        self._folder, self._recorded, self._tell = folder, recorded, tell
+        self._since = dict(since)
+        self._events: list[Event] = []
+        self._compared = 0
+        self._asked: dict[Future[int], Action] = {}
+        stack = self._stack()
+        self._restarts = {name: child.restarts for name, child in stack.children.items()}
+        self._began_s = stack.time.emulated(time.time())
+        token = {"Authorization": f"Bearer {folder.admin_token()}"}
+        self._http = {
+            name: httpx.Client(base_url=child.url, headers=token, timeout=ANSWER_WALL_S_MAX, trust_env=False)
+            for name, child in stack.children.items()
+            if name != "kube"
+        }
+        self._http["kube"] = cluster_of(folder).http
+
+    def run(self, threads: ThreadPoolExecutor) -> Outcome:
+        """To its end, or to the first difference."""
+        waiting = [action for action in self._recorded.actions if action.sleep_s is None]
+        over_wall = 0.0
+        length_s = max([self._recorded.about.length_s, *(action.at_s for action in waiting)])
+        while True:
+            at_s = self._look()
+            if (difference := self._refused() or self._contradiction()) is not None:
+                return Outcome(difference, at_s)
+            if at_s >= length_s and not waiting:
+                difference = by_object(self._recorded.events, self._events)
+                over_wall = over_wall or time.monotonic()
+                late = at_s > length_s + LATER_S_MAX and time.monotonic() > over_wall + LATER_WALL_S_MAX
+                if difference is None or late:
+                    return Outcome(difference, at_s)
+            if waiting and at_s >= waiting[0].at_s:
+                self._tell(at_s, str(waiting[0]))
+                self._ask(waiting.pop(0), threads)
+            else:
+                self._tell(at_s, "")
+                time.sleep(LOOK_PERIOD_WALL_S)
+
+    def _ask(self, action: Action, threads: ThreadPoolExecutor) -> None:
+        """Who is answered late, as who waits for something, holds up nobody else."""
+        asked = threads.submit(self._status_of, action)
+        self._asked[asked] = action
+        wait((asked,), timeout=ANSWER_WALL_S)
+
+    def _status_of(self, action: Action) -> int:
+        body = action.body.encode("latin-1")
+        client = self._http[action.service]
+        return client.request(action.method, action.path, headers=action.headers, content=body).status_code
+
+    def _refused(self) -> Difference | None:
+        """The first request that was accepted when it was recorded, and now was not. Raises InternalError where one was
+        not answered."""
+        for asked in [each for each in self._asked if each.done()]:
+            action = self._asked.pop(asked)
+            try:
+                status = asked.result()
+            except httpx.HTTPError as wrong:
+                raise InternalError(f"{action} was not answered: {wrong or type(wrong).__name__}") from wrong
+            if action.status < 400 <= status:
+                return Difference(f"{action}: answered with {action.status}", f"{action}: refused with {status}")
+        return None
+
+    def _contradiction(self) -> Difference | None:
+        """Where something came that is not as it was recorded; looked for where something came."""
+        if len(self._events) == self._compared:
+            return None
+        self._compared = len(self._events)
+        return contradiction(self._recorded.events, self._events)
+
+    def _look(self) -> float:
+        """Take in what has happened; the emulated seconds that have passed. Raises InternalError where a process has
+        ended."""
+        stack = self._stack()
+        for name, child in stack.children.items():
+            if child.restarts != self._restarts[name]:
+                log = self._folder.logs / f"{name}.log"
+                raise InternalError(
+                    f"{name} ended during the replay ({child.last_exit}), so it shows nothing; see {log}"
+                )
+        if self._folder.supervisor() is None:
+            raise InternalError(f"the stack in {self._folder.path} was stopped during the replay, so it shows nothing")
+        for event in events_since(self._folder.path, self._since):
+            self._events.append(event)
+            self._since[event.service] = max(self._since[event.service], event.revision)
+        return stack.time.emulated(time.time()) - self._began_s
+
+    def _stack(self) -> Stack:
+        stack = self._folder.read()
+        if stack is None:
+            raise InternalError(f"there is no stack in {self._folder.path} any more")
+        return stack
