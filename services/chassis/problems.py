@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
@@ -90,6 +90,13 @@ def from_validation(wrong: RequestValidationError) -> MatrixError:
     return InvalidField(message, field=lines[0]["field"], blocking=lines)
 
 
+def database_refuses(wrong: DBAPIError) -> bool:
+    """Whether the database cannot do it now, whatever was asked: it is away, busy, full, or takes no writes. A standby
+    of PostgreSQL says the last as an internal error (25006), a trigger of SQLite's by its message."""
+    read_only = getattr(wrong.orig, "sqlstate", None) == "25006" or "readonly database" in str(wrong.orig)
+    return isinstance(wrong, OperationalError) or read_only
+
+
 def as_error(wrong: Exception, path: str) -> MatrixError:
     """What a request to `path` failed with, as one of the reasons we have; a traceback goes to the log."""
     if isinstance(wrong, MatrixError):
@@ -102,9 +109,9 @@ def as_error(wrong: Exception, path: str) -> MatrixError:
         error = Malformed(str(wrong.detail))
         error.status = wrong.status_code  # type: ignore[misc]
         return error
-    if isinstance(wrong, OperationalError):
+    if isinstance(wrong, DBAPIError) and database_refuses(wrong):
         log.warning("database refused", extra={"why": str(wrong.orig)})
-        return Unavailable("the database does not answer; nothing was changed")
+        return Unavailable("the database does not answer or takes no writes; nothing was changed")
     log.error("request failed", exc_info=wrong, extra={"path": path})
     return InternalError("this is our fault; the log has it under requestId")
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 import httpx
 import pytest
 from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
+from sqlalchemy.exc import DBAPIError, IntegrityError, InternalError, OperationalError
 
 from matrixcommon.api.authorization import AccessRules
 from services.chassis.app import create_app
+from services.chassis.problems import as_error
 from services.testing.asgi import StreamingASGITransport
 
 
@@ -47,3 +51,23 @@ async def test_it_is_a_problem_with_its_id_and_trace_and_is_counted(client: http
 async def test_what_has_begun_to_be_answered_gets_no_second_answer(client: httpx.AsyncClient) -> None:
     answer = await client.get("/v1/streams")
     assert (answer.status_code, answer.content) == (200, b"one")
+
+
+class StandbyRefusal(Exception):
+    """As psycopg tells that a standby takes no writes."""
+
+    sqlstate = "25006"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "status"),
+    [
+        (OperationalError("INSERT", None, Exception("database is locked")), 503),
+        (IntegrityError("INSERT", None, sqlite3.IntegrityError("attempt to write a readonly database")), 503),
+        (InternalError("INSERT", None, StandbyRefusal("cannot execute INSERT in a read-only transaction")), 503),
+        (IntegrityError("INSERT", None, sqlite3.IntegrityError("UNIQUE constraint failed: nodes.name")), 500),
+    ],
+    ids=lambda value: str(getattr(value, "orig", value)),
+)
+def test_a_database_that_takes_no_writes_is_away_and_not_our_fault(wrong: DBAPIError, status: int) -> None:
+    assert as_error(wrong, "/v1/things").status == status
