@@ -56,8 +56,7 @@ class ReportStore:
                 content.content = text
             row.experiment, row.title, row.command = request.experiment, request.title, request.command
             row.labels, row.author, row.size_bytes = request.labels, author, len(text)
-            session.flush()
-            return row.view()
+        return row.view()
 
     def delete(self, name: str) -> None:
         """Keep it no longer."""

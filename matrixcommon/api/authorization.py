@@ -20,7 +20,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.routing import APIRoute
 
 from matrixcommon.api.reports import UnreadableReport
-from matrixcommon.model.errors import Forbidden, InvalidField, NotFound
+from matrixcommon.model.errors import Forbidden, InvalidField, MatrixError, NotFound
 from matrixcommon.model.hardware_names import RESOURCE_NAME
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, key_of, name_of, project_of, resolve
 from matrixcommon.model.resource_model import ApiModel
@@ -341,6 +341,15 @@ GUARDED = (Depends(_authorize),)
 
 def principal_of(request: Request) -> Principal:
     return request.scope.get("state", {}).get("principal") or ANYONE
+
+
+def still_admitted(request: Request) -> bool:
+    """Whether the token of a request that is being answered still stands for whom it stood when it was asked."""
+    asks: Callable[[], Principal] | None = request.scope.get("state", {}).get("asks")
+    try:
+        return asks is None or asks() == principal_of(request)
+    except MatrixError:
+        return False
 
 
 async def _caller(request: Request) -> Caller:

@@ -24,7 +24,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from fastapi.sse import EventSourceResponse, format_sse_event
 from pydantic import BaseModel, Field, create_model
 
-from matrixcommon.api.authorization import Caller, Scope
+from matrixcommon.api.authorization import Caller, Scope, still_admitted
 from matrixcommon.model.errors import Gone, InvalidField, NotYetSupported
 from matrixcommon.model.resource_model import ApiModel
 from matrixcommon.persistence.database_session import Database, ResourceRow
@@ -325,7 +325,7 @@ async def _events(
     yield event("BOOKMARK", rv, "{}")
     loop = asyncio.get_running_loop()
     silent_since = loop.time()
-    while not await request.is_disconnected():
+    while await _watched(request):
         try:
             changes, newest = records.read_changes(kind, rv)
         except Gone as gone:
@@ -348,6 +348,11 @@ async def _events(
             await records.changed(within_wall_s=BOOKMARK_PERIOD_WALL_S, since=newest)
 
 
+async def _watched(request: Request) -> bool:
+    """Whether a watch goes on: who asked for it still reads, by a token that has neither ended nor been revoked."""
+    return not await request.is_disconnected() and still_admitted(request)
+
+
 async def _differences(
     request: Request, params: ListParams, records: Database, views: Callable[[], Iterable[ApiModel]]
 ) -> AsyncIterator[bytes]:
@@ -364,7 +369,7 @@ async def _differences(
             return
         shown = found()
         yield event("BOOKMARK", rv, "{}")
-    while not await request.is_disconnected():
+    while await _watched(request):
         if rv == records.latest():
             await records.changed(within_wall_s=BOOKMARK_PERIOD_WALL_S, since=rv)
         rv, now = records.latest(), found()  # though nothing was committed: some of it comes with time

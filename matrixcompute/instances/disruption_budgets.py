@@ -24,8 +24,7 @@ class DisruptionBudgets:
                 row = DisruptionBudgetRow(name=name, state="Active", generation=1)
                 session.add(row)
             row.declare(body)
-            session.flush()
-            return row.view()
+        return row.view()
 
     def delete(self, name: str) -> None:
         """It limits nothing any more."""

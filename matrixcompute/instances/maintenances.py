@@ -84,7 +84,7 @@ class Maintenances:
         else:
             before = row.request
             differs = {field for field in type(body).model_fields if getattr(body, field) != getattr(before, field)}
-            fixed = sorted(differs - CHANGEABLE)
+            fixed = sorted(type(body).model_fields[each].alias or each for each in differs - CHANGEABLE)
             if fixed and any(unit.state != "Pending" for unit in row.progress()):
                 raise Conflict(
                     f"{', '.join(fixed)} cannot change once it has begun; abort it and have another", field=fixed[0]

@@ -35,8 +35,7 @@ class RecoveryPolicies:
                 session.add(row)
             row.declare(body)
             row.target = target
-            session.flush()
-            return row.view()
+        return row.view()
 
     def delete(self, name: str) -> None:
         """The rules hold again as they are in the table, or as the project's policy says."""

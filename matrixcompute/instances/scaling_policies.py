@@ -50,8 +50,7 @@ class ScalingPolicies:
             row.target = target
             if (instance := session.get(InstanceRow, target)) is not None:
                 instance.scaling_policy = name
-            session.flush()
-            return row.view()
+        return row.view()
 
     def generations(self) -> dict[str, int]:
         """Of each policy, by name: what differs has been asked for, here or of another replica."""

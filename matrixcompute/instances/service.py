@@ -69,8 +69,9 @@ class InstanceService:
         """
         checked_resource_name(name)
         if len(name_of(name)) > INSTANCE_NAME_LENGTH_MAX:
-            raise Conflict(
-                f"{name!r} is too long: its slices are named after it; use {INSTANCE_NAME_LENGTH_MAX} letters"
+            raise InvalidField(
+                f"{name_of(name)!r} is too long: its slices are named after it; use {INSTANCE_NAME_LENGTH_MAX} letters",
+                field="name",
             )
         for field, spec in (("affinity", request.affinity), ("antiAffinity", request.anti_affinity)):
             if spec is not None and name in [resolve(each, request.project) for each in spec.instances]:
@@ -158,7 +159,9 @@ class InstanceService:
         )
         if instance.state in SETTLED or below_floor(instance) or (request.suspend and instance.state == "Failed"):
             self._workflows.open_change(session, instance)
-        elif (instance.state == "Suspended" and not request.suspend) or instance.state == "Failed":
+        elif instance.state == "Suspended" and request.suspend:
+            instance.observed_generation = instance.generation  # it has nothing that a changed shape could change
+        elif instance.state in ("Suspended", "Failed"):
             self._workflows.open(session, "create-instance", instance, "Provisioning", "Creating")
 
     def resize(self, session: Session, instance: InstanceRow, nodes: int, leaving: Sequence[str] = ()) -> None:

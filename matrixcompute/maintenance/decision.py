@@ -329,7 +329,8 @@ def _no_budget(look: _Look, node: NodeView, units: Iterable[MaintenanceUnit]) ->
         all_out = limit.out | (out.keys() & limit.within)
         if node.name in limit.within - all_out and len(all_out) >= limit.most:
             shown = ", ".join(sorted(all_out)[:3]) + (" ..." if len(all_out) > 3 else "")
-            return f"{len(all_out)} of at most {limit.most} nodes are out by disruption budget {limit.budget}: {shown}"
+            text = f"{len(all_out)} of at most {limit.most} nodes are out by disruption budget {limit.budget}"
+            return f"{text}: {shown}" if shown else text
     return None
 
 

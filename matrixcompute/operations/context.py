@@ -26,9 +26,11 @@ from matrixcompute.store.store import ComputeStore, InstanceRow, OperationRow, W
 
 REPAIR, MOVE, YIELD_CAPACITY, RELOCATE = "replace-node", "move-instance", "yield-capacity", "relocate-member"
 RESTORE, RESTORE_SLICES = "restore-members", "restore-slices"
-AS_LAST_ACTIVE = (REPAIR, RELOCATE, RESTORE, RESTORE_SLICES)
-"""Verbs that bring back what last was active, whatever has been requested since."""
 STOP, START, RESTART = "stop-instance", "start-instance", "restart-instance"
+AS_LAST_ACTIVE = (REPAIR, RELOCATE, RESTORE, RESTORE_SLICES, RESTART)
+"""Verbs that bring back what last was active, whatever has been requested since."""
+BESIDE = "beside"
+"""The parameter of a workflow that carries what last was active while a changed spec, of this generation, waits."""
 SUSPEND = "suspend-instance"
 
 
@@ -52,6 +54,11 @@ class StepContext:
         """The shape that last was active; None where none ever was."""
         with self.store.reading() as session:
             return self.store.instance(session, self.instance).last_active
+
+    @property
+    def asked_generation(self) -> int:
+        """The newest generation that there was when this workflow was opened."""
+        return int(self.parameters.get(BESIDE, self.spec_generation))
 
     def newest(self) -> int:
         """The generation that is requested now."""
@@ -137,7 +144,7 @@ class InstanceHost(Host[StepContext, OperationRow]):
         self._inference = inference
 
     def opened(self, row: OperationRow, target: InstanceRow) -> None:
-        as_it_is = row.verb in AS_LAST_ACTIVE and target.applied is not None
+        as_it_is = target.applied is not None and (row.verb in AS_LAST_ACTIVE or BESIDE in (row.parameters or {}))
         row.spec_generation = target.observed_generation if as_it_is else target.generation
         row.shape = target.applied if as_it_is and target.applied else target.spec
         target.operation = row.name

@@ -14,18 +14,19 @@ from matrixcompute.model.composition import placement_changed
 from matrixcompute.operations.context import MOVE, REPAIR, START, STOP, SUSPEND
 from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.policy import Recovery, failed_since
-from matrixcompute.store.store import ComputeStore, InstanceRow
+from matrixcompute.store.store import ComputeStore, InstanceRow, OperationRow
 from matrixresource.contract.allocations import MemberView
 
 
-def change_verb(instance: InstanceRow) -> str:
+def change_verb(session: Session, instance: InstanceRow) -> str:
     """The workflow that brings an instance to its spec: a move where its place changes or a move has yet to end.
 
     How far that one got, only MatrixResource knows; a move finds out, and where nothing is to be moved it scales.
     """
     if instance.shape.suspend:
         return SUSPEND
-    moving = instance.generation != instance.observed_generation and name_of(instance.operation or "").startswith(MOVE)
+    last = session.get(OperationRow, instance.operation or "")
+    moving = last is not None and last.verb == MOVE and last.state != "Done"
     current = instance.last_active or instance.shape
     if moving or placement_changed(instance.shape, current):
         return MOVE
@@ -57,7 +58,7 @@ class WorkflowStarter:
         self._clock = clock
 
     def open_change(self, session: Session, instance: InstanceRow) -> None:
-        verb = change_verb(instance)
+        verb = change_verb(session, instance)
         state, reason = STATE_OF.get(verb, ("Updating", "Scaling"))
         self.open(session, verb, instance, state, reason)
 

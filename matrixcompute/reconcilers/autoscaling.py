@@ -75,6 +75,7 @@ class AutoscalingReconciler:
 
     async def _look(self, name: str) -> bool:
         """One policy; whether its target was resized."""
+        self._notice_return(name)
         with self._store.reading() as session:
             row = session.get(ScalingPolicyRow, name)
             if row is None:
@@ -123,6 +124,14 @@ class AutoscalingReconciler:
         if not found.replicas:
             return await self._to_zero(name, target, found, seen, served)
         return await self._shrink(name, target, found, served)
+
+    def _notice_return(self, name: str) -> None:
+        """A target that was scaled to zero and that somebody has brought back, or made again, is sized like any."""
+        with self._store.transaction() as session:
+            row = session.get(ScalingPolicyRow, name)
+            instance = None if row is None else session.get(InstanceRow, row.target)
+            if row is not None and row.parked and instance is not None and not instance.shape.suspend:
+                row.desired_pools = None
 
     # -- deciding ------------------------------------------------------------------------------------------------------
 

@@ -208,7 +208,7 @@ class InstanceReconciler:
             self._workflows.open(session, "create-instance", instance, "Provisioning", "Creating")
             return True
         if instance.state in HOLDING and instance.state not in SETTLED:  # its workflow ended without a word
-            self._workflows.open_quietly(session, change_verb(instance), instance)
+            self._workflows.open_quietly(session, change_verb(session, instance), instance)
             return True
         if repair:
             assert observed.allocation is not None

@@ -147,10 +147,11 @@ class MaintenanceReconciler:
         instance = session.get(InstanceRow, holder)
         if instance is None:
             return "InUse", f"allocation {holder} has it, which is no instance's: its owner has to release it"
-        if instance.state not in SETTLED or instance.generation != instance.observed_generation:
+        if instance.state not in SETTLED:
             return "InstanceChanging", f"instance {holder} is {instance.state}; nobody is drained meanwhile"
         members = sum(member["role"] == "member" for member in instance.members or [])
-        if instance.state == "Active" and instance.ready_nodes < max(members, instance.shape.floor):
+        floor = (instance.last_active or instance.shape).floor  # of what it has; a larger shape may wait for room
+        if instance.state == "Active" and instance.ready_nodes < max(members, floor):
             return "BelowFloor", f"instance {holder} has {instance.ready_nodes} of {members} members ready"
         return None
 

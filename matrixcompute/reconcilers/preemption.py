@@ -13,7 +13,7 @@ from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.model.composition import as_far_as_there_is, compose
 from matrixcompute.model.observation import Observed
 from matrixcompute.model.states import HOLDING, SETTLED
-from matrixcompute.operations.context import MOVE, YIELD_CAPACITY
+from matrixcompute.operations.context import BESIDE, MOVE, YIELD_CAPACITY
 from matrixcompute.operations.starter import WorkflowStarter, below_floor
 from matrixcompute.reconcilers.findings import Findings
 from matrixcompute.recovery.loss import AllocationLoss, diagnose_loss
@@ -31,6 +31,8 @@ class PreemptionReconciler:
         self._neighbours = neighbours
         self._workflows = workflows
         self._clock = clock
+        self._again_at: dict[str, float] = {}
+        """When to ask again about members that could not leave. Another life of the process asks at once."""
 
     # -- what was revoked ---------------------------------------------------------------------------------------
 
@@ -69,8 +71,11 @@ class PreemptionReconciler:
         self, instance: InstanceRow, observed: Observed, draining: Sequence[str], findings: Findings
     ) -> None:
         """Note the members of a settled instance, which no workflow carries, that stand in a domain that drains; its
-        spares there when none does."""
-        if observed.allocation is None or instance.state not in SETTLED or self._clock.now() < instance.retry_at:
+        spares there when none does. Those of one whose changed spec was refused too: who asks for more than there is
+        keeps nobody from working on what he has."""
+        if observed.allocation is None or instance.state not in SETTLED:
+            return
+        if self._clock.now() < self._again_at.get(instance.name, 0.0):
             return
         nodes = lying_in(observed.allocation.members, draining)
         if nodes:
@@ -84,7 +89,8 @@ class PreemptionReconciler:
         allocation = await self._neighbours.find_allocation(name)
         with self._store.reading() as session:
             row = self._store.instance(session, name)
-            request = compose(name, as_far_as_there_is(row.shape, row.last_active, allocation))
+            shape = row.last_active or row.shape
+            request = compose(name, as_far_as_there_is(shape, shape, allocation))
         leaving, refused = await who_can_leave(self._neighbours, name, request, nodes)
         with self._store.transaction() as session:
             instance = session.get(InstanceRow, name)
@@ -97,8 +103,10 @@ class PreemptionReconciler:
                     session, name, "DrainBlocked", f"{left} cannot leave: {refused.message}", now, "Warning"
                 )
             if not leaving:
-                instance.retry_at = now + RETRY_S
+                self._again_at[name] = now + RETRY_S
                 return 0
+            waits = instance.generation != instance.observed_generation
+            about = {BESIDE: str(instance.generation)} if waits and instance.applied is not None else None
             self._store.record_event(session, name, "Draining", f"{', '.join(leaving)} move out of what drains", now)
-            self._workflows.open(session, MOVE, instance, "Updating", "Draining")
+            self._workflows.open(session, MOVE, instance, "Updating", "Draining", about)
         return 1

@@ -43,8 +43,7 @@ async def take_successor(work: StepContext) -> None:
 
 async def await_successor(work: StepContext) -> None:
     """Until the successor is deployed. A newer spec, or anything that broke, rolls the move back."""
-    if (newest := work.newest()) > work.spec_generation:
-        raise StaleGeneration(f"generation {newest} is requested now")
+    check_newest(work)
     allocation = await steps.current_allocation(work)
     plan = await steps.recovery(work, allocation)
     if plan.action == "hold":
@@ -61,8 +60,7 @@ async def await_successors(work: StepContext) -> None:
 
     A newer spec rolls the move back while it still can be.
     """
-    if (newest := work.newest()) > work.spec_generation:
-        raise StaleGeneration(f"generation {newest} is requested now")
+    check_newest(work)
     allocation = await steps.current_allocation(work)
     plan = await steps.recovery(work, allocation)
     if plan.action == "hold":
@@ -93,10 +91,28 @@ async def reach_members(work: StepContext) -> None:
 
 
 async def await_routes(work: StepContext) -> None:
-    """Until the routes to the successors are programmed."""
+    """Until the routes to the successors are programmed. Whose agent is lost programs none: it is replaced first."""
     slices = await work.neighbours.slices_of(work.instance)
     if not all(each.programmed for each in slices):
+        await still_wanted(work)
         raise StepPending(f"routes to the successors are programmed{steps.states(slices)}")
+
+
+async def still_wanted(work: StepContext) -> None:
+    """Until the move is made, a newer spec, or anything that broke, rolls it back. What of a repair asks this goes
+    on."""
+    if work.rungs() is not None:
+        return
+    check_newest(work)
+    plan = await steps.recovery(work, await steps.current_allocation(work))
+    if plan.action in ("repair", "replace"):
+        raise Conflict(f"repaired first: {plan.message}")
+
+
+def check_newest(work: StepContext) -> None:
+    """Raises StaleGeneration where another spec has been asked for since the move was opened."""
+    if (newest := work.newest()) > work.asked_generation:
+        raise StaleGeneration(f"generation {newest} is requested now")
 
 
 async def cut_over(work: StepContext) -> None:

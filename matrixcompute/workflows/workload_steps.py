@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from matrixcommon.model.errors import Conflict, InsufficientCapacity, NotFound, StaleGeneration, Unavailable
+from matrixcommon.model.errors import Conflict, InsufficientCapacity, NotFound, Unavailable
 from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.model.resource_key import name_of, named, project_of
 from matrixcommon.workflows.workflow import StepPending
@@ -24,6 +24,7 @@ from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.recovery.notice import DrainNotice, notice_of_move, notice_of_repair
 from matrixcompute.recovery.policy import Recovery
 from matrixcompute.workflows import steps
+from matrixcompute.workflows.moving_steps import still_wanted
 from matrixresource.contract.allocations import AllocationView
 
 AGAIN_S = 3.0
@@ -43,7 +44,7 @@ async def await_loaded(work: StepContext) -> None:
     """Until what is served on the instance uses the successors too: the replacement is ready before the drain."""
     if work.inference is None:
         return
-    await _still_wanted(work)
+    await still_wanted(work)
     allocation = await steps.current_allocation(work)
     coming = set(steps.nodes_of(allocation, {"successor"}))
     if not coming or work.recovery_policy().drain_s <= 0:
@@ -156,7 +157,7 @@ async def drain_members(work: StepContext) -> None:
     meanwhile is not waited for; a successor that is ends the move before anybody has left."""
     if work.inference is None:
         return
-    await _still_wanted(work)
+    await still_wanted(work)
     notice, plan = await _notice(work)
     if plan is not None:  # who failed since then is told first
         notice = replace(notice, nodes=tuple(node for node in notice.nodes if node in work.informed()))
@@ -223,17 +224,6 @@ async def _notice(work: StepContext) -> tuple[DrainNotice, Recovery | None]:
     plan = await steps.recovery(work, allocation)
     steps.raise_on_hold(plan)
     return notice_of_repair(allocation.members, plan, recovery_rules(), work.recovery_policy().drain_s), plan
-
-
-async def _still_wanted(work: StepContext) -> None:
-    """Of a move, until it is made: a newer spec, or anything that broke, rolls it back."""
-    if work.rungs() is not None:
-        return
-    if (newest := work.newest()) > work.spec_generation:
-        raise StaleGeneration(f"generation {newest} is requested now")
-    plan = await steps.recovery(work, await steps.current_allocation(work))
-    if plan.action in ("repair", "replace"):
-        raise Conflict(f"repaired first: {plan.message}")
 
 
 def _own_drains(work: StepContext, deployments: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:

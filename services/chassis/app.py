@@ -206,7 +206,8 @@ class Edge:
         try:
             if scope["path"] not in OPEN_PATHS:
                 principal = self._tokens.principal(headers.get("authorization"))
-                scope.setdefault("state", {})["principal"] = principal
+                asks = partial(self._tokens.principal, headers.get("authorization"))
+                scope.setdefault("state", {}).update(principal=principal, asks=asks)
                 self._hear(principal, headers.get(HEADER.lower()))
             body = await self._limited(headers, receive)
         except MatrixError as refused:

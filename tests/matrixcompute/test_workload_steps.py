@@ -115,6 +115,7 @@ class Work:
     operation: str = OPERATION
     instance: str = "one"
     spec_generation: int = 1
+    asked_generation: int = 1
     shape: InstanceRequest = field(default_factory=lambda: InstanceRequest(nodes=2))
     clock: Any = field(default_factory=lambda: FixedClock(1000.0))
     events: list[str] = field(default_factory=list)

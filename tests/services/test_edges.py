@@ -51,6 +51,7 @@ BAD = [
     ("a wrong type", "compute", "PUT", "/v1/instances/a", {"nodes": "many"}, 422, "InvalidField", "nodes"),
     ("a list", "compute", "PUT", "/v1/instances/a", [1], 422, "InvalidField", None),
     ("a name that is no name", "compute", "PUT", "/v1/instances/A_b", {"nodes": 1}, 422, "InvalidField", "name"),
+    ("a name too long for its slices", "compute", "PUT", f"/v1/instances/{'a' * 58}", {"nodes": 1}, 422, "InvalidField", "name"),
     ("a name with a slash", "resource", "PUT", "/v1/allocations/a%2Fb", {"nodes": 1}, 404, "NotFound", None),
     ("too large a body", "compute", "PUT", "/v1/instances/a", {"nodes": 1, "labels": {"a": "x" * (2 << 20)}}, 413, "TooLarge", "body"),
     ("a wrong etag", "compute", "DELETE", "/v1/instances/there", None, 412, "PreconditionFailed", "If-Match"),

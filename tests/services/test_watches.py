@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from services.chassis.access import revoke_token
 from tests.services.every_route import RULES
 from tests.stack import Stack
 
@@ -65,3 +66,22 @@ async def test_a_forwarding_table_is_seen_to_change(tmp_path):
                 if line.startswith("data:") and "sn0-c00-n0-l1p3" in line:
                     return
         raise AssertionError("the table of a chip that lost a port was never told of")
+
+
+@pytest.mark.parametrize("path", ["/v1/instances", "/v1/stuck"])
+async def test_a_watch_ends_with_the_token_that_it_was_asked_with(tmp_path, path):
+    async with Stack(tmp_path, tokens=True) as stack:
+        token = stack.token("viewer", "default")
+        http, headers = stack.http["compute"], {"Authorization": f"Bearer {token}"}
+        revoked, after = False, []
+        async with http.stream("GET", path, params={"watch": "true"}, headers=headers) as answer:
+            async with asyncio.timeout(120):
+                async for line in answer.aiter_lines():
+                    if revoked and line.startswith("event:"):
+                        after.append(line)
+                    elif not revoked:
+                        revoke_token(stack.tokens, "viewer-of-default")
+                        await stack.apply("one", 1)
+                        revoked = True
+        assert not [line for line in after if "BOOKMARK" not in line], "nothing is shown to who may see nothing"
+        assert (await http.get(path, headers=headers)).status_code == 401

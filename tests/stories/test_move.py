@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -140,3 +141,57 @@ async def test_a_spec_revoked_on_the_way_leaves_it_where_it_is(tmp_path):
         assert len({m["cabinet"] for m in answer.json()["members"]}) == 6
         await stack.http["compute"].post("/v1/instances/one:move", json=SPREAD)
         assert len(cabinets(await stack.active("one", 6))) == 6
+
+
+async def at_step(stack: Stack, step: str) -> str:
+    """The operation on instance `one`, once it is at that step."""
+
+    async def there() -> bool:
+        return (await operation(stack))["step"] == step
+
+    await stack.until(there, f"the move is at {step}", within_s=300, every_s=0.5)
+    return (await operation(stack))["name"]
+
+
+async def operation(stack: Stack) -> dict[str, Any]:
+    view = await stack.compute.find_instance("one")
+    assert view.operation is not None
+    return (await stack.get("compute", f"/v1/operations/{view.operation}")).json()
+
+
+@pytest.mark.parametrize("role", ["member", "successor"])
+async def test_a_node_lost_while_routes_are_programmed_does_not_stop_it(tmp_path, role):
+    """A node that is lost programs no routes, so that nobody may wait for them."""
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 4, spares=1)
+        await stack.active("one", 4)
+        await stack.apply("one", 4, spares=1, placement=SPREAD)
+        await at_step(stack, "await_routes")
+        allocation = await stack.resource.find_allocation("one")
+        lost = next(member.node for member in allocation.members if member.role == role)
+        stack.impair("f", "node-down", lost)
+        view = await stack.active("one", 4, within_s=1800)
+        assert view.placement.policy == "spread"
+        assert lost not in {member.node for member in view.members}
+        await stack.check()
+
+
+async def test_who_grows_after_a_move_takes_its_spares_and_moves_nobody(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 2, spares=1)
+        before = await stack.active("one", 2)
+        leaves = before.members[0].node
+        assert (await stack.http["resource"].post(f"/v1/nodes/{leaves}:service", json={})).is_success
+
+        async def left() -> bool:
+            return (await stack.get("resource", f"/v1/nodes/{leaves}")).json()["state"] == "Servicing"
+
+        await stack.until(left, "a member has moved out of a node", within_s=900)
+        moved = await stack.active("one", 2)
+        assert (await operation(stack))["verb"] == "move-instance"
+        spare = next(member.node for member in moved.members if member.role == "spare")
+        await stack.apply("one", 3, spares=1)
+        assert (await operation(stack))["verb"] == "scale-instance"
+        grown = await stack.active("one", 3)
+        assert spare in {member.node for member in grown.members if member.role == "member"}
+        await stack.check()

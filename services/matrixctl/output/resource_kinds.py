@@ -338,7 +338,7 @@ def unknown(word: str, argument: str, names: Iterable[str], spellings: Iterable[
     """What is said of a word that is none of `names`, with the one that was perhaps meant."""
     names = list(names)
     near = get_close_matches(word.lower(), [*names, *spellings], 1, cutoff=0.7)
-    meant = f"; did you mean {near[0]!r}?" if near else ""
+    meant = f"; did you mean {near[0]!r}?" if near else "."
     return InvalidField(f"there is no {word!r}{meant} There are {', '.join(names)}", field=argument)
 
 

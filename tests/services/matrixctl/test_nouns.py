@@ -13,7 +13,7 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixcompute.recovery.ladder import recovery_rules
 from matrixcompute.recovery.spec import rule_views
 from services.chassis.app import create_app
-from services.matrixctl.output.resource_kinds import NOUNS, Noun, cells, titles
+from services.matrixctl.output.resource_kinds import NOUNS, Noun, cells, titles, unknown
 from services.node_agent.access import ACCESS
 from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.main import all_routes
@@ -109,3 +109,8 @@ def test_injected_faults_are_one_list_and_found_ones_another(
     code, _, err = say(capsys, "delete injected-faults npu-fault-sn0-c03-n2-npu5 npu-fault-none")
     assert (code, "npu-fault-none" in err) == (1, True)
     assert not fleet.faults
+
+
+def test_a_word_that_there_is_not_is_answered_in_whole_sentences():
+    assert unknown("xyzzy", "NOUN", ["nodes", "links"]).message == "there is no 'xyzzy'. There are nodes, links"
+    assert unknown("nodez", "NOUN", ["nodes"]).message == "there is no 'nodez'; did you mean 'nodes'? There are nodes"

@@ -215,3 +215,26 @@ async def test_who_has_requests_is_not_scaled_to_zero_and_bad_sizes_are_refused_
             answer = await put_policy(stack, **change)
             assert (answer.status_code, answer.json().get("field")) == (422, field), answer.text
         assert (await stack.get("compute", "/v1/scaling-policies/follow")).status_code == 404
+
+
+@pytest.mark.parametrize("how", ["brought back", "made again"])
+async def test_what_somebody_brings_back_from_zero_is_sized_like_any_other(tmp_path, how):
+    async with Stack(tmp_path, infer=True) as stack:
+        everything = await free_nodes(stack)
+        await serving(stack, 4)
+        assert (await put_policy(stack, minReplicas=0, maxReplicas=8, cooldownPeriod=600)).status_code == 200
+        await stack.until(lambda: at(stack, "Suspended"), "it is scaled to zero", within_s=7200)
+        if how == "made again":
+            await stack.compute.delete_instance("one")
+            await stack.gone("one")
+        await stack.apply("one", 4)
+        await stack.active("one", 4)
+
+        async def counted() -> bool:
+            shown = await policy(stack)
+            return shown["currentReplicas"] == 4 and (await deployment(stack)).get("scale") is None
+
+        await stack.until(counted, "its policy knows that it is there", within_s=120)
+        await stack.until(lambda: at(stack, "Suspended"), "nothing came in: it is scaled to zero again", within_s=7200)
+        assert await free_nodes(stack) == everything
+        await stack.check()

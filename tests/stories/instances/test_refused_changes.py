@@ -77,3 +77,61 @@ async def test_a_change_that_no_waiting_helps_is_tried_once_and_again_when_asked
         await stack.apply("one", 3)
         await stack.active("one", 3)
         await stack.check()
+
+
+async def waits_for_room(stack: Stack, name: str) -> None:
+    async def waiting() -> bool:
+        view = await stack.compute.find_instance(name)
+        return view.state == "Active" and progressing(view).reason == "InsufficientCapacity"
+
+    await stack.until(waiting, "the larger shape waits for room", within_s=600)
+
+
+async def test_a_restart_while_another_shape_waits_is_of_the_shape_there_is(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 3)
+        await stack.active("one", 3)
+        await stack.apply("one", 60)
+        await waits_for_room(stack, "one")
+        assert (await stack.http["compute"].post("/v1/instances/one:restart")).status_code == 202
+
+        async def restarted() -> bool:
+            found = [each for each in await operations(stack, "one") if each["verb"] == "restart-instance"]
+            return [each["state"] for each in found] == ["Done"]
+
+        await stack.until(restarted, "it is restarted", within_s=1200)
+        view = await stack.compute.find_instance("one")
+        assert (view.generation, view.observed_generation) == (2, 1), "what was refused is not what it has"
+        degraded = next(each for each in view.conditions if each.type == "Degraded")
+        assert degraded.status == "False", degraded.message
+        await stack.apply("one", 4)
+        await stack.active("one", 4)
+        await stack.check()
+
+
+async def test_who_asks_for_more_than_there_is_keeps_nobody_from_working_on_what_he_has(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 3)
+        before = await stack.active("one", 3)
+        worked_on, drained = (member.node for member in before.members[:2])
+        await stack.apply("one", 60)
+        await waits_for_room(stack, "one")
+        body = {"target": {"node": worked_on}, "serviceS": 60}
+        assert (await stack.http["compute"].put("/v1/maintenances/fan", json=body)).is_success
+
+        async def over() -> bool:
+            return (await stack.get("compute", "/v1/maintenances/fan")).json()["state"] == "Completed"
+
+        await stack.until(over, "the node is worked on", within_s=900)
+        assert (await stack.http["resource"].post(f"/v1/nodes/{drained}:service", json={})).is_success
+
+        async def left() -> bool:
+            return (await stack.get("resource", f"/v1/nodes/{drained}")).json()["state"] == "Servicing"
+
+        await stack.until(left, "the other is left too", within_s=900)
+        view = await stack.compute.find_instance("one")
+        assert (view.nodes, view.generation, view.observed_generation) == (60, 2, 1), "it is still asked for"
+        assert drained not in {member.node for member in view.members}
+        await stack.apply("one", 4)
+        await stack.active("one", 4)
+        await stack.check()

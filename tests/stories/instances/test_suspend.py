@@ -83,3 +83,17 @@ async def test_whatever_it_was_before(tmp_path):
         await stack.compute.delete_instance("one")
         await stack.gone("one")
         await stack.nothing_left()
+
+
+async def test_a_shape_that_changes_meanwhile_is_taken_up_at_once(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await change(stack, suspend=True)
+        await reaches(stack, "one", "Suspended")
+        for verb, power in (("stop", "Off"), ("start", "On")):
+            answer = await stack.http["compute"].post(f"/v1/instances/one:{verb}")
+            view = answer.json()
+            assert (answer.status_code, view["state"], view["power"]) == (202, "Suspended", power)
+            assert view["observedGeneration"] == view["generation"], "there is nothing to wait for"
+        await change(stack, nodes=5)
+        await stack.active("one", 5)
+        await stack.check()

@@ -42,6 +42,8 @@ async def test_two_maintenances_share_a_budget_and_another_reason_has_its_own(tm
 
         await put(stack, "fan", target={"node": "sn0-c02-n0"}, serviceS=60)
         await until_unit(stack, "fan", "InService")
+        refused = await put(stack, "fan", 409, target={"node": "sn0-c02-n0"}, serviceS=90)
+        assert refused["field"] == "serviceS", "fields are named as they are written"
         await stack.until(over, "both are done", every_s=3, within_s=7200)
         assert most == 2
         assert (await show(stack, "fan"))["state"] == "Completed"
@@ -55,7 +57,7 @@ async def test_nothing_is_begun_while_the_timetable_forbids_it_and_all_of_it_aft
         await budget(stack, "busy", nodes="0", schedule=f"{begins.minute} {begins.hour} * * *", durationS=900)
         await put(stack, "fan", target={"node": "sn0-c00-n0"}, serviceS=60)
         shown = await until(stack, "fan", "Running", "NoBudget")
-        assert "0 of at most 0 nodes are out by disruption budget busy" in shown["message"]
+        assert shown["message"].endswith("0 of at most 0 nodes are out by disruption budget busy")
         await stack.restart("compute")
         await until(stack, "fan", "Completed", within_s=3600)
         assert ends_at < stack.clock.now() < ends_at + 600, "as soon as it holds no more"
