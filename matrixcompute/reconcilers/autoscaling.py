@@ -127,9 +127,14 @@ class AutoscalingReconciler:
 
     def _notice_return(self, name: str) -> None:
         """A target that was scaled to zero and that somebody has brought back, or made again, is sized like any."""
+
+        with self._store.reading() as session:
+            row = session.get(ScalingPolicyRow, name)
+            if row is None or not row.parked:
+                return
         with self._store.transaction() as session:
             row = session.get(ScalingPolicyRow, name)
-            instance = None if row is None else session.get(InstanceRow, row.target)
+            instance = session.get(InstanceRow, row.target) if row is not None else None
             if row is not None and row.parked and instance is not None and not instance.shape.suspend:
                 row.desired_pools = None
 

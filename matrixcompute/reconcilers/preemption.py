@@ -103,7 +103,7 @@ class PreemptionReconciler:
                     session, name, "DrainBlocked", f"{left} cannot leave: {refused.message}", now, "Warning"
                 )
             if not leaving:
-                self._again_at[name] = now + RETRY_S
+                self._again_at = {other: at for other, at in self._again_at.items() if at > now} | {name: now + RETRY_S}
                 return 0
             waits = instance.generation != instance.observed_generation
             about = {BESIDE: str(instance.generation)} if waits and instance.applied is not None else None
