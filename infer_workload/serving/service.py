@@ -265,7 +265,7 @@ class Serving:
                 # What is switched off is as good as gone.
                 settle_machine(self.store, live, view, self.machines)
                 other = other_machine(live.spec.machine, view, self.machines)
-                fabric = None if view is None or other else Fabric.of(view).leaving_out(self._off)
+                fabric = None if view is None or other else Fabric.of(view, live.calibration).leaving_out(self._off)
                 live.take_view(fabric, self.clock.now(), self._up, other)
         self.nudge()
         return f"{len(self.live)} deployments follow their fabric"
