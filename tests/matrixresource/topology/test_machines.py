@@ -11,6 +11,7 @@ from infer_workload.layout.machines import machine_of
 from infer_workload.timing.calibration import load_calibration
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NodeName, SwitchName
+from matrixresource.agent.hardware import EmulatedNode
 from matrixresource.topology.compiled import compile_graph, compiled_spec
 from matrixresource.topology.graph import supernode_graph
 from matrixresource.topology.layout import Layout
@@ -54,3 +55,9 @@ def test_what_is_compiled_without_a_graph_is_what_the_graph_says(name):
 def test_a_machine_that_is_not_there_is_refused_with_those_that_are():
     with pytest.raises(InvalidField, match=f"there are {', '.join(MACHINES)}"):
         load_spec("abacus")
+
+
+def test_nodes_of_a_supernode_stand_in_one():
+    here, there = (EmulatedNode(NodeName(f"sn0-c00-n{number}")) for number in (0, 1))
+    assert here.supernode is there.supernode
+    assert EmulatedNode(NodeName("sn1-c00-n0")).supernode is not here.supernode
