@@ -289,16 +289,6 @@ class ScaleView(ScaleRequest):
     requests: int = Field(0, description="requests that still run in roles that change")
 
 
-class RoleChangeView(ApiModel):
-    """Nodes that are to play other roles, and what they wait for: requests that run in the roles that they leave."""
-
-    prefill_nodes: int = Field(description="nodes that read prompts after it")
-    decode_nodes: int = Field(description="nodes that generate answers after it")
-    deadline_at: str = Field(description="when they change at the latest; what runs there then goes back to the queue")
-    requests: int = Field(0, description="requests that still run in roles that change")
-    requests_at_start: int = Field(0, description="requests that ran there when it began")
-
-
 class DrainView(ApiModel):
     """A drain and how far it is. Once Drained, the nodes may be released."""
 
@@ -323,10 +313,8 @@ class DeploymentView(DeploymentRequest, ResourceView):
     load: LoadRequest | None = None
     drain: DrainView | None = Field(None, description="nodes that are to leave it")
     scale: ScaleView | None = Field(None, description="how many nodes each pool is to have, where somebody asked")
-    role_change: RoleChangeView | None = Field(None, description="other sizes of its pools, while they are waited for")
-    ready_nodes: list[str] = Field(
-        default_factory=empty_list, description="nodes that serve, or could: neither booting, loading nor drained"
-    )
+    role_change: DrainView | None = Field(None, description="nodes that are to change their roles, as a drain")
+    ready_nodes: list[str] = Field(default_factory=empty_list, description="nodes that serve, or could right now")
 
 
 class Percentiles(ApiModel):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
-from infer_workload.contract import DeploymentShape, DrainView, RoleChangeView, ScaleRequest, ScaleView
+from infer_workload.contract import DeploymentShape, DrainView, ScaleRequest, ScaleView
 from infer_workload.ems.model_cache import ModelCache
 from infer_workload.engine.engine import Engine
 from infer_workload.layout.deployment import SIZES, Deployment, DoesNotFit, Pools
@@ -20,7 +20,6 @@ from infer_workload.layout.recovery import Change, plan_change, plan_gain
 from infer_workload.layout.scale import PoolScale
 from infer_workload.timing.fabric import Fabric
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
-from matrixcommon.model.quantities import timestamp
 
 
 class Handover:
@@ -153,18 +152,13 @@ class Handover:
             wanted = inf if None in asked else sum(npus or 0 for npus in asked) // NPUS_PER_NODE
         return len(engine.deployment.pools.nodes) < wanted
 
-    def role_change_view(self, engine: Engine, fabric: Fabric) -> RoleChangeView | None:
+    def role_change_view(self, engine: Engine, fabric: Fabric) -> DrainView | None:
         """The change of roles that is waited for, if any."""
         if (leaving := self.role_change) is None:
             return None
-        target = leaving.target(self._wanted(engine), fabric)
-        return RoleChangeView(
-            prefill_nodes=target.prefill_nodes,
-            decode_nodes=len(target.decode),
-            deadline_at=timestamp(leaving.deadline_at),
-            requests=engine.on_closing(),
-            requests_at_start=leaving.requests_at_start,
-        )
+        decode, prefill = engine.deployment.pools.beyond(leaving.target(self._wanted(engine), fabric))
+        nodes = sorted(decode.union(*prefill))
+        return leaving.view(engine.on_closing()).model_copy(update={"nodes": nodes})
 
     def _wanted(self, engine: Engine) -> Deployment:
         return replace(engine.deployment, spec=self.spec, scale=self.scale)

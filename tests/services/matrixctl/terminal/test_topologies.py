@@ -23,9 +23,9 @@ def numbers(tmp_path):
 
 def test_who_knows_a_supernode_by_its_numbers_is_told_the_machine(numbers):
     for named in ("atlas-950", str(numbers)):
-        told = {process.name: settings_of(process.name, named) for process in PROCESSES}
-        assert {name for name, settings in told.items() if settings} == {"resource", "link", "agents"}
-        assert told["link"] == {"SPEC": named}
+        given = {process.name: settings_of(process.name, named) for process in PROCESSES}
+        assert {name for name, settings in given.items() if settings} == {"resource", "link", "agents"}
+        assert given["link"] == {"SPEC": named}
     assert settings_of("resource", "drawn.json") == {"TOPOLOGY": "drawn.json"}
     assert settings_of("link", "drawn.json") == settings_of("resource", "") == {}
 
