@@ -313,9 +313,8 @@ class DeploymentView(DeploymentRequest, ResourceView):
     load: LoadRequest | None = None
     drain: DrainView | None = Field(None, description="nodes that are to leave it")
     scale: ScaleView | None = Field(None, description="how many nodes each pool is to have, where somebody asked")
-    ready_nodes: list[str] = Field(
-        default_factory=empty_list, description="nodes that serve, or could: neither booting, loading nor drained"
-    )
+    role_change: DrainView | None = Field(None, description="nodes that are to change their roles, as a drain")
+    ready_nodes: list[str] = Field(default_factory=empty_list, description="nodes that serve, or could right now")
 
 
 class Percentiles(ApiModel):

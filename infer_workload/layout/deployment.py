@@ -10,7 +10,7 @@ make the others change places. When nodes are few, prefill yields to decode, whi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from infer_workload.contract import DeploymentShape
 from infer_workload.ems.context_cache import ContextCache
@@ -23,6 +23,9 @@ from infer_workload.timing.gather_scatter import exchange_among
 from infer_workload.timing.model import ServedModel
 from infer_workload.timing.prefill import PrefillTiming
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
+
+SIZES = ("prefill_npus", "decode_npus", "caching_nodes")
+"""What of a spec says which nodes play which role."""
 
 MICROBATCHING = {"auto": None, "on": True, "off": False}
 
@@ -146,9 +149,12 @@ def lay_out(
     spec: DeploymentShape | None = None,
     previous: Pools | None = None,
     scale: PoolScale | None = None,
+    *,
+    at_any_size: bool = False,
 ) -> Deployment:
     """The deployment on the nodes of `fabric`, with pools as `scale` says where it is given. Raises DoesNotFit with
-    everything that stands in the way."""
+    everything that stands in the way; fewer nodes than the spec's sizes need do not `at_any_size`, and are split as
+    close to them as can be without changing roles that need not change."""
     desired = spec or DeploymentShape()
     if desired.context_cache and desired.cache_plane not in calibration.planes:
         has = ", ".join(calibration.planes)
@@ -158,7 +164,7 @@ def lay_out(
         )
     nodes = fabric.nodes
     if scale is None or scale.zero:
-        prefill_nodes, decode_nodes = _sizes(len(nodes), desired, calibration)
+        prefill_nodes, decode_nodes = _sizes(nodes, desired, calibration, previous if at_any_size else None)
     else:
         prefill_nodes, decode_nodes = _scaled(scale, nodes, calibration, previous)
     caching = desired.caching_nodes if scale is None else scale.caching
@@ -175,10 +181,7 @@ def lay_out(
     ]
     if blocking:
         raise DoesNotFit("the weights do not fit the memory of the dies: give the pool more nodes", blocking)
-    per_node = desired.cache_gb_per_node
-    if per_node is None:
-        per_node = calibration.cache_gb_per_node
-    block_bytes = desired.block_tokens * model.kv_bytes_per_token
+    cache_blocks, cache_ssd_blocks = _cache_blocks(desired, model, calibration, len(pools.caching))
     return Deployment(
         spec=desired,
         model=model,
@@ -188,22 +191,44 @@ def lay_out(
         decode_layout=decode_layout,
         prefill_layouts=prefill_layouts,
         kv_tokens_per_die=int(spare // model.kv_bytes_per_token),
-        cache_blocks=int(len(pools.caching) * per_node * 1e9 // block_bytes) if desired.context_cache else 0,
-        cache_ssd_blocks=int(len(pools.caching) * desired.cache_ssd_gb_per_node * 1e9 // block_bytes),
+        cache_blocks=cache_blocks,
+        cache_ssd_blocks=cache_ssd_blocks,
         scale=scale,
     )
 
 
-def _sizes(nodes: int, spec: DeploymentShape, calibration: Calibration) -> tuple[int, int]:
-    """Nodes for prefill and for decode; explicit sizes first, the paper's proportion for the rest."""
-    asked = [None if npus is None else npus // NPUS_PER_NODE for npus in (spec.prefill_npus, spec.decode_npus)]
-    least = sum(size or 1 for size in asked)
+def with_spec(current: Deployment, spec: DeploymentShape) -> Deployment:
+    """The same roles under what another spec says beside the sizes of its pools; those stay as they are."""
+    desired = spec.model_copy(update={field: getattr(current.spec, field) for field in SIZES})
+    blocks, ssd_blocks = _cache_blocks(desired, current.model, current.calibration, len(current.pools.caching))
+    return replace(current, spec=desired, cache_blocks=blocks, cache_ssd_blocks=ssd_blocks)
+
+
+def _cache_blocks(spec: DeploymentShape, model: ServedModel, calibration: Calibration, caching: int) -> tuple[int, int]:
+    """Blocks of the context cache on so many nodes: in memory, and on SSD."""
+    per_node = calibration.cache_gb_per_node if spec.cache_gb_per_node is None else spec.cache_gb_per_node
+    block_bytes = spec.block_tokens * model.kv_bytes_per_token
+    blocks = int(caching * per_node * 1e9 // block_bytes) if spec.context_cache else 0
+    return blocks, int(caching * spec.cache_ssd_gb_per_node * 1e9 // block_bytes)
+
+
+def _sizes(
+    usable: Sequence[str], spec: DeploymentShape, calibration: Calibration, previous: Pools | None
+) -> tuple[int, int]:
+    """Nodes for prefill and for decode; explicit sizes first, the paper's proportion for the rest. With `previous`,
+    fewer than they need are split as a scale of these sizes would split them."""
+    nodes = len(usable)
+    prefill, decode = [
+        None if npus is None else npus // NPUS_PER_NODE for npus in (spec.prefill_npus, spec.decode_npus)
+    ]
+    least = (prefill or 1) + (decode or 1)
     if nodes < least:
+        if previous is not None and nodes > 1:
+            return _scaled(PoolScale(prefill or 1, decode or 1), usable, calibration, previous)
         raise DoesNotFit(
             f"the instance offers {nodes} usable nodes, the pools need {least}",
             [{"domain": "nodes", "needs": least, "has": nodes}],
         )
-    prefill, decode = asked
     if prefill is None:
         share = calibration.paper_prefill_nodes / calibration.paper_nodes
         free = nodes if decode is None else nodes - decode

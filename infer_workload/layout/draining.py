@@ -85,5 +85,5 @@ class Drain:
 
     def _later(self, current: Deployment, fabric: Fabric) -> Change:
         if not self.gained:
-            return plan_change(current, fabric.leaving_out(self.nodes))
+            return plan_change(current, fabric.leaving_out(self.nodes), at_any_size=True)
         return plan_gain(current, fabric.only((current.pools.nodes | self.gained) & set(fabric.nodes)))

@@ -31,7 +31,7 @@ def decode_timing_on(view: Any, roles: Mapping[str, str]) -> DecodeTiming:
     model, calibration = _served()
     nodes = tuple(sorted(node for node, role in roles.items() if role == "decode"))
     layout = lay_experts(len(nodes) * calibration.dies_per_node, model)
-    exchange = Exchange(Fabric.of(view), calibration, nodes, layout.dies)
+    exchange = Exchange(Fabric.of(view, calibration), calibration, nodes, layout.dies)
     return DecodeTiming(model, calibration, exchange, layout)
 
 

@@ -33,11 +33,13 @@ class Change:
     gain_after_s: float = 0.0
 
 
-def plan_change(current: Deployment, fabric: Fabric, weights: ModelCache | None = None) -> Change:
+def plan_change(
+    current: Deployment, fabric: Fabric, weights: ModelCache | None = None, *, at_any_size: bool = False
+) -> Change:
     """The next layout under a new view of the fabric.
 
     Nodes that are new wait until they have loaded; if the surviving ones cannot serve alone, everything starts anew.
-    Raises DoesNotFit when even all of them cannot.
+    Raises DoesNotFit when even all of them cannot. `at_any_size` fewer than the spec's sizes need serve as well.
     """
     allocated = current.calibration
     cache = weights or ModelCache(allocated, {current.model.name})
@@ -47,9 +49,9 @@ def plan_change(current: Deployment, fabric: Fabric, weights: ModelCache | None 
     start_s = allocated.executor_start_s + allocated.graph_load_s
     try:
         survivors = fabric.only(nodes & playing)
-        deployment = lay_out(survivors, current.model, allocated, current.spec, current.pools, current.scale)
+        deployment = _laid_out(current, survivors, at_any_size)
     except DoesNotFit:
-        deployment = lay_out(fabric, current.model, allocated, current.spec, current.pools, current.scale)
+        deployment = _laid_out(current, fabric, at_any_size)
         loading = load_s(deployment, cache)
         return Change(deployment, start_s + loading, start_s + loading)
     pause = decode_pause_s(current, deployment)
@@ -62,21 +64,23 @@ def plan_change(current: Deployment, fabric: Fabric, weights: ModelCache | None 
 
 
 def plan_change_at_any_size(current: Deployment, fabric: Fabric, weights: ModelCache) -> Change:
-    """The same; where the sizes that were asked for cannot be had any more, at those of the proportions."""
+    """The same; where nodes are too few for the sizes that were asked for, close to them, and where the model does not
+    fit so either, at those of the proportions."""
     try:
-        return plan_change(current, fabric, weights)
+        return plan_change(current, fabric, weights, at_any_size=True)
     except DoesNotFit:
         if current.spec.prefill_npus is None and current.spec.decode_npus is None:
             raise
         smaller = current.spec.model_copy(update={"prefill_npus": None, "decode_npus": None})
-        return plan_change(replace(current, spec=smaller), fabric, weights)
+        change = plan_change(replace(current, spec=smaller), fabric, weights)
+        return replace(change, deployment=replace(change.deployment, spec=current.spec))
 
 
 def plan_gain(current: Deployment, fabric: Fabric, weights: ModelCache | None = None) -> Change:
-    """The layout that uses every node of the view. Those that play no role yet have loaded by now; who changes its role
-    for them reads the weights of the new one first. Raises DoesNotFit."""
-    allocated = current.calibration
-    deployment = lay_out(fabric, current.model, allocated, current.spec, current.pools, current.scale)
+    """The layout that uses the nodes of the view, as close to the sizes asked for as they are enough. Those that play
+    no role yet have loaded by now; who changes its role for them reads the weights of the new one first. Raises
+    DoesNotFit."""
+    deployment = _laid_out(current, fabric, at_any_size=True)
     before, after = current.pools, deployment.pools
     added = {node for instance in after.prefill if instance not in before.prefill for node in instance}
     switch_s = role_switch_s(deployment, weights)
@@ -84,6 +88,11 @@ def plan_gain(current: Deployment, fabric: Fabric, weights: ModelCache | None = 
     if (set(after.decode) - set(before.decode)) & before.nodes:
         pause = max(pause, switch_s)
     return Change(deployment, pause, switch_s if added & before.nodes else 0.0)
+
+
+def _laid_out(current: Deployment, fabric: Fabric, at_any_size: bool) -> Deployment:
+    sizes = current.spec, current.pools, current.scale
+    return lay_out(fabric, current.model, current.calibration, *sizes, at_any_size=at_any_size)
 
 
 def rebuild_s(calibration: Calibration) -> float:

@@ -1,9 +1,9 @@
 """What is to leave the layout of a live deployment, and how what runs there comes to its end first.
 
-Two things leave: nodes that drain, and roles that nodes give up because the pools were scaled or because nodes that
-have loaded bring other proportions. Both close what the
-layout after them does not use, and are over when nothing runs there any more or at a deadline. Whoever plays the
-deployment asks `proceed` what is due; the sizes asked for count from then on.
+Two things leave: nodes that drain, and roles that nodes give up because the pools were scaled, because the spec has
+other sizes or because nodes that have loaded bring other proportions. Both close what the layout after them does not
+use, and are over when nothing runs there any more or at a deadline. Whoever plays the deployment asks `proceed` what is
+due; the sizes asked for count from then on. What a spec says beside the sizes of its pools counts at once.
 """
 
 from __future__ import annotations
@@ -11,20 +11,22 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
-from infer_workload.contract import DrainView, ScaleRequest, ScaleView
+from infer_workload.contract import DeploymentShape, DrainView, ScaleRequest, ScaleView
 from infer_workload.ems.model_cache import ModelCache
 from infer_workload.engine.engine import Engine
-from infer_workload.layout.deployment import Deployment, DoesNotFit, Pools
+from infer_workload.layout.deployment import SIZES, Deployment, DoesNotFit, Pools
 from infer_workload.layout.draining import Drain
 from infer_workload.layout.recovery import Change, plan_change, plan_gain
 from infer_workload.layout.scale import PoolScale
 from infer_workload.timing.fabric import Fabric
+from matrixcommon.model.hardware_names import NPUS_PER_NODE
 
 
 class Handover:
-    """Of one deployment. `scale` is what is asked for; the engine's layout has what it follows so far."""
+    """Of one deployment. `spec` and `scale` are what is asked for; the engine's layout has what it follows so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, spec: DeploymentShape) -> None:
+        self.spec = spec
         self.draining: Drain | None = None
         self.scale: PoolScale | None = None
         self.role_change: Drain | None = None
@@ -130,13 +132,36 @@ class Handover:
 
     def scale_view(self, asked: ScaleRequest, engine: Engine | None) -> ScaleView:
         """Whether the layout follows what was asked for."""
-        settled = self.idle if engine is None else self.role_change is None and engine.deployment.scale == self.scale
+        settled = self.idle if engine is None else self.settled(engine)
         requests = 0 if engine is None or self.role_change is None else engine.on_closing()
         state = {"state": "Settled" if settled else "Changing", "requests": requests}
         return ScaleView.model_validate(asked.model_dump() | state)
 
+    def settled(self, engine: Engine) -> bool:
+        """Whether the layout follows the sizes that were asked for, as far as there are nodes."""
+        now = engine.deployment
+        sizes = all(getattr(now.spec, field) == getattr(self.spec, field) for field in SIZES)
+        return self.role_change is None and now.scale == self.scale and sizes
+
+    def lacks_nodes(self, engine: Engine) -> bool:
+        """Whether fewer nodes serve than were asked for; true where all that there are are to."""
+        asked = self.spec.prefill_npus, self.spec.decode_npus
+        if self.scale is not None:
+            wanted: float = self.scale.prefill + self.scale.decode
+        else:
+            wanted = inf if None in asked else sum(npus or 0 for npus in asked) // NPUS_PER_NODE
+        return len(engine.deployment.pools.nodes) < wanted
+
+    def role_change_view(self, engine: Engine, fabric: Fabric) -> DrainView | None:
+        """The change of roles that is waited for, if any."""
+        if (leaving := self.role_change) is None:
+            return None
+        decode, prefill = engine.deployment.pools.beyond(leaving.target(self._wanted(engine), fabric))
+        nodes = sorted(decode.union(*prefill))
+        return leaving.view(engine.on_closing()).model_copy(update={"nodes": nodes})
+
     def _wanted(self, engine: Engine) -> Deployment:
-        return replace(engine.deployment, scale=self.scale)
+        return replace(engine.deployment, spec=self.spec, scale=self.scale)
 
     def _target(self, engine: Engine, fabric: Fabric) -> tuple[Pools, float]:
         """The pools once what leaves is gone, and when the first of their prefill instances is ready."""
@@ -149,7 +174,7 @@ class Handover:
 
 def _after(current: Deployment, fabric: Fabric) -> Pools | None:
     try:
-        return plan_change(current, fabric).deployment.pools
+        return plan_change(current, fabric, at_any_size=True).deployment.pools
     except DoesNotFit:
         return None
 

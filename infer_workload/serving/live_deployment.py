@@ -18,9 +18,9 @@ from infer_workload.ems.model_cache import ModelCache
 from infer_workload.engine.cache_placement import lend_memory
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import InferenceRequest
-from infer_workload.layout.deployment import Deployment, DoesNotFit, Pools, lay_out
+from infer_workload.layout.deployment import SIZES, Deployment, DoesNotFit, Pools, lay_out, with_spec
 from infer_workload.layout.draining import Drain
-from infer_workload.layout.recovery import Change, first_start_s, plan_change_at_any_size, role_switch_s
+from infer_workload.layout.recovery import Change, first_start_s, plan_change_at_any_size
 from infer_workload.layout.scale import ROLE_CHANGE_S, PoolScale
 from infer_workload.layout.views import layout_text, pools_view, roles_of
 from infer_workload.serving.activation import Activation
@@ -76,7 +76,7 @@ class LiveDeployment:
         self._numbers = count(1)
         self._played = asyncio.Event()
         self.stream_count = 0
-        self.handover, self.activation, self.admission = Handover(), Activation(), Admission()
+        self.handover, self.activation, self.admission = Handover(request), Activation(), Admission()
         self.booting: frozenset[str] = frozenset()
         self.submitted = self.cancelled = self.cut_off = self.requeued = 0
 
@@ -157,14 +157,15 @@ class LiveDeployment:
         if was_idle:
             self.activation.returning = True
             self._set_state(PENDING, f"scaled from zero: waiting for the nodes of instance {self.spec.instance}")
-        if self.engine is None or not self.serves:
-            if self.fabric is not None:
-                self._follow(now)
-            return
-        if self.handover.begin(self.engine, fabric := self._usable(), now + deadline_s):
+        self._change_roles(now, deadline_s)
+
+    def _change_roles(self, now: float, deadline_s: float) -> None:
+        """Go over to the sizes that are asked for: where roles change, once nothing runs in them or at the deadline."""
+        engine = self.engine if self.serves else None
+        if engine is not None and self.handover.begin(engine, self._usable(), now + deadline_s):
             self._hand_over(now)
-        else:
-            self._adapt(fabric, now)
+        elif self.fabric is not None and not self.handover.idle:
+            self._follow(now)
         self._changed(self)
 
     def _hand_over(self, now: float) -> None:
@@ -184,7 +185,8 @@ class LiveDeployment:
         return PENDING if self.engine is None and self.state == PENDING else UNAVAILABLE
 
     def _start(self, fabric: Fabric, now: float) -> None:
-        deployment = lay_out(fabric, self._model, self.calibration, self.spec, self._previous, self.handover.scale)
+        sizes = self.spec, self._previous, self.handover.scale
+        deployment = lay_out(fabric, self._model, self.calibration, *sizes, at_any_size=self._previous is not None)
         heard, self._previous = self.statistics, None
         self.engine = Engine(deployment, self._seed, now, self._finished, heard.emitted, heard.arrived)
         lend_memory(self.engine.cache, deployment, self.lent)
@@ -210,7 +212,7 @@ class LiveDeployment:
         assert engine is not None
         before = set(engine.deployment.fabric.nodes)
         sizes = self.spec, engine.deployment.pools, self.handover.scale
-        deployment = lay_out(fabric, self._model, self.calibration, *sizes)
+        deployment = lay_out(fabric, self._model, self.calibration, *sizes, at_any_size=True)
         engine.apply_layout(deployment, 0.0, 0.0)
         if set(fabric.nodes) - before:
             self.loading_since, self.serves_from = now, now + first_start_s(deployment, self.weights)
@@ -258,25 +260,23 @@ class LiveDeployment:
         self._wake()
 
     def plan(self, request: DeploymentRequest) -> Deployment | None:
-        """The layout that spec would get now; None while there is nothing to lay out on. Raises DoesNotFit."""
+        """The layout that spec would get now; None while there is nothing to lay out on. Raises DoesNotFit; sizes that
+        are the present spec's are none to refuse it for."""
         if self.engine is None or self.fabric is None:
             return None
         sizes = request, self.engine.deployment.pools, self.handover.scale
-        return lay_out(self._usable(), self._model, self.calibration, *sizes)
+        same = all(getattr(request, field) == getattr(self.spec, field) for field in SIZES)
+        return lay_out(self._usable(), self._model, self.calibration, *sizes, at_any_size=same)
 
     def reshape(self, request: DeploymentRequest, now: float) -> None:
-        """Lay out for another spec, keeping what can be kept. Raises DoesNotFit and then changes nothing."""
-        deployment, engine = self.plan(request), self.engine
-        self.spec = request
-        if deployment is None or engine is None:
-            return
-        engine.advance(now)
-        if self.state == LOADING:
-            engine.apply_layout(deployment, 0.0, 0.0)
-            return
-        pause = role_switch_s(deployment, self.weights) if deployment.pools != engine.deployment.pools else 0.0
-        self._gain_at = inf
-        self._apply_layout(Change(deployment, pause, pause), now)
+        """Have another spec: its sizes as `rescale` has them, the rest at once. Raises DoesNotFit, changing nothing."""
+        self.plan(request)
+        self._catch_up(now)
+        self.spec = self.handover.spec = request
+        if self.engine is not None and self.serves:
+            self.engine.advance(now)
+            self._apply_layout(Change(with_spec(self.engine.deployment, request), 0.0, 0.0), now)
+        self._change_roles(now, ROLE_CHANGE_S)
 
     def fail(self, why: str) -> None:
         """Its engine cannot go on: whoever waits hears of it, and it starts again from the next view."""

@@ -109,10 +109,10 @@ class Serving:
     # Verbs.
 
     def ensure(self, name: str, request: DeploymentRequest, *, validate_only: bool = False) -> DeploymentView:
-        """Have this deployment. The same spec again is no news; instance and model cannot be changed.
+        """Have this deployment. The same spec again is no news; instance and model cannot be changed. Other sizes of
+        its pools count once nothing runs in the roles that change for them, or at a deadline; of several, the last.
 
-        Raises InsufficientCapacity when a running deployment cannot be laid out as now requested; it then stays as it
-        was.
+        Raises InsufficientCapacity when a running deployment cannot be laid out as now requested; it stays as it was.
         """
         checked_resource_name(name)
         check_known(request, self.models, self.machines)
@@ -244,6 +244,8 @@ class Serving:
             "ready_nodes": ready_nodes(live),
             "fabric_generation": generation,
         }
+        if live.engine is not None and live.fabric is not None:
+            shown["role_change"] = live.handover.role_change_view(live.engine, live.fabric)
         if live.lending is not None:
             shown["cache_memory"] = live.lending.view()
         if scale:
@@ -263,7 +265,7 @@ class Serving:
                 # What is switched off is as good as gone.
                 settle_machine(self.store, live, view, self.machines)
                 other = other_machine(live.spec.machine, view, self.machines)
-                fabric = None if view is None or other else Fabric.of(view).leaving_out(self._off)
+                fabric = None if view is None or other else Fabric.of(view, live.calibration).leaving_out(self._off)
                 live.take_view(fabric, self.clock.now(), self._up, other)
         self.nudge()
         return f"{len(self.live)} deployments follow their fabric"

@@ -16,6 +16,7 @@ from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.store import DeploymentRow, InferStore
 from infer_workload.timing.calibration import Calibration
 from matrixcommon.model.errors import MatrixError
+from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_model import condition
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ def write_status(store: InferStore, live: LiveDeployment, endpoint: str, now: fl
                 ("Ready", live.state == "Serving", live.state, live.why),
                 ("LaidOut", laid, "LaidOut" if laid else "NoLayout", "" if laid else live.why),
             ]
+            stands.append(("Progressing", *progress(live)))
             if live.lending is not None:
                 stands.append(live.lending.condition())
             for kind, holds, reason, why in stands:
@@ -51,6 +53,21 @@ def write_status(store: InferStore, live: LiveDeployment, endpoint: str, now: fl
                     setattr(row, column, value)
     except MatrixError as refused:
         log.warning("state not written", extra={"deployment": live.name, "why": refused.message})
+
+
+def progress(live: LiveDeployment) -> tuple[bool, str, str]:
+    """Whether its layout is on the way to the sizes that were asked for, with a reason and what it waits for."""
+    handover = live.handover
+    if live.engine is None or not live.serves:
+        return False, "Settled", ""
+    if (change := handover.role_change) is not None:
+        until = timestamp(change.deadline_at)
+        return True, "RolesChanging", f"requests that run in roles that change end first, until {until} at the latest"
+    if not handover.settled(live.engine) and (drain := live.draining) is not None:
+        return True, "RolesChanging", f"other sizes count when the drain of {', '.join(sorted(drain.nodes))} is over"
+    if live.loading and handover.lacks_nodes(live.engine):
+        return True, "NodesLoading", f"{', '.join(sorted(live.loading))} load before they are used"
+    return False, "Settled", ""
 
 
 def use_machine(live: LiveDeployment, machine: str | None, machines: Mapping[str, Calibration]) -> bool:

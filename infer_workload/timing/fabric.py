@@ -66,6 +66,11 @@ class Contention(Protocol):
         """What a node's ports have left for transfers that come one by one."""
 
 
+def _needed(machine: Calibration) -> tuple[str, ...]:
+    """The planes that a node of that machine has to reach to take part in serving."""
+    return tuple(plane for plane in (UB, RDMA) if plane == RDMA or plane in machine.planes)
+
+
 @dataclass
 class Fabric:
     """The reduced view of one generation. A node missing from a plane has rate zero there."""
@@ -81,13 +86,14 @@ class Fabric:
     _rates: dict[tuple[str, str, int, bool], float] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, view: Any) -> Fabric:
-        """From a MatrixLink FabricView."""
+    def of(cls, view: Any, machine: Calibration | None = None) -> Fabric:
+        """From a MatrixLink FabricView of that machine, by default of one with all planes."""
         planes = {str(plane): current for plane, current in view.planes.items()}
         return cls(
             generation=view.generation,
             ports={plane: current.nodes for plane, current in planes.items()},
             latency_us={plane: current.latency_us for plane, current in planes.items()},
+            needed=(UB, RDMA) if machine is None else _needed(machine),
         )
 
     @classmethod
@@ -103,8 +109,7 @@ class Fabric:
         }
         latency = {UB: machine.ub_latency_us, RDMA: machine.rdma_latency_us, VPC: machine.vpc_latency_us}
         ports = {plane: dict.fromkeys(current, kinds[plane]) for plane in machine.planes}
-        needed = tuple(plane for plane in (UB, RDMA) if plane == RDMA or plane in machine.planes)
-        return cls(generation, ports, latency, needed=needed)
+        return cls(generation, ports, latency, needed=_needed(machine))
 
     def only(self, nodes: Iterable[str]) -> Fabric:
         """The same view as far as it speaks of those nodes."""

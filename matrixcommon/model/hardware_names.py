@@ -15,7 +15,7 @@ from pydantic_core import core_schema
 from matrixcommon.model.errors import InvalidField
 
 SUPERNODE_PATTERN = r"sn(?P<supernode>\d+)"
-CABINET_PATTERN = SUPERNODE_PATTERN + r"-c(?P<cabinet>\d{2})"
+CABINET_PATTERN = SUPERNODE_PATTERN + r"-c(?P<cabinet>\d{2,3})"
 NODE_PATTERN = CABINET_PATTERN + r"-n(?P<node>\d)"
 
 RESOURCE_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
@@ -131,7 +131,7 @@ class SwitchName(HardwareName):
     """A switch chip of the UB plane (L1 or L2) or a leaf of the RDMA plane: those that ports of nodes lead to."""
 
     kind = "switch"
-    pattern = re.compile(rf"{NODE_PATTERN}-l1p\d|sn\d+-l2p\d-k\d{{2}}|sn\d+-c\d{{2}}-leaf\d")
+    pattern = re.compile(rf"{NODE_PATTERN}-l1p\d|sn\d+-l2p\d-k\d{{2}}|sn\d+-c\d{{2,3}}-leaf\d")
     example = "sn0-l2p4-k11"
     __slots__ = ()
 

@@ -21,8 +21,8 @@ from matrixresource.agent.fault_catalogue import FaultKind
 
 NAME_LENGTH_MAX = 57
 """Of an instance."""
-_SWITCH = r"sn\d+-c\d{2}-n\d-l1p\d|sn\d+-l2p\d-k\d{2}|sn\d+-c\d{2}-leaf\d"
-_CABINET = r"sn\d+-c\d{2}"
+_SWITCH = r"sn\d+-c\d{2,3}-n\d-l1p\d|sn\d+-l2p\d-k\d{2}|sn\d+-c\d{2,3}-leaf\d"
+_CABINET = r"sn\d+-c\d{2,3}"
 _NODE = NODE_PATTERN.replace("?P<supernode>", "").replace("?P<cabinet>", "").replace("?P<node>", "")
 
 

@@ -54,7 +54,8 @@ class InferReconciler(Reconciler):
         deployment = await self._inference.ensure(key, spec)
         pods = await self._match_pods(body, deployment.get("roles") or {})
         await self._scale_in.withdraw(body, deployment, instance)
-        await self._report(body, deployment, pods, ("Settled", "everything is as specified"), progressing=False)
+        progressing, why = progress_of(deployment)
+        await self._report(body, deployment, pods, why, progressing=progressing)
         return None
 
     async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, passes: bool) -> None:
@@ -128,3 +129,11 @@ class InferReconciler(Reconciler):
         }
         if await self.write_status(body, status) and state != before:
             await self.record_transition(body, "Normal", state, message)
+
+
+def progress_of(deployment: dict[str, Any]) -> tuple[bool, tuple[str, str]]:
+    """Whether the deployment is on the way to the sizes of its spec, with the reason and message that it gives."""
+    for each in deployment.get("conditions") or []:
+        if each["type"] == "Progressing" and each["status"] == "True":
+            return True, (each["reason"], each["message"])
+    return False, ("Settled", "everything is as specified")

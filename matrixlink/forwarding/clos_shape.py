@@ -17,6 +17,7 @@ import functools
 import itertools
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,8 @@ LINK_BLOCKS = ("end-up", "end-down", "cable-up", "cable-down", "trunk-up", "trun
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint32]
 Bools = NDArray[np.bool_]
-Ports = NDArray[np.int8]
+Ports = NDArray[Any]
+"""Ports of chips by number: bytes, or two where an L2 chip has too many for one."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +55,19 @@ class ClosShape:
     uplink_gbps: float = 28.0
 
     def __post_init__(self) -> None:
+        if self.chips == 0:
+            raise InvalidField(
+                "the UB plane ends at the node: there are no tables and no flows between nodes", field="chips"
+            )
         for name in ("nodes", "sub_planes", "dies", "chips", "supernodes"):
             if getattr(self, name) < 1:
                 raise InvalidField("at least one", field=name)
         if max(self.chips, self.spines) > CHIPS_MAX:
             raise InvalidField(f"at most {CHIPS_MAX} L2 chips and third-level chips to a choice", field="chips")
-        if max(self.ends + self.chips, self.nodes + self.spines, self.supernodes) > 127:
-            raise InvalidField("a chip has at most 127 ports", field="nodes")
+        if self.ends + self.chips > 127:
+            raise InvalidField("an L1 chip has at most 127 ports", field="dies")
+        if max(self.nodes + self.spines, self.supernodes) > 32_767:
+            raise InvalidField("a chip has at most 32767 ports", field="nodes")
         if (self.supernodes > 1) != (self.spines > 0):
             raise InvalidField("several supernodes are joined by third-level chips, one has none", field="spines")
 
@@ -80,6 +88,11 @@ class ClosShape:
     @functools.cached_property
     def all_nodes(self) -> int:
         return self.nodes * self.supernodes
+
+    @functools.cached_property
+    def port_type(self) -> type[np.signedinteger[Any]]:
+        """Of the ports of an L2 or third-level chip, of which the first has one for each node."""
+        return np.int8 if max(self.nodes + self.spines, self.supernodes) <= 127 else np.int16
 
     @property
     def switches(self) -> int:

@@ -56,7 +56,7 @@ def l2_ports(shape: ClosShape, left: Availability) -> Ports:
     """[sub-plane, supernode, L2, destination node]: the port towards a node, whichever of its endpoints."""
     chips, nodes = shape.chips, shape.nodes
     reached = np.moveaxis(left.cables_alive, 2, 1)  # [p, k, m]
-    ports = np.full((len(reached), shape.supernodes, chips, shape.all_nodes), NONE, np.int8)
+    ports = np.full((len(reached), shape.supernodes, chips, shape.all_nodes), NONE, shape.port_type)
     here = np.arange(shape.all_nodes) % nodes
     if shape.supernodes > 1:
         of_node = np.repeat(np.arange(shape.supernodes), nodes)
@@ -65,7 +65,7 @@ def l2_ports(shape: ClosShape, left: Availability) -> Ports:
             ports[:, s] = _spread_spines(shape, np.moveaxis(words[:, s][:, of_node], 2, 1), s + of_node + here, here)
     for s in range(shape.supernodes):
         own = slice(s * nodes, (s + 1) * nodes)
-        ports[:, s, :, own] = np.arange(nodes, dtype=np.int8)
+        ports[:, s, :, own] = np.arange(nodes, dtype=shape.port_type)
     ports[np.broadcast_to(~reached[:, None], ports.shape)] = NONE
     return ports
 
@@ -73,7 +73,7 @@ def l2_ports(shape: ClosShape, left: Availability) -> Ports:
 def _spread_spines(shape: ClosShape, words: Words, turn: Ints, here: Ints) -> Ports:
     """[p, k, m] ports of one supernode's L2 chips to third-level chips, from the sets of those that serve."""
     default = here % shape.spines
-    ports = np.broadcast_to((shape.nodes + default).astype(np.int8), words.shape).copy()
+    ports = np.broadcast_to((shape.nodes + default).astype(shape.port_type), words.shape).copy()
     broken = np.nonzero(((words >> default.astype(np.uint32)) & 1) == 0)
     if len(broken[0]):
         few = words[broken]
@@ -87,7 +87,7 @@ def l3_ports(shape: ClosShape, left: Availability) -> Ports:
     of_node = np.repeat(np.arange(shape.supernodes), shape.nodes)
     trunks = np.moveaxis(left.trunks_alive, 1, 3)[..., of_node]  # [p, k, j, m]
     reached = trunks & np.moveaxis(left.cables_alive, 2, 1)[:, :, None]
-    return np.where(reached, of_node.astype(np.int8), np.int8(NONE))
+    return np.where(reached, of_node.astype(shape.port_type), shape.port_type(NONE))
 
 
 def to_ends(ports: Ports, ends_alive: Bools) -> Ports:

@@ -106,7 +106,7 @@ class ForwardingTables:
 
     def _ports_of_spines(self, left: Availability) -> Ports:
         if not self.shape.spines:
-            return np.empty((len(left.pairs), self.shape.chips, 0, self.shape.all_nodes), np.int8)
+            return np.empty((len(left.pairs), self.shape.chips, 0, self.shape.all_nodes), self.shape.port_type)
         return l3_ports(self.shape, left)
 
     def _remake_l1(self, planes: Ints, left: Availability, rows: Bools) -> EntryDiff:

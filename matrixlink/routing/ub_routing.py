@@ -209,6 +209,8 @@ class UbPairWeights:
 
 @functools.lru_cache(maxsize=65536)
 def _pair(chips_a: Chips, die_a: Weights, chips_b: Chips, die_b: Weights, fails: str) -> UbPairWeights:
+    if not chips_a[0]:  # the plane ends at the node: nothing is to be had there, and nothing lost
+        return UbPairWeights(np.zeros(len(chips_a)), np.zeros(0), cut=False)
     planes, chips = pair_states(chips_a, die_a, chips_b, die_b, fails)
     cut = bool((planes.sum(axis=1) <= 0).any())
     return UbPairWeights(planes.max(axis=0), chips.max(axis=0).ravel(), cut)

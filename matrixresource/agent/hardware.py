@@ -6,6 +6,7 @@ The control plane never looks here. A fault changes the hardware; what the node'
 from __future__ import annotations
 
 import fnmatch
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,6 +61,12 @@ class MessageFaults:
     delay_s: float = 0.0
 
 
+@functools.lru_cache(maxsize=64)
+def _regular(supernode: str, spec: SupernodeSpec) -> Supernode:
+    """The supernode of that name wired as the spec says, one for all of its nodes: each knows every other by name."""
+    return Supernode(supernode, spec)
+
+
 @dataclass
 class EmulatedNode:
     """One node: powered or not, its agents running or not, the fault codes it raises, its ports and switch tables."""
@@ -97,7 +104,7 @@ class EmulatedNode:
 
     def __post_init__(self) -> None:
         self.inventory = self._look()
-        self.rack(self.racked or Supernode(self.name.supernode, self.spec))
+        self.rack(self.racked or _regular(self.name.supernode, self.spec))
         self._struck: frozenset[str] = frozenset()
 
     def rack(self, supernode: Supernode) -> None:

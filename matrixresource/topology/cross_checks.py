@@ -33,7 +33,7 @@ def cross_checks(spec: SupernodeSpec) -> list[CrossCheck]:
     )  # fmt: skip
     leaf_down = node.npus * cabinet.nodes * die.rdma_gbps
     rdma_cables = 2 * rdma.subnets * rdma.leaves_per_subnet * rdma.spines * rdma.leaf_spine_gbps / npu.rdma_gbps
-    return [
+    return [*_of_uplinks(spec),
         CrossCheck("die.ub_links", "a die has one link to each sub-plane", die.ub_links, ub.sub_planes),
         CrossCheck("die.ub_gbps", "UB of a die", die.ub_gbps, die.ub_links * die.ub_link_gbps),
         CrossCheck("die.int8_tops", "INT8 is twice BF16", die.int8_tops, 2 * die.bf16_tflops),
@@ -47,9 +47,6 @@ def cross_checks(spec: SupernodeSpec) -> list[CrossCheck]:
         CrossCheck("node.dies", "dies of a node", node.dies, node.npus * npu.dies),
         CrossCheck("node.l1_switches", "one L1 switch per sub-plane", node.l1_switches, ub.sub_planes),
         CrossCheck("node.ub_gbps", "NPUs of a node", node.ub_gbps, node.npus * npu.ub_gbps),
-        CrossCheck("node.ub_gbps", "uplinks of a node", node.ub_gbps, ub.sub_planes * ub.l1_uplink_gbps),
-        CrossCheck("node.ub_optical_port_gbps", "optics of a node", node.ub_gbps,
-                   node.ub_optical_ports * node.ub_optical_port_gbps),
         CrossCheck("node.rdma_optical_ports", "one RDMA cable per NPU", node.rdma_optical_ports, node.npus),
         CrossCheck("cabinet.npus", "NPUs of a cabinet", cabinet.npus, cabinet.nodes * node.npus),
         CrossCheck("cabinet.l1_switches", "L1 switches of a cabinet", cabinet.l1_switches,
@@ -68,7 +65,6 @@ def cross_checks(spec: SupernodeSpec) -> list[CrossCheck]:
                    ub.optical_modules + rdma.optical_modules),
         CrossCheck("ub.l1_uplink_gbps", "uplinks of an L1 switch", ub.l1_uplink_gbps,
                    ub.l2_per_sub_plane * ub.uplink_gbps),
-        CrossCheck("ub.l2_ports", "one port per node on an L2 switch", ub.l2_ports, total.nodes),
         CrossCheck("ub.bus_device_l2_switches", "L2 switches in bus devices", total.l2_switches,
                    ub.bus_devices * ub.bus_device_l2_switches),
         CrossCheck("ub.bus_devices_per_sub_plane", "bus devices by sub-plane", ub.bus_devices,
@@ -90,4 +86,17 @@ def cross_checks(spec: SupernodeSpec) -> list[CrossCheck]:
                    2 * total.npus + rdma_cables),
         CrossCheck("vpc.uplinks", "one VPC uplink per Qingtian card", spec.vpc.uplinks,
                    total.nodes * node.qingtian_cards),
+    ]  # fmt: skip
+
+
+def _of_uplinks(spec: SupernodeSpec) -> list[CrossCheck]:
+    """What holds where the UB plane leads from node to node."""
+    node, ub = spec.node, spec.ub
+    if not ub.between_nodes:
+        return [CrossCheck("ub.uplink_gbps", "no uplinks where there are no L2 switches", ub.uplink_gbps, 0)]
+    return [
+        CrossCheck("node.ub_gbps", "uplinks of a node", node.ub_gbps, ub.sub_planes * ub.l1_uplink_gbps),
+        CrossCheck("node.ub_optical_port_gbps", "optics of a node", node.ub_gbps,
+                   node.ub_optical_ports * node.ub_optical_port_gbps),
+        CrossCheck("ub.l2_ports", "one port per node on an L2 switch", ub.l2_ports, spec.supernode.nodes),
     ]  # fmt: skip

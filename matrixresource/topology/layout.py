@@ -61,11 +61,16 @@ class Layout:
     # ---- names ------------------------------------------------------------------------------------------------------
 
     def compute_cabinets(self) -> list[str]:
-        return [f"{self.name}-c{c:02d}" for c in range(self.spec.supernode.compute_cabinets)]
+        return [self._cabinet(c) for c in range(self.spec.supernode.compute_cabinets)]
 
     def communication_cabinets(self) -> list[str]:
         first = self.spec.supernode.compute_cabinets
-        return [f"{self.name}-c{first + c:02d}" for c in range(self.spec.supernode.communication_cabinets)]
+        return [self._cabinet(first + c) for c in range(self.spec.supernode.communication_cabinets)]
+
+    def _cabinet(self, number: int) -> str:
+        """As many digits for all, at least two, so that names sort in the order of the machine."""
+        digits = max(2, len(str(self.spec.supernode.cabinets - 1)))
+        return f"{self.name}-c{number:0{digits}d}"
 
     def nodes(self, cabinet: str | None = None) -> list[str]:
         cabinets = self.compute_cabinets() if cabinet is None else [cabinet]
@@ -154,7 +159,7 @@ class Layout:
             for k in range(spec.ub.l2_per_sub_plane):
                 ends = (l1, self.l2(plane, k))
                 yield self._link(f"{node}.ub-p{plane}-k{k:02d}", "l1-l2", ends, spec.ub.uplink_gbps, "ub", plane, node)
-        for npu in range(self.spec.node.npus):
+        for npu in range(self.spec.node.npus if spec.npu.dies > 1 else 0):
             ends = (f"{node}-npu{npu}-die0", f"{node}-npu{npu}-die1")
             yield self._link(f"{node}.npu{npu}-d2d", "die-die", ends, spec.die.die_to_die_gbps, "ub", None, node)
 

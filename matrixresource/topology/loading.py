@@ -1,4 +1,7 @@
-"""A supernode's spec from its YAML file: every section, figure and sum checked before anybody reads a number."""
+"""A supernode's spec from its YAML file: every section, figure and sum checked before anybody reads a number.
+
+The files that lie beside this one are the machines that are built in, each under its file's name.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,44 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from matrixcommon.model.errors import InvalidField
 from matrixresource.topology.cross_checks import cross_checks
-from matrixresource.topology.spec import Figure, InvalidSpec, SupernodeSpec
+from matrixresource.topology.spec import Figure, InvalidSpec, SupernodeSpec, UbSpec
 
 MARKS = ("C2", "C1", "DER", "REC", "ASSUMED")
 DEFAULT_FILE = Path(__file__).with_name("cloudmatrix384.yaml")
+NAMEABLE = {"cabinet.nodes": 10, "supernode.cabinets": 1000, "node.npus": 10, "ub.sub_planes": 10,
+            "ub.l2_per_sub_plane": 100, "npu.dies": 10, "rdma.subnets": 10}  # fmt: skip
+"""How many of each the names of parts can tell apart."""
+
+ABSENT = frozenset(
+    {"die.die_to_die_gbps", "node.ub_optical_ports", "node.ub_optical_port_gbps", "cabinet.ub_optical_links"}
+    | {"supernode.communication_cabinets", "supernode.l2_switches"}
+    | {f"ub.{figure}" for figure in UbSpec.model_fields if figure != "sub_planes"}
+)
+"""What a machine may have none of: one whose UB plane ends at the node, or whose NPUs are of one die."""
 
 
-def load_spec(path: Path | None = None) -> SupernodeSpec:
-    """The spec in `path`, by default the published CloudMatrix384. Raises InvalidSpec with the field's path."""
-    return _read((path or DEFAULT_FILE).read_text(encoding="utf-8"))
+def built_in() -> dict[str, Path]:
+    """The machines that lie beside this module, by name."""
+    return {file.stem: file for file in sorted(DEFAULT_FILE.parent.glob("*.yaml"))}
+
+
+def load_spec(path: Path | str | None = None) -> SupernodeSpec:
+    """The spec in the file `path`, or of the built-in machine of that name; by default the published CloudMatrix384.
+    Raises InvalidSpec with the field's path, InvalidField where there is neither."""
+    return _read(spec_file(path).read_text(encoding="utf-8"))
+
+
+def spec_file(named: Path | str | None) -> Path:
+    """Raises InvalidField where there is no such file, nor a built-in machine of that name."""
+    if named is None:
+        return DEFAULT_FILE
+    file = built_in().get(str(named), Path(named))
+    if not file.is_file():
+        there = ", ".join(built_in())
+        raise InvalidField(f"{str(named)[:200]!r} is neither a file nor a machine; there are {there}", field="spec")
+    return file
 
 
 def parse_spec(document: Any) -> SupernodeSpec:
@@ -38,6 +69,10 @@ def parse_spec(document: Any) -> SupernodeSpec:
     except ValidationError as error:
         first = error.errors()[0]
         raise InvalidSpec(".".join(str(part) for part in first["loc"]), first["msg"].lower()) from error
+    for path, most in NAMEABLE.items():
+        section, _, figure = path.partition(".")
+        if getattr(getattr(spec, section), figure) > most:
+            raise InvalidSpec(path, f"at most {most}, or its parts could not be named")
     for check in cross_checks(spec):
         if not check.holds:
             raise InvalidSpec(check.field, f"{check.sentence}: {check.stated:g} stated, {check.derived:g} derived")
@@ -62,12 +97,13 @@ def _figure(path: str, cell: Any, titles: Mapping[str, str]) -> Figure:
         if key not in ("value", "source", "mark", "note"):
             raise InvalidSpec(f"{path}.{key}", "unknown field")
     value = cell["value"]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise InvalidSpec(path, "a figure is a positive number")
+    least = 0 if path in ABSENT else 1e-12
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < float("inf"):
+        raise InvalidSpec(path, "a figure is a positive number" + (", or 0 where there is none" if not least else ""))
     mark, codes = cell.get("mark"), cell.get("source")
     if mark not in MARKS:
         raise InvalidSpec(f"{path}.mark", f"one of {', '.join(MARKS)}")
-    if not isinstance(codes, list) or (not codes and mark != "ASSUMED"):
+    if not isinstance(codes, list) or (not codes and mark not in ("ASSUMED", "REC")):
         raise InvalidSpec(f"{path}.source", "a published figure names its source")
     for code in codes:
         if code not in titles:

@@ -125,6 +125,11 @@ class UbSpec(Section):
     optical_links: int
     optical_modules: int
 
+    @property
+    def between_nodes(self) -> bool:
+        """Whether the plane leads from node to node; else it ends at the node, which then has no uplinks."""
+        return self.l2_per_sub_plane > 0
+
 
 class RdmaSpec(Section):
     subnets: int

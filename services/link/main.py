@@ -73,7 +73,7 @@ class LinkSettings(LedSettings):
 
     supernodes: int = Field(1, ge=1, le=8, description="supernodes known from the start; others by their agents")
     spec: Path | None = Field(
-        None, description="YAML file with the numbers of a supernode; the built-in CloudMatrix384"
+        None, description="YAML file with the numbers of a supernode, or a built-in machine by name; CloudMatrix384"
     )
     resource_url: str = Field(
         "", description="where MatrixResource is; without it nobody is asked whose nodes a slice's members are"

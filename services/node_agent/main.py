@@ -45,7 +45,7 @@ class AgentSettings(Settings):
 
     supernodes: int = Field(1, ge=1, le=8, description="supernodes to play")
     spec: Path | None = Field(
-        None, description="YAML file with the numbers of a supernode; the built-in CloudMatrix384"
+        None, description="YAML file with the numbers of a supernode, or a built-in machine by name; CloudMatrix384"
     )
     stages: Path | None = Field(None, description="YAML file with stages of work that replace the built-in ones")
     link_stages: Path | None = Field(None, description="the same for the programming of routes")

@@ -69,7 +69,7 @@ class ResourceSettings(LedSettings):
         "with the sizes alone (learning), or plain (tightest)",
     )
     spec: Path | None = Field(
-        None, description="YAML file with the numbers of a new supernode; the built-in CloudMatrix384"
+        None, description="YAML file with the numbers of a new supernode, or a built-in machine by name; CloudMatrix384"
     )
     topology: Path | None = Field(
         None, description="a supernode as it is drawn (node-link JSON, GraphML); without it, wired as its numbers say"

@@ -18,6 +18,7 @@ async def test_a_deployment_loads_and_serves(stage):
     assert {condition["type"]: condition["status"] for condition in view["conditions"]} == {
         "Ready": "True",
         "LaidOut": "True",
+        "Progressing": "False",
     }
     again = (await stage.ensure()).json()
     assert again["generation"] == 1

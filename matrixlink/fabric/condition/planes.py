@@ -1,8 +1,9 @@
 """PlaneModel: what each of the three planes is to its users: sub-planes, rates, hops, latency, measured payload.
 
 Rates and latencies are those of the supernode's links, measured payload rates come from `calibration.yaml`, where every
-number has its source; what was measured of latency stands there too, and the links of a path add up to it. The three
-planes share one shape, so everything above this file treats them alike.
+number has its source; what was measured of latency stands there too, and the links of a path add up to it. Payload was
+measured on the CloudMatrix384: on another machine it is the same share of a port's rate. The three planes share one
+shape, so everything above this file treats them alike.
 """
 
 from __future__ import annotations
@@ -52,24 +53,25 @@ def plane_models(spec: SupernodeSpec | None = None) -> dict[Plane, PlaneModel]:
 
 
 def _models(spec: SupernodeSpec, measured: dict[str, Any]) -> dict[Plane, PlaneModel]:
-    def used(plane: str, quantity: str, path: str) -> float:
-        return taken(measured, plane, quantity, path)
+    node, die, there = spec.node, spec.die, load_spec()
 
-    node, die = spec.node, spec.die
+    def payload(plane: str, rate_gbps: float, measured_at_gbps: float) -> float:
+        return taken(measured, plane, "payload_gbps", "inter-node") * rate_gbps / measured_at_gbps
+
     return {
         Plane.UB: PlaneModel(
             Plane.UB, spec.ub.sub_planes, spec.ub.l1_uplink_gbps, die.ub_link_gbps, node.dies, spec.npu.ub_gbps,
-            spec.latency.between_nodes_us("ub"), used("ub", "payload_gbps", "inter-node"), 3,
+            spec.latency.between_nodes_us("ub"), payload("ub", die.ub_gbps, there.die.ub_gbps), 3,
             measured["ub"]["qos"]["mechanism"],
         ),
         Plane.RDMA: PlaneModel(
             Plane.RDMA, 1, node.npus * spec.npu.rdma_gbps, die.rdma_gbps, node.dies, spec.npu.rdma_gbps,
-            spec.latency.between_nodes_us("rdma"), used("rdma", "payload_gbps", "inter-node"), 3,
+            spec.latency.between_nodes_us("rdma"), payload("rdma", die.rdma_gbps, there.die.rdma_gbps), 3,
             measured["rdma"]["qos"]["mechanism"],
         ),
         Plane.VPC: PlaneModel(
             Plane.VPC, 1, node.vpc_gbps, node.vpc_gbps, 1, node.vpc_gbps / node.npus,
-            spec.latency.between_nodes_us("vpc"), used("vpc", "payload_gbps", "inter-node"), 1,
+            spec.latency.between_nodes_us("vpc"), payload("vpc", node.vpc_gbps, there.node.vpc_gbps), 1,
             measured["vpc"]["qos"]["mechanism"],
         ),
     }  # fmt: skip

@@ -48,9 +48,12 @@ def up(
         str, typer.Option(help="SQLAlchemy URL with {service} in it, e.g. postgresql://me@host/cm_{service}.")
     ] = "",
     topology: Annotated[
-        Path | None,
-        typer.Option(help="A supernode as it was drawn (node-link JSON, GraphML); a new state's supernodes are so."),
-    ] = None,
+        str,
+        typer.Option(
+            help="What a new state's supernodes are: a machine by name (`matrixctl topology list`), a file with its "
+            "numbers (YAML), or a supernode as it was drawn (node-link JSON, GraphML)."
+        ),
+    ] = "",
     host: Annotated[
         str, typer.Option(help="Address to listen on; 0.0.0.0 is for containers: everybody with a token gets in.")
     ] = "127.0.0.1",
@@ -61,6 +64,7 @@ def up(
 
     Asked twice, it shows the stack that runs. After its supervisor was killed, it takes over what that one left.
     """
+    from services.matrixctl.supervisor.machine import checked
     from services.matrixctl.supervisor.supervisor import Request
 
     if time_scale is not None and not 0 < time_scale <= 100_000:
@@ -68,11 +72,11 @@ def up(
     _check_host(host)
     if database and "{service}" not in database:
         raise InvalidField("each service has a database of its own: put {service} into the URL", field="--database")
-    if topology is not None:
-        _check_drawing(topology)
-        topology = topology.absolute()
     folder = stack.folder
-    request = Request(choose(only), time_scale, seed, database, topology=str(topology or ""), host=host).to_json()
+    if topology:
+        before = folder.read()
+        topology = checked(topology, None if before is None else before.topology)
+    request = Request(choose(only), time_scale, seed, database, topology=topology, host=host).to_json()
     if folder.supervisor() is not None:
         say(f"already running in {folder.path}; `matrixctl down` stops it")
         _refuse_other_settings(folder, time_scale, only)
@@ -95,14 +99,6 @@ def _check_host(host: str) -> None:
         IPv4Address(host)
     except AddressValueError as wrong:
         raise InvalidField(f"{host!r} is no address such as 127.0.0.1 or 0.0.0.0", field="--host") from wrong
-
-
-def _check_drawing(file: Path) -> None:
-    """Before anything is started. Raises InvalidField with a sentence for each fault."""
-    from matrixresource.topology.graph_document import compiled_drawing, read_file
-    from matrixresource.topology.loading import load_spec
-
-    compiled_drawing(read_file(file), load_spec())
 
 
 def _refuse_other_settings(folder: Any, time_scale: float | None, only: str | None) -> None:

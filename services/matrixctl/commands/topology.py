@@ -1,4 +1,5 @@
-"""topology: the graph of a supernode, and questions that NetworkX answers about it; or a drawn file, checked."""
+"""topology: the graph of a supernode, and questions that NetworkX answers about it; or a drawn file, checked. And the
+machines that a stack can be begun as."""
 
 from __future__ import annotations
 
@@ -174,3 +175,49 @@ def check(
         say(f"{file} can be taken up: {len(compiled.nodes)} nodes, {len(compiled.link_named)} links, {others}")
     if found:
         raise typer.Exit(EXIT_REFUSED)
+
+
+@command("topology list")
+def machines(output: Output = Form.TABLE) -> None:
+    """The machines that a stack can be begun as, by name: `matrixctl up --topology NAME`."""
+    from matrixresource.topology.loading import built_in, load_spec
+
+    found = []
+    for name in built_in():
+        spec = load_spec(name)
+        total, marks = spec.supernode, [figure.mark for figure in spec.figures]
+        found.append(
+            {
+                "name": name,
+                "model": spec.model,
+                "npus": total.npus,
+                "nodes": total.nodes,
+                "cabinets": total.compute_cabinets,
+                "ubGbpsPerNpu": spec.npu.ub_gbps,
+                "rdmaGbpsPerNpu": spec.npu.rdma_gbps,
+                "assumed": f"{marks.count('ASSUMED')} of {len(marks)} figures",
+            }
+        )
+    if not printed({"items": found}, output):
+        columns = "name, model, NPUs:npus, nodes, cabinets, UB GB/s:ubGbpsPerNpu, RDMA GB/s:rdmaGbpsPerNpu, assumed"
+        listing(columns, found)
+
+
+@command("topology show")
+def machine(
+    name: Annotated[str, typer.Argument(help="A machine of `matrixctl topology list`, or a file with numbers (YAML).")],
+    output: Output = Form.TABLE,
+) -> None:
+    """Every figure of a machine, with where it comes from and how sure it is.
+
+    matrixctl topology show atlas-950
+    matrixctl topology show mine.yaml -o json
+    """
+    from matrixresource.topology.loading import load_spec
+
+    found = [
+        {"figure": each.path, "value": each.value, "mark": each.mark, "sources": list(each.sources), "note": each.note}
+        for each in load_spec(name).figures
+    ]
+    if not printed({"items": found}, output):
+        listing("figure, value, mark, note", found)

@@ -103,7 +103,7 @@ class Stack:
     contained: bool = False
     """Its processes are containers: no seats, no supervisor of ours."""
     topology: str = ""
-    """The file in which its supernodes were drawn."""
+    """What its supernodes were begun as: a built-in machine, or the file with its numbers or drawing."""
 
     @classmethod
     def of_names(cls, names: Iterable[str], when: StackTime, seed: int | None) -> Stack:

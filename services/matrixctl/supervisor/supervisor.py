@@ -23,15 +23,16 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
 from matrixcommon.emulation.stack_clock import change_timeline, write_timeline
-from matrixresource.topology import Supernode
 from services.catalogue import PROCESSES, Process
 from services.chassis.logging import configure
 from services.matrixctl.supervisor.log_rotation import rotate_all
+from services.matrixctl.supervisor.machine import build_first, settings_of
 from services.matrixctl.supervisor.probe import free_port, port_is_free, readiness
 from services.matrixctl.supervisor.process_lock import Holder, SeatTaken, started_at, stop
 from services.matrixctl.supervisor.process_spawn import (
@@ -69,7 +70,8 @@ class Request:
     database: str = ""
     shared: tuple[str, ...] = SHARED_MODULES
     topology: str = ""
-    """The file in which the supernodes of a new state are drawn."""
+    """The machine that a new state's supernodes are: a built-in one by name, a file with its numbers (YAML), or one in
+    which it is drawn."""
     host: str = HOST
     """The address on which the processes listen; they find each other on this machine's own."""
 
@@ -163,8 +165,7 @@ class Supervisor:
             settings["SEED"] = str(self.stack.seed)
         if process.has_database and self.stack.database:
             settings["DATABASE"] = self.stack.database.replace("{service}", name)
-        if name == "resource" and self.stack.topology:
-            settings["TOPOLOGY"] = self.stack.topology
+        settings |= settings_of(name, self.stack.topology)
         if name == "operator" and "kube" in self.stack.children:
             settings["SHARED_CLUSTER"] = "false"
         if name == "kube":
@@ -353,7 +354,7 @@ _OURS = frozenset(
     for key in (
         *("HOST", "PORT", "STATE", "TIME_SCALE", "TIME_ANCHOR_WALL", "TIME_ANCHOR_EMULATED"),
         *("CLOCK_FILE", "TOKENS", "TOKEN"),
-        *("SEED", "DATABASE", "TOPOLOGY", "KUBECONFIG", "KUBE_ADMIN_TOKEN"),
+        *("SEED", "DATABASE", "TOPOLOGY", "SPEC", "KUBECONFIG", "KUBE_ADMIN_TOKEN"),
         *(f"{process.name.upper()}_URL" for process in PROCESSES),
     )
 )
@@ -385,7 +386,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = os.environ.pop("CLOUDMATRIX_STACK_REQUEST", "")
     request = Request.from_json(asked) if asked else Request()
     if can_fork():
-        preload(request.shared, Supernode)
+        before = folder.read()
+        preload(request.shared, partial(build_first, request.topology or (before.topology if before else "")))
     Supervisor(folder, request).run()
     seat.leave()
     return 0

@@ -184,7 +184,7 @@ def test_a_wrong_event_is_named_and_nothing_changes(event, field):
 @pytest.mark.parametrize(
     ("sizes", "field"),
     [({"nodes": 0}, "nodes"), ({"chips": 40}, "chips"), ({"supernodes": 2}, "spines"), ({"spines": 2}, "spines"),
-     ({"nodes": 200}, "nodes")],
+     ({"nodes": 40_000}, "nodes"), ({"dies": 120}, "dies"), ({"chips": 0}, "chips")],
 )  # fmt: skip
 def test_a_shape_that_cannot_be_is_refused(sizes, field):
     with pytest.raises(InvalidField) as refused:
@@ -197,3 +197,14 @@ def test_the_shape_of_the_spec_is_the_built_in_one():
     assert (ClosShape().switches, whole.entries) == (448, 430_080)
     pods = ClosShape(sub_planes=1, supernodes=22, spines=16)
     assert (pods.switches, pods.all_nodes * pods.ends) == (1664, 21_120)
+
+
+def test_a_chip_of_more_ports_than_a_byte_can_number_leads_to_each_node():
+    shape = ClosShape(nodes=300, sub_planes=1, dies=1, cpus=1, chips=2)
+    tables = ForwardingTables(shape)
+    assert (tables.l2[0, 0, 1] == np.arange(300)[:, None]).all()
+    changed = tables.take([ElementEvent("cable", (0, 299, 1), share=0.0)])
+    assert (changed.l2.before == 299).all()
+    assert (tables.l2[0, 0, 1, 299] == NONE).all()
+    tables.take([ElementEvent("cable", (0, 299, 1), share=1.0)])
+    assert (tables.l2 == ForwardingTables(shape).l2).all()

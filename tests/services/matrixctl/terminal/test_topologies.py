@@ -1,0 +1,65 @@
+"""`--topology` of `matrixctl up`, and `matrixctl topology list|show`: machines by name, by a file with numbers, as drawn."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from matrixcommon.model.errors import Conflict, InvalidField
+from matrixresource.topology.loading import DEFAULT_FILE, built_in
+from services.catalogue import PROCESSES
+from services.matrixctl.supervisor.machine import checked, settings_of
+from tests.services.matrixctl.inprocess import ran
+
+
+@pytest.fixture
+def numbers(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump(yaml.safe_load(DEFAULT_FILE.read_text()) | {"model": "Mine"}))
+    return file
+
+
+def test_who_knows_a_supernode_by_its_numbers_is_told_the_machine(numbers):
+    for named in ("atlas-950", str(numbers)):
+        given = {process.name: settings_of(process.name, named) for process in PROCESSES}
+        assert {name for name, settings in given.items() if settings} == {"resource", "link", "agents"}
+        assert given["link"] == {"SPEC": named}
+    assert settings_of("resource", "drawn.json") == {"TOPOLOGY": "drawn.json"}
+    assert settings_of("link", "drawn.json") == settings_of("resource", "") == {}
+
+
+def test_a_file_is_kept_by_its_whole_path_and_a_machine_by_its_name(numbers, monkeypatch):
+    monkeypatch.chdir(numbers.parent)
+    assert checked("mine.yaml", None) == str(numbers)
+    assert checked("atlas-800i-a2", None) == checked("atlas-800i-a2", "atlas-800i-a2") == "atlas-800i-a2"
+    assert checked("", "atlas-950") == "atlas-950"
+
+
+def test_what_is_no_machine_is_refused_before_anything_starts(numbers, tmp_path):
+    with pytest.raises(InvalidField, match="there are atlas-800i-a2, atlas-950, cloudmatrix384") as refused:
+        checked("abacus", None)
+    assert refused.value.field == "--topology"
+    document = yaml.safe_load(numbers.read_text())
+    document["node"]["npus"]["value"] = 7
+    numbers.write_text(yaml.safe_dump(document))
+    with pytest.raises(InvalidField) as wrong:
+        checked(str(numbers), None)
+    assert wrong.value.field.startswith("node.")
+    with pytest.raises(Conflict, match="this state has supernodes of cloudmatrix384; take another --state"):
+        checked("atlas-950", "")
+
+
+def test_machines_are_listed_and_shown_with_how_sure_each_figure_is(capsys):
+    code, out, _ = ran(capsys, "topology", "list", "-o", "json")
+    listed = {each["name"]: each for each in json.loads(out)["items"]}
+    assert (code, set(listed)) == (0, set(built_in()))
+    assert (listed["atlas-950"]["npus"], listed["atlas-950"]["nodes"]) == (8192, 1024)
+    code, out, _ = ran(capsys, "topology", "show", "atlas-800i-a2", "-o", "json")
+    figures = {each["figure"]: each for each in json.loads(out)["items"]}
+    assert (code, figures["ub.l2_per_sub_plane"]["value"]) == (0, 0)
+    assert {each["mark"] for each in figures.values()} == {"C1", "REC", "ASSUMED", "DER"}
+    code, _, err = ran(capsys, "topology", "show", "abacus")
+    assert code == 1
+    assert "there are atlas-800i-a2" in err
