@@ -349,7 +349,7 @@ async def _events(
 
 
 async def _watched(request: Request) -> bool:
-    """Whether a watch goes on: who asked for it still reads, by a token that has neither ended nor been revoked."""
+    """Whether who asked for a watch still reads it, by a token that has neither ended nor been revoked."""
     return not await request.is_disconnected() and still_admitted(request)
 
 

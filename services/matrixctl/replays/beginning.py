@@ -34,7 +34,7 @@ SHOWN = 5
 def lay_out(folder: Folder, file: Path, about: About) -> tuple[Request, dict[str, int]]:
     """How to start a stack that is as the recording began, and the newest change of each service until then.
 
-    A stack of that folder that holds nothing gives way. Raises Conflict where it holds something, is of another
+    A stack of that folder that holds nothing is replaced. Raises Conflict where it holds something, is of another
     topology, or keeps its state elsewhere; UnknownSnapshot where the recording is of tables that are unknown here.
     """
     archive.check_schemas(archive.read_manifest(file))
@@ -61,11 +61,11 @@ def _check_free(folder: Folder, file: Path) -> None:
             )
         return
     client = ApiClient.of(folder)
-    if held := list(_held(client)):
+    if found := list(_holdings(client)):
         raise Conflict(
             f"the stack in {folder.path} is not empty: `matrixctl reset --state {folder.path}` empties it; or name "
             "another folder",
-            blocking=held[:SHOWN],
+            blocking=found[:SHOWN],
         )
     here, recorded = _topology_of(client), _recorded_topology(file)
     if not matches(here, recorded):
@@ -75,7 +75,7 @@ def _check_free(folder: Folder, file: Path) -> None:
         )
 
 
-def _held(client: ApiClient) -> list[dict[str, Any]]:
+def _holdings(client: ApiClient) -> list[dict[str, Any]]:
     return [
         {"kind": kind.removesuffix("s"), "name": each["name"]}
         for service, kind in HOLDINGS.items()

@@ -33,6 +33,7 @@ class Asked:
     die: tuple[str, int] | None = None
     instance: Prefiller | None = None
     left_bytes: float = 0.0
+    sent: int = 0
     there_at: float = inf
     steps: int = 0
     steps_done: int = 0
@@ -66,7 +67,7 @@ class SlowEngine:
     def __init__(self, deployment: Deployment, seed: int = 0) -> None:
         self.deployment, self.now, self.rng = deployment, 0.0, Random(seed)
         self.requests: list[Asked] = []
-        self.made = 0
+        self.made = self.sent = 0
         self.instances = [self.new_instance(nodes, 0.0) for nodes in deployment.pools.prefill]
         self.dies = dies_of(deployment.pools.decode)
         self.joining: list[Asked] = []
@@ -145,7 +146,8 @@ class SlowEngine:
                         each.where = "moved"
                         each.there_at = self.now + self.transfer_start_s()
             elif there_at <= at:
-                self.join(min((e for e in self.requests if e.where == "moved"), key=lambda each: each.there_at))
+                moved = (each for each in self.requests if each.where == "moved")
+                self.join(min(moved, key=lambda each: (each.there_at, each.sent)))  # at once: as they left their chunk
             elif chunk_at <= at:
                 self.end_chunk(min((e for e in self.instances if e.chunk), key=lambda each: each.ends_at))
             else:
@@ -294,6 +296,8 @@ class SlowEngine:
                 self.finish(request)
             else:
                 request.where = "moving"
+                self.sent += 1
+                request.sent = self.sent
                 request.left_bytes = request.prompt * self.deployment.model.kv_bytes_per_token
         instance.queue = unfinished + instance.queue
         self.assign()

@@ -36,7 +36,7 @@ class Processes:
         when = StackTime(SCALE, time.time(), 0.0)
         self.stack = Stack((), when, children={"compute": Child("compute", url="http://compute")})
         self.seen: list[str] = []
-        self.told: list[tuple[float, str]] = []
+        self.reported: list[tuple[float, str]] = []
         self.answer: Callable[[httpx.Request], httpx.Response] = lambda _: httpx.Response(202)
         monkeypatch.setattr(on_processes, "cluster_of", lambda _: SimpleNamespace(http=None))
         monkeypatch.setattr(on_processes, "events_since", lambda _, since: [] if since["compute"] else comes)
@@ -54,7 +54,7 @@ class Processes:
     def replayed(self, actions: tuple[Action, ...], events: list[Event]) -> Outcome:
         folder: Any = self
         recorded = Recording(about=ABOUT, actions=actions, events=tuple(events))
-        replay = Replay(folder, recorded, {"compute": 0}, lambda at_s, text: self.told.append((at_s, text)))
+        replay = Replay(folder, recorded, {"compute": 0}, lambda at_s, text: self.reported.append((at_s, text)))
         replay._http["compute"] = httpx.Client(base_url="http://compute", transport=httpx.MockTransport(self._answered))
         with ThreadPoolExecutor(2) as threads:
             return replay.run(threads)
@@ -74,7 +74,7 @@ def test_all_is_asked_at_its_moment_and_the_same_comes(monkeypatch: pytest.Monke
     assert outcome.difference is None
     assert outcome.at_s >= ABOUT.length_s
     assert processes.seen == ["/v1/instances/a", "/v1/instances/b"]
-    moments = [at_s for at_s, text in processes.told if text]
+    moments = [at_s for at_s, text in processes.reported if text]
     assert moments[0] >= 10
     assert moments[1] >= 20
 

@@ -181,8 +181,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "topology check": ("topology check mine.graphml",),
     "topology cut": ("topology cut sn0-c03-n2 sn0-c07-n1 --plane ub",),
     "topology export": ("topology export sn0",),
+    "topology list": ("topology list",),
     "topology neighbours": ("topology neighbours sn0-l2p3-k11",),
     "topology path": ("topology path sn0-c03-n2 sn0-c07-n1 --plane ub",),
+    "topology show": ("topology show atlas-950", "topology show mine.yaml -o json"),
     "traffic list": ("traffic list",),
     "traffic put": (
         "traffic put busy --instance deepseek --plane ub --gbps 20",
