@@ -387,7 +387,7 @@ class StatisticsView(ApiModel):
     activation_queue: int = Field(0, description="waiting for a deployment that is scaled to zero or comes back")
     idle_s: float = Field(0.0, description="since when nothing has come in or run")
     prefill_busy: float = 0.0
-    decode_step_ms: float = 0.0
+    decode_step_ms: float | None = Field(0.0, description="null while a step cannot end: a member is not reached")
     decode_batch_per_npu: float = 0.0
     kv_usage: float = 0.0
     cache_hit_rate_blocks: float | None = Field(None, description="null before any block was looked for")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -175,7 +176,7 @@ def statistics_of(
     view.prefilling, view.transferring = states.count(PREFILLING), states.count(TRANSFERRING)
     view.decoding = states.count(DECODING)
     view.prefill_busy = sum(bool(instance.chunk) for instance in engine.instances) / max(1, len(engine.instances))
-    view.decode_step_ms = engine.pool.step_s * 1e3
+    view.decode_step_ms = engine.pool.step_s * 1e3 if isfinite(engine.pool.step_s) else None
     view.decode_batch_per_npu = engine.pool.active * engine.deployment.calibration.dies_per_npu / max(1, len(dies))
     view.kv_usage = kv_usage(live)
     view.cache_hit_rate_blocks = counts.block_hit_rate if counts.blocks_asked else None

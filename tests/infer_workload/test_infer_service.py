@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+from math import inf
 
 import pytest
 
+from infer_workload.engine.decode_pool import DecodePool
 from tests.infer_workload.conftest import NODES, Stage, Views
 
 
@@ -140,6 +142,12 @@ async def test_latencies_of_nothing_are_not_known_rather_than_zero(serving):
     assert seen["ttft"]["p50"] > 0
     assert seen["tpot"] is None, "there was no further token"
     assert seen["cacheHitRateTokens"] == 0.0
+
+
+async def test_a_step_that_cannot_end_takes_no_number_of_milliseconds(serving, monkeypatch):
+    """While no bytes come through to a node; JSON has no infinity."""
+    monkeypatch.setattr(DecodePool, "step_s", property(lambda pool: inf))
+    assert (await serving.statistics())["decodeStepMs"] is None
 
 
 async def test_built_in_load_is_served_measured_and_metered(serving):

@@ -80,8 +80,9 @@ def measured(demo: Telling) -> Pace:
 
     def enough() -> bool:
         current = demo.statistics()
-        if current["decodeBatchPerNpu"] > 0 and not current["decodePaused"]:
-            seen.append(current["decodeStepMs"])
+        step_ms = current["decodeStepMs"]  # None while a node is not reached
+        if step_ms is not None and current["decodeBatchPerNpu"] > 0 and not current["decodePaused"]:
+            seen.append(step_ms)
             reported.append(predicted_ms(demo, instance, roles, current["decodeBatchPerNpu"]))
         return time.monotonic() - began >= MEASURING_WALL_S and len(seen) >= LOOKS_AT_LEAST
 
