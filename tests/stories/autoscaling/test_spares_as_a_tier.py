@@ -46,7 +46,7 @@ async def test_a_policy_that_counts_on_spares_grows_out_of_them_and_learns_how_l
 
         await stack.until(serves, "it serves")
         await offer(stack, 6.0)
-        answer = await put_policy(stack, warmSpares=2)
+        answer = await put_policy(stack, warmSpares=2, maxReplicas=6)  # as many as there are spares beyond what it has
         assert (answer.status_code, answer.json()["warmSpares"]) == (200, 2)
         refused = await put_policy(stack, warmSpares=49)
         assert refused.status_code == 422
