@@ -13,7 +13,8 @@ STATE ?= .state/demo
 TEST_WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder --durations 40 --durations-min 2 \
 	-m "not soak"
-UNIT_TESTS := $(addprefix tests/,matrixcommon matrixresource matrixlink matrixcompute matrixcontainer infer_workload services)
+PRODUCT := matrixcommon matrixresource matrixlink matrixcompute matrixcontainer infer_workload services
+UNIT_TESTS := $(addprefix tests/,$(PRODUCT))
 
 # So that neither a caller's environment nor an index of bytecode elsewhere changes what runs.
 export PYTHONDONTWRITEBYTECODE :=
@@ -107,4 +108,6 @@ $(READY): requirements-test.lock pyproject.toml
 		echo "could not make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements-test.lock
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@# As an installed wheel has it: where the environment forbids Python to write bytecode, each start would compile anew.
+	@$(BIN)/python -m compileall -q $(PRODUCT)
 	@rm -f $(VENV)/.ready-* && touch $(READY)
