@@ -211,6 +211,7 @@ async def test_broken_ports_make_their_chips_raise_codes(tmp_path):
     pair.life.cancel()
 
 
+@pytest.mark.looptime
 @pytest.mark.parametrize(
     "changes", [{"epoch": 2**63}, {"sequence": -1}, {"leaseS": "soon"}, {"status": "Odd"}, {"x": 1}]
 )
