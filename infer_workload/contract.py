@@ -285,7 +285,7 @@ class ScaleRequest(ApiModel):
 class ScaleView(ScaleRequest):
     """What was asked for, and whether it is so."""
 
-    state: Literal["Changing", "Settled"] = "Settled"
+    state: Literal["Changing", "LacksNodes", "Settled"] = "Settled"
     requests: int = Field(0, description="requests that still run in roles that change")
 
 

@@ -131,11 +131,12 @@ class Handover:
         return None if self.draining is None else self.draining.view(0 if engine is None else engine.on_closing())
 
     def scale_view(self, asked: ScaleRequest, engine: Engine | None) -> ScaleView:
-        """Whether the layout follows what was asked for."""
+        """Whether the layout follows what was asked for, and whether it has the nodes for it."""
         settled = self.idle if engine is None else self.settled(engine)
+        lacks = engine is not None and self.lacks_nodes(engine)
         requests = 0 if engine is None or self.role_change is None else engine.on_closing()
-        state = {"state": "Settled" if settled else "Changing", "requests": requests}
-        return ScaleView.model_validate(asked.model_dump() | state)
+        state = "Changing" if not settled else "LacksNodes" if lacks else "Settled"
+        return ScaleView.model_validate(asked.model_dump() | {"state": state, "requests": requests})
 
     def settled(self, engine: Engine) -> bool:
         """Whether the layout follows the sizes that were asked for, as far as there are nodes."""

@@ -67,6 +67,13 @@ def progress(live: LiveDeployment) -> tuple[bool, str, str]:
         return True, "RolesChanging", f"other sizes count when the drain of {', '.join(sorted(drain.nodes))} is over"
     if live.loading and handover.lacks_nodes(live.engine):
         return True, "NodesLoading", f"{', '.join(sorted(live.loading))} load before they are used"
+    if (scale := handover.scale) is not None and handover.lacks_nodes(live.engine):
+        asked, there = scale.prefill + scale.decode, len(live.engine.deployment.pools.nodes)
+        return (
+            True,
+            "LacksNodes",
+            f"{asked} nodes were asked for, {there} serve, in pools as near as they allow",
+        )
     return False, "Settled", ""
 
 

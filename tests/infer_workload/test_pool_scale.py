@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from infer_workload.contract import ScaleRequest
 from infer_workload.layout.scale import PoolScale
 from infer_workload.serving.states import IDLE, LOADING, PENDING, SERVING
+from infer_workload.serving.status import progress
 from tests.infer_workload.loaded import NODES, Stage
 
 
@@ -93,6 +94,23 @@ def test_roles_change_in_place_and_what_runs_in_them_finishes_first(scale):
     stage.plays(120)
     assert (live.state, live.requeued, live.cut_off) == (SERVING, 0, 0)
     assert live.handover.role_change is None
+
+
+def test_larger_pools_than_there_are_nodes_for_are_not_called_settled():
+    stage = Stage()
+    live = stage.live
+    asked = ScaleRequest(prefill_nodes=20, decode_nodes=40)
+    live.rescale(PoolScale(20, 40), stage.now)
+    stage.plays(120)
+    assert live.handover.scale_view(asked, live.engine).state == "LacksNodes"
+    assert progress(live) == (
+        True, "LacksNodes", "60 nodes were asked for, 12 serve, in pools as near as they allow",
+    )  # fmt: skip
+    live.rescale(PoolScale(6, 6), stage.now)
+    stage.plays(120)
+    asked = ScaleRequest(prefill_nodes=6, decode_nodes=6)
+    assert live.handover.scale_view(asked, live.engine).state == "Settled"
+    assert progress(live)[:2] == (False, "Settled")
 
 
 def test_at_the_deadline_they_change_and_requests_go_back_to_the_queue_and_finish():

@@ -32,6 +32,9 @@ def traffic_put(
     body |= {key: value for key, value in (("slice", slice), ("instance", instance), ("target", target)) if value}
     body |= {"targets": targets} if targets else {}
     view = stack.client.call("agents", "PUT", at("traffic", name), body=body)
+    if not view["members"]:
+        of = f"instance {instance!r} on {plane}" if instance else f"slice {slice!r}"
+        return say(f"no member of {of} can send yet; the load begins when one can (`matrixctl get slices`)")
     say(
         f"{view['members']} members offer {view['offeredGbps']:,.0f} GB/s; {view['sentGbps']:,.0f} get through"
         + (f", {view['droppedGbps']:,.1f} are dropped" if view["droppedGbps"] else "")

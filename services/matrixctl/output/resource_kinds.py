@@ -323,12 +323,24 @@ NOUNS: tuple[Noun, ...] = (
     ),
 )
 
+SHOWN_BY = {
+    "capacity": "top capacity",
+    "models": "get deployments",
+    "routes": "topology path FROM TO",
+    "stuck": "stuck",
+    "telemetry": "top links",
+    "traffic": "traffic list",
+}
+"""What is no noun, and which command shows it."""
+
 _BY_WORD = {word: noun for noun in NOUNS for word in (noun.name, *noun.aliases.split(", "))}
 
 
 def noun_of(word: str) -> Noun:
     """The noun, by its plural, singular or short name. Raises InvalidField with all there are."""
     noun = _BY_WORD.get(word.lower())
+    if noun is None and (command := SHOWN_BY.get(word.lower())) is not None:
+        raise InvalidField(f"`matrixctl {command}` shows {word.lower()}", field="NOUN")
     if noun is None:
         raise unknown(word, "NOUN", sorted(each.name for each in NOUNS), _BY_WORD)
     return noun

@@ -9,11 +9,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from matrixcommon.api.authorization import ResourceKind
+from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NodeName
 from matrixcompute.recovery.ladder import recovery_rules
 from matrixcompute.recovery.spec import rule_views
 from services.chassis.app import create_app
-from services.matrixctl.output.resource_kinds import NOUNS, Noun, cells, titles, unknown
+from services.matrixctl.output.resource_kinds import NOUNS, SHOWN_BY, Noun, cells, noun_of, titles, unknown
 from services.node_agent.access import ACCESS
 from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.main import all_routes
@@ -23,19 +24,14 @@ from tests.services.matrixctl.inprocess import reached, say
 from tests.services.matrixctl.test_traffic import Cards
 
 ELSEWHERE = {
-    ("link", "telemetry"): "top links",
-    ("compute", "stuck"): "stuck",
-    ("resource", "stuck"): "stuck",
-    ("link", "stuck"): "stuck",
-    ("agents", "traffic"): "traffic list",
     ("infer", "models"): "for OpenAI clients",
-    ("resource", "assignments"): "what agents are told",
-    ("link", "programs"): "what agents are told",
-    ("link", "routes"): "what agents are told",
+    ("resource", "assignments"): "what agents are named",
+    ("link", "programs"): "what agents are named",
+    ("link", "routes"): "what agents are named",
     ("agents", "nodes"): "the hardware itself, for tests",
     ("agents", "supernodes"): "the hardware itself, for tests",
 }
-"""Collections that are no nouns, and which command shows them or for whom they are."""
+"""Collections that are no nouns, and for whom they are; `SHOWN_BY` has those with a command of their own."""
 
 
 def listed() -> Iterator[tuple[str, ResourceKind]]:
@@ -52,7 +48,18 @@ def noun_for(service: str, kind: ResourceKind) -> Noun | None:
 
 def test_every_collection_is_a_noun_or_shown_by_a_command_of_its_own() -> None:
     without = {(service, kind.collection) for service, kind in listed() if noun_for(service, kind) is None}
-    assert without == set(ELSEWHERE)
+    named = {(service, name) for service, name in without if name in SHOWN_BY and (service, name) not in ELSEWHERE}
+    assert without == set(ELSEWHERE) | named
+    assert {name for _, name in named} == {"stuck", "telemetry", "traffic"}
+
+
+@pytest.mark.parametrize("word", SHOWN_BY)
+def test_what_is_no_noun_is_shown_by_a_command_that_there_is(capsys: pytest.CaptureFixture[str], word: str) -> None:
+    with pytest.raises(InvalidField) as refused:
+        noun_of(word.upper())
+    assert f"`matrixctl {SHOWN_BY[word]}`" in refused.value.message
+    command = [each for each in SHOWN_BY[word].split() if each.islower()]
+    assert say(capsys, " ".join([*command[:2], "--help"]))[0] == 0
 
 
 def test_a_noun_shows_fields_that_its_views_have_and_is_got_as_it_is_served() -> None:

@@ -83,6 +83,11 @@ def test_a_load_is_put_listed_kept_and_removed(desk: Desk) -> None:
     assert desk.memory.all("traffic") == {}
 
 
+def test_a_load_that_nobody_can_send_yet_says_so(desk: Desk) -> None:
+    code, out, _ = desk.say("traffic put x --gbps 1 --instance nope --plane rdma")
+    assert (code, out.split(";")[0]) == (0, "no member of instance 'nope' on rdma can send yet")
+
+
 @pytest.mark.parametrize(
     ("line", "named"),
     [
