@@ -147,6 +147,8 @@ class InstanceHost(Host[StepContext, OperationRow]):
         as_it_is = target.applied is not None and (row.verb in AS_LAST_ACTIVE or BESIDE in (row.parameters or {}))
         row.spec_generation = target.observed_generation if as_it_is else target.generation
         row.shape = target.applied if as_it_is and target.applied else target.spec
+        if row.verb in (STOP, START) and (switched := target.switched()) is not None:
+            row.spec_generation, row.shape = target.observed_generation, switched.wire()  # the rest follows
         target.operation = row.name
 
     def context(self, session: Session, row: OperationRow) -> StepContext:

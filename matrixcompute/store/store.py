@@ -90,6 +90,13 @@ class InstanceRow(ResourceRow, Base):
         """The shape that last was active; None where none ever was."""
         return InstanceRequest.model_validate(self.applied) if self.applied else None
 
+    def switched(self) -> InstanceRequest | None:
+        """The shape that last was active, switched on or off as the spec asks; None where that is all it asks for."""
+        if (applied := self.last_active) is None:
+            return None
+        switched = applied.model_copy(update={"power": self.shape.power, "labels": self.shape.labels})
+        return switched if switched != self.shape else None
+
     def lacks(self, allocation: AllocationView | None) -> int:
         """How many members it goes without for want of nodes. What a changed spec asks for besides is none of them."""
         applied, present = self.last_active, active_or_none(allocation)

@@ -124,7 +124,7 @@ SCALE_INSTANCE = Workflow(
 """A changed shape; the rest works on."""
 
 STOP_INSTANCE = replace(SCALE_INSTANCE, verb=STOP)
-"""The nodes are switched off and kept; a shape that changed with it is taken up too."""
+"""The nodes that there are are switched off and kept; what else the spec changes is taken up after it."""
 
 START_INSTANCE = replace(SCALE_INSTANCE, verb=START)
 """The other way round. What broke while the nodes were off is repaired on the way."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -47,6 +48,41 @@ async def test_a_slice_withdrawn_while_another_shape_waits_comes_back_with_the_s
         assert (view.nodes, view.ready_nodes) == (12, 4), "the larger shape is still asked for"
         assert view.generation != view.observed_generation
         await stack.compute.delete_instance("other")
+        await stack.active("one", 12)
+        await stack.check()
+
+
+async def test_who_waits_for_room_is_stopped_and_started_as_it_is(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 4)
+        await stack.apply("other", 40)
+        await stack.active("one", 4)
+        await stack.active("other", 40)
+        await stack.apply("one", 12)
+
+        def waits_as(state: str) -> Callable[[], Awaitable[bool]]:
+            async def waiting() -> bool:
+                view = await stack.compute.find_instance("one")
+                return view.state == state and progressing(view).reason == "InsufficientCapacity"
+
+            return waiting
+
+        await stack.until(waits_as("Active"), "the larger shape waits for room", within_s=600)
+        for verb, power, state in (("stop", "Off", "Stopped"), ("start", "On", "Active"), ("stop", "Off", "Stopped")):
+            answer = await stack.http["compute"].post(f"/v1/instances/one:{verb}")
+            assert answer.status_code == 202, answer.text
+            await stack.until(waits_as(state), f"it is {state}, and the larger shape waits on", within_s=1200)
+            view = await stack.compute.find_instance("one")
+            assert (view.power, view.nodes, len(view.members)) == (power, 12, 4)
+            assert view.generation != view.observed_generation
+        await stack.compute.delete_instance("other")
+
+        async def grown() -> bool:
+            view = await stack.compute.find_instance("one")
+            return view.state == "Stopped" and view.generation == view.observed_generation
+
+        await stack.until(grown, "it has grown, switched off", within_s=1200)
+        assert (await stack.http["compute"].post("/v1/instances/one:start")).status_code == 202
         await stack.active("one", 12)
         await stack.check()
 
