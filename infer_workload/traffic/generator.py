@@ -65,8 +65,12 @@ def _parsed(number: int, line: str) -> Arrival:
             tuple(map(int, entry.get("hash_ids", ()))),
             int(entry.get("priority", 0)),
         )
-    except (ValueError, KeyError, TypeError) as wrong:
-        raise BadTrace(f"line {number} is no request of a trace: {wrong!r}") from wrong
+    except json.JSONDecodeError as wrong:
+        raise BadTrace(f"line {number} is no JSON: {wrong}") from wrong
+    except KeyError as lacks:
+        raise BadTrace(f"line {number} is no request of a trace: it has no {lacks}") from lacks
+    except (ValueError, TypeError, AttributeError) as wrong:
+        raise BadTrace(f"line {number} is no request of a trace: {wrong}") from wrong
     if arrival.input_tokens < 1 or arrival.output_tokens < 1 or arrival.at_s < 0:
         raise BadTrace(f"line {number}: lengths must be at least 1 and the timestamp not negative")
     return arrival

@@ -283,3 +283,20 @@ def test_the_command_prints_a_report(capsys, tmp_path):
     code, _, text = ran(capsys, "experiment", "run", "--generate", "50", "--prefill", "5")
     assert (code, "multiple of 8" in text) == (2, True)
     assert ran(capsys, "experiment", "run", "--trace", str(tmp_path / "none.jsonl"))[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("root:x:0:0", "line 1 is no JSON: Expecting value"),
+        ('{"timestamp": 0, "input_length": 5}', "line 1 is no request of a trace: it has no 'output_length'"),
+        ('{"timestamp": "soon", "input_length": 5, "output_length": 1}', "could not convert string to float: 'soon'"),
+        ("[]", "line 1 is no request of a trace"),
+    ],
+)
+def test_a_line_that_is_no_request_is_told_in_words(capsys, tmp_path, line, said):
+    (tmp_path / "trace.jsonl").write_text(line + "\n")
+    code, _, err = ran(capsys, "experiment", "run", "--trace", str(tmp_path / "trace.jsonl"))
+    assert (code, said in err, "Error(" in err, "[field --trace]" in err) == (2, True, False, True), err
+    err = ran(capsys, "experiment", "run", "--trace", str(tmp_path))[2]
+    assert ("Is a directory" in err, "Errno" in err) == (True, False)

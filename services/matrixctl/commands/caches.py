@@ -15,7 +15,7 @@ from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help.completion import of
 from services.matrixctl.commands.options import OfProject, Output, printed
 from services.matrixctl.output.resource_kinds import listing
-from services.matrixctl.output.screen import Form, say
+from services.matrixctl.output.screen import Form, in_words, say
 
 group("cache", "Context and model caches of deployments. `describe deployment NAME` shows the memory that they hold.")
 
@@ -91,7 +91,7 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         whole = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError) as wrong:
-        raise InvalidField(f"{file} cannot be read as an export of a context cache: {wrong}", field="FILE") from wrong
+        raise InvalidField(f"{file} is no export of a context cache: {in_words(wrong)}", field="FILE") from wrong
     if not isinstance(whole, dict) or not {"model", "blockTokens", "blocks"} <= whole.keys():
         raise InvalidField(f"{file} is no export of a context cache: it needs model, blockTokens, blocks", field="FILE")
     if not isinstance(whole["blocks"], list):

@@ -152,5 +152,10 @@ def refuse(error: MatrixError) -> int:
     return EXIT_UNREACHABLE if isinstance(error, NotRunning | Unavailable) else EXIT_REFUSED
 
 
+def in_words(wrong: Exception) -> str:
+    """What was wrong with a file: without the number and the path that an OSError says too."""
+    return (wrong.strerror if isinstance(wrong, OSError) else None) or str(wrong)
+
+
 def mib(size: int | None) -> str:
     return "-" if size is None else f"{size / (1 << 20):.0f} MiB"

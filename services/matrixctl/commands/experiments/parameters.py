@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from matrixcommon.model.errors import InvalidField, MatrixError
-from services.matrixctl.output.screen import NotAccessible
+from services.matrixctl.output.screen import NotAccessible, in_words
 
 if TYPE_CHECKING:
     from infer_workload.experiments.trial import Trial
@@ -112,7 +112,7 @@ def refusals() -> Iterator[None]:
     except deployment.DoesNotFit as wrong:
         raise DoesNotFit(str(wrong), field="--nodes") from wrong
     except (BadTrace, OSError) as wrong:
-        raise InvalidField(str(wrong), field="--trace") from wrong
+        raise InvalidField(in_words(wrong), field="--trace") from wrong
 
 
 def written(path: Path | None, text: str, option: str) -> None:

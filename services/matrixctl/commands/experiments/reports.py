@@ -15,7 +15,7 @@ from services.matrixctl.commands.experiments.parameters import written
 from services.matrixctl.commands.experiments.runs import shown
 from services.matrixctl.commands.help.completion import of
 from services.matrixctl.commands.options import OfProject, Output, printed
-from services.matrixctl.output.screen import Form, say
+from services.matrixctl.output.screen import Form, in_words, say
 
 group("report", "Reports of experiments that are kept on the stack. `get reports` lists them, `--keep NAME` keeps one.")
 
@@ -97,7 +97,7 @@ def _read(file: Path, field: str) -> str:
     try:
         return file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as wrong:
-        raise InvalidField(f"{file} cannot be read: {wrong}", field=field) from wrong
+        raise InvalidField(f"{file} cannot be read: {in_words(wrong)}", field=field) from wrong
 
 
 def _experiment(line: str, found: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.experiments.keeping import Findings, Keeping, tabled
 from services.matrixctl.commands.experiments.parameters import TrialOptions, made_by, refusals, written
 from services.matrixctl.commands.options import Output, printed
-from services.matrixctl.output.screen import Form, progress, say, table
+from services.matrixctl.output.screen import Form, in_words, progress, say, table
 
 if TYPE_CHECKING:
     from infer_workload.experiments.experiment import Outcome
@@ -122,7 +122,7 @@ def compare(
         try:
             documents.append(read(path.read_text(encoding="utf-8"), field))
         except (OSError, UnicodeDecodeError) as wrong:
-            raise InvalidField(f"{path} cannot be read: {wrong}", field=field) from wrong
+            raise InvalidField(f"{path} cannot be read: {in_words(wrong)}", field=field) from wrong
     keeping.check()
     made = {"before": documents[0].get("made_by"), "after": documents[1].get("made_by")}
     changes = changed_between(documents[0], documents[1], made)
