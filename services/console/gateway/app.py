@@ -81,6 +81,7 @@ def create_console(
         Route("/login-links:redeem", _caught(gateway.redeem_link), methods=["POST"]),
         Route("/live", _plain(gateway.live)),
         Route("/api/{service}/{rest:path}", _caught(proxy.answer), methods=everything),
+        Route("/api/{service}", _caught(proxy.answer), methods=everything),
         Route("/", _plain(static_files.answer)),
         Route("/{path:path}", _plain(static_files.answer)),
     ]

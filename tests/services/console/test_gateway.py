@@ -72,7 +72,13 @@ async def test_a_service_is_asked_with_its_users_own_rights(a_desk):
 async def test_what_the_proxy_does_not_pass_on(alone):
     admin = alone.client(alone.token("admin", project="red"))
     assert (await admin.get("/api/billing/v1/bills")).status_code == 404
-    for path in ("/api/resource/metrics", "/api/resource/docs", "/api/resource/v1/%2e%2e/metrics"):
+    for path in (
+        "/api/billing",
+        "/api/resource",
+        "/api/resource/metrics",
+        "/api/resource/docs",
+        "/api/resource/v1/%2e%2e/metrics",
+    ):
         assert (await admin.get(path)).status_code == 404, path
     large = await admin.put("/api/compute/v1/instances/a", content=b"x" * ((1 << 20) + 1))
     assert (large.status_code, large.json()["reason"]) == (413, "TooLarge")
