@@ -99,7 +99,7 @@ class SingleNumber:
     def __call__(self, seen: list[Seen]) -> list[int]:
         prefill, decode = seen
         members, ready = prefill.members + decode.members, prefill.ready + decode.ready
-        load = members * max(_reported(each) / max(1, each.members) for each in seen)
+        load = members * max(prefill.load / max(1, prefill.members), decode.load / max(1, decode.members))
         backlog_s = prefill.backlog_s * members / max(1, prefill.members)
         sizes = [each * MEMBER_NODES for each in (members, ready)]
         looked = Observation(
@@ -118,12 +118,8 @@ def shares(members: int) -> list[int]:
 
 def _observation(seen: Seen) -> Observation:
     sizes = (seen.members * MEMBER_NODES, seen.ready * MEMBER_NODES)
-    work = (_reported(seen) * MEMBER_NODES, seen.backlog_s * MEMBER_NODES)
+    work = (seen.load * MEMBER_NODES, seen.backlog_s * MEMBER_NODES)
     return Observation(*sizes, *work, start_s=seen.start_s, stays_s=seen.stays_s, queues=seen.role == "prefill")
-
-
-def _reported(seen: Seen) -> float:
-    return seen.load if seen.reported is None else seen.reported
 
 
 def hpa(prefill: str, decode: str, block: int) -> Policy:

@@ -188,8 +188,6 @@ class Seen:
     """How long a request stays with its member."""
     late: bool = False
     """Whether what comes in now will miss the objective."""
-    reported: float | None = None
-    """The work that came in as CloudMatrix-Infer reports it, over WINDOW_S whatever a tick is; None: as `load`."""
 
 
 @dataclass
@@ -308,9 +306,6 @@ def replay(
                 _decode_seen(decode, now, start_s, _per_s(trace, now, decoding), decoding, len(due), context),
             ]
             seen[0].waiting, seen[0].running = arrived - begun, len(due)
-            over_s = min(WINDOW_S, now)
-            since = int(np.searchsorted(trace.at, now - over_s))
-            seen[0].reported = float(before[arrived] - before[since]) / over_s
             seen[0].busy = min(1.0, (arrived - begun) / max(1, prefill.serving))
             wanted = policy(seen)
             if changes_roles:

@@ -4,14 +4,12 @@ things at once, and at equal members nobody is served later for them."""
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.autoscaler.pools import replay
 from benchmarks.autoscaler.spares import Spares
 from benchmarks.autoscaler.traces import Trace
-from matrixcompute.autoscaling.decision import WINDOW_S
 
 STEPS = st.lists(st.tuples(st.floats(0.5, 60), st.integers(0, 6)), max_size=30)
 
@@ -56,19 +54,3 @@ def test_at_equal_members_spares_make_no_first_token_later(seed, plan, spares, s
     assert (with_spares.ttft_s <= without.ttft_s + 1e-6).all()
     assert with_spares.attainment >= without.attainment
     assert with_spares.lost == 0
-
-
-@pytest.mark.parametrize("tick_s", [5.0, 15.0])
-def test_the_work_of_prompts_is_reported_over_half_a_minute_whatever_a_tick_is(tick_s):
-    """As CloudMatrix-Infer counts it: the mean of the ticks of the last half minute, and not the last one alone."""
-    looks = []
-
-    def watches(seen):
-        looks.append((seen[0].load, seen[0].reported))
-        return [4, 8]
-
-    replay(a_trace(1), watches, (4, 8), 60.0, tick_s)
-    ticks = round(WINDOW_S / tick_s)
-    loads = np.array([load for load, _ in looks])
-    for at, (_, reported) in enumerate(looks):
-        assert reported == pytest.approx(loads[max(0, at + 1 - ticks) : at + 1].mean())
