@@ -18,18 +18,14 @@ from collections.abc import Iterator
 
 from benchmarks import Figure
 from benchmarks.autoscaler.baselines import ours
-from benchmarks.autoscaler.clairvoyant import static_peak
+from benchmarks.autoscaler.cases import cases
 from benchmarks.autoscaler.pools import MEMBER_NODES, Outcome, replay, timing
 from benchmarks.autoscaler.spares import Spares
-from benchmarks.autoscaler.traces import SEEDED, TRACES
 from matrixresource.agent.agent import node_stages
 
-STARTS_S = [float(each) for each in os.environ.get("AUTOSCALING_STARTS", "60,120").split(",")]
 SPARES = int(os.environ.get("AUTOSCALING_SPARES", "4"))
 """Nodes that are held beside the members; a member is two."""
 QUICK = "sine 15 min,mix shifts,jumps,clients"
-CHOSEN = os.environ.get("AUTOSCALING_TRACES", QUICK)
-FIRST = float(os.environ.get("AUTOSCALING_FIRST", "1"))
 JOIN_S = sum(stage.delay_s for stage in node_stages()["promote"])
 """A spare joins the planes in so long."""
 METHOD = "engine timing, half-second slots, spares paid for"
@@ -37,21 +33,16 @@ METHOD = "engine timing, half-second slots, spares paid for"
 
 def measure() -> Iterator[Figure]:
     lost = 0
-    for name in TRACES if CHOSEN == "all" else CHOSEN.split(","):
-        trace = TRACES[name]()
-        sizes = static_peak(trace, 1)
-        first = max(1, round(FIRST * sizes[0])), max(1, round(FIRST * sizes[1]))
-        for start_s in STARTS_S:
-            join_s = min(start_s, JOIN_S + timing().warm_s)
-            where = f"{name}, start {start_s:.0f} s{', seeded' if name in SEEDED else ''}"
-            for what, count, counted in (("none", 0, False), ("spares", SPARES, False), ("a tier", SPARES, True)):
-                beside = Spares(count // MEMBER_NODES, start_s, join_s)
-                policy = ours(spares=beside if counted else None)
-                found = replay(trace, policy, first, start_s, changes_roles=True, spares=beside)
-                lost += found.lost
-                _row(where, what, found, beside)
-                yield Figure(f"node-hours, {what}, {where}", found.node_hours, "", METHOD)
-                yield Figure(f"attainment, {what}, {where}", 100 * found.attainment, "%", METHOD)
+    for case in cases(QUICK, "60,120"):
+        join_s = min(case.start_s, JOIN_S + timing().warm_s)
+        for what, count, counted in (("none", 0, False), ("spares", SPARES, False), ("a tier", SPARES, True)):
+            beside = Spares(count // MEMBER_NODES, case.start_s, join_s)
+            policy = ours(case.block, spares=beside if counted else None)
+            found = replay(case.trace, policy, case.first, case.start_s, changes_roles=True, spares=beside)
+            lost += found.lost
+            _row(case.where, what, found, beside)
+            yield Figure(f"node-hours, {what}, {case.where}", found.node_hours, "", METHOD)
+            yield Figure(f"attainment, {what}, {case.where}", 100 * found.attainment, "%", METHOD)
     yield Figure("requests lost on shrinking", lost, "", METHOD, goal_most=0)
 
 

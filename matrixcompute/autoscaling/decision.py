@@ -15,7 +15,7 @@ from math import ceil
 
 from matrixcompute.autoscaling.backtest import Sizing, floor
 from matrixcompute.autoscaling.behavior import DOWN_WINDOW_S, limited, remember, stabilized, tolerances, whole
-from matrixcompute.autoscaling.forecast import KEPT_S, SMOOTHED_S, highest, smoothed
+from matrixcompute.autoscaling.forecast import KEPT_S, SAMPLES_MIN, SMOOTHED_S, highest, smoothed
 from matrixcompute.autoscaling.policy import Metric, PoolSizes, Reason, ScalingPolicySpec, ScalingState, Schedule
 
 TICK_S = 15.0
@@ -26,8 +26,10 @@ SPARED_S = 1200.0
 """One block fewer must have been enough for so long: the noise of a constant load releases nobody."""
 FORECAST_TOLERANCE = 0.05
 """A forecast that asks for so much more than there is is within its own error."""
-WORKED_OFF_S = 30.0
-"""Where a forecast covers the load, what waits all the same is worked off in so long."""
+WORKED_OFF_S, WORKED_OFF_SHARE = 30.0, 0.4
+"""Where a forecast covers the load, what waits all the same is worked off in so long, or in that share of the time in
+which it piles up: until a member that is asked for now serves. In a time that does not grow with it, a start of minutes
+asks for many times the members that are missing."""
 BACKLOG_SHARE = 0.3
 """Where a forecast covers the load, what waits asks for more from that share of the time it may wait; rules are judged
 by it too, for bursts within a tick are not in what they are judged by."""
@@ -100,8 +102,9 @@ def recommend(seen: Observation, policy: ScalingPolicySpec, state: ScalingState,
     state = state.model_copy()
     if seen.load is not None:
         state.loads = [each for each in state.loads if each[0] > now - KEPT_S] + [(now, seen.load)]
-        # Nothing is learnt from what waits for members that start.
-        waits = seen.queues and seen.ready == seen.members
+        # What comes late raises the forecast's headroom, so only what a forecast was there for: neither what waits for
+        # members that start, nor what the size could not serve that was found at the beginning.
+        waits = seen.queues and seen.ready == seen.members and len(state.loads) >= SAMPLES_MIN
         late = waits and seen.backlog > policy.objective.backlog_seconds * seen.ready
         state.missed = [each for each in state.missed if each[0] > now - KEPT_S] + [(now, seen.load)] * late
     proposals = [_by_metric(each, seen, policy) for each in policy.metrics]
@@ -216,13 +219,16 @@ def _by_metric(metric: Metric, seen: Observation, policy: ScalingPolicySpec) -> 
 
 
 def _by_work(seen: Observation, policy: ScalingPolicySpec, load: float, foreseen: bool) -> int:
-    """What comes in at the utilization that is aimed at, and what will wait when a member that starts now serves."""
+    """What comes in at the utilization that is aimed at, and what will wait when a member that starts now serves.
+
+    `load` is a mean: of one look's load a burst would be thought to last for the whole start.
+    """
     until_s = seen.start_s + TICK_S
     starting = seen.members - seen.ready
     allowed_s = policy.objective.backlog_seconds
-    waiting = seen.backlog + ((seen.load or 0.0) - seen.ready - starting / 2) * until_s if seen.backlog else 0.0
+    waiting = seen.backlog + (load - seen.ready - starting / 2) * until_s if seen.backlog else 0.0
     if policy.forecasts == "Auto" and seen.queues:
-        allowed_s = max(allowed_s, WORKED_OFF_S)
+        allowed_s = max(allowed_s, WORKED_OFF_S, WORKED_OFF_SHARE * until_s)
         if seen.backlog <= BACKLOG_SHARE * policy.objective.backlog_seconds * seen.ready:
             waiting, load = 0.0, 0.0 if foreseen else load  # the forecast has its own headroom
     needs = load / policy.utilization + max(0.0, waiting) / allowed_s

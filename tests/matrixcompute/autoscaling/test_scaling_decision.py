@@ -181,6 +181,45 @@ def test_prompts_that_waited_for_too_long_raise_the_headroom_for_an_hour():
     assert after.state.missed == []
 
 
+def test_what_the_size_that_was_found_could_not_serve_raises_no_headroom():
+    """A forecast that was not there yet missed nothing: a beginning that is too small is no fault of its headroom."""
+    policy = a_policy(predictive="Auto", maxReplicas=40, objective={"backlogSeconds": 5.0})
+    forecasts = []
+    for backlog in (60.0, 0.0):
+        state, seen = ScalingState(), Observation(6, 6, load=8.5, backlog=backlog, queues=True)
+        for at in range(10):
+            state = recommend(seen, policy, state, NOON + 15.0 * at).state
+        seen = Observation(10, 10, load=8.5, queues=True)
+        for at in range(10, 40):
+            found = recommend(seen, policy, state, NOON + 15.0 * at)
+            state = found.state
+        forecasts.append(found.forecast)
+    assert forecasts[0] == forecasts[1] is not None
+
+
+@pytest.mark.parametrize("start_s", [30.0, 145.0, 300.0])
+def test_one_burst_is_not_thought_to_last_for_the_whole_start(start_s):
+    """A look at twice the load beside many at half of it: the mean says how much comes until a new member serves."""
+    policy = a_policy(predictive="Auto", maxReplicas=400, objective={"backlogSeconds": 5.0})
+    state, seen = ScalingState(), Observation(8, 8, load=4.0, queues=True, start_s=start_s)
+    for at in range(10):
+        state = recommend(seen, policy, state, NOON + 15.0 * at).state
+    burst = replace(seen, load=12.0, backlog=60.0)
+    assert recommend(burst, policy, state, NOON + 150.0).replicas <= 12
+
+
+@pytest.mark.parametrize("start_s", [0.0, 60.0, 145.0, 300.0, 900.0])
+def test_what_piles_up_during_a_start_is_worked_off_in_a_share_of_it(start_s):
+    """Members that are missing all the time until new ones serve: asked for are these, and for what has come to wait by
+    then at most two and a half times as many again, however long a start takes."""
+    rates = {"scaleUp": {"policies": [{"type": "Pods", "value": 400, "periodSeconds": 15}]}}
+    policy = a_policy(predictive="Auto", maxReplicas=400, behavior=rates, objective={"backlogSeconds": 5.0})
+    seen = Observation(2, 2, load=6.0, backlog=20.0, queues=True, start_s=start_s)
+    missing = 6.0 - 2.0
+    found = recommend(seen, policy, ScalingState(), NOON).replicas
+    assert 6 < found <= 6.0 + 2.5 * missing + 20.0 / 30.0 + 1
+
+
 def test_one_block_fewer_must_have_been_enough_for_the_last_twenty_minutes():
     policy = a_policy()
     sizes = play(policy, [5.0] + [3.5] * 100, members=6)

@@ -1,0 +1,59 @@
+"""What is played: traces, each with the pools that everybody begins with, and how long a start takes.
+
+The same settings choose it for every benchmark of the autoscaler:
+
+    AUTOSCALING_TRACES    names, with commas between them, or `all`
+    AUTOSCALING_STARTS    seconds that a start takes, with commas
+    AUTOSCALING_BLOCKS    nodes that come and go together, with commas (2, a member, where nothing is said)
+    AUTOSCALING_FIRST     with how much of the static peak our policy begins (1 where nothing is said)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from benchmarks.autoscaler.clairvoyant import static_peak
+from benchmarks.autoscaler.pools import MEMBER_NODES
+from benchmarks.autoscaler.traces import SEEDED, TRACES, Trace
+
+FIRST = float(os.environ.get("AUTOSCALING_FIRST", "1"))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One trace, start time and block."""
+
+    trace: Trace
+    sizes: tuple[int, int]
+    """The static peak, in members: prefill, decode."""
+    start_s: float
+    block: int
+    """In nodes."""
+
+    @property
+    def first(self) -> tuple[int, int]:
+        """What ours begins with, in members."""
+        return max(1, round(FIRST * self.sizes[0])), max(1, round(FIRST * self.sizes[1]))
+
+    @property
+    def step(self) -> int:
+        """Members of a block."""
+        return max(1, self.block // MEMBER_NODES)
+
+    @property
+    def where(self) -> str:
+        seeded = ", seeded" if self.trace.name in SEEDED else ""
+        return f"{self.trace.name}, start {self.start_s:.0f} s, block {self.block}{seeded}"
+
+
+def cases(traces: str, starts_s: str, blocks: str = str(MEMBER_NODES)) -> Iterator[Case]:
+    """All that the settings ask for, of each trace together; the arguments are what counts where they say nothing."""
+    chosen = os.environ.get("AUTOSCALING_TRACES", traces)
+    for name in TRACES if chosen == "all" else chosen.split(","):
+        trace = TRACES[name]()
+        for block in map(int, os.environ.get("AUTOSCALING_BLOCKS", blocks).split(",")):
+            sizes = static_peak(trace, max(1, block // MEMBER_NODES))
+            for start_s in map(float, os.environ.get("AUTOSCALING_STARTS", starts_s).split(",")):
+                yield Case(trace, sizes, start_s, block)
