@@ -74,7 +74,8 @@ class Processes:
         self.of["link"] = ServiceProcess("link", self.folder, [*began, "--resource-url", self.of["resource"].url])
         near = ["--resource-url", self.of["resource"].url, "--link-url", self.of["link"].url]
         self.of["agents"] = ServiceProcess("node_agent", self.folder, [*began, *near, *FAST["node_agent"], *own_stages])
-        own = [*began, *near, *FAST["compute"], *(["--database", database] if database else [])]
+        # Nothing serves on these instances, and whoever listens at the default address is not asked.
+        own = [*began, *near, "--infer-url", "", *FAST["compute"], *(["--database", database] if database else [])]
         for name in ("one", "two") if database else ("one",):
             self.of[name] = ServiceProcess("compute", self.folder, own)
         for process in self.of.values():

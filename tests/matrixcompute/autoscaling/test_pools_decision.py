@@ -75,6 +75,7 @@ def bounds(**pools: Any) -> dict[str, Any]:
         ("a schedule is a floor of the whole", {"schedules": [{"name": "day", "start": "08:00", "end": "18:00", "minReplicas": 12}]},
          seen(4, 6, 3.9, 6.0), (4, 8), Reason.SCHEDULE_FLOOR),
         ("who says nothing does not shrink", {}, seen(8, 10, None, None), (8, 10), Reason.METRIC_UNAVAILABLE),
+        ("but to the most", {"maxReplicas": 16}, seen(8, 10, None, None), (6, 10), Reason.TOO_MANY_REPLICAS),
         ("the model needs more than the most", {"maxReplicas": 3}, seen(2, 1, 1.0, 1.0), (2, 1), Reason.TOO_MANY_REPLICAS),
     ],
 )  # fmt: skip

@@ -51,6 +51,7 @@ BOTH = a_policy(metrics=[of("queued", averageValue=3.0), of("kvUsage", value=0.8
         ("and not growing", BOTH, Observation(4, 4, metrics={"queued": 30.0}), 8, Reason.SCALE_UP_LIMIT),
         ("when none says anything it stays", BOTH, Observation(4, 4), 4, Reason.METRIC_UNAVAILABLE),
         ("but for the bounds", BOTH, Observation(1, 1), 2, Reason.TOO_FEW_REPLICAS),
+        ("of either side", BOTH, Observation(22, 22), 20, Reason.TOO_MANY_REPLICAS),
         ("never above the most", QUEUE, Observation(19, 19, metrics={"queued": 90.0}), 20, Reason.TOO_MANY_REPLICAS),
         ("never below the least", QUEUE, Observation(4, 4, metrics={"queued": 0.0}), 2, Reason.TOO_FEW_REPLICAS),
         ("the work of nodes, at four fifths", a_policy(), Observation(4, 4, load=4.0), 5, Reason.ABOVE_TARGET),
