@@ -73,10 +73,8 @@ def up(
     if database and "{service}" not in database:
         raise InvalidField("each service has a database of its own: put {service} into the URL", field="--database")
     folder = stack.folder
-    if topology:
-        before = folder.read()
-        topology = checked(topology, None if before is None else before.topology)
-    request = Request(choose(only), time_scale, seed, database, topology=topology, host=host).to_json()
+    machine = checked(topology, folder)
+    request = Request(choose(only), time_scale, seed, database, topology=machine, host=host).to_json()
     if folder.supervisor() is not None:
         say(f"already running in {folder.path}; `matrixctl down` stops it")
         _refuse_other_settings(folder, time_scale, only)

@@ -32,7 +32,7 @@ from matrixcommon.emulation.stack_clock import change_timeline, write_timeline
 from services.catalogue import PROCESSES, Process
 from services.chassis.logging import configure
 from services.matrixctl.supervisor.log_rotation import rotate_all
-from services.matrixctl.supervisor.machine import build_first, settings_of
+from services.matrixctl.supervisor.machine import build_first, kept, located, settings_of
 from services.matrixctl.supervisor.probe import free_port, port_is_free, readiness
 from services.matrixctl.supervisor.process_lock import Holder, SeatTaken, started_at, stop
 from services.matrixctl.supervisor.process_spawn import (
@@ -129,7 +129,7 @@ class Supervisor:
                 port = self._port(process, current.port if current else 0)
                 children[process.name] = Child(process.name, port=port, url=f"{process.scheme}://{HOST}:{port}")
         seed = self.request.seed if self.request.seed is not None else (before.seed if before else None)
-        topology = self.request.topology or (before.topology if before else "")
+        topology = kept(self.request.topology or (before.topology if before else ""), self.folder)
         return Stack(
             self.request.processes, when, seed, self.request.database, children, os.getpid(), topology=topology
         )
@@ -165,7 +165,7 @@ class Supervisor:
             settings["SEED"] = str(self.stack.seed)
         if process.has_database and self.stack.database:
             settings["DATABASE"] = self.stack.database.replace("{service}", name)
-        settings |= settings_of(name, self.stack.topology)
+        settings |= settings_of(name, located(self.stack.topology, self.folder))
         if name == "operator" and "kube" in self.stack.children:
             settings["SHARED_CLUSTER"] = "false"
         if name == "kube":
@@ -387,7 +387,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     request = Request.from_json(asked) if asked else Request()
     if can_fork():
         before = folder.read()
-        preload(request.shared, partial(build_first, request.topology or (before.topology if before else "")))
+        topology = request.topology or (before.topology if before else "")
+        preload(request.shared, partial(build_first, located(topology, folder)))
     Supervisor(folder, request).run()
     seat.leave()
     return 0
