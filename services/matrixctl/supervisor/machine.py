@@ -18,6 +18,10 @@ from services.snapshots.archive import MACHINE
 
 BUILT_TO_NUMBERS = ("resource", "link", "agents")
 """The processes that know a supernode by its numbers."""
+READY_PATIENCE_WALL_S, READY_PATIENCE_WALL_S_PER_NODE = 120.0, 0.5
+"""How long a stack may take until it is ready, for a machine of many nodes by their number: 1,024 take half a minute
+where nothing else runs, and several where the machine is shared."""
+
 
 def settings_of(process: str, topology: str) -> dict[str, str]:
     """What a process has to be told of it."""
@@ -81,6 +85,14 @@ def _same(topology: str, machine: str) -> bool:
     if topology in names or machine in ("", *names):
         return topology == (machine or DEFAULT_FILE.stem)
     return Path(machine).is_file() and Path(topology).read_bytes() == Path(machine).read_bytes()
+
+
+def ready_patience_wall_s(folder: Folder, topology: str) -> float:
+    """How long to wait for a stack that begins as that machine, or as the one of the folder's state."""
+    before = folder.read()
+    machine = located(topology or (before.topology if before else ""), folder)
+    spec = load_spec(machine if machine and of_numbers(machine) else None)
+    return max(READY_PATIENCE_WALL_S, READY_PATIENCE_WALL_S_PER_NODE * spec.supernode.nodes)
 
 
 def build_first(topology: str) -> None:

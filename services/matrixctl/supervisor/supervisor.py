@@ -54,8 +54,9 @@ BACKOFF_RESET_WALL_S = 30.0
 PROBE_STARTING_WALL_S = 0.1
 PROBE_READY_WALL_S = 2.0
 PROBE_TIMEOUT_WALL_S = 1.0
-HUNG_WALL_S = 60.0
-"""A process that was ready once and has not answered for this long is replaced."""
+HUNG_WALL_S, BORN_HUNG_WALL_S = 60.0, 600.0
+"""A process that has not answered for this long is replaced; one that never did after longer: before it answers it
+makes all nodes of a large machine, which begun anew would take as long again."""
 STOP_PATIENCE_WALL_S = 5.0
 LOGS_PERIOD_WALL_S = 5.0
 
@@ -93,7 +94,7 @@ class Care:
     retry_at: float = 0.0
     probe_at: float = 0.0
     born_at: float = 0.0
-    answered_at: float = 0.0
+    answered_at: float | None = None
 
 
 class Supervisor:
@@ -287,7 +288,7 @@ class Supervisor:
         seat = self.folder.seat(name).path
         pid = spawn(name, process.module, kept | self.environment(name), seat, log_file, self.forking)
         now = time.monotonic()
-        self.care[name] = replace(self.care[name], own=True, born_at=now, answered_at=now, probe_at=now)
+        self.care[name] = replace(self.care[name], own=True, born_at=now, answered_at=None, probe_at=now)
         self._update(
             name, pid=pid, state="Starting", ready=False, started_wall=time.time(), fingerprint=self.fingerprint(name)
         )
@@ -326,8 +327,11 @@ class Supervisor:
         if seen.ready != child.ready or seen.waiting_for != child.waiting_for:
             state = "Ready" if seen.ready else child.state if child.state == "Starting" else "NotReady"
             self._update(name, ready=seen.ready, waiting_for=seen.waiting_for, state=state)
-        if now - care.answered_at > HUNG_WALL_S:
-            self._replace(name, f"no answer for {HUNG_WALL_S:g} s")
+        since, limit_s = (
+            (care.born_at, BORN_HUNG_WALL_S) if care.answered_at is None else (care.answered_at, HUNG_WALL_S)
+        )
+        if now - since > limit_s:
+            self._replace(name, f"no answer for {limit_s:g} s")
 
     def _living(self) -> dict[str, Holder]:
         """Who sits on a seat, and those just born who are on their way to it."""

@@ -11,7 +11,7 @@ import yaml
 from matrixcommon.model.errors import Conflict, InvalidField
 from matrixresource.topology.loading import DEFAULT_FILE, built_in
 from services.catalogue import PROCESSES
-from services.matrixctl.supervisor.machine import checked, kept, located, settings_of
+from services.matrixctl.supervisor.machine import checked, kept, located, ready_patience_wall_s, settings_of
 from services.matrixctl.supervisor.state_folder import Folder, Stack, StackTime
 from tests.services.matrixctl.inprocess import ran
 
@@ -91,6 +91,12 @@ def test_what_is_no_machine_is_refused_before_anything_starts(numbers, tmp_path)
     assert checked("cloudmatrix384", published) == ""
     with pytest.raises(Conflict, match="this state has supernodes of cloudmatrix384; take another --state"):
         checked("atlas-950", published)
+
+
+def test_a_stack_of_many_nodes_may_take_longer_until_it_is_ready(tmp_path):
+    new = Folder(tmp_path / "new")
+    assert [ready_patience_wall_s(new, each) for each in ("", "drawn.json", "atlas-950")] == [120, 120, 512]
+    assert ready_patience_wall_s(begun(Folder(tmp_path / "state"), "atlas-950"), "") == 512
 
 
 def test_machines_are_listed_and_shown_with_how_sure_each_figure_is(capsys):
