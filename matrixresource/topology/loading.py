@@ -36,6 +36,11 @@ def built_in() -> dict[str, Path]:
     return {file.stem: file for file in sorted(DEFAULT_FILE.parent.glob("*.yaml"))}
 
 
+def of_numbers(machine: str) -> bool:
+    """Whether it names a machine or a file with one's numbers; else it is a file in which a supernode is drawn."""
+    return machine in built_in() or Path(machine).suffix.lower() in (".yaml", ".yml")
+
+
 def load_spec(path: Path | str | None = None) -> SupernodeSpec:
     """The spec in the file `path`, or of the built-in machine of that name; by default the published CloudMatrix384.
     Raises InvalidSpec with the field's path, InvalidField where there is neither."""

@@ -170,7 +170,8 @@ class LatencySpec(Section):
 
 
 class SupernodeSpec(Section):
-    """Counts and rates of one supernode. Sections are plain numbers; `figures` says where each comes from."""
+    """Counts and rates of one supernode. Sections are plain numbers; `figures` says where each comes from. Two with the
+    same numbers are equal wherever they were read, so what was compiled of one is found again by the other."""
 
     model: str
     die: DieSpec
@@ -188,6 +189,12 @@ class SupernodeSpec(Section):
     @classmethod
     def sections(cls) -> tuple[str, ...]:
         return tuple(name for name in cls.model_fields if name not in ("model", "figures"))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SupernodeSpec) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
 
     @functools.cached_property
     def fingerprint(self) -> str:

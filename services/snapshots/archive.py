@@ -1,4 +1,5 @@
-"""The file of a snapshot: a zip archive with `manifest.json` and a SQLite database for each process.
+"""The file of a snapshot: a zip archive with `manifest.json`, a SQLite database for each process, and the machine's
+file where it is none of the built-in ones.
 
 The manifest says what each database is (its schema's revision, its size, its digest), so that `show` reads nothing
 else, and what is damaged or of another version is refused before anything is touched.
@@ -23,6 +24,8 @@ from services.chassis.database import Migrations
 FORMAT = 1
 """Raised by whoever changes what a manifest or an archive means."""
 MANIFEST = "manifest.json"
+MACHINE = "machine"
+"""What the file with a stack's machine is called, but for its ending."""
 MIGRATED = ("resource", "link", "compute", "infer", "kube")
 """The processes whose tables have revisions; agents.db has one table of documents."""
 _BLOCK_BYTES = 1 << 20
@@ -57,10 +60,19 @@ class Manifest(BaseModel):
     seed: int | None = None
     processes: tuple[str, ...]
     databases: dict[str, DatabaseFile] = {}
+    topology: str | None = Field(None, pattern=rf"^([a-z0-9-]*|{MACHINE}\.[a-z]+)$")
+    """The machine: a built-in one by name ("": CloudMatrix384), or the member with its file. None: made by a version
+    that did not say."""
+
+    @property
+    def machine_file(self) -> str | None:
+        """The member with the machine's file, where there is one."""
+        return self.topology if self.topology is not None and "." in self.topology else None
 
 
-def write(file: Path, manifest: Manifest, databases: Mapping[str, Path]) -> Manifest:
-    """Replace `file` in one step, readable by its owner only. Returns the manifest with what each database is."""
+def write(file: Path, manifest: Manifest, databases: Mapping[str, Path], machine: Path | None = None) -> Manifest:
+    """Replace `file` in one step, readable by its owner only. Returns the manifest with what each database is.
+    `machine`: the file that the manifest's `machine_file` names."""
     file = file.expanduser().absolute()
     described = {name: _described(name, path) for name, path in databases.items()}
     complete = manifest.model_copy(update={"databases": described})
@@ -74,6 +86,8 @@ def write(file: Path, manifest: Manifest, databases: Mapping[str, Path]) -> Mani
             archive.writestr(MANIFEST, complete.model_dump_json(indent=1))
             for name, path in databases.items():
                 archive.write(path, _member(name))
+            if machine is not None and complete.machine_file is not None:
+                archive.write(machine, complete.machine_file)
             archive.close()
             out.flush()
             os.fsync(out.fileno())
@@ -124,11 +138,14 @@ def check_schemas(manifest: Manifest) -> list[str]:
 
 
 def extract(file: Path, folder: Path) -> Manifest:
-    """Unpack the databases as `folder/NAME.db`, each compared with its digest. Raises UnknownSnapshot."""
+    """Unpack the databases as `folder/NAME.db`, each compared with its digest, and the machine's file. Raises
+    UnknownSnapshot."""
     manifest = read_manifest(file)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         with zipfile.ZipFile(file) as archive:
+            if manifest.machine_file is not None:
+                archive.extract(manifest.machine_file, folder)
             for name, entry in manifest.databases.items():
                 target = folder / f"{name}.db"
                 descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

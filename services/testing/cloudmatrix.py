@@ -28,10 +28,11 @@ import httpx
 import yaml
 
 from matrixcommon.api.client import at, call
-from matrixcommon.model.errors import InvalidField, MatrixError, NotFound
+from matrixcommon.model.errors import Conflict, InvalidField, MatrixError, NotFound
 from matrixcommon.model.resource_key import key_of
 from matrixcontainer.client.client import Kind, KubeClient
 from matrixresource.agent.fault_catalogue import FAULT_KINDS
+from matrixresource.topology.loading import DEFAULT_FILE, of_numbers
 from services.chassis.http import http_client
 from services.recordings.recording import Recording, add_to_snapshot
 from services.snapshots import archive
@@ -283,10 +284,17 @@ def _documents(manifest: str | Path) -> list[dict[str, Any]]:
 
 
 def _state_of(snapshot: str | Path | Prepared | None) -> Prepared | None:
-    """Raises InvalidField, UnknownSnapshot."""
+    """Raises InvalidField, UnknownSnapshot, Conflict for another machine."""
     if snapshot is None or isinstance(snapshot, Prepared):
         return snapshot
-    archive.check_schemas(archive.read_manifest(Path(snapshot)))
+    manifest = archive.read_manifest(Path(snapshot))
+    archive.check_schemas(manifest)
+    machine = manifest.topology or DEFAULT_FILE.stem
+    if of_numbers(machine) and machine != DEFAULT_FILE.stem:
+        raise Conflict(
+            f"{snapshot} is of another machine ({machine}) than is played in virtual time ({DEFAULT_FILE.stem}); on "
+            "real processes it begins with `matrixctl restore`, or `matrixctl replay --state DIR`"
+        )
     state = prepared.read(Path(snapshot))
     if state is None:
         raise MatrixError(f"{snapshot} cannot be read: it is damaged")

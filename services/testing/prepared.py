@@ -106,6 +106,7 @@ def write(file: Path, state: Prepared, seed: int | None) -> Manifest:
             time_scale=1.0,
             seed=seed,
             processes=tuple(names),
+            topology="",
         )
         return archive.write(file, manifest, {each: folder / f"{each}.db" for each in names})
 

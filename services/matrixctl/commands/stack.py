@@ -58,13 +58,19 @@ def up(
         str, typer.Option(help="Address to listen on; 0.0.0.0 is for containers: everybody with a token gets in.")
     ] = "127.0.0.1",
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay, and log to the terminal.")] = False,
-    wait: Annotated[float, typer.Option(help="Seconds to wait until everything is ready.")] = 120.0,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds to wait until everything is ready (default: 120; for a machine of more than 240 nodes half a "
+            "second for each)."
+        ),
+    ] = None,
 ) -> None:
     """Start the stack and keep it running; what dies is started again.
 
     Asked twice, it shows the stack that runs. After its supervisor was killed, it takes over what that one left.
     """
-    from services.matrixctl.supervisor.machine import checked
+    from services.matrixctl.supervisor.machine import checked, ready_patience_wall_s
     from services.matrixctl.supervisor.supervisor import Request
 
     if time_scale is not None and not 0 < time_scale <= 100_000:
@@ -73,10 +79,9 @@ def up(
     if database and "{service}" not in database:
         raise InvalidField("each service has a database of its own: put {service} into the URL", field="--database")
     folder = stack.folder
-    if topology:
-        before = folder.read()
-        topology = checked(topology, None if before is None else before.topology)
-    request = Request(choose(only), time_scale, seed, database, topology=topology, host=host).to_json()
+    machine = checked(topology, folder)
+    patience_wall_s = ready_patience_wall_s(folder, machine) if wait is None else wait
+    request = Request(choose(only), time_scale, seed, database, topology=machine, host=host).to_json()
     if folder.supervisor() is not None:
         say(f"already running in {folder.path}; `matrixctl down` stops it")
         _refuse_other_settings(folder, time_scale, only)
@@ -87,7 +92,7 @@ def up(
         command = supervisor_command(folder)
         os.execve(command[0], command, supervisor_environment(request))
     supervisor = start(folder, request)
-    show_progress(folder, supervisor, wait)
+    show_progress(folder, supervisor, patience_wall_s)
     show_where(folder)
 
 

@@ -18,6 +18,7 @@ import httpx
 from matrixcommon.model.errors import InternalError
 from services.matrixctl.clients.kubernetes import cluster_of
 from services.matrixctl.replays.beginning import lay_out
+from services.matrixctl.supervisor.machine import ready_patience_wall_s
 from services.matrixctl.supervisor.state_folder import Folder, Stack
 from services.matrixctl.supervisor.up import halt, show_progress, start
 from services.recordings import recording as recordings
@@ -25,7 +26,6 @@ from services.recordings.comparison import Difference, by_object, contradiction
 from services.recordings.journals import events_since
 from services.recordings.recording import Action, Event, Recording
 
-READY_PATIENCE_WALL_S = 120.0
 LOOK_PERIOD_WALL_S = 0.2
 ANSWER_WALL_S, ANSWER_WALL_S_MAX = 1.0, 120.0
 """How long an answer is awaited before the next request is sent, and at all: some wait for what is to come."""
@@ -56,7 +56,8 @@ def replay(file: Path, folder: Folder, tell: Tell, keep: bool = False) -> Outcom
     request, since = lay_out(folder, file, recorded.about)
     threads = ThreadPoolExecutor(AT_ONCE_MAX, thread_name_prefix="replay")
     try:
-        show_progress(folder, start(folder, request.to_json()), READY_PATIENCE_WALL_S)
+        patience_wall_s = ready_patience_wall_s(folder, request.topology)
+        show_progress(folder, start(folder, request.to_json()), patience_wall_s)
         return Replay(folder, recorded, since, tell).run(threads)
     finally:
         threads.shutdown(wait=False, cancel_futures=True)  # who still waits for an answer gets none

@@ -20,6 +20,7 @@ from matrixcommon.model.errors import Conflict, InvalidField, MatrixError
 from services.chassis.version import version
 from services.matrixctl.output.screen import NotRunning
 from services.matrixctl.snapshots.standstill import processes_of, standstill
+from services.matrixctl.supervisor.machine import kept
 from services.matrixctl.supervisor.restored_state import RESTORING, STACK_FILE, change_over
 from services.matrixctl.supervisor.state_folder import Folder, Stack, StackTime, write
 from services.matrixctl.supervisor.supervisor import Request
@@ -57,7 +58,7 @@ def take(folder: Folder, file: Path, meanwhile: Callable[[], None] = lambda: Non
             _copy(folder.path, work)
             meanwhile()
             stopped_wall_s = time.monotonic() - stopped
-        manifest = _pack(target, work, stack, at_wall)
+        manifest = _pack(target, work, stack, at_wall, folder)
     return Taken(manifest, stopped_wall_s, time.monotonic() - began)
 
 
@@ -148,7 +149,7 @@ def _dump(stack: Stack, work: Path) -> None:
             dump(process.name, service_url(stack.database, process.name), work / f"{process.name}.db")
 
 
-def _pack(target: Path, work: Path, stack: Stack, at_wall: float) -> Manifest:
+def _pack(target: Path, work: Path, stack: Stack, at_wall: float, folder: Folder) -> Manifest:
     for database in work.glob("*.db"):
         archive.settle(database)
     manifest = Manifest(
@@ -158,16 +159,20 @@ def _pack(target: Path, work: Path, stack: Stack, at_wall: float) -> Manifest:
         time_scale=stack.time.scale,
         seed=stack.seed,
         processes=tuple(process.name for process in stack.processes),
+        topology=kept(stack.topology, folder),
     )
-    return archive.write(target, manifest, {name: work / f"{name}.db" for name in archive.names_in(work)})
+    databases = {name: work / f"{name}.db" for name in archive.names_in(work)}
+    return archive.write(target, manifest, databases, folder.path / (manifest.machine_file or ""))
 
 
 def _described(manifest: Manifest, before: Stack | None) -> Stack:
     """The stack as it was: its time is where it was, and continues from there as after any stop."""
     when = StackTime(manifest.time_scale, manifest.taken_wall_s, manifest.emulated_s, manifest.taken_wall_s)
     if before is None:
-        return Stack.of_names(manifest.processes, when, manifest.seed)
-    return replace(before, time=when, seed=manifest.seed, supervisor_pid=0)
+        stack = Stack.of_names(manifest.processes, when, manifest.seed)
+    else:
+        stack = replace(before, time=when, seed=manifest.seed, supervisor_pid=0)
+    return stack if manifest.topology is None else replace(stack, topology=manifest.topology)
 
 
 def _keep(folder: Folder, before: Stack) -> None:
@@ -176,7 +181,7 @@ def _keep(folder: Folder, before: Stack) -> None:
         if before.database:
             _dump(before, work)
         _copy(folder.path, work)
-        _pack(folder.path / REPLACED, work, before, time.time() if stopped is None else stopped)
+        _pack(folder.path / REPLACED, work, before, time.time() if stopped is None else stopped, folder)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 
 from services.matrixctl.supervisor.state_folder import Folder, write
+from services.snapshots.archive import MACHINE
 
 RESTORING, STACK_FILE = "restoring", "stack.json"
 PARTS = ("", "-wal", "-shm", "-journal")
@@ -36,6 +37,8 @@ def change_over(folder: Folder) -> bool:
         placed.touch()
     for name in sorted(wanted):
         (place / name).replace(folder.path / name)
+    for machine in place.glob(f"{MACHINE}.*"):
+        machine.replace(folder.path / machine.name)
     described = place / STACK_FILE
     if described.exists():
         write(folder.stack_file, described.read_text())

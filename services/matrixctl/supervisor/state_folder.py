@@ -7,6 +7,7 @@
     tokens.json    digests of bearer tokens; admin-token holds matrixctl's, PROCESS-token each process's,
                    for the owner's eyes only
     kubeconfig     written by the embedded Kubernetes API; kubeconfig-operator beside it is the operator's
+    machine.*      its machine, where that is a file: a copy of the one it was begun with
     *.db           a database per service
 
 `stack.json` has one writer: whoever sits on the supervisor's seat. It is replaced in one step, so a reader never sees
@@ -103,7 +104,7 @@ class Stack:
     contained: bool = False
     """Its processes are containers: no seats, no supervisor of ours."""
     topology: str = ""
-    """What its supernodes were begun as: a built-in machine, or the file with its numbers or drawing."""
+    """What its supernodes were begun as: a built-in machine, or the file in the folder with its numbers or drawing."""
 
     @classmethod
     def of_names(cls, names: Iterable[str], when: StackTime, seed: int | None) -> Stack:

@@ -32,7 +32,7 @@ from matrixcommon.emulation.stack_clock import change_timeline, write_timeline
 from services.catalogue import PROCESSES, Process
 from services.chassis.logging import configure
 from services.matrixctl.supervisor.log_rotation import rotate_all
-from services.matrixctl.supervisor.machine import build_first, settings_of
+from services.matrixctl.supervisor.machine import build_first, kept, located, settings_of
 from services.matrixctl.supervisor.probe import free_port, port_is_free, readiness
 from services.matrixctl.supervisor.process_lock import Holder, SeatTaken, started_at, stop
 from services.matrixctl.supervisor.process_spawn import (
@@ -54,8 +54,9 @@ BACKOFF_RESET_WALL_S = 30.0
 PROBE_STARTING_WALL_S = 0.1
 PROBE_READY_WALL_S = 2.0
 PROBE_TIMEOUT_WALL_S = 1.0
-HUNG_WALL_S = 60.0
-"""A process that was ready once and has not answered for this long is replaced."""
+HUNG_WALL_S, BORN_HUNG_WALL_S = 60.0, 600.0
+"""A process that has not answered for this long is replaced; one that never did after longer: before it answers it
+makes all nodes of a large machine, which begun anew would take as long again."""
 STOP_PATIENCE_WALL_S = 5.0
 LOGS_PERIOD_WALL_S = 5.0
 
@@ -93,7 +94,7 @@ class Care:
     retry_at: float = 0.0
     probe_at: float = 0.0
     born_at: float = 0.0
-    answered_at: float = 0.0
+    answered_at: float | None = None
 
 
 class Supervisor:
@@ -129,7 +130,7 @@ class Supervisor:
                 port = self._port(process, current.port if current else 0)
                 children[process.name] = Child(process.name, port=port, url=f"{process.scheme}://{HOST}:{port}")
         seed = self.request.seed if self.request.seed is not None else (before.seed if before else None)
-        topology = self.request.topology or (before.topology if before else "")
+        topology = kept(self.request.topology or (before.topology if before else ""), self.folder)
         return Stack(
             self.request.processes, when, seed, self.request.database, children, os.getpid(), topology=topology
         )
@@ -165,7 +166,7 @@ class Supervisor:
             settings["SEED"] = str(self.stack.seed)
         if process.has_database and self.stack.database:
             settings["DATABASE"] = self.stack.database.replace("{service}", name)
-        settings |= settings_of(name, self.stack.topology)
+        settings |= settings_of(name, located(self.stack.topology, self.folder))
         if name == "operator" and "kube" in self.stack.children:
             settings["SHARED_CLUSTER"] = "false"
         if name == "kube":
@@ -287,7 +288,7 @@ class Supervisor:
         seat = self.folder.seat(name).path
         pid = spawn(name, process.module, kept | self.environment(name), seat, log_file, self.forking)
         now = time.monotonic()
-        self.care[name] = replace(self.care[name], own=True, born_at=now, answered_at=now, probe_at=now)
+        self.care[name] = replace(self.care[name], own=True, born_at=now, answered_at=None, probe_at=now)
         self._update(
             name, pid=pid, state="Starting", ready=False, started_wall=time.time(), fingerprint=self.fingerprint(name)
         )
@@ -326,8 +327,11 @@ class Supervisor:
         if seen.ready != child.ready or seen.waiting_for != child.waiting_for:
             state = "Ready" if seen.ready else child.state if child.state == "Starting" else "NotReady"
             self._update(name, ready=seen.ready, waiting_for=seen.waiting_for, state=state)
-        if now - care.answered_at > HUNG_WALL_S:
-            self._replace(name, f"no answer for {HUNG_WALL_S:g} s")
+        since, limit_s = (
+            (care.born_at, BORN_HUNG_WALL_S) if care.answered_at is None else (care.answered_at, HUNG_WALL_S)
+        )
+        if now - since > limit_s:
+            self._replace(name, f"no answer for {limit_s:g} s")
 
     def _living(self) -> dict[str, Holder]:
         """Who sits on a seat, and those just born who are on their way to it."""
@@ -387,7 +391,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     request = Request.from_json(asked) if asked else Request()
     if can_fork():
         before = folder.read()
-        preload(request.shared, partial(build_first, request.topology or (before.topology if before else "")))
+        topology = request.topology or (before.topology if before else "")
+        preload(request.shared, partial(build_first, located(topology, folder)))
     Supervisor(folder, request).run()
     seat.leave()
     return 0

@@ -25,7 +25,6 @@ from services.matrixctl.supervisor.probe import Memory, memory
 from services.matrixctl.supervisor.process_lock import Holder, SeatTaken, stop
 from services.matrixctl.supervisor.state_folder import SUPERVISOR, Folder, Stack, Unreadable
 
-READY_PATIENCE_WALL_S = 120.0
 HALT_PATIENCE_WALL_S = 15.0
 LOOK_PERIOD_WALL_S = 0.05
 REQUEST = "CLOUDMATRIX_STACK_REQUEST"
@@ -114,7 +113,9 @@ def show_progress(folder: Folder, supervisor: Holder, patience_wall_s: float) ->
                     done.add(child.name)
                     say(f"  [green]ready[/] {child.name:<9} {time.monotonic() - began:4.1f} s  {child.url}")
             if spinner is not None:
-                spinner.update("waiting for " + ", ".join(name for name in stack.children if name not in done))
+                late = [child for child in stack.children.values() if child.name not in done]
+                waited = [child.name + (f" ({child.waiting_for})" if child.waiting_for else "") for child in late]
+                spinner.update("waiting for " + ", ".join(waited))
 
 
 def laggards(folder: Folder, stack: Stack | None) -> str:

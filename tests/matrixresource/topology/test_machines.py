@@ -3,6 +3,7 @@ is what its graph says."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 
 import pytest
@@ -12,7 +13,7 @@ from infer_workload.timing.calibration import load_calibration
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NodeName, SwitchName
 from matrixresource.agent.hardware import EmulatedNode
-from matrixresource.topology.compiled import compile_graph, compiled_spec
+from matrixresource.topology.compiled import compile_graph, compiled_document, compiled_spec
 from matrixresource.topology.graph import supernode_graph
 from matrixresource.topology.layout import Layout
 from matrixresource.topology.loading import built_in, load_spec
@@ -50,6 +51,13 @@ def test_what_is_compiled_without_a_graph_is_what_the_graph_says(name):
         assert getattr(quick, field.name) == getattr(drawn, field.name), field.name
         if isinstance(getattr(quick, field.name), dict):
             assert list(getattr(quick, field.name)) == list(getattr(drawn, field.name)), field.name
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_what_was_compiled_of_a_machine_is_found_again_by_its_numbers(name):
+    """Processes are forked of one that has compiled their machine, and learn its numbers from MatrixResource."""
+    compiled = compiled_spec(load_spec(name))
+    assert compiled_document(json.loads(json.dumps(compiled.document()))) is compiled
 
 
 def test_a_machine_that_is_not_there_is_refused_with_those_that_are():

@@ -5,14 +5,16 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
-from services.matrixctl.supervisor.probe import free_port
+from services.matrixctl.supervisor import supervisor as supervising
+from services.matrixctl.supervisor.probe import Readiness, free_port
 from services.matrixctl.supervisor.process_lock import started_at
 from services.matrixctl.supervisor.state_folder import StackTime
-from services.matrixctl.supervisor.supervisor import Request
+from services.matrixctl.supervisor.supervisor import Request, Supervisor
 from services.matrixctl.supervisor.up import halt, look, start
 from tests.services.matrixctl.conftest import Bench, eventually
 
@@ -179,3 +181,28 @@ def test_emulated_time_never_goes_back() -> None:
     assert stopped.next_run(1.0, 2000.0) == StackTime(1.0, 2000.0, 7000.0)
     assert first.next_run(1.0, 2000.0) == StackTime(1.0, 2000.0, 61000.0), "an unknown end may have been just now"
     assert stopped.next_run(1.0, 9000.0).anchor_emulated == 9000.0, "and today is never behind"
+
+
+def test_who_never_answered_yet_is_given_longer_than_who_fell_silent(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large machine takes its processes minutes until they listen, where other things run beside them."""
+    bench.folder.prepare()
+    supervisor = Supervisor(bench.folder, Request(bench.processes, shared=()))
+    wall, answers, replaced = SimpleNamespace(now=0.0), Readiness(False, False, "not listening yet"), []
+    monkeypatch.setattr(supervising, "time", SimpleNamespace(monotonic=lambda: wall.now))
+    monkeypatch.setattr(supervising, "readiness", lambda *_: answers)
+    monkeypatch.setattr(supervisor, "_replace", lambda name, why: replaced.append((name, why)))
+    supervisor._update("alpha", pid=1, state="Starting")
+    for wall.now in (1.0, 61.0, 599.0):
+        supervisor._probe("alpha")
+    assert replaced == []
+    wall.now = 601.0
+    supervisor._probe("alpha")
+    assert replaced == [("alpha", "no answer for 600 s")]
+    wall.now, answers = 610.0, Readiness(True, False, "the first reports of its nodes")
+    supervisor._probe("alpha")
+    answers = Readiness(False, False, "no answer")
+    for wall.now in (660.0, 672.0):
+        supervisor._probe("alpha")
+    assert replaced[1:] == [("alpha", "no answer for 60 s")]

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from services.matrixctl.supervisor.supervisor import Request
 
 SHOW = "show"
-READY_PATIENCE_WALL_S = 120.0
 
 
 @command("snapshot")
@@ -129,6 +128,8 @@ def reset(
 
 
 def _start(folder: Folder, request: Request) -> None:
+    from services.matrixctl.supervisor.machine import ready_patience_wall_s
     from services.matrixctl.supervisor.up import show_progress, start
 
-    show_progress(folder, start(folder, request.to_json()), READY_PATIENCE_WALL_S)
+    patience_wall_s = ready_patience_wall_s(folder, request.topology)
+    show_progress(folder, start(folder, request.to_json()), patience_wall_s)

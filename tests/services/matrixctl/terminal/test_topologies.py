@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -10,7 +11,8 @@ import yaml
 from matrixcommon.model.errors import Conflict, InvalidField
 from matrixresource.topology.loading import DEFAULT_FILE, built_in
 from services.catalogue import PROCESSES
-from services.matrixctl.supervisor.machine import checked, settings_of
+from services.matrixctl.supervisor.machine import checked, kept, located, ready_patience_wall_s, settings_of
+from services.matrixctl.supervisor.state_folder import Folder, Stack, StackTime
 from tests.services.matrixctl.inprocess import ran
 
 
@@ -30,25 +32,71 @@ def test_who_knows_a_supernode_by_its_numbers_is_told_the_machine(numbers):
     assert settings_of("link", "drawn.json") == settings_of("resource", "") == {}
 
 
-def test_a_file_is_kept_by_its_whole_path_and_a_machine_by_its_name(numbers, monkeypatch):
+def test_a_file_is_named_by_its_whole_path_and_a_machine_by_its_name(numbers, tmp_path, monkeypatch):
     monkeypatch.chdir(numbers.parent)
-    assert checked("mine.yaml", None) == str(numbers)
-    assert checked("atlas-800i-a2", None) == checked("atlas-800i-a2", "atlas-800i-a2") == "atlas-800i-a2"
-    assert checked("", "atlas-950") == "atlas-950"
+    new = Folder(tmp_path / "new")
+    assert checked("mine.yaml", new) == str(numbers)
+    assert checked("atlas-800i-a2", new) == "atlas-800i-a2"
+    assert checked("", new) == ""
+    assert not new.path.exists()
+
+
+def begun(folder: Folder, topology: str) -> Folder:
+    """With a state of that machine, as a supervisor leaves it."""
+    folder.prepare()
+    folder.write(Stack((), StackTime(1, 0, 0), topology=kept(topology, folder)))
+    return folder
+
+
+def test_a_state_has_a_copy_of_its_machine(numbers, tmp_path):
+    """What becomes of the file it was begun with changes nothing; another machine is refused."""
+    folder = begun(Folder(tmp_path / "state"), str(numbers))
+    stack = folder.read()
+    assert stack.topology == "machine.yaml"
+    assert kept(stack.topology, folder) == "machine.yaml"
+    assert settings_of("link", located(stack.topology, folder)) == {"SPEC": str(folder.path / "machine.yaml")}
+    assert checked(str(numbers), folder) == "", "it is the one that it has"
+    numbers.write_text(numbers.read_text() + "# of today")
+    with pytest.raises(Conflict, match=r"this state has supernodes of machine\.yaml; take another --state for .*mine"):
+        checked(str(numbers), folder)
+    numbers.unlink()
+    assert checked("", folder) == ""
+    assert "model: Mine" in Path(located(stack.topology, folder)).read_text()
+    (folder.path / "machine.yaml").unlink()
+    with pytest.raises(Conflict, match=r"the file with this state's machine, machine\.yaml, is gone"):
+        checked("", folder)
+
+
+def test_a_state_of_an_earlier_version_has_its_users_file_until_it_is_started(numbers, tmp_path):
+    folder = Folder(tmp_path / "state")
+    folder.prepare()
+    folder.write(Stack((), StackTime(1, 0, 0), topology=str(numbers)))
+    assert located(str(numbers), folder) == str(numbers)
+    assert checked(str(numbers), folder) == ""
+    assert kept(str(numbers), folder) == "machine.yaml"
 
 
 def test_what_is_no_machine_is_refused_before_anything_starts(numbers, tmp_path):
+    new = Folder(tmp_path / "new")
     with pytest.raises(InvalidField, match="there are atlas-800i-a2, atlas-950, cloudmatrix384") as refused:
-        checked("abacus", None)
+        checked("abacus", new)
     assert refused.value.field == "--topology"
     document = yaml.safe_load(numbers.read_text())
     document["node"]["npus"]["value"] = 7
     numbers.write_text(yaml.safe_dump(document))
     with pytest.raises(InvalidField) as wrong:
-        checked(str(numbers), None)
+        checked(str(numbers), new)
     assert wrong.value.field.startswith("node.")
+    published = begun(Folder(tmp_path / "published"), "")
+    assert checked("cloudmatrix384", published) == ""
     with pytest.raises(Conflict, match="this state has supernodes of cloudmatrix384; take another --state"):
-        checked("atlas-950", "")
+        checked("atlas-950", published)
+
+
+def test_a_stack_of_many_nodes_may_take_longer_until_it_is_ready(tmp_path):
+    new = Folder(tmp_path / "new")
+    assert [ready_patience_wall_s(new, each) for each in ("", "drawn.json", "atlas-950")] == [120, 120, 512]
+    assert ready_patience_wall_s(begun(Folder(tmp_path / "state"), "atlas-950"), "") == 512
 
 
 def test_machines_are_listed_and_shown_with_how_sure_each_figure_is(capsys):
