@@ -16,10 +16,10 @@ from matrixcommon.model.clock import Clock, Seconds, seconds_now
 log = logging.getLogger(__name__)
 
 LEASE_PERIODS = 3.0
-"""A lease outlives two reports that are lost: 30 s for a heartbeat every 10. An agent of a process that begins to be
-behind is given up after so many intervals of silence: as many as its own lease gives one that is about to be. Were it
-more, who is hardly behind would be found dead twice as late as who hardly keeps up. Who is far behind asks for leases of
-so many intervals; in between it goes by how far."""
+"""A lease outlives two reports that are lost: 30 s for a heartbeat every 10. Who begins to be behind is given up after
+so many intervals of silence: as many as its own lease gives one that is about to be. Were it more, who is hardly behind
+would be found dead twice as late as who hardly keeps up. Who is far behind asks for leases of so many intervals; in
+between it goes by how far."""
 BEHIND_PERIODS = 2.0
 """Reports that are further apart than this many periods are behind; up to there a node's own lease does."""
 FAR_BEHIND_PERIODS = 4.0
