@@ -52,7 +52,22 @@ def _text(event: Event | None, other: Event | None) -> str | None:
 def by_object(recorded: Iterable[Event], replayed: Iterable[Event]) -> Difference | None:
     """The first object, by name, whose states are not what they were."""
     before, now = _states(recorded), _states(replayed)
-    for key in sorted(before.keys() | now.keys()):
+    return _first_other(before, now, sorted(before.keys() | now.keys()))
+
+
+def contradiction(recorded: Iterable[Event], replayed: Iterable[Event]) -> Difference | None:
+    """The same of what has come so far: the first object that went another way than its recording began."""
+    now = _states(replayed)
+    before = {key: states[: len(now.get(key, ()))] for key, states in _states(recorded).items()}
+    return _first_other(before, now, now)
+
+
+States = dict[tuple[str, str], list[str]]
+"""By kind and name of an object, the states it went through."""
+
+
+def _first_other(before: States, now: States, keys: Iterable[tuple[str, str]]) -> Difference | None:
+    for key in keys:
         for step, (was, came) in enumerate(zip_longest(before.get(key, []), now.get(key, []))):
             if was != came:
                 text = f"{key[0]} {key[1]}, state {step + 1}"
@@ -60,22 +75,9 @@ def by_object(recorded: Iterable[Event], replayed: Iterable[Event]) -> Differenc
     return None
 
 
-def contradiction(recorded: Iterable[Event], replayed: Iterable[Event]) -> Difference | None:
-    """The same of what has come so far: the first object that went another way than its recording began."""
-    before, now = _states(recorded), _states(replayed)
-    for key, states in now.items():
-        known = before.get(key, [])
-        for step, came in enumerate(states):
-            was = known[step] if step < len(known) else None
-            if was != came:
-                text = f"{key[0]} {key[1]}, state {step + 1}"
-                return Difference(was and f"{text}: {was}", f"{text}: {came}")
-    return None
-
-
-def _states(events: Iterable[Event]) -> dict[tuple[str, str], list[str]]:
+def _states(events: Iterable[Event]) -> States:
     """Each object's states, one after the other, none twice in a row."""
-    found: dict[tuple[str, str], list[str]] = {}
+    found: States = {}
     for event in events:
         if event.kind not in COMPARED:
             continue

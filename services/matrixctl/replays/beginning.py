@@ -68,7 +68,7 @@ def _check_free(folder: Folder, file: Path) -> None:
             blocking=found[:SHOWN],
         )
     here, recorded = _topology_of(client), _recorded_topology(file)
-    if not matches(here, recorded):
+    if not (matches(here, recorded) and matches(recorded, here)):  # none is like none alone
         raise Conflict(
             f"the stack in {folder.path} is of another topology ({here or 'none'}) than the recording began with "
             f"({recorded or 'none'}): name a folder without a stack"

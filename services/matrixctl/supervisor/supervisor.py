@@ -55,8 +55,7 @@ PROBE_STARTING_WALL_S = 0.1
 PROBE_READY_WALL_S = 2.0
 PROBE_TIMEOUT_WALL_S = 1.0
 HUNG_WALL_S, BORN_HUNG_WALL_S = 60.0, 600.0
-"""A process that has not answered for this long is replaced; one that never did after longer: before it answers it
-makes all nodes of a large machine, which begun anew would take as long again."""
+"""Who has not answered for this long is replaced; who never did, after longer: it may be making a large machine."""
 STOP_PATIENCE_WALL_S = 5.0
 LOGS_PERIOD_WALL_S = 5.0
 
@@ -327,10 +326,8 @@ class Supervisor:
         if seen.ready != child.ready or seen.waiting_for != child.waiting_for:
             state = "Ready" if seen.ready else child.state if child.state == "Starting" else "NotReady"
             self._update(name, ready=seen.ready, waiting_for=seen.waiting_for, state=state)
-        since, limit_s = (
-            (care.born_at, BORN_HUNG_WALL_S) if care.answered_at is None else (care.answered_at, HUNG_WALL_S)
-        )
-        if now - since > limit_s:
+        limit_s = BORN_HUNG_WALL_S if care.answered_at is None else HUNG_WALL_S
+        if now - (care.answered_at or care.born_at) > limit_s:
             self._replace(name, f"no answer for {limit_s:g} s")
 
     def _living(self) -> dict[str, Holder]:

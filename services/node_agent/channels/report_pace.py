@@ -16,14 +16,13 @@ from matrixcommon.model.clock import Clock, Seconds, seconds_now
 log = logging.getLogger(__name__)
 
 LEASE_PERIODS = 3.0
-"""A lease outlives two reports that are lost: 30 s for a heartbeat every 10."""
+"""A lease outlives two reports that are lost: 30 s for a heartbeat every 10. Who begins to be behind is given up after
+so many intervals of silence: as many as its own lease gives one that is about to be. Were it more, who is hardly behind
+would be found dead twice as late as who hardly keeps up. Who is far behind asks for leases of so many intervals; in
+between it goes by how far."""
 BEHIND_PERIODS = 2.0
 """Reports that are further apart than this many periods are behind; up to there a node's own lease does."""
 FAR_BEHIND_PERIODS = 4.0
-SILENT_INTERVALS = 3.0
-"""An agent of a process that begins to be behind is given up after so many intervals of silence: as many as its own
-lease gives one that is about to be. Were it more, who is hardly behind would be found dead twice as late as who hardly
-keeps up. Who is far behind asks for leases of `LEASE_PERIODS` intervals; in between it goes by how far."""
 ROUNDS_REMEMBERED = 8
 """A machine that stalled stalls again: the longest of so many rounds counts."""
 REST = 0.5
@@ -96,5 +95,5 @@ class ReportPace:
             return 0.0
         periods = self.interval_s / self._period_s
         far = min(1.0, (periods - BEHIND_PERIODS) / (FAR_BEHIND_PERIODS - BEHIND_PERIODS))
-        begins = SILENT_INTERVALS / self._lost_after
+        begins = LEASE_PERIODS / self._lost_after
         return (begins + far * (LEASE_PERIODS - begins)) * self.interval_s

@@ -71,3 +71,21 @@ async def test_what_ends_at_the_server_is_no_way_between_servers(tmp_path):
         assert "ends at the node" in tables.json()["detail"]
         lost = await stack.http["link"].post("/v1/what-ifs", json={"fail": [f"{members[0]}-l1p0"]})
         assert lost.status_code in (200, 422), lost.text
+
+
+@pytest.mark.timeout(600)
+async def test_a_supernode_of_8192_npus_replaces_a_lost_node(tmp_path):
+    async with Stack(tmp_path, spec=Path("atlas-950")) as stack:
+        assert len(await stack.resource.nodes()) == 1024
+        await stack.apply("one", 6, spares=1)
+        lost = (await stack.active("one", 6)).members[0].node
+        stack.impair("dark", "node-down", lost)
+
+        async def repaired() -> bool:
+            now = await stack.compute.find_instance("one")
+            assert now is not None
+            members = {member.node for member in now.members if member.role == "member"}
+            return lost not in members and len(members) == 6 and now.state == "Active"
+
+        await stack.until(repaired, "another node stands in its place")
+        await stack.check()
