@@ -86,13 +86,13 @@ def test_not_on_a_stack_in_use(file: Path, folder: Folder, kind: str, monkeypatc
     assert refused.value.blocking == [{"kind": kind.removesuffix("s"), "name": "a"}]
 
 
-@pytest.mark.parametrize(("here", "said"), [("v3-ba9876543210", "v3-ba9876543210"), ("", "none")])
+@pytest.mark.parametrize(("here", "shown"), [("v3-ba9876543210", "v3-ba9876543210"), ("", "none")])
 def test_not_on_a_stack_of_another_topology(
-    file: Path, folder: Folder, here: str, said: str, monkeypatch: pytest.MonkeyPatch
+    file: Path, folder: Folder, here: str, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running(monkeypatch, folder, lambda asked: [{"topologyVersion": here}] if asked == "supernodes" and here else [])
     with pytest.raises(
-        Conflict, match=rf"is of another topology \({said}\) than the recording began with \({RECORDED}"
+        Conflict, match=rf"is of another topology \({shown}\) than the recording began with \({RECORDED}"
     ):
         lay_out(folder, file, ABOUT)
 
