@@ -286,7 +286,7 @@ def test_the_command_prints_a_report(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "shown"),
     [
         ("root:x:0:0", "line 1 is no JSON: Expecting value"),
         ('{"timestamp": 0, "input_length": 5}', "line 1 is no request of a trace: it has no 'output_length'"),
@@ -294,9 +294,9 @@ def test_the_command_prints_a_report(capsys, tmp_path):
         ("[]", "line 1 is no request of a trace"),
     ],
 )
-def test_a_line_that_is_no_request_is_told_in_words(capsys, tmp_path, line, said):
+def test_a_line_that_is_no_request_is_told_in_words(capsys, tmp_path, line, shown):
     (tmp_path / "trace.jsonl").write_text(line + "\n")
     code, _, err = ran(capsys, "experiment", "run", "--trace", str(tmp_path / "trace.jsonl"))
-    assert (code, said in err, "Error(" in err, "[field --trace]" in err) == (2, True, False, True), err
+    assert (code, shown in err, "Error(" in err, "[field --trace]" in err) == (2, True, False, True), err
     err = ran(capsys, "experiment", "run", "--trace", str(tmp_path))[2]
     assert ("Is a directory" in err, "Errno" in err) == (True, False)
