@@ -36,6 +36,9 @@ HEARTBEAT_S, HEARTBEAT_FLOOR_WALL_S = 10.0, 0.5
 class Agent(Protocol):
     """What the fleet asks of either kind of agent."""
 
+    epoch: int
+    """Which of its lives this is."""
+
     async def run(self) -> None: ...
     def power_lost(self) -> None: ...
     def memory(self) -> dict[str, Any]: ...
@@ -102,6 +105,8 @@ class Fleet:
         agent = self._makers[kind](self.nodes[name], random, lambda: self._changed(kind, name))
         if name in remembered:
             agent.restore(remembered[name])
+        else:
+            agent.epoch += self._lives_before(name.supernode)
         self._agents[kind][name] = agent
         self._dirty[kind].add(name)
 
@@ -196,7 +201,10 @@ class Fleet:
 
     def _have(self, supernode: str, names: Sequence[NodeName]) -> None:
         """A supernode's nodes are these: others are taken away, and those that lack put up and switched on."""
-        for name in [each for each in self.nodes if each.supernode == supernode and each not in names]:
+        gone = [each for each in self.nodes if each.supernode == supernode and each not in names]
+        if lived := [agents[name].epoch for agents in self._agents.values() for name in gone]:
+            self._memory.put("lives", {supernode: {"epoch": max(*lived, self._lives_before(supernode))}})
+        for name in gone:
             self._end(name)
             for kind, agents in self._agents.items():
                 del agents[name]
@@ -215,6 +223,10 @@ class Fleet:
                 self._changed(kind, name)
             if self._running and node.responsive:
                 self._begin(name)
+
+    def _lives_before(self, supernode: str) -> int:
+        """The newest epoch of cards that were taken out of there: who heard of them takes only what comes after it."""
+        return int(self._memory.named("lives", supernode).get(supernode, {}).get("epoch", 0))
 
     # -- running -------------------------------------------------------------------------------------------------
 

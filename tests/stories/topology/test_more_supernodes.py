@@ -3,6 +3,8 @@ leaves it, and it is taken away again."""
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.stack import Stack
@@ -51,4 +53,26 @@ async def test_a_supernode_comes_serves_and_goes(tmp_path):
             return not any(link["name"].startswith("sn1-") for link in cards.json()["items"])
 
         await stack.until(forgotten, "MatrixLink forgets what nobody speaks for", within_s=7200, every_s=60)
+        await stack.check()
+
+
+async def test_a_supernode_that_was_taken_away_comes_back_and_is_heard(tmp_path):
+    """Its cards are other ones, and what they report is newer than all that was heard from there before."""
+    async with Stack(tmp_path) as stack:
+
+        async def heard() -> bool:
+            nodes = [node for node in await stack.resource.nodes() if node.name.startswith("sn1-")]
+            cards = await stack.http["link"].get("/v1/links", params={"pageSize": 1000, "plane": "vpc"})
+            known = sum(link["name"].startswith("sn1-") for link in cards.json()["items"])
+            return len(nodes) == 48 and {node.agent for node in nodes} == {"Connected"} and known == 48
+
+        for times in range(3):
+            assert (await stack.http["resource"].put("/v1/supernodes/sn1", json={})).status_code == 200
+            assert (await stack.http["agents"].put("/v1/supernodes/sn1")).status_code == 200
+            await stack.until(heard, "its agents are heard", within_s=300)
+            if times:
+                await stack.restart("agents")  # each card begins another life
+            await asyncio.sleep(1800)
+            assert (await stack.http["resource"].delete("/v1/supernodes/sn1")).status_code == 204
+            assert (await stack.http["agents"].delete("/v1/supernodes/sn1")).status_code == 204
         await stack.check()
