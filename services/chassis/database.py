@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, create_engine, event, func, inspect, select
-from sqlalchemy.exc import DisconnectionError, OperationalError
+from sqlalchemy.exc import DBAPIError, DisconnectionError, OperationalError
 from sqlalchemy.orm import sessionmaker
 
 from matrixcommon.model.errors import MatrixError
@@ -193,3 +193,10 @@ def _server(url: str) -> Engine:
             raise DisconnectionError("the connection has gone") from wrong
 
     return engine
+
+
+def database_refuses(wrong: DBAPIError) -> bool:
+    """Whether the database cannot do it now, whatever was asked: it is away, busy, full, or takes no writes. A standby
+    of PostgreSQL says the last as an internal error (25006), a trigger of SQLite's by its message."""
+    read_only = getattr(wrong.orig, "sqlstate", None) == "25006" or "readonly database" in str(wrong.orig)
+    return isinstance(wrong, OperationalError) or read_only

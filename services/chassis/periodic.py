@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from matrixcommon.api.client import WatchEvent
 from matrixcommon.model.clock import Clock, pause
-from matrixcommon.model.errors import Gone, MatrixError
+from matrixcommon.model.errors import Gone, MatrixError, Unavailable
 
 if TYPE_CHECKING:  # a process without a database has periodic work too
     from matrixcommon.persistence.database_session import Database
@@ -57,6 +58,8 @@ class Periodic:
         self.runs = 0
         self.failures = 0
         self.last: object = None
+        self._refused: tuple[str, str] | None = None
+        """Why it was refused, where the last run was."""
 
     def nudge(self, urgent: bool = False) -> None:
         """Run again soon, without waiting for the period; at once where it is urgent, without the rest either."""
@@ -69,16 +72,25 @@ class Periodic:
         self.runs += 1
         try:
             self.last = await self._action()
+            self._refused = None
         except MatrixError as refused:
-            self.failures += 1
-            self.last = refused
-            log.warning(
-                "watcher refused", extra={"watcher": self.name, "reason": refused.reason, "why": refused.message}
-            )
+            self._refuse(refused)
         except Exception as wrong:
+            if (why := _database_refuses(wrong)) is not None:
+                return self._refuse(Unavailable(why))
             self.failures += 1
             self.last = wrong
             log.exception("watcher failed", extra={"watcher": self.name})
+
+    def _refuse(self, refused: MatrixError) -> None:
+        """What goes on being refused for the same reason is logged once."""
+        self.failures += 1
+        self.last = refused
+        if self._refused != (why := (refused.reason, refused.message)):
+            log.warning(
+                "watcher refused", extra={"watcher": self.name, "reason": refused.reason, "why": refused.message}
+            )
+        self._refused = why
 
     async def run(self) -> None:
         """For ever: a run, then the period or a nudge, whichever comes first."""
@@ -100,6 +112,17 @@ def compaction(
         return f"{records.compact(clock.at_least_wall(kept_s, KEPT_WALL_S))} changes forgotten"
 
     return Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0)
+
+
+def _database_refuses(wrong: Exception) -> str | None:
+    """Why the database cannot do it now; None where it is not that."""
+    if "sqlalchemy.exc" not in sys.modules:
+        return None  # this process has no database, and is not to load what is needed for one
+    from sqlalchemy.exc import DBAPIError
+
+    from services.chassis.database import database_refuses
+
+    return str(wrong.orig) if isinstance(wrong, DBAPIError) and database_refuses(wrong) else None
 
 
 Heard = Callable[[WatchEvent | None], Awaitable[None]]

@@ -15,6 +15,7 @@ from starlette.routing import Match
 
 from matrixcommon.model.errors import InternalError, InvalidField, Malformed, MatrixError, NotFound, Unavailable
 from matrixcommon.model.resource_model import ApiModel
+from services.chassis.database import database_refuses
 from services.chassis.problem_document import problem_response
 
 log = logging.getLogger(__name__)
@@ -88,13 +89,6 @@ def from_validation(wrong: RequestValidationError) -> MatrixError:
             lines.append(line)
     message = "; ".join(f"{line['field']}: {line['message']}" for line in lines[:5])
     return InvalidField(message, field=lines[0]["field"], blocking=lines)
-
-
-def database_refuses(wrong: DBAPIError) -> bool:
-    """Whether the database cannot do it now, whatever was asked: it is away, busy, full, or takes no writes. A standby
-    of PostgreSQL says the last as an internal error (25006), a trigger of SQLite's by its message."""
-    read_only = getattr(wrong.orig, "sqlstate", None) == "25006" or "readonly database" in str(wrong.orig)
-    return isinstance(wrong, OperationalError) or read_only
 
 
 def as_error(wrong: Exception, path: str) -> MatrixError:

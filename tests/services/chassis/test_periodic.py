@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
+from matrixcommon.model.errors import Conflict
 from services.chassis.periodic import Periodic
 from services.testing.clocks import LoopClock
 
@@ -35,3 +37,32 @@ async def test_when_it_runs(sentence: str, nudges: list[tuple[float, bool]], run
     await asyncio.sleep(PERIOD_S + 2 * REST_S - 0.5)
     running.cancel()
     assert [at - ran[0] for at in ran][: len(runs)] == pytest.approx(runs, abs=0.01)
+
+
+@pytest.mark.looptime
+async def test_what_is_refused_again_and_again_is_logged_once_and_a_fault_each_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A database that takes no writes is no fault of ours: a line, and no traceback."""
+    read_only = OperationalError("UPDATE", {}, Exception("attempt to write a readonly database"))
+    outcomes: list[Exception | None] = [
+        *[read_only] * 3, *[Conflict("not yet")] * 2, None, Conflict("not yet"), *[RuntimeError("ours")] * 2,
+    ]  # fmt: skip
+    coming = iter(outcomes)
+
+    async def action() -> None:
+        if (wrong := next(coming)) is not None:
+            raise wrong
+
+    watcher = Periodic("watcher", action, LoopClock(), period_s=PERIOD_S)
+    for _ in outcomes:
+        await watcher.step()
+    assert watcher.failures == 8
+    logged = [(each.getMessage(), getattr(each, "reason", None), each.exc_info is not None) for each in caplog.records]
+    assert logged == [
+        ("watcher refused", "Unavailable", False),
+        ("watcher refused", "Conflict", False),
+        ("watcher refused", "Conflict", False),
+        ("watcher failed", None, True),
+        ("watcher failed", None, True),
+    ]
