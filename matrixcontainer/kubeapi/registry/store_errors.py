@@ -11,6 +11,7 @@ def store_lost(failure: StorageError) -> ApiError:
     code, reason = {
         "Full": (507, "InsufficientStorage"),
         "Locked": (503, "ServiceUnavailable"),
+        "Refused": (503, "ServiceUnavailable"),
     }.get(failure.kind, (500, "InternalError"))
     refusal = ApiError(code, reason, str(failure))
     if code == 503:

@@ -42,6 +42,7 @@ REMEDIES = {  # what to do, by the beginning of SQLite's name of the failure
         "put a sound copy in its place, or move it away to begin anew",
     ),
     "SQLITE_READONLY": ("Refused", "the file may not be written; look at its permissions"),
+    "SQLITE_CONSTRAINT_TRIGGER": ("Refused", "a trigger lets nothing be written; take it away"),
     "SQLITE_CANTOPEN": ("Refused", "the file cannot be opened; look at its folder and permissions"),
 }
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from matrixcontainer.kubeapi.registry.store_errors import store_lost
 from matrixcontainer.kubeapi.storage.objects import Conflict, Record, StorageError
 from matrixcontainer.kubeapi.storage.opening import open_database
 from matrixcontainer.kubeapi.storage.store import Store
@@ -94,6 +95,19 @@ async def test_a_failed_batch_leaves_nothing(tmp_path: Path) -> None:
     assert store.get(("things", "", "b")) is None
     assert store.latest(KEY) is first
     store.database.connection.execute("UPDATE kube_counters SET value = 1 WHERE name = 'revision'")
+    assert (await store.put(KEY, obj(n=1), first)).revision == 2
+
+
+async def test_a_database_that_takes_no_writes_may_be_asked_again(tmp_path: Path) -> None:
+    store = a_store(f"sqlite:///{tmp_path}/k.db")
+    first = await store.put(KEY, obj(), None)
+    refuse = "BEGIN SELECT RAISE(ABORT, 'attempt to write a readonly database'); END"
+    store.database.connection.execute(f"CREATE TRIGGER closed BEFORE UPDATE ON kube_counters {refuse}")
+    (failed,) = await asyncio.gather(store.put(KEY, obj(n=1), first), return_exceptions=True)
+    assert isinstance(failed, StorageError)
+    answer = store_lost(failed)
+    assert (answer.code, answer.reason, answer.headers) == (503, "ServiceUnavailable", {"Retry-After": "1"})
+    store.database.connection.execute("DROP TRIGGER closed")
     assert (await store.put(KEY, obj(n=1), first)).revision == 2
 
 
