@@ -83,7 +83,7 @@ class Periodic:
             log.exception("watcher failed", extra={"watcher": self.name})
 
     def _refuse(self, refused: MatrixError) -> None:
-        """What goes on being refused for the same reason is logged once."""
+        """What is refused again for the same reason is logged once."""
         self.failures += 1
         self.last = refused
         if self._refused != (why := (refused.reason, refused.message)):

@@ -67,6 +67,8 @@ class Fleet:
         self.background: list[Callable[[], Awaitable[Any]]] = []
         """What else runs from start to stop."""
         self._memory = memory
+        self._lived = {name: int(body["epoch"]) for name, body in memory.all("lives").items()}
+        """By supernode, the newest epoch of cards that were taken out: who heard of them takes only what is newer."""
         self.built_in = frozenset(name.supernode for name in names)
         installed = sorted(set(memory.all("supernode")) - self.built_in)
         every = [*names, *(node for supernode in installed for node in self._nodes_of(supernode))]
@@ -105,8 +107,8 @@ class Fleet:
         agent = self._makers[kind](self.nodes[name], random, lambda: self._changed(kind, name))
         if name in remembered:
             agent.restore(remembered[name])
-        else:
-            agent.epoch += self._lives_before(name.supernode)
+        elif lived := self._lived.get(name.supernode):
+            agent.epoch += lived
         self._agents[kind][name] = agent
         self._dirty[kind].add(name)
 
@@ -203,7 +205,8 @@ class Fleet:
         """A supernode's nodes are these: others are taken away, and those that lack put up and switched on."""
         gone = [each for each in self.nodes if each.supernode == supernode and each not in names]
         if lived := [agents[name].epoch for agents in self._agents.values() for name in gone]:
-            self._memory.put("lives", {supernode: {"epoch": max(*lived, self._lives_before(supernode))}})
+            self._lived[supernode] = max(*lived, self._lived.get(supernode, 0))
+            self._memory.put("lives", {supernode: {"epoch": self._lived[supernode]}})
         for name in gone:
             self._end(name)
             for kind, agents in self._agents.items():
@@ -223,10 +226,6 @@ class Fleet:
                 self._changed(kind, name)
             if self._running and node.responsive:
                 self._begin(name)
-
-    def _lives_before(self, supernode: str) -> int:
-        """The newest epoch of cards that were taken out of there: who heard of them takes only what comes after it."""
-        return int(self._memory.named("lives", supernode).get(supernode, {}).get("epoch", 0))
 
     # -- running -------------------------------------------------------------------------------------------------
 
