@@ -72,9 +72,16 @@ def ub_state(demo: Telling) -> str:
 
 
 def measured(demo: Telling) -> Pace:
-    """The pace of a while that begins once what was before is worked off."""
-    time.sleep(SETTLING_WALL_S)
+    """The pace of a while that begins once the model serves over the present fabric and has worked off what was before."""
     instance = next(str(view["instance"]) for view in demo.slices())
+
+    def taken_up() -> bool:
+        there = demo.reach.call("link", "GET", f"/v1/fabric-views/{instance}")["generation"]
+        served = demo.reach.call("infer", "GET", f"/v1/deployments/{demo.name}")
+        return bool(served["fabricGeneration"] >= there)
+
+    until("the model serves over the fabric as it is", taken_up, PATIENCE_WALL_S)
+    time.sleep(SETTLING_WALL_S)
     roles = demo.reach.call("infer", "GET", f"/v1/deployments/{demo.name}")["roles"]
     began, seen, reported = time.monotonic(), [], []
 
