@@ -72,7 +72,7 @@ def ub_state(demo: Telling) -> str:
 
 
 def measured(demo: Telling) -> Pace:
-    """The pace of a while that begins once the model serves over the present fabric and has worked off what was before."""
+    """The pace of a while that begins once the model serves over the present fabric and what was before is done."""
     instance = next(str(view["instance"]) for view in demo.slices())
 
     def taken_up() -> bool:
