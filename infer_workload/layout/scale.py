@@ -32,6 +32,10 @@ class PoolScale:
         return cls(asked.prefill_nodes, asked.decode_nodes, asked.caching_nodes)
 
     @property
+    def nodes(self) -> int:
+        return self.prefill + self.decode
+
+    @property
     def zero(self) -> bool:
         return not self.prefill and not self.decode
 
@@ -40,16 +44,16 @@ class PoolScale:
 
         Prefill has whole instances of so many nodes, as far as it is asked for so.
         """
-        if nodes == self.prefill + self.decode:
+        if nodes == self.nodes:
             return self.prefill, self.decode
-        if nodes > self.prefill + self.decode:
-            over = nodes - self.prefill - self.decode
+        if nodes > self.nodes:
+            over = nodes - self.nodes
             kept = min(max(0, prefill - self.prefill), over - min(over, max(0, decode - self.decode)))
             kept -= kept % instance
             return self.prefill + kept, self.decode + over - kept
         stays = min(self.prefill, prefill), min(self.decode, decode)
         if not all(stays):  # one role begins, or has lost everybody
-            share = round(nodes * self.prefill / (self.prefill + self.decode))
+            share = round(nodes * self.prefill / self.nodes)
             read = min(max(1, share - share % instance), nodes - 1)
             return read, nodes - read
         rest = nodes - sum(stays)

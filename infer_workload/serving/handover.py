@@ -148,7 +148,7 @@ class Handover:
         """Whether fewer nodes serve than were asked for; true where all that there are are to."""
         asked = self.spec.prefill_npus, self.spec.decode_npus
         if self.scale is not None:
-            wanted: float = self.scale.prefill + self.scale.decode
+            wanted: float = self.scale.nodes
         else:
             wanted = inf if None in asked else sum(npus or 0 for npus in asked) // NPUS_PER_NODE
         return len(engine.deployment.pools.nodes) < wanted

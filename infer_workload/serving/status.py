@@ -65,15 +65,14 @@ def progress(live: LiveDeployment) -> tuple[bool, str, str]:
         return True, "RolesChanging", f"requests that run in roles that change end first, until {until} at the latest"
     if not handover.settled(live.engine) and (drain := live.draining) is not None:
         return True, "RolesChanging", f"other sizes count when the drain of {', '.join(sorted(drain.nodes))} is over"
-    if live.loading and handover.lacks_nodes(live.engine):
+    if not handover.lacks_nodes(live.engine):
+        return False, "Settled", ""
+    if live.loading:
         return True, "NodesLoading", f"{', '.join(sorted(live.loading))} load before they are used"
-    if (scale := handover.scale) is not None and handover.lacks_nodes(live.engine):
-        asked, there = scale.prefill + scale.decode, len(live.engine.deployment.pools.nodes)
-        return (
-            True,
-            "LacksNodes",
-            f"{asked} nodes were asked for, {there} serve, in pools as near as they allow",
-        )
+    if (scale := handover.scale) is not None:
+        there = len(live.engine.deployment.pools.nodes)
+        why = f"{scale.nodes} nodes were asked for, {there} serve, in pools as near as they allow"
+        return True, "LacksNodes", why
     return False, "Settled", ""
 
 

@@ -146,8 +146,8 @@ def recommend(seen: Observation, policy: ScalingPolicySpec, state: ScalingState,
         steady, reason = seen.members, Reason.SCALE_DOWN_STABILIZED
     size, limit = limited(state, policy, steady, seen.members, now)
     reason = limit or reason
-    if silent and size < (stays := min(seen.members, whole(policy.max_replicas, policy.block, up=False))):
-        size, reason = stays, Reason.METRIC_UNAVAILABLE
+    if silent and size < seen.members and limit != Reason.TOO_MANY_REPLICAS:
+        size, reason = seen.members, Reason.METRIC_UNAVAILABLE
     if size == seen.members and seen.ready < min(asked, seen.members) and limit is None and not silent:
         reason = Reason.PENDING_MEMBERS
     return Recommendation(size, state, reason, _message(reason, seen, asked, size), predicted)

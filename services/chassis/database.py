@@ -195,8 +195,11 @@ def _server(url: str) -> Engine:
     return engine
 
 
-def database_refuses(wrong: DBAPIError) -> bool:
-    """Whether the database cannot do it now, whatever was asked: it is away, busy, full, or takes no writes. A standby
-    of PostgreSQL says the last as an internal error (25006), a trigger of SQLite's by its message."""
+def database_refuses(wrong: Exception) -> str | None:
+    """Why the database cannot do it now, whatever was asked: it is away, busy, full, or takes no writes; None where it
+    is not that. A standby of PostgreSQL says the last as an internal error (25006), a trigger of SQLite's by its
+    message."""
+    if not isinstance(wrong, DBAPIError):
+        return None
     read_only = getattr(wrong.orig, "sqlstate", None) == "25006" or "readonly database" in str(wrong.orig)
-    return isinstance(wrong, OperationalError) or read_only
+    return str(wrong.orig) if isinstance(wrong, OperationalError) or read_only else None

@@ -58,8 +58,6 @@ class Periodic:
         self.runs = 0
         self.failures = 0
         self.last: object = None
-        self._refused: tuple[str, str] | None = None
-        """Why it was refused, where the last run was."""
 
     def nudge(self, urgent: bool = False) -> None:
         """Run again soon, without waiting for the period; at once where it is urgent, without the rest either."""
@@ -72,7 +70,6 @@ class Periodic:
         self.runs += 1
         try:
             self.last = await self._action()
-            self._refused = None
         except MatrixError as refused:
             self._refuse(refused)
         except Exception as wrong:
@@ -85,12 +82,10 @@ class Periodic:
     def _refuse(self, refused: MatrixError) -> None:
         """What is refused again for the same reason is logged once."""
         self.failures += 1
-        self.last = refused
-        if self._refused != (why := (refused.reason, refused.message)):
-            log.warning(
-                "watcher refused", extra={"watcher": self.name, "reason": refused.reason, "why": refused.message}
-            )
-        self._refused = why
+        before, self.last = self.last, refused
+        if isinstance(before, MatrixError) and (before.reason, before.message) == (refused.reason, refused.message):
+            return
+        log.warning("watcher refused", extra={"watcher": self.name, "reason": refused.reason, "why": refused.message})
 
     async def run(self) -> None:
         """For ever: a run, then the period or a nudge, whichever comes first."""
@@ -118,11 +113,9 @@ def _database_refuses(wrong: Exception) -> str | None:
     """Why the database cannot do it now; None where it is not that."""
     if "sqlalchemy.exc" not in sys.modules:
         return None  # this process has no database, and is not to load what is needed for one
-    from sqlalchemy.exc import DBAPIError
-
     from services.chassis.database import database_refuses
 
-    return str(wrong.orig) if isinstance(wrong, DBAPIError) and database_refuses(wrong) else None
+    return database_refuses(wrong)
 
 
 Heard = Callable[[WatchEvent | None], Awaitable[None]]

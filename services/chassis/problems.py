@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
@@ -103,8 +103,8 @@ def as_error(wrong: Exception, path: str) -> MatrixError:
         error = Malformed(str(wrong.detail))
         error.status = wrong.status_code  # type: ignore[misc]
         return error
-    if isinstance(wrong, DBAPIError) and database_refuses(wrong):
-        log.warning("database refused", extra={"why": str(wrong.orig)})
+    if (why := database_refuses(wrong)) is not None:
+        log.warning("database refused", extra={"why": why})
         return Unavailable("the database does not answer or takes no writes; nothing was changed")
     log.error("request failed", exc_info=wrong, extra={"path": path})
     return InternalError("this is our fault; the log has it under requestId")

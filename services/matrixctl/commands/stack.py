@@ -80,7 +80,6 @@ def up(
         raise InvalidField("each service has a database of its own: put {service} into the URL", field="--database")
     folder = stack.folder
     machine = checked(topology, folder)
-    patience_wall_s = ready_patience_wall_s(folder, machine) if wait is None else wait
     request = Request(choose(only), time_scale, seed, database, topology=machine, host=host).to_json()
     if folder.supervisor() is not None:
         say(f"already running in {folder.path}; `matrixctl down` stops it")
@@ -92,7 +91,7 @@ def up(
         command = supervisor_command(folder)
         os.execve(command[0], command, supervisor_environment(request))
     supervisor = start(folder, request)
-    show_progress(folder, supervisor, patience_wall_s)
+    show_progress(folder, supervisor, ready_patience_wall_s(folder, machine) if wait is None else wait)
     show_where(folder)
 
 

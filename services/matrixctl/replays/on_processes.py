@@ -56,8 +56,8 @@ def replay(file: Path, folder: Folder, tell: Tell, keep: bool = False) -> Outcom
     request, since = lay_out(folder, file, recorded.about)
     threads = ThreadPoolExecutor(AT_ONCE_MAX, thread_name_prefix="replay")
     try:
-        patience_wall_s = ready_patience_wall_s(folder, request.topology)
-        show_progress(folder, start(folder, request.to_json()), patience_wall_s)
+        supervisor = start(folder, request.to_json())
+        show_progress(folder, supervisor, ready_patience_wall_s(folder, request.topology))
         return Replay(folder, recorded, since, tell).run(threads)
     finally:
         threads.shutdown(wait=False, cancel_futures=True)  # who still waits for an answer gets none

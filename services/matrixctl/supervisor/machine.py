@@ -13,6 +13,7 @@ from pathlib import Path
 from matrixcommon.model.errors import Conflict, InvalidField
 from matrixresource.topology import Supernode
 from matrixresource.topology.loading import DEFAULT_FILE, built_in, load_spec, of_numbers
+from matrixresource.topology.spec import SupernodeSpec
 from services.matrixctl.supervisor.state_folder import Folder, write
 from services.snapshots.archive import MACHINE
 
@@ -89,12 +90,15 @@ def _same(topology: str, machine: str) -> bool:
 
 def ready_patience_wall_s(folder: Folder, topology: str) -> float:
     """How long to wait for a stack that begins as that machine, or as the one of the folder's state."""
+    return max(READY_PATIENCE_WALL_S, READY_PATIENCE_WALL_S_PER_NODE * _spec(folder, topology).supernode.nodes)
+
+
+def build_first(folder: Folder, topology: str) -> None:
+    """Build the supernode that the processes of such a stack are about to ask for, so that they share it."""
+    Supernode(spec=_spec(folder, topology))
+
+
+def _spec(folder: Folder, topology: str) -> SupernodeSpec:
     before = folder.read()
     machine = located(topology or (before.topology if before else ""), folder)
-    spec = load_spec(machine if machine and of_numbers(machine) else None)
-    return max(READY_PATIENCE_WALL_S, READY_PATIENCE_WALL_S_PER_NODE * spec.supernode.nodes)
-
-
-def build_first(topology: str) -> None:
-    """Build the supernode that the processes are about to ask for, so that they share it."""
-    Supernode(spec=load_spec(topology if topology and of_numbers(topology) else None))
+    return load_spec(machine if machine and of_numbers(machine) else None)

@@ -387,9 +387,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = os.environ.pop("CLOUDMATRIX_STACK_REQUEST", "")
     request = Request.from_json(asked) if asked else Request()
     if can_fork():
-        before = folder.read()
-        topology = request.topology or (before.topology if before else "")
-        preload(request.shared, partial(build_first, located(topology, folder)))
+        preload(request.shared, partial(build_first, folder, request.topology))
     Supervisor(folder, request).run()
     seat.leave()
     return 0

@@ -25,9 +25,9 @@ from tests.services.matrixctl.test_traffic import Cards
 
 ELSEWHERE = {
     ("infer", "models"): "for OpenAI clients",
-    ("resource", "assignments"): "what agents are named",
-    ("link", "programs"): "what agents are named",
-    ("link", "routes"): "what agents are named",
+    ("resource", "assignments"): "what agents are told",
+    ("link", "programs"): "what agents are told",
+    ("link", "routes"): "what agents are told",
     ("agents", "nodes"): "the hardware itself, for tests",
     ("agents", "supernodes"): "the hardware itself, for tests",
 }

@@ -22,19 +22,29 @@ def progressing(view: Any) -> Any:
     return next(each for each in view.conditions if each.type == "Progressing")
 
 
+def waits_as(stack: Stack, state: str) -> Callable[[], Awaitable[bool]]:
+    """Whether "one" is in that state, and its larger shape waits."""
+
+    async def waiting() -> bool:
+        view = await stack.compute.find_instance("one")
+        return view.state == state and progressing(view).reason == "InsufficientCapacity"
+
+    return waiting
+
+
+async def crowded_out(stack: Stack) -> None:
+    """Have "one", of 4 nodes, wait for 12, while "other" has those that it would need."""
+    await stack.apply("one", 4)
+    await stack.apply("other", 40)
+    await stack.active("one", 4)
+    await stack.active("other", 40)
+    await stack.apply("one", 12)
+    await stack.until(waits_as(stack, "Active"), "the larger shape waits for room", within_s=600)
+
+
 async def test_a_slice_withdrawn_while_another_shape_waits_comes_back_with_the_shape_there_is(tmp_path):
     async with Stack(tmp_path) as stack:
-        await stack.apply("one", 4)
-        await stack.apply("other", 40)
-        await stack.active("one", 4)
-        await stack.active("other", 40)
-        await stack.apply("one", 12)
-
-        async def waiting() -> bool:
-            view = await stack.compute.find_instance("one")
-            return view.state == "Active" and progressing(view).reason == "InsufficientCapacity"
-
-        await stack.until(waiting, "the larger shape waits for room", within_s=600)
+        await crowded_out(stack)
         answer = await stack.http["link"].delete("/v1/slices/one-rdma")
         assert answer.is_success, answer.text
 
@@ -54,24 +64,11 @@ async def test_a_slice_withdrawn_while_another_shape_waits_comes_back_with_the_s
 
 async def test_who_waits_for_room_is_stopped_and_started_as_it_is(tmp_path):
     async with Stack(tmp_path) as stack:
-        await stack.apply("one", 4)
-        await stack.apply("other", 40)
-        await stack.active("one", 4)
-        await stack.active("other", 40)
-        await stack.apply("one", 12)
-
-        def waits_as(state: str) -> Callable[[], Awaitable[bool]]:
-            async def waiting() -> bool:
-                view = await stack.compute.find_instance("one")
-                return view.state == state and progressing(view).reason == "InsufficientCapacity"
-
-            return waiting
-
-        await stack.until(waits_as("Active"), "the larger shape waits for room", within_s=600)
+        await crowded_out(stack)
         for verb, power, state in (("stop", "Off", "Stopped"), ("start", "On", "Active"), ("stop", "Off", "Stopped")):
             answer = await stack.http["compute"].post(f"/v1/instances/one:{verb}")
             assert answer.status_code == 202, answer.text
-            await stack.until(waits_as(state), f"it is {state}, and the larger shape waits on", within_s=1200)
+            await stack.until(waits_as(stack, state), f"it is {state}, and the larger shape waits on", within_s=1200)
             view = await stack.compute.find_instance("one")
             assert (view.power, view.nodes, len(view.members)) == (power, 12, 4)
             assert view.generation != view.observed_generation

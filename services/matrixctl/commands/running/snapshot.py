@@ -131,5 +131,5 @@ def _start(folder: Folder, request: Request) -> None:
     from services.matrixctl.supervisor.machine import ready_patience_wall_s
     from services.matrixctl.supervisor.up import show_progress, start
 
-    patience_wall_s = ready_patience_wall_s(folder, request.topology)
-    show_progress(folder, start(folder, request.to_json()), patience_wall_s)
+    supervisor = start(folder, request.to_json())
+    show_progress(folder, supervisor, ready_patience_wall_s(folder, request.topology))
