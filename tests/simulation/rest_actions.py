@@ -61,7 +61,11 @@ def drawn_by(random: Random, function: Action) -> Happening:
     return Happening(function, {name: each.draw(random) for name, each in DRAWN[function].items()})
 
 
+UNSHOWN = "unshown"
+"""What is asked for where nothing is there to be picked; what never exists has another name."""
+
+
 def pick(life: Life, collection: str, which: int) -> tuple[str, str]:
-    """Project and name of one of those that were shown last; of nobody where there was none."""
-    items = life.lists[collection] or [{"project": "default", "name": "nobody"}]
+    """Project and name of one of those that were shown last; of `UNSHOWN`, which a PUT may make, where there was none."""
+    items = life.lists[collection] or [{"project": "default", "name": UNSHOWN}]
     return items[which % len(items)]["project"], items[which % len(items)]["name"]

@@ -10,7 +10,7 @@ from typing import Any
 from matrixcommon.model.resource_key import key_of
 from matrixcontainer.client.client import SCALING_POLICY
 from tests.simulation.drawing import Drawn, booleans, fixed_dictionaries, integers, just, sampled_from
-from tests.simulation.rest_actions import ANY, Action, Happening, pick
+from tests.simulation.rest_actions import ANY, UNSHOWN, Action, Happening, pick
 from tests.simulation.whole_stack.kubernetes import NAMES
 from tests.simulation.whole_stack.life import SimulatedLife
 
@@ -68,7 +68,7 @@ async def change_spares(life: SimulatedLife, which: int, warm: int) -> None:
 
 
 async def delete_policy(life: SimulatedLife, which: int) -> None:
-    policies = life.known["scaling-policies"] or [{"project": "default", "name": "nobody"}]
+    policies = life.known["scaling-policies"] or [{"project": "default", "name": UNSHOWN}]
     project, name = (policies[which % len(policies)][field] for field in ("project", "name"))
     answer = await life.ask("compute", "DELETE", f"/v1/scaling-policies/{name}", project=project)
     life.wrote(answer, "scaling-policies", key_of(project, name), None)
