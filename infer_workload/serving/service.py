@@ -321,8 +321,8 @@ class Serving:
 
     # Small helpers.
 
-    async def _rest(self, wall_s: float) -> None:
-        """Until a nudge or for that long. Not by wait_for: before Python 3.12 it can swallow a cancellation."""
+    async def _rest(self, wall_s: float | None) -> None:
+        """Until a nudge, or for that long. Not by wait_for: before Python 3.12 it can swallow a cancellation."""
         nudge = asyncio.ensure_future(self._nudged.wait())
         try:
             await asyncio.wait({nudge}, timeout=wall_s)
@@ -338,13 +338,14 @@ class Serving:
             self.look_again()
             return True
 
-    def _rest_wall_s(self) -> float:
-        lives = self.live.values()
+    def _rest_wall_s(self) -> float | None:
+        if not (lives := self.live.values()):
+            return None
         if any(live.stream_count for live in lives):
             return FOLLOWED_TURN_WALL_S
         if any((live.load is not None and live.serves) or live.activation.waiting for live in lives):
             return LOADED_TURN_WALL_S
-        due = min((live.next_at() for live in lives), default=float("inf"))
+        due = min(live.next_at() for live in lives)
         return min(IDLE_TURN_WALL_S, max(0.005, self.clock.wall_s(due - self.clock.now())))
 
     def _begin(self, name: str, request: DeploymentRequest, roles: Mapping[str, str] | None = None) -> LiveDeployment:

@@ -94,7 +94,9 @@ async def pause(clock: Clock, seconds: Seconds, woken: asyncio.Event) -> None:
     since a floor in wall time is another number of them then."""
     began = clock.now()
     while not woken.is_set() and (left_s := began + seconds_now(seconds) - clock.now()) > 0:
-        waits = (clock.sleep(left_s), woken.wait(), clock.changed())
+        waits = [clock.sleep(left_s), woken.wait()]
+        if not isinstance(clock, Steady):
+            waits.append(clock.changed())
         tasks = [asyncio.ensure_future(each) for each in waits]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

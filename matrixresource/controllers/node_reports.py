@@ -118,9 +118,18 @@ class NodeReportProcessor:
             return ReportAnswer(node=report.node, accepted=False, reason="StaleReport")
         now = self._clock.now()
         before, was_ready = _fault_summary(node), node.ready
-        node.agent, node.heard_at, node.lost_at = "Connected", None, None
-        node.epoch, node.power, node.status, node.stage = report.epoch, report.power, report.status, report.stage
-        node.message, node.observed_generation = report.message, report.generation
+        _write_changed(
+            node,
+            agent="Connected",
+            heard_at=None,
+            lost_at=None,
+            epoch=report.epoch,
+            power=report.power,
+            status=report.status,
+            stage=report.stage,
+            message=report.message,
+            observed_generation=report.generation,
+        )
         parts: dict[str, str] = {part.allocation: part.status for part in report.parts}
         released = (node.reported_partitions or {}).keys() - parts.keys()
         if parts != (node.reported_partitions or {}):
@@ -237,7 +246,14 @@ def _judged(node: NodeRow, faults: list[FaultView]) -> None:
     shown = [fault.wire() for fault in faults]
     if shown != (node.faults or []):
         node.faults = shown
-    node.health = worst_health(fault.level for fault in faults)
+    _write_changed(node, health=worst_health(fault.level for fault in faults))
+
+
+def _write_changed(node: NodeRow, **fields: object) -> None:
+    """Set what differs: nearly every report says what is known, and the database layer's books cost more than it."""
+    for name, value in fields.items():
+        if getattr(node, name) != value:
+            setattr(node, name, value)
 
 
 def _flapped(node: NodeRow, reason: str, now: float) -> None:

@@ -24,7 +24,8 @@ class _Timer(asyncio.TimerHandle):
     number: int
 
     def __lt__(self, other: Any) -> bool:
-        return (self.when(), self.number) < (other.when(), getattr(other, "number", -1))
+        when, others = self._when, other._when  # type: ignore[attr-defined]
+        return when < others if when != others else self.number < getattr(other, "number", -1)
 
 
 class VirtualTime:

@@ -44,8 +44,10 @@ class EmulatedWires:
 
     def sweep(self, plan: ProbePlan, node: str, number: int) -> ProbeRoundResult:
         """Where all is well nothing is looked at one by one."""
-        found = ((name, self._nodes.get(name)) for name in plan.nodes)
-        impaired = {name: each for name, each in found if each is not None and not each.sound}
+        impaired = {}
+        for name in plan.nodes:
+            if (found := self._nodes.get(name)) is not None and not found.sound:
+                impaired[name] = found
         if not impaired:
             return ProbeRoundResult(plan.sent(node, number), (), self._latency_us)
         crossed = plan.parts(number)[plan.index[node], :, :LINKS_CROSSED]
