@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from infer_workload.metering.access import USAGE, USAGE_LIMITS
 from infer_workload.report_store.access import REPORTS
-from infer_workload.serving.access import DEPLOYMENTS, MODELS
+from infer_workload.serving.access import DEPLOYMENTS, MODELS, STUCK
 from matrixcommon.api.authorization import EVERYBODY, USERS, AccessRules, Rule, Scope
 
 ACCESS = AccessRules(
     "CloudMatrix-Infer",
-    (DEPLOYMENTS, USAGE, USAGE_LIMITS, REPORTS, MODELS),
+    (DEPLOYMENTS, STUCK, USAGE, USAGE_LIMITS, REPORTS, MODELS),
     (
         Rule("POST", "/v1/chat/completions", "completions", USERS, Scope.SERVICE, mutates=False),
         Rule("POST", "/v1/completions", "completions", USERS, Scope.SERVICE, mutates=False),

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, ValidationInfo, field_validator
 
 from matrixcommon.model.empty import empty_dict, empty_list
+from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.resource_key import reference
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 
@@ -238,13 +239,12 @@ class DrainRequest(ApiModel):
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"nodes": ["sn0-c00-n0"]},)
 
-    nodes: list[str] = Field(min_length=1, max_length=4096)
+    nodes: list[NodeName] = Field(min_length=1, max_length=4096)
     deadline_s: float = Field(600.0, gt=0, le=86_400, description="emulated seconds that what runs there may take")
     by: str = Field(
         "",
         max_length=253,
-        description="the operation of MatrixCompute that asks: only it may drain other nodes instead, and when it has "
-        "ended the drain is withdrawn",
+        description="the operation of MatrixCompute that asks: only it may drain others; withdrawn when it ends",
     )
     keep_serving: bool = Field(False, description="refuse where what stays cannot serve alone")
 
@@ -293,6 +293,7 @@ class DrainView(ApiModel):
     """A drain and how far it is. Once Drained, the nodes may be released."""
 
     nodes: list[str]
+    absent: list[str] = Field(default_factory=empty_list, description="of these, those that it did not have when asked")
     deadline_at: str
     state: Literal["Draining", "Drained"]
     by: str = Field("", description="the operation that asked for it")

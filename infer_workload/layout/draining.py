@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from infer_workload.contract import DrainView
+from infer_workload.contract import DrainRequest, DrainView
 from infer_workload.layout.deployment import Deployment, DoesNotFit, Pools
 from infer_workload.layout.recovery import Change, plan_change, plan_gain
 from infer_workload.timing.fabric import Fabric
@@ -32,18 +32,29 @@ class Drain:
     drained: bool = False
     requests_at_start: int = 0
     by: str = ""
+    absent: frozenset[str] = frozenset()
+    """Of the nodes, those that had left before, or that are somebody else's."""
     gained: frozenset[str] = frozenset()
     """Nodes that have loaded and play no role before this is over."""
+
+    @classmethod
+    def asked(cls, request: DrainRequest, now: float, fabric: Fabric | None) -> Drain:
+        """From `now` on. `fabric`: what the deployment has, whether it uses it or not; None where nothing is shown."""
+        nodes = frozenset[str](request.nodes)
+        absent = nodes - (fabric.everybody if fabric is not None else set())
+        return cls(nodes, now + request.deadline_s, by=request.by, absent=absent)
 
     @classmethod
     def of(cls, row: dict[str, Any]) -> Drain:
         """From its row: the process has started anew, so nothing runs anywhere."""
         view = DrainView.model_validate(row)
-        return cls(frozenset(view.nodes), from_timestamp(view.deadline_at), True, view.requests_at_start, view.by)
+        until, at_start, absent = from_timestamp(view.deadline_at), view.requests_at_start, frozenset(view.absent)
+        return cls(frozenset(view.nodes), until, True, at_start, view.by, absent)
 
     def view(self, requests: int = 0) -> DrainView:
         return DrainView(
             nodes=sorted(self.nodes),
+            absent=sorted(self.absent),
             deadline_at=timestamp(self.deadline_at),
             state="Drained" if self.drained else "Draining",
             by=self.by,

@@ -12,6 +12,7 @@ from matrixcommon.api.authorization import (
     ResourceKind,
     Scope,
 )
+from matrixcommon.model.resource_model import StuckView
 
 DEPLOYMENTS = ResourceKind(
     "deployments",
@@ -34,4 +35,5 @@ DEPLOYMENTS = ResourceKind(
     view=DeploymentView,
     row=DeploymentRow,
 )
+STUCK = ResourceKind("stuck", Scope.PROJECT, {"LIST": VIEWERS}, view=StuckView)
 MODELS = ResourceKind("models", Scope.SERVICE, {"LIST": VIEWERS | USERS, "GET": VIEWERS | USERS})

@@ -22,11 +22,12 @@ from infer_workload.contract import (
     WarmView,
 )
 from infer_workload.engine.request import DECODING, PREFILLING, TRANSFERRING
-from infer_workload.serving.access import DEPLOYMENTS
+from infer_workload.serving.access import DEPLOYMENTS, STUCK
 from infer_workload.serving.caches import EXPORT_PAGE_MAX, export, model_cache_view, warm
 from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.service import Serving
 from infer_workload.serving.statistics import WINDOW_S, percentiles
+from infer_workload.serving.status import stuck_deployments
 from infer_workload.serving.work import TPOT_OBJECTIVE_S, work_of
 from matrixcommon.api.authorization import Caller
 from matrixcommon.api.resource_routes import ResourceRoutes
@@ -125,6 +126,10 @@ def routes(serving: Serving) -> APIRouter:
         """Have pools of the sizes of the spec again."""
         serving.rescale(name, None, validate_only=validate_only)
 
+    api.of(STUCK).list(
+        lambda: stuck_deployments(store, serving.clock.now()),
+        description="Deployments that load, or rebuild their ranks, for longer than they may.",
+    )
     return api.router
 
 

@@ -199,7 +199,7 @@ class Serving:
             if request is not None:
                 if current and current.get("by") and current["by"] != request.by:
                     raise Conflict(f"{', '.join(current['nodes'])} drain for {current['by']}", field="nodes")
-                fresh = Drain(frozenset(request.nodes), self.clock.now() + request.deadline_s, by=request.by)
+                fresh = Drain.asked(request, self.clock.now(), live.fabric)
                 if request.keep_serving and not can_serve_without(live, fresh):
                     raise InsufficientCapacity("what stays cannot serve without these nodes", field="nodes")
             row.drain = None if fresh is None else fresh.view().wire()

@@ -13,11 +13,12 @@ from typing import Any
 
 from infer_workload.layout.machines import found_machine, naming
 from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.states import DEPLOYMENT_STATES
 from infer_workload.serving.store import DeploymentRow, InferStore
 from infer_workload.timing.calibration import Calibration
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.quantities import timestamp
-from matrixcommon.model.resource_model import condition
+from matrixcommon.model.resource_model import StuckView, condition
 
 log = logging.getLogger(__name__)
 
@@ -48,11 +49,25 @@ def write_status(store: InferStore, live: LiveDeployment, endpoint: str, now: fl
                 "endpoint": endpoint,
                 "drain": None if live.draining is None else live.draining.view().wire(),
             }
+            before = row.state
             for column, value in fresh.items():
                 if getattr(row, column) != value:
                     setattr(row, column, value)
+            row.state_changed(before)
     except MatrixError as refused:
         log.warning("state not written", extra={"deployment": live.name, "why": refused.message})
+
+
+def stuck_deployments(store: InferStore, now: float) -> list[StuckView]:
+    """Those that load, or rebuild their ranks, for longer than that may take; by name."""
+    with store.records.reading() as session:
+        late = [row for row in store.deployments(session) if row.overdue(now)]
+        return [row.overdue_view(now, _why(row)) for row in late]
+
+
+def _why(row: DeploymentRow) -> str:
+    ready = next((each["message"] for each in row.conditions or [] if each["type"] == "Ready"), "")
+    return f"{row.state} for longer than {DEPLOYMENT_STATES.states[row.state].deadline_s:g} s: {ready}"
 
 
 def progress(live: LiveDeployment) -> tuple[bool, str, str]:

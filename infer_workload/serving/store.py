@@ -12,15 +12,18 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from infer_workload.contract import DeploymentRequest, DeploymentView
 from infer_workload.metering.tables import Base
+from infer_workload.serving.states import DEPLOYMENT_STATES
 from matrixcommon.model.resource_key import DEFAULT_PROJECT
-from matrixcommon.persistence.database_session import Database, ResourceRow, find
+from matrixcommon.persistence.database_session import Database, find
+from matrixcommon.persistence.resource_row import TimedStateRow
 
 
-class DeploymentRow(ResourceRow, Base):
+class DeploymentRow(TimedStateRow, Base):
     """One deployment."""
 
     __tablename__ = "deployments"
     kind = "deployment"
+    MOVES = DEPLOYMENT_STATES
 
     request: Mapped[dict[str, Any]] = mapped_column(JSON)
     endpoint: Mapped[str] = mapped_column(String(200), default="")

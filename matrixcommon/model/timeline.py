@@ -55,6 +55,11 @@ class Timeline:
     def speed(self, wall_s: float) -> float:
         return self.at(wall_s).speed
 
+    def running_speed(self, wall_s: float) -> float:
+        """The speed at an instant, or, where time stands still, the last at which it ran; 1 where it never did."""
+        known = self.changes[: max(1, self.count(wall_s))]
+        return next((each.speed for each in reversed(known) if each.speed > 0), 1.0)
+
     def count(self, wall_s: float) -> int:
         """How many changes have come into force by then."""
         return bisect_right(self._walls, wall_s)

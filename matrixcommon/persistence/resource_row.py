@@ -11,8 +11,8 @@ from sqlalchemy.orm import Mapped, Session, class_mapper, mapped_column
 
 from matrixcommon.model.errors import NotFound, PreconditionFailed
 from matrixcommon.model.quantities import timestamp
-from matrixcommon.model.resource_key import name_of
-from matrixcommon.model.resource_model import ResourceView, condition
+from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of
+from matrixcommon.model.resource_model import ResourceView, StuckView, condition
 from matrixcommon.model.state_machine import StateMachine
 
 R = TypeVar("R", bound="ResourceRow")
@@ -119,6 +119,17 @@ class TimedStateRow(ResourceRow):
     def overdue(self, now: float) -> bool:
         """Whether it has been in a passing state for longer than its table allows."""
         return self.state_since is not None and self.MOVES.stuck(self.state, self.state_since, now)
+
+    def overdue_view(self, now: float, message: str) -> StuckView:
+        """As it is listed among what is stuck. `message`: what it waits for, and what helps."""
+        return StuckView(
+            name=name_of(self.name),
+            project=self.project or DEFAULT_PROJECT,
+            state=self.state,
+            seconds=round(now - (self.state_since or now), 1),
+            reason="DeadlineExceeded",
+            message=message,
+        )
 
 
 @cache

@@ -32,14 +32,7 @@ def stuck_scenario_runs(session: Session, now: float) -> list[StuckView]:
 
 
 def _overdue(row: MaintenanceRow | ScenarioRunRow, now: float) -> StuckView:
-    return StuckView(
-        name=row.name,
-        project=row.project,
-        state=row.state,
-        seconds=round(now - (row.state_since or now), 1),
-        reason="DeadlineExceeded",
-        message=f"{row.kind} {row.name}: {row.message}",
-    )
+    return row.overdue_view(now, f"{row.kind} {row.name}: {row.message}")
 
 
 def _stuck(row: InstanceRow, operation: OperationRow | None, now: float) -> StuckView | None:

@@ -30,11 +30,4 @@ def _stuck(node: NodeRow, now: float) -> StuckView:
     silent = f", its agent is {node.agent}" if node.agent != "Connected" else ""
     at = f" at {node.stage}" if node.stage else ""
     deadline_s = NODE_STATES.states[node.state].deadline_s
-    return StuckView(
-        name=node.name,
-        project=node.project or "default",
-        state=node.state,
-        seconds=round(now - (node.state_since or now), 1),
-        reason="DeadlineExceeded",
-        message=f"{node.state} for longer than {deadline_s:g} s{at}{silent}: {NEXT[node.state]}",
-    )
+    return node.overdue_view(now, f"{node.state} for longer than {deadline_s:g} s{at}{silent}: {NEXT[node.state]}")

@@ -7,6 +7,8 @@ from math import inf
 import pytest
 
 from infer_workload.engine.decode_pool import DecodePool
+from infer_workload.serving import live_deployment
+from infer_workload.serving.states import DEPLOYMENT_STATES
 from tests.infer_workload.conftest import NODES, Stage, Views
 
 
@@ -150,6 +152,21 @@ async def test_a_step_that_cannot_end_takes_no_number_of_milliseconds(serving, m
     assert (await serving.statistics())["decodeStepMs"] is None
 
 
+async def test_a_deployment_that_loads_for_longer_than_it_may_is_listed_as_stuck(stage, monkeypatch):
+    monkeypatch.setattr(live_deployment, "first_start_s", lambda *_: inf)
+    await stage.ensure()
+    await stage.until("Loading")
+    while not (found := (await stage.http.get("/v1/stuck")).json()["items"]):
+        await asyncio.sleep(0.02)
+    (stuck,) = found
+    assert (stuck["name"], stuck["state"], stuck["reason"]) == ("r1", "Loading", "DeadlineExceeded")
+    assert stuck["seconds"] > DEPLOYMENT_STATES.states["Loading"].deadline_s
+    assert "weights load" in stuck["message"]
+    stage.app.state.serving.live["r1"].serves_from = stage.clock.now()
+    await stage.until("Serving")
+    assert (await stage.http.get("/v1/stuck")).json()["items"] == []
+
+
 async def test_built_in_load_is_served_measured_and_metered(serving):
     put = await serving.http.put(
         "/v1/deployments/r1/load", json={"requestsPerSecond": 0.5, "seed": 4, "inputTokensMax": 4000}
@@ -219,6 +236,19 @@ async def test_a_watch_tells_of_every_state(stage):
     ]
 
 
+async def test_a_drain_says_which_of_its_nodes_the_deployment_does_not_have(serving):
+    """Who asks may name who has just left; a slip of the finger is seen."""
+
+    async def drain(*nodes):
+        return await serving.http.put("/v1/deployments/r1/drain", json={"nodes": nodes})
+
+    refused = await drain("nope")
+    assert (refused.status_code, refused.json()["field"]) == (422, "nodes[0]")
+    assert "expected one like 'sn0-c03-n2'" in refused.json()["detail"]
+    shown = (await drain(NODES[0], "sn7-c00-n0")).json()["drain"]
+    assert (shown["nodes"], shown["absent"]) == ([NODES[0], "sn7-c00-n0"], ["sn7-c00-n0"])
+
+
 async def test_a_drain_belongs_to_who_asked_for_it(serving):
     async def drain(status, *nodes, **more):
         answer = await serving.http.put("/v1/deployments/r1/drain", json={"nodes": nodes, **more})
@@ -227,7 +257,7 @@ async def test_a_drain_belongs_to_who_asked_for_it(serving):
 
     assert (await serving.until("Serving"))["readyNodes"] == sorted(NODES)
     made = (await drain(200, NODES[0], by="move-one-1"))["drain"]
-    assert (made["by"], made["nodes"]) == ("move-one-1", [NODES[0]])
+    assert (made["by"], made["nodes"], made["absent"]) == ("move-one-1", [NODES[0]], [])
     again = (await drain(200, NODES[0], by="move-one-2", deadlineS=5))["drain"]
     assert (again["by"], again["deadlineAt"]) == ("move-one-1", made["deadlineAt"])
     for more in ({}, {"by": "move-one-2"}):

@@ -13,7 +13,7 @@ def store_lost(failure: StorageError) -> ApiError:
         "Locked": (503, "ServiceUnavailable"),
         "Refused": (503, "ServiceUnavailable"),
     }.get(failure.kind, (500, "InternalError"))
-    refusal = ApiError(code, reason, str(failure))
+    refusal = ApiError(code, reason, f"the database: {failure.text}")
     if code == 503:
         refusal.details = {"retryAfterSeconds": 1}
         refusal.headers = {"Retry-After": "1"}

@@ -14,12 +14,13 @@ class Conflict(Exception):
 class StorageError(Exception):
     """The database failed; nothing acknowledged is lost. The text says why and what would help.
 
-    `kind` is Full, Locked, Damaged, Refused or Lost.
+    `kind` is Full, Locked, Damaged, Refused or Lost. `text` leaves out the `place` of the database, which is for its
+    operator alone.
     """
 
-    def __init__(self, text: str, kind: str = "Lost") -> None:
-        super().__init__(text)
-        self.kind = kind
+    def __init__(self, text: str, kind: str = "Lost", place: str = "") -> None:
+        super().__init__(f"{place}: {text}" if place else text)
+        self.text, self.kind = text, kind
 
 
 NO_LABELS: dict[str, str] = {}

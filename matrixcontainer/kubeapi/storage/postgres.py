@@ -67,7 +67,7 @@ class Postgres:
             elif isinstance(failure, (psycopg.errors.DataCorrupted, psycopg.errors.IndexCorrupted)):
                 kind = "Damaged"
             text = str(failure).strip().replace("\n", " ") or type(failure).__name__
-            raise StorageError(f"PostgreSQL at {self.place}: {text}", kind) from failure
+            raise StorageError(text, kind, f"PostgreSQL at {self.place}") from failure
 
     def load(self) -> tuple[int, int, list[ObjectRow], list[ChangeRow]]:
         with self._translated():

@@ -51,7 +51,7 @@ def storage_error(path: str, failure: sqlite3.Error) -> StorageError:
     name = getattr(failure, "sqlite_errorname", "") or type(failure).__name__
     unknown = ("Lost", "look at the file, its folder and its disk")
     kind, remedy = next((found for start, found in REMEDIES.items() if name.startswith(start)), unknown)
-    return StorageError(f"{path}: {failure} ({name}): {remedy}", kind)
+    return StorageError(f"{failure} ({name}): {remedy}", kind, path)
 
 
 class Sqlite:
@@ -102,7 +102,7 @@ class Sqlite:
             found = self.connection.execute("SELECT value FROM kube_counters WHERE name = 'revision'").fetchone()[0]
         if found != after:
             self.rollback()
-            raise StorageError(f"{self.place}: another process writes to this store", "Lost")
+            raise StorageError("another process writes to this store", "Lost", self.place)
         return []
 
     def write(self, batch: Sequence[Change]) -> None:

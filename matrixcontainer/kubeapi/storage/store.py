@@ -55,6 +55,7 @@ class Store:
         self._pending: dict[Key, Record | None] = {}
         self._gathering: Batch | None = None
         self._under_way: Batch | None = None
+        self._lost_by = ""  # what failed the last batch: logged once
         self._worker = ThreadPoolExecutor(1, "kube-store") if threaded else None
         self._disk_s = 0.0  # what a commit takes, the last ones weighing most
         self._catching_up: asyncio.Future[None] | None = None
@@ -197,7 +198,7 @@ class Store:
         for change in batch.changes:
             self._show(change)
         if batch.changes:
-            self.revision = batch.changes[-1].revision
+            self.revision, self._lost_by = batch.changes[-1].revision, ""
         gathered = self._gathering.changes if self._gathering else []
         self._pending = {change.record.key: _left_by(change) for change in gathered} if gathered else {}
         batch.settle()
@@ -206,6 +207,9 @@ class Store:
 
     def _lose(self, batch: Batch, failure: Exception) -> None:
         lost = failure if isinstance(failure, StorageError) else StorageError(f"the store failed: {failure!r}")
+        if str(lost) != self._lost_by:
+            log.error("writes lost", extra={"why": str(lost)})
+            self._lost_by = str(lost)
         for one in (batch, self._gathering):
             if one is not None:
                 one.settle(lost)

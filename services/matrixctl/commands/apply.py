@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -61,6 +62,17 @@ def delete(
     for name in names:
         view = stack.client.call(kind.service, "DELETE", at(kind.path.removeprefix("/v1/"), name))
         say(f"{name} is {view['state']}" if view.get("state") else f"{name} is gone")
+        if kind.name == "instances":
+            _warn_of_owner(name, view.get("labels") or {})
+
+
+def _warn_of_owner(instance: str, labels: Mapping[str, str]) -> None:
+    """Where an instance is what a CloudMatrixInstance asks for."""
+    from matrixcontainer.operator.decision import SOURCE_LABEL
+
+    if namespace := labels.get(SOURCE_LABEL):
+        owner = f"kubectl delete cloudmatrixinstance {instance} --namespace {namespace}"
+        print(f"its CloudMatrixInstance makes it again; delete that: {owner}", file=sys.stderr)
 
 
 @command("convert")

@@ -208,7 +208,11 @@ def token_create(
     ] = "",
     expires: Annotated[str, typer.Option(help="After how long it ends, such as 12h or 30d; never by default.")] = "",
 ) -> None:
-    """Make a bearer token and print it, once. The services know it at once."""
+    """Make a bearer token and print it, once. The services know it at once, and the model endpoint.
+
+    The Kubernetes API takes its own accounts: `matrixctl kubeconfig` has an administrator's, and
+    `kubectl create token ACCOUNT` makes one for a service account.
+    """
     from services.chassis.access import EVERY_PROJECT, ROLES, create_token
 
     if role not in ROLES:

@@ -98,14 +98,19 @@ async def test_a_failed_batch_leaves_nothing(tmp_path: Path) -> None:
     assert (await store.put(KEY, obj(n=1), first)).revision == 2
 
 
-async def test_a_database_that_takes_no_writes_may_be_asked_again(tmp_path: Path) -> None:
+async def test_a_database_that_takes_no_writes_may_be_asked_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     store = a_store(f"sqlite:///{tmp_path}/k.db")
     first = await store.put(KEY, obj(), None)
     refuse = "BEGIN SELECT RAISE(ABORT, 'attempt to write a readonly database'); END"
     store.database.connection.execute(f"CREATE TRIGGER closed BEFORE UPDATE ON kube_counters {refuse}")
-    (failed,) = await asyncio.gather(store.put(KEY, obj(n=1), first), return_exceptions=True)
+    for _ in range(2):
+        (failed,) = await asyncio.gather(store.put(KEY, obj(n=1), first), return_exceptions=True)
     assert isinstance(failed, StorageError)
     answer = store_lost(failed)
+    assert (str(tmp_path) in str(failed), str(tmp_path) in answer.message) == (True, False)
+    assert [record.message for record in caplog.records] == ["writes lost"], "once, though both failed"
     assert (answer.code, answer.reason, answer.headers) == (503, "ServiceUnavailable", {"Retry-After": "1"})
     store.database.connection.execute("DROP TRIGGER closed")
     assert (await store.put(KEY, obj(n=1), first)).revision == 2

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import typer
 import yaml
@@ -22,7 +23,7 @@ from services.matrixctl.output.resource_kinds import NOUNS, cells, noun_of, titl
 from services.matrixctl.supervisor.state_folder import Folder
 from services.matrixctl.supervisor.up import halt
 from tests.services.matrixctl.conftest import Bench, eventually
-from tests.services.matrixctl.inprocess import ran
+from tests.services.matrixctl.inprocess import ran, reached, say
 
 Ctl = Callable[..., tuple[int, str, str]]
 
@@ -272,3 +273,15 @@ def test_a_record_of_another_version_is_read_as_far_as_it_is_known(bench: Bench)
     again = bench.folder.read()
     assert again is not None
     assert again.children["alpha"].port == stack.children["alpha"].port
+
+
+@pytest.mark.parametrize("asked_for_by", [{}, {"cloudmatrix.io/namespace": "red"}])
+def test_who_deletes_what_an_object_of_kubernetes_asks_for_learns_how_it_stays_away(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], asked_for_by: dict[str, str]
+) -> None:
+    view = {"name": "one", "state": "Deleting", "labels": asked_for_by}
+    deleting = httpx.MockTransport(lambda request: httpx.Response(202, json=view))
+    reached(monkeypatch, {"compute": httpx.Client(transport=deleting, base_url="http://compute")})
+    code, out, err = say(capsys, "delete instance one")
+    assert (code, out) == (0, "one is Deleting")
+    assert ("kubectl delete cloudmatrixinstance one --namespace red" in err) is bool(asked_for_by)

@@ -31,6 +31,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "clock for": ("clock for 2h            # two emulated hours at speed 600", "clock for 15m --speed 60"),
     "clock pause": ("clock pause",),
     "clock show": ("clock show", "clock show -o json"),
+    "clock resume": ("clock resume",),
     "clock speed": ("clock speed 60     # an emulated hour in a minute", "clock speed 1      # as the wall"),
     "clock until": ("clock until 14:00", "clock until 2026-01-31T08:00:00Z --speed 3600 --then 1"),
     "console": ("console", "console --no-browser"),

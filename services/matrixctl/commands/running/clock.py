@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -39,11 +40,20 @@ def clock_show(stack: OnStack, output: Output = Form.TABLE) -> None:
 
 @command("clock pause")
 def clock_pause(stack: OnStack, output: Output = Form.TABLE) -> None:
-    """Let emulated time stand still, in all processes at the same instant; `clock speed` lets it run again.
+    """Let emulated time stand still, in all processes at the same instant; `clock resume` lets it run again.
 
     What is asked meanwhile is accepted, and carried out as far as that takes no emulated time.
     """
-    _changed(stack, 0.0, output)
+    _changed(stack, lambda _, __: 0.0, output)
+
+
+@command("clock resume")
+def clock_resume(stack: OnStack, output: Output = Form.TABLE) -> None:
+    """Let emulated time run again, as fast as before it stood still; what runs stays as it is."""
+    timeline = _timeline(stack)
+    if timeline.speed(time.time()) > 0:
+        return _show(timeline, output)
+    _changed(stack, lambda timeline, at: timeline.running_speed(at), output)
 
 
 @command("clock speed")
@@ -56,7 +66,8 @@ def clock_speed(
 
     Leases and probes have floors in wall time, so agents are not lost by it. After a restart it stays as it is.
     """
-    _changed(stack, _checked(speed, "SPEED"), output)
+    asked = _checked(speed, "SPEED")
+    _changed(stack, lambda _, __: asked, output)
 
 
 @command("clock until")
@@ -100,10 +111,11 @@ def _timeline(stack: OnStack) -> Timeline:
     return read_timeline(_file(stack))
 
 
-def _changed(stack: OnStack, speed: float, output: Output) -> None:
+def _changed(stack: OnStack, speed_of: Callable[[Timeline, float], float], output: Output) -> None:
+    """`speed_of`: the speed from now on, by how time runs and the instant of the wall."""
     from matrixcommon.emulation.stack_clock import change_timeline
 
-    made = change_timeline(_file(stack), lambda timeline, at: timeline.changed(at, speed))
+    made = change_timeline(_file(stack), lambda timeline, at: timeline.changed(at, speed_of(timeline, at)))
     _await(made.changes[-1].wall_s)
     _show(made, output)
 

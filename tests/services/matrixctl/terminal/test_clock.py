@@ -55,6 +55,20 @@ def test_pause_speed_and_until_are_carried_out_and_nobody_is_started_again(ctl: 
     assert [child.pid for child in after.children.values()] == [child.pid for child in before.children.values()]
 
 
+def test_what_stood_still_resumes_at_its_speed_and_what_runs_keeps_its_plans(ctl: Ctl, bench: Bench) -> None:
+    bench.up(scale=60.0)
+    ctl("pause")
+    ctl("pause")
+    assert ctl("resume")[0] == 0
+    assert shown(ctl)["speed"] == 60.0
+    planned = read_timeline(bench.folder.clock_file).run_until(time.time(), 60.0, time.time() + 1e9, 7.0)
+    assert planned.running_speed(time.time()) == 60.0
+    before = bench.folder.clock_file.read_text()
+    code, out, _ = ctl("resume")
+    assert (code, "speed 60" in out) == (0, True)
+    assert bench.folder.clock_file.read_text() == before
+
+
 def test_it_stays_as_it_was_set_over_kill_9_of_all_and_over_down_and_up(ctl: Ctl, bench: Bench) -> None:
     bench.up(scale=60.0)
     ctl("speed", "7")
