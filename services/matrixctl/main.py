@@ -39,45 +39,50 @@ from services.matrixctl.output.screen import EXIT_USAGE, NotAccessible, refuse
 EPILOG = """Exit codes: 0 done; 1 refused or failed; 2 wrong use, or a command of a later version; 3 the stack is not
 running or does not answer."""
 
-app = declared_in(
-    (
-        stack,
-        snapshot,
-        record,
-        console,
-        get,
-        explain,
-        apply,
-        hardware,
-        topology,
-        plan,
-        quotas,
-        instances,
-        maintenance,
-        defrag,
-        drains,
-        caches,
-        top,
-        traffic,
-        scenario,
-        runs,
-        studies,
-        autoscaling,
-        reports,
-        timings,
-        demo,
-        clock,
-        bundle,
-    ),
-    typer.Typer(
+MODULES = (
+    stack,
+    snapshot,
+    record,
+    console,
+    get,
+    explain,
+    apply,
+    hardware,
+    topology,
+    plan,
+    quotas,
+    instances,
+    maintenance,
+    defrag,
+    drains,
+    caches,
+    top,
+    traffic,
+    scenario,
+    runs,
+    studies,
+    autoscaling,
+    reports,
+    timings,
+    demo,
+    clock,
+    bundle,
+)
+"""With commands, in the order in which help shows them."""
+
+
+def app(word: str = "") -> typer.Typer:
+    """matrixctl with all its commands, or with those that begin with this word, where there are any."""
+    made = typer.Typer(
         name="matrixctl",
         help="Run an emulated CloudMatrix384 supernode and its control plane, and ask it things.",
         epilog=EPILOG,
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},
         pretty_exceptions_enable=False,
-    ),
-)
+    )
+    made.callback()(_options)
+    return declared_in(MODULES, made, word)
 
 
 def _print_version(asked: bool) -> None:
@@ -86,7 +91,6 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Show the version and exit.")
@@ -97,8 +101,9 @@ def _options(
 
 def run(arguments: list[str] | None = None) -> None:
     """The console script: the app, with refusals printed instead of raised."""
+    words = sys.argv[1:] if arguments is None else arguments
     try:
-        app(arguments)
+        app(*words[:1])(arguments)
     except InvalidField as wrong:
         code = refuse(wrong)
         # A flag (--role) or an argument (NOUN) of ours that makes no sense is wrong use; a field of a request is a

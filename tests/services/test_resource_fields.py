@@ -22,6 +22,7 @@ WORKED_OUT = {
     ("compute", "reliability"): "sums over what happened to an instance",
     ("resource", "stuck"): "what waits for too long",
     ("link", "stuck"): "what waits for too long",
+    ("infer", "stuck"): "what waits for too long",
     ("infer", "usage"): "a meter's reading",
     ("infer", "models"): "OpenAI's shape",
     ("agents", "nodes"): "a look at emulated hardware",

@@ -35,7 +35,7 @@ def command_reference() -> str:
 
     from services.matrixctl.main import EPILOG, app
 
-    root = typer.main.get_command(app)
+    root = typer.main.get_command(app())
     lines = ["# matrixctl", "", "Printed from the code by `make regenerate`.", "", " ".join(EPILOG.split()), ""]
     for path, command in _commands("matrixctl", root):
         if command.hidden:

@@ -41,17 +41,19 @@ def command(words: str, **settings: Any) -> Callable[[F], F]:
     return declare
 
 
-def declared_in(modules: Iterable[ModuleType], app: typer.Typer) -> typer.Typer:
+def declared_in(modules: Iterable[ModuleType], app: typer.Typer, word: str = "") -> typer.Typer:
     """`app` with the commands of these modules, in their order. One that bears a group's word is what the group does
-    when no other word follows."""
+    when no other word follows. Where some begin with `word`, `app` has those alone: what is run does not wait until
+    all the others are made."""
     places = [module.__name__ for module in modules]
     groups: dict[str, typer.Typer] = {}
-    for words, function, settings in sorted(_declared, key=lambda each: places.index(each[1].__module__)):
+    wanted = [each for each in _declared if each[0].partition(" ")[0] == word] or _declared
+    for words, function, own in sorted(wanted, key=lambda each: places.index(each[1].__module__)):
         first, _, second = words.partition(" ")
         if second and first not in groups:
             groups[first] = typer.Typer(help=_groups[first], no_args_is_help=True)
             app.add_typer(groups[first], name=first)
-        settings["help"] = help_of(words, settings.get("help") or inspect.getdoc(function) or "")
+        settings = own | {"help": help_of(words, own.get("help") or inspect.getdoc(function) or "")}
         if not second and first in _groups:
             _default_of(groups, first, app, settings)(_expanded(function))
         else:

@@ -139,7 +139,7 @@ def every_command() -> list[tuple[str, Any]]:
             return [(name, command)]
         return [each for word, child in inner.items() for each in walk(f"{name} {word}".strip(), child)]
 
-    return walk("", typer.main.get_command(app))
+    return walk("", typer.main.get_command(app()))
 
 
 def taken_by(command: Any) -> set[str]:

@@ -15,7 +15,7 @@ from services.matrixctl.main import app
 from services.matrixctl.output.screen import Form
 from tests.services.matrixctl.inprocess import ran
 
-ROOT = typer.main.get_command(app)
+ROOT = typer.main.get_command(app())
 NO_FORM = {"kubeconfig", "demo", "version", "apply"}
 """Commands that print one path, a story, or a line for each document, and nothing that could be had otherwise."""
 READING = {
@@ -37,6 +37,23 @@ def commands(command: Any = ROOT, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 ALL = dict(commands())
+
+
+@pytest.mark.parametrize("word", sorted({path.split()[0] for path in ALL}))
+def test_a_command_is_the_same_where_only_those_of_its_word_are_made(word: str) -> None:
+    made = dict(commands(typer.main.get_command(app(word))))
+    whole = {path: command for path, command in ALL.items() if path.split()[0] == word}
+    assert list(made) == list(whole)
+    for path, command in made.items():
+        assert command.help == whole[path].help
+        seen = [
+            [(each.name, each.opts, each.required, each.help) for each in of.params] for of in (command, whole[path])
+        ]
+        assert seen[0] == seen[1]
+
+
+def test_who_is_not_understood_hears_of_every_command() -> None:
+    assert dict(commands(typer.main.get_command(app("clokc")))).keys() == ALL.keys()
 
 
 def understood(words: list[str]) -> Any:
