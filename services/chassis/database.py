@@ -20,6 +20,7 @@ from sqlalchemy.exc import DBAPIError, DisconnectionError, OperationalError
 from sqlalchemy.orm import sessionmaker
 
 from matrixcommon.model.errors import MatrixError
+from matrixcommon.persistence.postgres_sessions import session_options
 from matrixcommon.persistence.table_cache import CachingSession
 from services.chassis.tracing import trace_statements, wanted
 
@@ -177,7 +178,7 @@ def _sqlite(url: str) -> Engine:
 
 def _server(url: str) -> Engine:
     """A connection that has lain idle is tried before it is used: the server may have gone and come back."""
-    engine = create_engine(url, **JSON)
+    engine = create_engine(url, connect_args={"options": session_options()}, **JSON)
 
     @event.listens_for(engine, "checkin")
     def lay_down(connection: Any, record: Any) -> None:
@@ -195,11 +196,15 @@ def _server(url: str) -> Engine:
     return engine
 
 
+REFUSALS = frozenset({"25006", "25P03"})
+"""What PostgreSQL reports as an internal error, and is none of ours: a standby that takes no writes, a transaction that
+stood still for too long."""
+
+
 def database_refuses(wrong: Exception) -> str | None:
     """Why the database cannot do it now, whatever was asked: it is away, busy, full, or takes no writes; None where it
-    is not that. A standby of PostgreSQL says the last as an internal error (25006), a trigger of SQLite's by its
-    message."""
+    is not that. A trigger of SQLite's says the last by its message only."""
     if not isinstance(wrong, DBAPIError):
         return None
-    read_only = getattr(wrong.orig, "sqlstate", None) == "25006" or "readonly database" in str(wrong.orig)
-    return str(wrong.orig) if isinstance(wrong, OperationalError) or read_only else None
+    refused = getattr(wrong.orig, "sqlstate", None) in REFUSALS or "readonly database" in str(wrong.orig)
+    return str(wrong.orig) if isinstance(wrong, OperationalError) or refused else None

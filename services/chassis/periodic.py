@@ -165,6 +165,9 @@ async def supervised(work: Callable[[], Awaitable[object]]) -> None:
             await work()
             log.info("background task ended", extra={"task": repr(work)})
             return
-        except Exception:
-            log.exception("background task failed", extra={"task": repr(work)})
+        except Exception as wrong:
+            if (why := _database_refuses(wrong)) is not None:
+                log.warning("background task waits for the database", extra={"task": repr(work), "why": why})
+            else:
+                log.exception("background task failed", extra={"task": repr(work)})
         await asyncio.sleep(RETRY_WALL_S)

@@ -17,11 +17,8 @@ from matrixcontainer.client.client import CRD, Kind, KubeClient
 from matrixcontainer.operator import leader_election
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("operator", "scheduler", "mirrors", "client")
-SOURCES = [
-    *(path for room in ROOMS for path in sorted((ROOT / "matrixcontainer" / room).glob("*.py"))),
-    ROOT / "services" / "operator" / "main.py",
-]
+FOLDERS = [ROOT / "matrixcontainer" / each for each in ("operator", "scheduler", "mirrors", "client")]
+SOURCES = [path for folder in [*FOLDERS, ROOT / "services" / "operator"] for path in sorted(folder.glob("*.py"))]
 
 VERBS = {
     "find": ("get",),

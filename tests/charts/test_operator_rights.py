@@ -11,7 +11,7 @@ from matrixcontainer.operator.rbac import CLUSTER_RULES, LEADER_RULES, NODE_LEAS
 from tests.charts.operator_rights import Right, needed
 from tests.charts.rendered import component, of_kind
 
-pytestmark = pytest.mark.usefixtures("helm_here")
+rendered = pytest.mark.usefixtures("helm_here")
 
 CRDS = "customresourcedefinitions"
 
@@ -26,6 +26,13 @@ def granted(role: dict[str, Any]) -> set[Right]:
     }
 
 
+def test_the_embedded_api_grants_what_the_code_uses_and_nothing_more() -> None:
+    everything = granted({"rules": [*CLUSTER_RULES, *LEADER_RULES, *NODE_LEASE_RULES]})
+    assert everything - needed() == set(), "granted, and used by nobody"
+    assert needed() - everything == set(), "used, and not granted"
+
+
+@rendered
 def test_roles_grant_what_the_code_uses_and_nothing_more() -> None:
     (cluster,), local = of_kind("default", "ClusterRole"), of_kind("default", "Role")
     everything = granted(cluster).union(*map(granted, local))
@@ -35,6 +42,7 @@ def test_roles_grant_what_the_code_uses_and_nothing_more() -> None:
     assert not {each for each in granted(cluster) if each.resource == "leases"}
 
 
+@rendered
 def test_the_embedded_api_gives_it_the_same() -> None:
     (cluster,), local = of_kind("default", "ClusterRole"), of_kind("default", "Role")
     assert granted({"rules": CLUSTER_RULES}) == granted(cluster)
@@ -44,6 +52,7 @@ def test_the_embedded_api_gives_it_the_same() -> None:
     assert named == {tuple(sorted(rule.get("resourceNames", []))) for rule in CLUSTER_RULES}
 
 
+@rendered
 def test_nothing_is_granted_by_wildcard() -> None:
     for role in of_kind("default", "ClusterRole", "Role"):
         for rule in role["rules"]:
@@ -51,6 +60,7 @@ def test_nothing_is_granted_by_wildcard() -> None:
             assert "nonResourceURLs" not in rule
 
 
+@rendered
 def test_definitions_may_be_written_by_name_only_and_only_when_wanted() -> None:
     (role,) = of_kind("default", "ClusterRole")
     writing = [rule for rule in role["rules"] if rule["resources"] == [CRDS] and "patch" in rule["verbs"]]
@@ -58,6 +68,7 @@ def test_definitions_may_be_written_by_name_only_and_only_when_wanted() -> None:
     assert [sorted(rule["resourceNames"]) for rule in writing] == [sorted(names)]
 
 
+@rendered
 def test_only_the_operator_is_bound_and_only_where_it_serves_the_cluster() -> None:
     for binding in of_kind("default", "ClusterRoleBinding", "RoleBinding"):
         assert [(each["kind"], each["name"]) for each in binding["subjects"]] == [

@@ -17,7 +17,7 @@ from services.matrixctl.demo.story import Step
 from services.matrixctl.supervisor.state_folder import Folder
 from services.matrixctl.supervisor.up import halt, look
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(590)]
 
 
 def test_a_stack_that_is_kept_is_shown_with_a_way_into_its_console(

@@ -59,7 +59,7 @@ class Autoscaling(Telling):
 
     def until(self, what: str, holds: Any, patience_s: float) -> Any:
         """Wait, drawing; `patience_s` is emulated."""
-        patience_wall_s = (patience_s + self.delay_s) / self.reach.stack.time.scale + PATIENCE_WALL_S / 4
+        patience_wall_s = (patience_s + self.delay_s) / self.reach.stack.time.scale + PATIENCE_WALL_S / 8
         return until(what, holds, patience_wall_s, progress=lambda: self.gauge.last.text(), shown_by=self.picture)
 
     def autoscaler(self) -> dict[str, Any]:

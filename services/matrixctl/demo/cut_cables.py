@@ -11,12 +11,11 @@ import time
 from dataclasses import dataclass
 
 from services.matrixctl.demo.story import check, until
-from services.matrixctl.demo.telling import Telling
+from services.matrixctl.demo.telling import PATIENCE_WALL_S, Telling
 from services.matrixctl.output.screen import say
 
 CUT = {"demo-cables-a": "ub-p?-k0[1-9]", "demo-cables-b": "ub-p?-k1?"}
 """Fifteen of the sixteen cables of each sub-plane: the most that the incumbent calls no fault of the node."""
-PATIENCE_WALL_S = 60.0
 SETTLING_WALL_S = 2.0
 """Two minutes of the demo's time: requests that began under the other fabric are done."""
 MEASURING_WALL_S, LOOKS_AT_LEAST = 2.5, 5

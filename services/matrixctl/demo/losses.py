@@ -10,12 +10,11 @@ from dataclasses import dataclass
 
 from matrixcommon.model.quantities import duration_text
 from services.matrixctl.demo.story import check, until
-from services.matrixctl.demo.telling import Telling
+from services.matrixctl.demo.telling import PATIENCE_WALL_S, Telling
 from services.matrixctl.output.resource_kinds import dig
 from services.matrixctl.output.screen import say
 
 CABINET_FAULT, SWITCH_FAULT = "demo-cabinet-power", "demo-switch-down"
-PATIENCE_WALL_S = 60.0
 DARK = ("Stale", "Lost")
 COUNTED = ("finished", "cancelled", "lost", "requeued")
 

@@ -22,7 +22,7 @@ from services.matrixctl.supervisor.up import halt, show_progress, start
 
 STORIES: dict[str, Story] = {story.name: story for story in (FAILOVER, AUTOSCALE)}
 
-READY_PATIENCE_WALL_S = 60.0
+READY_PATIENCE_WALL_S = 120.0
 PATIENCE_WALL_S = 20.0
 
 

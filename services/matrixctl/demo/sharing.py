@@ -10,11 +10,10 @@ from typing import Any
 
 from matrixcommon.model.errors import NotFound
 from services.matrixctl.demo.story import check, until
-from services.matrixctl.demo.telling import Telling
+from services.matrixctl.demo.telling import PATIENCE_WALL_S, Telling
 from services.matrixctl.output.screen import say
 
 GUEST, URGENT = "guest", "urgent"
-PATIENCE_WALL_S = 60.0
 
 
 def condition(view: dict[str, Any], type: str) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def put_under_load(demo: Demo) -> None:
     demo.put_load(REQUESTS_PER_S)
     demo.gauge.start()
     seen = demo.gauge.throughput
-    demo.steady_tokens_per_s = until("throughput settles", seen.steady, 30.0, progress=seen.text)
+    demo.steady_tokens_per_s = until("throughput settles", seen.steady, PATIENCE_WALL_S, progress=seen.text)
     say(f"   {demo.steady_tokens_per_s:,.0f} tokens per emulated second on {dig(demo.instance(), 'spec.nodes')} nodes")
 
 
@@ -112,7 +112,7 @@ def lose_a_node(demo: Demo) -> None:
         return node["agent"] if node["agent"] in ("Stale", "Lost") else None
 
     began = time.monotonic()
-    seen = until("its agent falls silent", noticed, 30.0)
+    seen = until("its agent falls silent", noticed, PATIENCE_WALL_S)
     say(f"   {time.monotonic() - began:.1f} s later the node's agent counts as {seen}")
 
 
@@ -139,7 +139,7 @@ def heal(demo: Demo) -> None:
         now = seen.steady()
         return now if now is not None and now >= STEADY_SHARE * demo.steady_tokens_per_s else None
 
-    now = until("throughput recovers", recovered, 30.0, progress=seen.text)
+    now = until("throughput recovers", recovered, PATIENCE_WALL_S, progress=seen.text)
     least = seen.least_since(demo.lost_at)
     check(
         least < DIPPED_SHARE * demo.steady_tokens_per_s,

@@ -20,7 +20,8 @@ from services.matrixctl.demo.story import Step, check, until
 from services.matrixctl.output.resource_kinds import dig
 from services.matrixctl.output.screen import say, table
 
-PATIENCE_WALL_S = 60.0
+PATIENCE_WALL_S = 120.0
+"""How long a step waits for what it is about, on a machine that does other work too: most take seconds."""
 INPUT_TOKENS_MAX = 8192
 PASSING = ("NodesReady", "LinksReady", "QosSatisfied", "Ready")
 
@@ -119,7 +120,7 @@ def apply(telling: Telling) -> None:
     there = telling.cluster.instance(telling.name)
     check(there is None, f"{telling.name} is there already; `kubectl delete cmi {telling.name}` removes it")
     telling.run_and_say(telling.cluster.apply(telling.manifest))
-    view = until("the spec is stored", lambda: telling.instance().get("spec"), 10.0)
+    view = until("the spec is stored", lambda: telling.instance().get("spec"), PATIENCE_WALL_S)
     spares = f" and {view['spares']} spare" if view.get("spares") else ""
     say(f"   asked for {view['nodes']} nodes{spares}")
 

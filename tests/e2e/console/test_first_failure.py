@@ -80,12 +80,16 @@ def test_a_newcomer_sees_a_node_die_and_an_instance_heal(open_page: Any, stack: 
 
     reader.open("Overview")
     page.get_by_label(f"{victim} NPU 0: out of service").wait_for(timeout=HEALS_MS)
-    page.get_by_role("region", name="Alerts").get_by_text("SparesMissing").wait_for(timeout=HEALS_MS)
+    alert = page.get_by_role("region", name="Alerts").get_by_role("link", name=victim)
+    alert.wait_for(timeout=HEALS_MS)
 
     reader.open("Faults")
     reader.press("Clear")
     reader.confirm("Clear")
     reader.sees("Nothing is broken on purpose.")
+    page.goto(stack.reach.url("console"))
+    page.get_by_role("region", name="Alerts").wait_for()
+    alert.wait_for(state="detached", timeout=HEALS_MS)
     page.goto(stack.reach.url("console") + "/instances/default/frail")
     page.get_by_role("region", name="Conditions").get_by_role("row", name=re.compile("SparesAvailable True")).wait_for(
         timeout=HEALS_MS

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from matrixcommon.model.errors import Conflict
-from services.chassis.periodic import Periodic
+from services.chassis.periodic import Periodic, supervised
 from services.testing.clocks import LoopClock
 
 PERIOD_S, REST_S = 60.0, 1.0
@@ -66,3 +66,19 @@ async def test_what_is_refused_again_and_again_is_logged_once_and_a_fault_each_t
         ("watcher failed", None, True),
         ("watcher failed", None, True),
     ]
+
+
+@pytest.mark.looptime
+async def test_a_task_begins_again_after_what_fails_it_and_a_database_is_no_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    away = OperationalError("SELECT", {}, Exception("canceling statement due to lock timeout"))
+    outcomes = iter([away, RuntimeError("ours"), None])
+
+    async def work() -> None:
+        if (wrong := next(outcomes)) is not None:
+            raise wrong
+
+    await supervised(work)
+    logged = [(each.levelname, each.exc_info is not None) for each in caplog.records if "background" in each.message]
+    assert logged == [("WARNING", False), ("ERROR", True)]
