@@ -6,11 +6,12 @@ The httpx client is passed in (over the network in a process, over ASGI in a tes
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
+
+import orjson
 
 from matrixcommon.model.errors import Gone, MatrixError, NotFound, StaleLeader, Unavailable, from_problem
 from matrixcommon.model.fencing import FENCE
@@ -53,7 +54,7 @@ async def call(
         if isinstance(refused, StaleLeader) and (fence := FENCE.get()) is not None:
             fence.refused()
         raise refused
-    return answer.json() if answer.content else {}
+    return orjson.loads(answer.content) if answer.content else {}
 
 
 def at(collection: str, key: str, verb: str = "") -> str:
@@ -116,11 +117,11 @@ class EventReader:
             return None
         fields, self._fields = self._fields, {}
         if fields.get("event") == "ERROR":
-            problem = json.loads(fields["data"])
+            problem = orjson.loads(fields["data"])
             raise from_problem(problem, int(problem.get("status", 410)))
         if "data" not in fields:
             return None
-        return WatchEvent(fields["event"], int(fields["id"]), json.loads(fields["data"]))
+        return WatchEvent(fields["event"], int(fields["id"]), orjson.loads(fields["data"]))
 
 
 async def watch(

@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from services.console.live.collector import Collector
+from services.console.live.drawing import Drawing
 from services.console.live.merge_patch import difference
 from services.console.live.picture import picture
 
@@ -25,15 +26,18 @@ SILENCE_WALL_S = 10.0
 class Channel:
     """The frames of one audience."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Collector, audience: str) -> None:
+        self._known, self._audience = known, audience
+        self._drawing = Drawing(known, audience)
         self.sequence = 0
         self.readers = 0
         self._document: dict[str, Any] = {}
         self._patch = b""
         self._whole: bytes | None = None
 
-    def take(self, document: dict[str, Any]) -> bool:
-        """A new frame, where the document differs from the one before."""
+    def draw(self) -> bool:
+        """A new frame, where the picture differs from the one before."""
+        document = picture(self._known, self._audience, self._drawing)
         patch = difference(self._document, document)
         if not patch and self.sequence:
             return False
@@ -80,7 +84,7 @@ class Broadcast:
         while True:
             await self._dirty.wait()
             self._dirty.clear()
-            changed = [channel.take(picture(self._known, name)) for name, channel in self._channels.items()]
+            changed = [channel.draw() for channel in self._channels.values()]
             if any(changed):
                 self.frames += sum(changed)
                 async with self._published:
@@ -89,10 +93,10 @@ class Broadcast:
 
     async def frames_for(self, audience: str) -> AsyncIterator[bytes]:
         """The stream of one reader: the whole picture, then patches; a comment where nothing happened for long."""
-        channel = self._channels.setdefault(audience, Channel())
+        channel = self._channels.setdefault(audience, Channel(self._known, audience))
         channel.readers += 1
         if not channel.sequence:
-            channel.take(picture(self._known, audience))
+            channel.draw()
         seen = 0
         try:
             while True:

@@ -1,0 +1,155 @@
+"""The hardware as one audience sees it: who holds which node, a letter for each NPU, and how many there are of each.
+
+What is drawn is kept, and only the nodes that changed since are drawn anew: of 22 supernodes a frame changes a few
+nodes, and all that stays is the same object as in the frame before, which a difference of the two passes over.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+from matrixcommon.api.authorization import EVERY_PROJECT, TAKEN
+from services.console.live.collector import Collector
+from services.console.live.hardware import (
+    ALLOCATED,
+    CHANGING,
+    DEGRADED,
+    FAULTY,
+    FREE,
+    OUT,
+    SPARE,
+    Holding,
+    NodeState,
+    letters,
+)
+
+WORD = {FREE: "free", ALLOCATED: "held", SPARE: "spare", CHANGING: "changing", OUT: "out", DEGRADED: "degraded"}
+WORD[FAULTY] = "faulty"
+
+Nodes = dict[tuple[str, str], NodeState]
+Part = tuple[str, tuple[int, ...] | None, bool]
+"""Of a node: who holds it, which of its NPUs (None: all), and whether as a spare."""
+
+
+def sees(audience: str, project: str) -> bool:
+    return audience in (EVERY_PROJECT, project)
+
+
+@dataclass(slots=True)
+class _Drawn:
+    """A node, and what it was drawn from."""
+
+    state: NodeState
+    parts: list[Part]
+    letters: str
+
+
+class Drawing:
+    """For one audience. `supernodes` by name: cabinets with their nodes, a letter for each NPU, and by node who holds
+    it (one name, or one for each NPU where it is shared). `counts`: NPUs, by the word of their letter."""
+
+    def __init__(self, known: Collector, audience: str) -> None:
+        self._known, self._audience = known, audience
+        self._version: int | None = None
+        self._drawn: dict[tuple[str, str], _Drawn] = {}
+        self._tally = Counter[str]()
+        self.supernodes: dict[str, Any] = {}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {"npus": self._tally.total(), **{word: self._tally[letter] for letter, word in WORD.items()}}
+
+    def follow(self) -> None:
+        """Draw what changed."""
+        if self._version == self._known.hardware_version:
+            return
+        self._version = self._known.hardware_version
+        nodes, holders = self._known.nodes.items, _holders(self._known, self._audience)
+        changed = self._changed(nodes, holders)
+        if len(nodes) != len(self._drawn) or any(self._elsewhere(key, state) for key, state in changed):
+            self._begin(nodes)
+            changed = [*nodes.items()]
+        fresh: dict[str, Any] = {}
+        for key, state in changed:
+            self._draw(key, state, holders.get(key[1], []), fresh)
+        if fresh:
+            self.supernodes = self.supernodes | fresh
+
+    def _changed(self, nodes: Nodes, holders: dict[str, list[Part]]) -> list[tuple[tuple[str, str], NodeState]]:
+        """Nodes that are other than they were drawn, or were not."""
+        return [
+            (key, state)
+            for key, state in nodes.items()
+            if (drawn := self._drawn.get(key)) is None
+            or drawn.state is not state
+            or drawn.parts != holders.get(key[1], [])
+        ]
+
+    def _elsewhere(self, key: tuple[str, str], state: NodeState) -> bool:
+        """Whether the node is drawn at no place, or at another than its own."""
+        drawn = self._drawn.get(key)
+        return drawn is None or (drawn.state.supernode, drawn.state.cabinet) != (state.supernode, state.cabinet)
+
+    def _begin(self, nodes: Nodes) -> None:
+        """Cabinets and their nodes, in the order of their names, nothing drawn."""
+        self._drawn.clear()
+        self._tally.clear()
+        self.supernodes = {}
+        for (_, node), state in sorted(nodes.items()):
+            shown = self.supernodes.setdefault(state.supernode, {"cabinets": {}, "states": {}, "holders": {}})
+            shown["cabinets"].setdefault(state.cabinet, []).append(node)
+            shown["states"][node] = ""
+
+    def _draw(self, key: tuple[str, str], state: NodeState, parts: list[Part], fresh: dict[str, Any]) -> None:
+        """One node, into a copy of its supernode: the frame before keeps what it shows."""
+        node, before = key[1], self._drawn.get(key)
+        shown = fresh.get(state.supernode)
+        if shown is None:
+            old = self.supernodes[state.supernode]
+            shown = fresh[state.supernode] = {
+                "cabinets": old["cabinets"],
+                "states": old["states"].copy(),
+                "holders": old["holders"].copy(),
+            }
+        drawn = _letters(state, parts)
+        if before is not None:
+            self._tally.subtract(before.letters)
+        self._tally.update(drawn)
+        self._drawn[key] = _Drawn(state, parts, drawn)
+        shown["states"][node] = drawn
+        if parts:
+            shown["holders"][node] = _holder(parts, state.npus)
+        else:
+            shown["holders"].pop(node, None)
+
+
+def _letters(state: NodeState, parts: list[Part]) -> str:
+    each = list(letters(state, any(spare for _, _, spare in parts)))
+    for _, npus, _ in parts:
+        for number in npus or ():
+            if number < state.npus and each[number] == FREE:
+                each[number] = ALLOCATED
+    return "".join(each)
+
+
+def _holders(known: Collector, audience: str) -> dict[str, list[Part]]:
+    found: dict[str, list[Part]] = defaultdict(list)
+    allocations: dict[tuple[str, str], Holding] = known.allocations.items
+    for (project, name), allocation in allocations.items():
+        shown = f"{project}/{name}" if sees(audience, project) else TAKEN
+        for node, npus in allocation.nodes:
+            found[node].append((shown, npus, node in allocation.spares))
+    return found
+
+
+def _holder(parts: list[Part], npus: int) -> str | list[str]:
+    if any(part is None for _, part, _ in parts):
+        return next(name for name, part, _ in parts if part is None)
+    each = [""] * npus
+    for name, part, _ in parts:
+        for number in part or ():
+            if number < npus:
+                each[number] = name
+    return each
