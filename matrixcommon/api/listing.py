@@ -186,18 +186,25 @@ def list_or_watch(
     from the present only.
     """
     if params.watch and records is not None:
-        events = _differences(request, params, records, views)
+        events = _differences(params, records, views)
         if row is not None:
-            events = _events(request, params, records, row.kind, views)
-        return event_stream(events)
+            events = _events(params, records, row.kind, views)
+        return event_stream(request, events)
     version = {} if records is None else {"resourceVersion": records.latest()}
     # The number before the views, so that a watch from there misses nothing.
     return JSONResponse(page([view.wire() for view in views()], params) | version)
 
 
-def event_stream(events: AsyncIterator[bytes]) -> StreamingResponse:
-    """Server-sent events as they come."""
-    return EventSourceResponse(events, headers={"Cache-Control": "no-cache"})
+def event_stream(request: Request, events: AsyncIterator[bytes]) -> StreamingResponse:
+    """Server-sent events as they come, until who asked goes away (the response hears of it), or their token ends."""
+    return EventSourceResponse(_while_admitted(request, events), headers={"Cache-Control": "no-cache"})
+
+
+async def _while_admitted(request: Request, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async for each in events:
+        if not still_admitted(request):
+            return
+        yield each
 
 
 def event(type: str, rv: int, body: str) -> bytes:
@@ -313,7 +320,7 @@ _NotOurs = InvalidField("not a token that this service gave out", field="pageTok
 
 
 async def _events(
-    request: Request, params: ListParams, records: Database, kind: str, views: Callable[[], Iterable[Any]]
+    params: ListParams, records: Database, kind: str, views: Callable[[], Iterable[Any]]
 ) -> AsyncIterator[bytes]:
     rv = params.resource_version
     if rv is None:
@@ -325,7 +332,7 @@ async def _events(
     yield event("BOOKMARK", rv, "{}")
     loop = asyncio.get_running_loop()
     silent_since = loop.time()
-    while await _watched(request):
+    while True:
         try:
             changes, newest = records.read_changes(kind, rv)
         except Gone as gone:
@@ -348,13 +355,8 @@ async def _events(
             await records.changed(within_wall_s=BOOKMARK_PERIOD_WALL_S, since=newest)
 
 
-async def _watched(request: Request) -> bool:
-    """Whether who asked for a watch still reads it, by a token that has neither ended nor been revoked."""
-    return not await request.is_disconnected() and still_admitted(request)
-
-
 async def _differences(
-    request: Request, params: ListParams, records: Database, views: Callable[[], Iterable[ApiModel]]
+    params: ListParams, records: Database, views: Callable[[], Iterable[ApiModel]]
 ) -> AsyncIterator[bytes]:
     def found() -> dict[str, dict[str, Any]]:
         bodies = [shown for view in views() if (shown := params.show(view.wire())) is not None]
@@ -369,7 +371,7 @@ async def _differences(
             return
         shown = found()
         yield event("BOOKMARK", rv, "{}")
-    while await _watched(request):
+    while True:
         if rv == records.latest():
             await records.changed(within_wall_s=BOOKMARK_PERIOD_WALL_S, since=rv)
         rv, now = records.latest(), found()  # though nothing was committed: some of it comes with time

@@ -47,7 +47,7 @@ def telemetry_routes(telemetry: Telemetry) -> APIRouter:
         if by not in GROUPS:
             raise InvalidField(f"{by[:40]!r} is nothing to add up by; use one of {', '.join(GROUPS)}", field="by")
         if params.watch:
-            return event_stream(_stream(request, params, by, top))
+            return event_stream(request, _stream(params, by, top))
         return JSONResponse(_shown(params, by, top))
 
     def _shown(params: ListParams, by: str, top: int | None) -> dict[str, Any]:
@@ -58,11 +58,11 @@ def telemetry_routes(telemetry: Telemetry) -> APIRouter:
             found.pop("nextPageToken", None)
         return found | {"by": by, "resourceVersion": telemetry.rates.version}
 
-    async def _stream(request: Request, params: ListParams, by: str, top: int | None) -> AsyncIterator[bytes]:
+    async def _stream(params: ListParams, by: str, top: int | None) -> AsyncIterator[bytes]:
         """The present state, and again whenever reports changed it; a bookmark after each, and where nothing did for
         long."""
         loop, sent, silent_since = asyncio.get_running_loop(), -1, 0.0
-        while not await request.is_disconnected():
+        while True:
             version = telemetry.rates.version
             if version != sent:
                 sent, silent_since = version, -math.inf

@@ -68,11 +68,14 @@ async def test_a_forwarding_table_is_seen_to_change(tmp_path):
         raise AssertionError("the table of a chip that lost a port was never told of")
 
 
-@pytest.mark.parametrize("path", ["/v1/instances", "/v1/stuck"])
-async def test_a_watch_ends_with_the_token_that_it_was_asked_with(tmp_path, path):
+@pytest.mark.parametrize(
+    ("service", "path", "project"),
+    [("compute", "/v1/instances", "red"), ("compute", "/v1/stuck", "red"), ("link", "/v1/telemetry", "*")],
+)
+async def test_a_watch_ends_with_the_token_that_it_was_asked_with(tmp_path, service, path, project):
     async with Stack(tmp_path, tokens=True) as stack:
-        token = stack.token("viewer", "default")
-        http, headers = stack.http["compute"], {"Authorization": f"Bearer {token}"}
+        token = stack.token("viewer", project)
+        http, headers = stack.http[service], {"Authorization": f"Bearer {token}"}
         revoked, after = False, []
         async with http.stream("GET", path, params={"watch": "true"}, headers=headers) as answer:
             async with asyncio.timeout(120):
@@ -80,7 +83,7 @@ async def test_a_watch_ends_with_the_token_that_it_was_asked_with(tmp_path, path
                     if revoked and line.startswith("event:"):
                         after.append(line)
                     elif not revoked:
-                        revoke_token(stack.tokens, "viewer-of-default")
+                        revoke_token(stack.tokens, f"viewer-of-{project}".replace("*", "all"))
                         await stack.apply("one", 1)
                         revoked = True
         assert not [line for line in after if "BOOKMARK" not in line], "nothing is shown to who may see nothing"
