@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from matrixcommon.api.client import ServiceClient, at, call
+from matrixcommon.api.client import ServiceClient, WatchEvent, at, call
 from matrixresource.contract.agents import NodeReport, ReportAnswer
 from matrixresource.contract.allocations import AllocationRequest, AllocationView
 from matrixresource.contract.defragmentations import DefragmentationView, MoveRefused, RelocateRequest
@@ -13,7 +14,7 @@ from matrixresource.contract.topology import DomainView, SupernodeWiring, Topolo
 
 
 class ResourceClient(ServiceClient):
-    """It also watches `nodes`, `allocations`, `assignments` and `defragmentations`."""
+    """It also watches `nodes`, `allocations`, `assignments`, `defragmentations` and `topology-versions`."""
 
     async def _allocation(
         self, method: str, name: str, verb: str = "", body: Any = None, validate_only: bool = False
@@ -103,3 +104,30 @@ class ResourceClient(ServiceClient):
 
     async def report(self, reports: list[NodeReport]) -> list[ReportAnswer]:
         return await self._report(ReportAnswer, "/v1/node-reports", reports)
+
+
+class NewestTopology:
+    """The name of the newest version of the topology, asked for where a watch of the versions tells of another, and
+    each time while there is no such watch. `hear` is what the watch tells; `changed` is called whenever it tells."""
+
+    def __init__(self, resource: ResourceClient) -> None:
+        self._resource = resource
+        self._heard, self._times = False, 0
+        self._known: str | None = None
+        self.changed: Callable[[], None] = lambda: None
+
+    async def hear(self, event: WatchEvent | None) -> None:
+        """A version, or None: the watch broke off, and something may have been missed."""
+        self._heard, self._known = event is not None, None
+        self._times += 1
+        self.changed()
+
+    async def name(self) -> str:
+        """Empty before the first version. Raises Unavailable."""
+        if self._known is not None:
+            return self._known
+        times = self._times
+        found = await self._resource.topology_version()
+        if self._heard and times == self._times:  # else what was heard meanwhile may be of a version after it
+            self._known = found
+        return found

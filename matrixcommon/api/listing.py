@@ -330,7 +330,7 @@ async def _events(
             if body is not None:
                 yield event("ADDED", int(view.etag.strip('"') or rv), json.dumps(body))
     yield event("BOOKMARK", rv, "{}")
-    loop = asyncio.get_running_loop()
+    loop, period_s = asyncio.get_running_loop(), records.clock.loop_s(BOOKMARK_PERIOD_WALL_S)
     silent_since = loop.time()
     while True:
         try:
@@ -349,10 +349,10 @@ async def _events(
             silent_since = loop.time()
         if not changes:
             rv = max(rv, newest)  # of this kind there was nothing up to there
-            if loop.time() - silent_since >= BOOKMARK_PERIOD_WALL_S:
+            if loop.time() - silent_since >= period_s:
                 yield event("BOOKMARK", rv, "{}")
                 silent_since = loop.time()
-            await records.changed(within_wall_s=BOOKMARK_PERIOD_WALL_S, since=newest)
+            await records.changed(within_wall_s=period_s, since=newest)
 
 
 async def _differences(
@@ -373,7 +373,7 @@ async def _differences(
         yield event("BOOKMARK", rv, "{}")
     while True:
         if rv == records.latest():
-            await records.changed(within_wall_s=BOOKMARK_PERIOD_WALL_S, since=rv)
+            await records.changed(within_wall_s=records.clock.loop_s(BOOKMARK_PERIOD_WALL_S), since=rv)
         rv, now = records.latest(), found()  # though nothing was committed: some of it comes with time
         for name in sorted(shown.keys() | now.keys()):
             before, after = shown.get(name), now.get(name)

@@ -138,6 +138,9 @@ class StackClock:
         timeline = self.timeline(wall_s)
         return timeline.wall(timeline.emulated(wall_s) + seconds, wall_s) - wall_s
 
+    def loop_s(self, wall_s: float) -> float:
+        return wall_s
+
     async def sleep(self, seconds: float) -> None:
         due_s = self.now() + seconds
         await asyncio.sleep(0)

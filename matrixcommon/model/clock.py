@@ -51,6 +51,10 @@ class Clock(Protocol):
     def wall_s(self, seconds: float) -> float:
         """Wall seconds until that many emulated ones have passed; infinity while time stands still."""
 
+    def loop_s(self, wall_s: float) -> float:
+        """How long the event loop is to wait for that many seconds of the wall: as long, unless its time is the
+        emulated one."""
+
 
 Seconds = float | Callable[[], float]
 """A duration in emulated seconds: a number, or what it is at the present speed."""
@@ -81,6 +85,9 @@ class Steady:
 
     def wall_s(self, seconds: float) -> float:
         return max(0.0, seconds) / self.scale
+
+    def loop_s(self, wall_s: float) -> float:
+        return wall_s
 
 
 def as_set(clock: Clock, seconds: float, floor_wall_s: float) -> float:

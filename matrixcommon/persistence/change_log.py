@@ -63,6 +63,11 @@ class OwnChanges:
         self._first, self._last = 0, -1
         self._newest: dict[str, int] = {}
 
+    @property
+    def latest(self) -> int | None:
+        """The newest number of all; None where the journal was not looked at yet."""
+        return self._last if self._last >= 0 else None
+
     def begin(self, newest: int) -> None:
         """The journal was found to have come to `newest`, before anything was committed here."""
         if self._last < 0:

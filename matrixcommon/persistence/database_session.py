@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import MetaData
 from sqlalchemy.exc import SQLAlchemyError
@@ -62,6 +62,8 @@ class Database:
         self._keeps: dict[type, CachedTable] = {}
         self._warm: tuple[TableCache, int] | None = None
         """What is kept, and the newest change that it has in it."""
+        self._nothing: dict[Callable[..., Any], int] = {}
+        """By what was asked of rows, the number of the newest change when there were none."""
         self._group: GroupTransaction | None = None
         self.before_commit: list[Follow] = []
         """Called for every verb that changed resources, with the rows and the number of its newest change; what it
@@ -125,6 +127,7 @@ class Database:
             self._group = None
             if group.committing and not group.committed:
                 session.invalidate()  # it may still be in its transaction, and is not handed to anybody else
+                self._own = OwnChanges()  # it may be committed all the same: the journal is looked at again
             session.close()
             if not group.committed:
                 group.undo()
@@ -208,7 +211,28 @@ class Database:
 
     def latest(self) -> int:
         """The number of the newest change."""
-        return self._journal.latest()
+        if self.shared:
+            return self._journal.latest()
+        if (known := self._own.latest) is None:
+            self._own.begin(known := self._journal.latest())
+        return known
+
+    def found(self, kind: type[ResourceRow], ask: Callable[[Session], list[T]]) -> list[T]:
+        """What is asked of the rows of one kind, in a session of its own. Where that was nothing, it is not asked again
+        before one of them changes, as far as nobody else writes.
+
+        `ask`: a function that compares equal the next time, and that answers by rows of that kind alone, whatever the
+        time.
+        """
+        nothing_at = self._nothing.get(ask)
+        if not self.shared and nothing_at is not None and self._own.none_since(kind.kind, nothing_at) is not None:
+            return []
+        newest = self.latest()
+        with self.reading() as session:
+            answer = ask(session)
+        if not answer:
+            self._nothing[ask] = newest
+        return answer
 
     def newest(self, session: Session) -> int:
         """The number of the newest change that a session sees."""
@@ -228,6 +252,11 @@ class Database:
         found, newest = self._journal.since(kind, rv, limit)
         self._own.begin(newest)
         return found, newest
+
+    @property
+    def clock(self) -> Clock:
+        """By which its changes are dated."""
+        return self._clock
 
     async def changed(self, within_wall_s: float, since: int | None = None) -> None:
         """Return at a commit that changed anything since the change of that number (the newest), or after that long: at

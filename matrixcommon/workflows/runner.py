@@ -134,13 +134,12 @@ class WorkflowRunner(Generic[C, R]):
 
     def resume(self) -> int:
         """Start a task for every open workflow that has none: new ones, and those a crash left; how many run."""
-        with self._store.reading() as session:
-            rows = open_workflows(session, self._host.row)
-            found = {row.name: row.target for row in rows}
-            states = {row.name: row.state for row in rows}
-            self._stuck &= {row.name for row in rows if row.stuck is not None}
-            drains = self._drains(session)
-            begun = {row.name for row in rows if row.trace}
+        rows = self._store.records.found(self._host.row, self._open)
+        drains = self._store.records.found(self._host.drains, self._drains)
+        found = {row.name: row.target for row in rows}
+        states = {row.name: row.state for row in rows}
+        self._stuck &= {row.name for row in rows if row.stuck is not None}
+        begun = {row.name for row in rows if row.trace}
         self._rest_at = min(((each.created_at or 0.0) + each.grace_s for each in drains), default=math.inf)
         startable = found.keys() if not drains else set() if self._resting else begun
         for name, run in list(self._runs.items()):
@@ -165,6 +164,9 @@ class WorkflowRunner(Generic[C, R]):
     def _resting(self) -> bool:
         """Whether a drain's grace is over: nothing goes beyond the safe point it has reached."""
         return self._clock.now() >= self._rest_at
+
+    def _open(self, session: Session) -> list[R]:
+        return open_workflows(session, self._host.row)
 
     def _drains(self, session: Session) -> list[WorkflowDrainRow]:
         kind = self._host.drains

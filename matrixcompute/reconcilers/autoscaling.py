@@ -62,8 +62,8 @@ class AutoscalingReconciler:
 
     async def reconcile(self) -> str:
         """Look at every policy once. What goes wrong with one is written into it and keeps none of the others."""
-        with self._store.reading() as session:
-            names = [row.name for row in self._store.scaling_policies(session)]
+        policies = self._store.records.found(ScalingPolicyRow, self._store.scaling_policies)
+        names = [row.name for row in policies]
         changed = 0
         for name in names:
             try:

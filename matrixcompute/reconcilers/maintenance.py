@@ -57,9 +57,8 @@ class MaintenanceReconciler:
 
     async def reconcile(self) -> str:
         """Look at every open one once. What goes wrong with one keeps none of the others."""
-        with self._store.reading() as session:
-            names = [row.name for row in open_maintenances(session)]
-            noticed = any(is_true(row.conditions or [], NOTICE) for row in self._store.instances(session))
+        names = [row.name for row in self._store.records.found(MaintenanceRow, open_maintenances)]
+        noticed = self._store.records.found(InstanceRow, self._noticed)
         self.any_open = bool(names)
         if not names and not noticed:
             return "no maintenances"
@@ -71,6 +70,10 @@ class MaintenanceReconciler:
                 self._note(name, refused)
         self._give_notice()
         return f"{len(names)} maintenances are open"
+
+    def _noticed(self, session: Session) -> list[InstanceRow]:
+        """Instances that were given notice."""
+        return [row for row in self._store.instances(session) if is_true(row.conditions or [], NOTICE)]
 
     async def _look(self, name: str) -> None:
         with self._store.reading() as session:

@@ -47,15 +47,12 @@ class ScenarioRunReconciler:
 
     async def reconcile(self) -> str:
         """Returns when the run is over, which may take long."""
-        with self._store.reading() as session:
-            cut_short = [row.name for row in runs_begun(session)]
-        for name in cut_short:
+        for name in [row.name for row in self._store.records.found(ScenarioRunRow, runs_begun)]:
             await self._roll_back(name)
-        with self._store.reading() as session:
-            waiting = next_run(session)
-            name = waiting.name if waiting is not None else ""
-        if not name:
+        waiting = self._store.records.found(ScenarioRunRow, next_run)
+        if not waiting:
             return "no scenario waits"
+        name = waiting[0].name
         if await self._play(name):
             self.wake()
         return f"played {name}"

@@ -119,7 +119,7 @@ def runs_begun(session: Session) -> list[ScenarioRunRow]:
     return list(session.scalars(wanted))
 
 
-def next_run(session: Session) -> ScenarioRunRow | None:
-    """The one that has waited longest."""
+def next_run(session: Session) -> list[ScenarioRunRow]:
+    """The one that has waited longest, if one waits."""
     wanted = select(ScenarioRunRow).where(ScenarioRunRow.state == "Pending")
-    return session.scalars(wanted.order_by(ScenarioRunRow.created_at, ScenarioRunRow.name).limit(1)).first()
+    return list(session.scalars(wanted.order_by(ScenarioRunRow.created_at, ScenarioRunRow.name).limit(1)))

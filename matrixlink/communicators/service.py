@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
@@ -28,7 +27,7 @@ from matrixlink.contract.communicators import FLOWS_MAX, CommunicatorRequest, Co
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.forwarding.path_policies import SPRAY, Transfers
 from matrixlink.model.slice_states import WITHDRAWING
-from matrixlink.store.communicators import CommunicatorRow
+from matrixlink.store.communicators import CommunicatorRow, communicators_in
 from matrixlink.store.store import LinkStore
 from matrixlink.store.tables import SliceRow
 
@@ -85,7 +84,7 @@ class Communicators:
     def all(self) -> list[CommunicatorView]:
         self.synchronise()
         with self.store.reading() as session:
-            return [self._shown(row) for row in session.scalars(select(CommunicatorRow).order_by(CommunicatorRow.name))]
+            return [self._shown(row) for row in communicators_in(session)]
 
     def traffic_of(self, name: str) -> tuple[UbTraffic, TrafficGroup | None]:
         """Where a communicator's flows are; no group while it is idle. Raises NotFound."""
@@ -114,10 +113,11 @@ class Communicators:
     async def watch(self) -> str:
         """Follow, and write down which communicators were cut or made whole."""
         followed = self.synchronise()
-        with self.store.transaction() as session:
-            for row in session.scalars(select(CommunicatorRow)):
-                if row.state != (state := self._state(row.name)):
-                    row.state = state
+        if self.store.records.found(CommunicatorRow, communicators_in):
+            with self.store.transaction() as session:
+                for row in communicators_in(session):
+                    if row.state != (state := self._state(row.name)):
+                        row.state = state
         return followed
 
     def synchronise(self) -> str:
@@ -142,7 +142,7 @@ class Communicators:
         """Bring the groups of flows to what the tables say."""
         wanted, orphans = {}, []
         with self.store.reading() as session:
-            for row in session.scalars(select(CommunicatorRow)):
+            for row in communicators_in(session):
                 slice = session.get(SliceRow, row.slice)
                 if slice is None:
                     orphans.append(row.name)

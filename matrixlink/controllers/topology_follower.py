@@ -14,7 +14,7 @@ from typing import Any
 from matrixcommon.model.errors import InvalidField
 from matrixlink.slices.slice_controller import SliceController
 from matrixlink.store.tables import WiringRow
-from matrixresource.client import ResourceClient
+from matrixresource.client import NewestTopology, ResourceClient
 from matrixresource.contract.topology import SupernodeWiring
 from matrixresource.topology import Supernode
 from matrixresource.topology.compiled import compiled_document
@@ -31,11 +31,12 @@ class TopologyFollower:
     def __init__(self, slice_controller: SliceController, resource: ResourceClient) -> None:
         self._slice_controller = slice_controller
         self._resource = resource
+        self.newest = NewestTopology(resource)
         self._known: dict[str, str] = {}
         """By supernode, the version of the topology that its graph was asked at."""
 
     async def watch(self) -> str:
-        version = await self._resource.topology_version()
+        version = await self.newest.name()
         fabric = self._slice_controller.fabric
         self._known = {name: seen for name, seen in self._known.items() if name in fabric.supernodes}
         behind = [name for name in fabric.supernodes if self._known.get(name) != version]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, Float, Integer, String
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy import JSON, Float, Integer, String, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, reference
 from matrixcommon.persistence.database_session import ResourceRow
@@ -39,3 +39,8 @@ class CommunicatorRow(ResourceRow, Base):
 
     def view(self) -> CommunicatorView:
         return self.view_as(CommunicatorView, slice=reference(self.slice, self.project or DEFAULT_PROJECT))
+
+
+def communicators_in(session: Session) -> list[CommunicatorRow]:
+    """All of them, by name."""
+    return list(session.scalars(select(CommunicatorRow).order_by(CommunicatorRow.name)))

@@ -126,7 +126,7 @@ SUPERNODES = ResourceKind(
 TOPOLOGY_VERSIONS = ResourceKind(
     "topology-versions",
     Scope.PHYSICAL,
-    {**READ, "GET": AGENTS | VIEWERS},
+    dict.fromkeys(READ, AGENTS | VIEWERS),
     view=TopologyVersionView,
     row=TopologyVersionRow,
 )

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from sqlalchemy.orm import Session
+
 from matrixcommon.model.clock import Clock
 from matrixresource.defragmentation.plan_lifecycle import PlanLifecycle
-from matrixresource.store.defragmentations import in_state
+from matrixresource.store.defragmentations import DefragmentationRow, in_state
 from matrixresource.store.store import ResourceStore
+
+
+def _proposed(session: Session) -> list[DefragmentationRow]:
+    return in_state(session, "Proposed")
 
 
 class ProposedPlans:
@@ -17,12 +23,11 @@ class ProposedPlans:
 
     async def reconcile(self) -> str:
         """One look at every plan that nobody has approved yet."""
-        with self._store.reading() as session:
-            if not in_state(session, "Proposed"):
-                return "no plans for review"
+        if not self._store.records.found(DefragmentationRow, _proposed):
+            return "no plans for review"
         ended = 0
         with self._store.transaction() as session:
-            for row in in_state(session, "Proposed"):
+            for row in _proposed(session):
                 if (why := self._plans.outdated(session, row)) is not None:
                     self._plans.end(session, row, "Stale", "StalePlan", why)
                     ended += 1

@@ -32,10 +32,7 @@ class FlappingNodes:
     async def reconcile(self) -> str:
         """Look at every node with a score to speak of."""
         now, rules = self._clock.now(), flap_rules()
-        reasons = (FLAPPING, TOLERATED, STAGE_TOLERATED)
-        scored = or_(NodeRow.flap_score >= rules.quarantine_at, NodeRow.state_reason.in_(reasons))
-        with self._store.reading() as session:
-            names = [*session.scalars(select(NodeRow.name).where(scored).order_by(NodeRow.name))]
+        names = self._store.records.found(NodeRow, _scored)
         if not names:
             return "none flaps"
         with self._store.transaction() as session:
@@ -63,3 +60,10 @@ class FlappingNodes:
                 node.state_message = f"{times}; as many nodes of {full} as may be are quarantined already"
         elif node.state_reason == TOLERATED and score < rules.quarantine_at:
             node.state_reason, node.state_message = None, ""
+
+
+def _scored(session: Session) -> list[str]:
+    """Names of nodes with a score to speak of, or of which it was noted that they flap."""
+    reasons = (FLAPPING, TOLERATED, STAGE_TOLERATED)
+    scored = or_(NodeRow.flap_score >= flap_rules().quarantine_at, NodeRow.state_reason.in_(reasons))
+    return [*session.scalars(select(NodeRow.name).where(scored).order_by(NodeRow.name))]

@@ -179,15 +179,13 @@ class TopologyManager:
 
     def finish_drains(self) -> list[str]:
         """Draining domains that nobody lies in any more are Drained: their watchers hear of it. Run on a period."""
-        draining = select(DomainRow).where(DomainRow.state == "Draining")
+        draining = [row.name for row in self._store.records.found(DomainRow, _draining)]
         with self._store.reading() as session:
-            empty = {row.name for row in session.scalars(draining) if not allocations_in(session, row.name)}
+            empty = {name for name in draining if not allocations_in(session, name)}
         if not empty:
             return []
         with self._store.transaction() as session:
-            done = [
-                row for row in session.scalars(draining) if row.name in empty and not allocations_in(session, row.name)
-            ]
+            done = [row for row in _draining(session) if row.name in empty and not allocations_in(session, row.name)]
             for row in done:
                 row.state = "Drained"
             return sorted(row.name for row in done)
@@ -272,6 +270,10 @@ def _new_node(name: str, supernode: Supernode, generation: int) -> NodeRow:
         wanted_generation=generation,
         assignment_generation=generation,
     )
+
+
+def _draining(session: Session) -> list[DomainRow]:
+    return list(session.scalars(select(DomainRow).where(DomainRow.state == "Draining")))
 
 
 def _moving(session: Session) -> list[Any]:

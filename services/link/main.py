@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
@@ -55,7 +57,7 @@ from services.chassis.app import create_app
 from services.chassis.database import DatabaseEngine, Migrations
 from services.chassis.http import http_client
 from services.chassis.leadership import Leadership
-from services.chassis.periodic import Periodic, compaction, follow_replicas, history_s
+from services.chassis.periodic import Periodic, compaction, follow, follow_replicas, history_s
 from services.chassis.run import main_of
 from services.chassis.settings import LedSettings
 from services.link.allocations import ReservedNodes
@@ -141,15 +143,21 @@ def build(
     registry.register(LinkMetrics(slice_controller, telemetry, conditions, diagnosis, reports.counters))
 
     watchers: list[Periodic] = []
+    tasks: list[Callable[[], Awaitable[Any]]] = [
+        lambda: asyncio.to_thread(kernel)  # compiled once per machine, before the first flows need it
+    ]
     if resource is not None:
         follower = TopologyFollower(slice_controller, resource)
 
-        async def follow() -> str:
+        async def follow_topology() -> str:
             found = await follower.watch()
             communicators.synchronise()
             return found
 
-        watchers = [Periodic("topology", follow, clock, period_s=TOPOLOGY_PERIOD_S, floor_wall_s=0.5)]
+        topology = Periodic("topology", follow_topology, clock, period_s=TOPOLOGY_PERIOD_S, floor_wall_s=0.5)
+        follower.newest.changed = topology.nudge
+        watchers.append(topology)
+        tasks.append(partial(follow, partial(resource.watch, "topology-versions"), follower.newest.hear))
 
     def forget_events() -> None:
         with records.transaction() as session:
@@ -188,7 +196,7 @@ def build(
             compaction(records, clock, also=forget_events),
         ],
         registry=registry,
-        tasks=[lambda: asyncio.to_thread(kernel)],  # compiled once per machine, before the first flows need it
+        tasks=tasks,
         leadership=Leadership("link", records, fences, clock, lease_wall_s=settings.leader_lease),
         led=[resumption],
         led_tasks=[runner.run, partial(follow_replicas, records, resumption.nudge)],

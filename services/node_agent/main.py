@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
@@ -21,7 +22,7 @@ from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.http import http_client
 from services.chassis.logging import configure
-from services.chassis.periodic import Periodic
+from services.chassis.periodic import Periodic, follow
 from services.chassis.serving import serve
 from services.chassis.settings import Settings
 from services.chassis.tracing import configure_tracing
@@ -103,7 +104,10 @@ def build_fleet(
     built = Fabric([Supernode("sn0", load_spec(settings.spec))]).built
     link_agents(fleet, link, link_stages(settings.link_stages), built, settings.lease)
     wiring = RackWiring(fleet, resource)
-    fleet.background.append(Periodic("wiring", wiring.look, clock, period_s=WIRING_PERIOD_S).run)
+    looking = Periodic("wiring", wiring.look, clock, period_s=WIRING_PERIOD_S)
+    wiring.newest.changed = looking.nudge
+    versions = partial(follow, partial(resource.watch, "topology-versions"), wiring.newest.hear)
+    fleet.background += [looking.run, versions]
     return fleet
 
 

@@ -33,6 +33,9 @@ class LoopClock(Steady):
     def at_least_wall(self, seconds: float, floor_wall_s: float) -> float:
         return max(seconds, floor_wall_s * self._time_scale)
 
+    def loop_s(self, wall_s: float) -> float:
+        return wall_s * max(1.0, self._time_scale)
+
 
 class AtOnce(Executor):
     """Does what is submitted at once and where it stands: a virtual clock would run on while a thread works."""

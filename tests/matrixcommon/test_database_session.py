@@ -9,7 +9,8 @@ import tempfile
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import String, event
+from sqlalchemy import String, event, select
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from matrixcommon.model.errors import Gone, PreconditionFailed
@@ -21,6 +22,7 @@ from matrixcommon.persistence.database_session import (
     check_etag,
     journal_tables,
 )
+from matrixcommon.persistence.table_cache import CachingSession
 from services.chassis.database import DatabaseEngine
 from tests.clocks import FixedClock
 
@@ -127,6 +129,86 @@ def test_who_has_written_nothing_yet_asks_the_database_once(records, tmp_path, c
     put(after, "b", "red")
     assert [change.name for change in after.read_changes("thing", 1)[0]] == ["b"]
     assert len(after.read_changes("thing", 0)[0]) == 2
+
+
+def asked_of(records: Database) -> list[str]:
+    """What is asked of the database from now on."""
+    asked: list[str] = []
+    event.listen(records._sessions.kw["bind"], "before_cursor_execute", lambda *a: asked.append(a[2]))
+    return asked
+
+
+def reds(session):
+    return [thing.name for thing in session.scalars(select(Thing).where(Thing.colour == "red").order_by(Thing.name))]
+
+
+def test_where_nothing_was_found_it_is_not_asked_again_before_a_row_of_the_kind_changes(records):
+    put(records, "a", "blue")
+    assert records.found(Thing, reds) == []
+    asked = asked_of(records)
+    assert records.found(Thing, reds) == []
+    with records.transaction() as session:
+        session.add(Gadget(name="g"))
+    before = len(asked)
+    assert records.found(Thing, reds) == []
+    assert len(asked) == before, "a gadget is no thing"
+    put(records, "a", "red")
+    assert records.found(Thing, reds) == ["a"]
+    assert records.found(Thing, reds) == ["a"], "what was found is looked at each time"
+    put(records, "a", "blue")
+    assert records.found(Thing, reds) == []
+
+
+def test_what_was_undone_counts_for_nothing(records):
+    put(records, "a", "blue")
+    assert records.found(Thing, reds) == []
+
+    def fail():
+        with records.transaction() as session:
+            session.get(Thing, "a").colour = "red"
+            session.flush()
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert records.found(Thing, reds) == []
+    assert records.latest() == 1
+
+
+def test_where_others_write_it_is_asked_each_time(tmp_path, records, clock):
+    others = Database(DatabaseEngine(f"sqlite:///{tmp_path / 'things.db'}").sessions, Base.metadata, clock, shared=True)
+    assert (others.found(Thing, reds), others.latest()) == ([], 0)
+    put(records, "a", "red")
+    assert (others.found(Thing, reds), others.latest()) == (["a"], 1)
+
+
+def test_the_number_of_the_newest_change_is_known_where_nobody_else_writes(records):
+    put(records, "a", "red")
+    asked = asked_of(records)
+    assert records.latest() == 1
+    assert asked == []
+    put(records, "b", "red")
+    asked.clear()
+    assert records.latest() == 2
+    assert asked == []
+
+
+def test_a_commit_of_which_nobody_knows_whether_it_came_to_be_is_looked_up(records, monkeypatch):
+    """It did: the numbers go on after it."""
+    put(records, "a", "red")
+    with monkeypatch.context() as patched:
+        commit = CachingSession.commit
+
+        def lost(session):
+            commit(session)
+            raise OperationalError("COMMIT", None, Exception("the connection was lost"))
+
+        patched.setattr(CachingSession, "commit", lost)
+        with pytest.raises(OperationalError):
+            put(records, "b", "red")
+    assert records.latest() == 2
+    put(records, "c", "red")
+    assert [change.name for change in records.changes_since("thing", 0)] == ["a", "b", "c"]
 
 
 async def test_nobody_else_is_asked_for_where_nobody_else_writes(records):

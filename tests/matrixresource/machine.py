@@ -33,7 +33,7 @@ from tests.matrixresource.accounting import Accounts, kept_as_written, same_as_t
 
 class Machine:
     """`url` of its database, SQLite in the folder unless given; one supernode unless more are asked for; `policy` of
-    the allocator."""
+    the allocator. `shared`: replicas write into the database too."""
 
     def __init__(
         self,
@@ -42,8 +42,10 @@ class Machine:
         url: str | None = None,
         policy: str = "best",
         spec: SupernodeSpec | None = None,
+        shared: bool = False,
     ) -> None:
         self.spec = spec or load_spec()
+        self.shared = shared
         self.url, self.policy = url or f"sqlite:///{folder / 'resource.db'}", policy
         self.clock = FixedClock()
         self.epoch, self.sequence = 1, 0
@@ -53,7 +55,7 @@ class Machine:
     def begin(self, names: list[str]) -> None:
         self.database = DatabaseEngine(self.url)
         self.database.migrate(MIGRATIONS)
-        self.store = ResourceStore(Database(self.database.sessions, Tables.metadata, self.clock))
+        self.store = ResourceStore(Database(self.database.sessions, Tables.metadata, self.clock, self.shared))
         self.topology_manager = TopologyManager(self.store, self.clock, self.spec)
         self.topology_manager.seed(names)
         self.allocator = Allocator(self.store, self.clock, self.policy)

@@ -15,7 +15,7 @@ SPECS = [{"nodes": 1}, {"nodes": 6, "spares": 1}, {"npus": 0.5}, {"nodes": 5, "n
 
 @pytest.fixture
 def replicas(tmp_path):
-    made = [Machine(tmp_path), Machine(tmp_path, supernodes=0)]
+    made = [Machine(tmp_path, shared=True), Machine(tmp_path, supernodes=0, shared=True)]
     yield made
     for machine in made:
         machine.check()

@@ -124,7 +124,8 @@ class Uplink:
         for start in range(0, len(nodes), REPORTS_A_CALL):
             found = ((node, self._agent_of(node)) for node in nodes[start : start + REPORTS_A_CALL])
             agents = {node: agent for node, agent in found if agent is not None}
-            reports = [(node, agent, self._leased(agent.report())) for node, agent in agents.items()]
+            lease_s = self.pace.lease_s
+            reports = [(node, agent, self._leased(agent.report(), lease_s)) for node, agent in agents.items()]
             await self._deliver([each for each in reports for _ in range(self._arrivals(*each))])
             sent()
 
@@ -162,9 +163,8 @@ class Uplink:
         except MatrixError as refused:
             log.info("a late report is lost", extra={"line": self._line.name, "why": refused.message})
 
-    def _leased(self, report: Any) -> Any:
+    def _leased(self, report: Any, lease_s: float) -> Any:
         """A report that asks for a lease which this process is able to renew."""
-        lease_s = self.pace.lease_s
         if lease_s <= getattr(report, self._line.lease):
             return report
         return report.model_copy(update={self._line.lease: min(lease_s, LEASE_S_MAX)})

@@ -5,7 +5,7 @@ What stands in the racks is what was drawn; what agents find to be otherwise is 
 
 from __future__ import annotations
 
-from matrixresource.client import ResourceClient
+from matrixresource.client import NewestTopology, ResourceClient
 from matrixresource.topology.compiled import compiled_document
 from matrixresource.topology.supernode import Supernode
 from services.node_agent.fleet.fleet import Fleet
@@ -17,11 +17,12 @@ class RackWiring:
     def __init__(self, fleet: Fleet, client: ResourceClient) -> None:
         self._fleet = fleet
         self._client = client
+        self.newest = NewestTopology(client)
         self._known: dict[str, str] = {}
 
     async def look(self) -> None:
         """Whether the topology has another version; what that wires otherwise is wired."""
-        version = await self._client.topology_version()
+        version = await self.newest.name()
         here = self._fleet.supernodes()
         self._known = {name: seen for name, seen in self._known.items() if name in here}
         for name in here:

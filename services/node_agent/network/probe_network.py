@@ -44,10 +44,8 @@ class EmulatedWires:
 
     def sweep(self, plan: ProbePlan, node: str, number: int) -> ProbeRoundResult:
         """Where all is well nothing is looked at one by one."""
-        impaired = {}
-        for name in plan.nodes:
-            if (found := self._nodes.get(name)) is not None and not found.sound:
-                impaired[name] = found
+        known = map(self._nodes.get, plan.nodes)
+        impaired = {str(found.name): found for found in known if found is not None and not found.sound}
         if not impaired:
             return ProbeRoundResult(plan.sent(node, number), (), self._latency_us)
         crossed = plan.parts(number)[plan.index[node], :, :LINKS_CROSSED]
