@@ -23,10 +23,11 @@ from infer_workload.ems.model_cache import ModelCache
 from infer_workload.experiments.experiment import healthy_fabric
 from infer_workload.layout.deployment import lay_out
 from infer_workload.layout.recovery import first_start_s, role_switch_s
+from infer_workload.serving.work import ANSWERS_OVER_S
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.fabric import DIES_PER_NODE
 from infer_workload.timing.model import load_model
-from matrixcompute.autoscaling.decision import TICK_S, WINDOW_S
+from matrixcompute.autoscaling.decision import TICK_S
 
 SLOT_S = 0.5
 MEMBER_NODES = 2
@@ -364,7 +365,7 @@ def _change_roles(prefill: Role, decode: Role, wanted: list[int], now: float, de
 
 def _per_s(trace: Trace, now: float, decoding: Decoding) -> float:
     """Requests a second, as the service says them: answers that stay for long are counted for longer."""
-    over_s = min(max(WINDOW_S, decoding.answer_mean * TPOT_S / 2), max(now, SLOT_S))
+    over_s = min(max(ANSWERS_OVER_S, decoding.answer_mean * TPOT_S / 2), max(now, SLOT_S))
     first, end = np.searchsorted(trace.at, [now - over_s, now])
     return float(end - first) / over_s
 

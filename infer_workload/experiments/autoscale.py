@@ -24,10 +24,11 @@ import numpy as np
 from pydantic import ValidationError
 
 from infer_workload.experiments.autoscale_nodes import Nodes, Work, work_on
+from infer_workload.serving.work import ANSWERS_OVER_S
 from infer_workload.traffic.generator import Arrival
 from matrixcommon.model.errors import InvalidField
 from matrixcompute.autoscaling.behavior import whole
-from matrixcompute.autoscaling.decision import TICK_S, WINDOW_S, Observation, recommend, scaled
+from matrixcompute.autoscaling.decision import TICK_S, Observation, recommend, scaled
 from matrixcompute.autoscaling.node_waits import boots_in_s
 from matrixcompute.autoscaling.policy import PoolSizes, Reason, ScalingPolicySpec, ScalingState
 from matrixcompute.autoscaling.pools import PoolsObservation, pools_scaled, recommend_pools
@@ -174,12 +175,12 @@ class OfferedLoad:
     def seen(
         self, second: int, served: float, prefill: Nodes, decode: Nodes, start_s: float, least: int
     ) -> Observation | PoolsObservation:
-        """As `scaling_signals` hands it to a decision; nothing is known before a whole window."""
+        """As `scaling_signals` hands it to a decision; nothing is known before a whole look."""
         reads = answers = None
         waits = 0.0
-        if second >= WINDOW_S:
-            over_s = max(WINDOW_S, self.stays_s / 2)
-            reads, waits = _per_s(self.asked_by, second, WINDOW_S), float(self.asked_by[second] - served)
+        if second >= TICK_S:
+            over_s = max(ANSWERS_OVER_S, self.stays_s / 2)
+            reads, waits = _per_s(self.asked_by, second, TICK_S), float(self.asked_by[second] - served)
             places = _per_s(self._came_by, second, over_s) * self.stays_s
             answers = max(places / self.places, float(self.occupied[second - 1]))
         if not self.pooled:

@@ -20,6 +20,8 @@ from infer_workload.timing.decode import DecodeTiming
 
 TPOT_OBJECTIVE_S = 0.05
 """The paper's objective for a token of an answer."""
+ANSWERS_OVER_S = 30.0
+"""Answers are counted for so long at least: they stay, and those of a moment say little."""
 CHUNK_TOKENS = 32_768
 ANSWER_TOKENS, PROMPT_TOKENS = 512.0, 4096.0
 """Assumed of requests until some have come and gone."""
@@ -51,7 +53,7 @@ def work_of(live: LiveDeployment, now: float, window_s: float, tpot_s: float = T
     stays_s = answer * tpot_s
     places = batch_within(engine.pool.timing, prompt + answer / 2, engine.deployment.kv_tokens_per_die, tpot_s)
     places = min(places, engine.deployment.batch_per_die) * engine.deployment.calibration.dies_per_node
-    decoding = max(_per_s(live, now, max(window_s, stays_s / 2)) * stays_s, engine.pool.active) / places
+    decoding = max(_per_s(live, now, max(window_s, ANSWERS_OVER_S, stays_s / 2)) * stays_s, engine.pool.active) / places
     shares = (pools.prefill_nodes, prefill), (len(pools.decode), decoding)
     nodes = pools.prefill_nodes + len(pools.decode)
     return WorkView(

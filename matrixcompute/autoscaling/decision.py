@@ -21,7 +21,8 @@ from matrixcompute.autoscaling.policy import Metric, PoolSizes, Reason, ScalingP
 TICK_S = 15.0
 """How often it is looked, as HPA does; what is asked for now is asked for again a tick later at the earliest."""
 WINDOW_S = 30.0
-"""Over which what comes in is measured; a deployment that has not served for so long says nothing of its load."""
+"""Over which the metrics that a policy names are measured. The work that comes in is that of each look: the decision
+itself takes means of what it was shown."""
 SPARED_S = 1200.0
 """One block fewer must have been enough for so long: the noise of a constant load releases nobody."""
 FORECAST_TOLERANCE = 0.05

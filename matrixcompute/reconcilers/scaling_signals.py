@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from matrixcommon.model.resource_key import name_of
-from matrixcompute.autoscaling.decision import WINDOW_S, Observation
+from matrixcompute.autoscaling.decision import TICK_S, WINDOW_S, Observation
 from matrixcompute.autoscaling.policy import PoolSizes, ScalingPolicyRequest
 from matrixcompute.autoscaling.pools import PoolsObservation
 from matrixcompute.clients.inference import Inference
@@ -23,7 +23,8 @@ Statistics = Mapping[str, dict[str, Any]]
 async def statistics_of(
     inference: Inference, deployments: Mapping[str, Any], policy: ScalingPolicyRequest
 ) -> Statistics:
-    return {each: await inference.statistics(each, WINDOW_S, policy.objective.tpot_seconds) for each in deployments}
+    over_s = WINDOW_S if policy.metrics else TICK_S
+    return {each: await inference.statistics(each, over_s, policy.objective.tpot_seconds) for each in deployments}
 
 
 def observed(observation: Observation, statistics: Statistics, policy: ScalingPolicyRequest) -> Observation:

@@ -45,14 +45,14 @@ async def test_while_a_watch_tells_nothing_it_is_known(resource, newest):
 
 
 async def test_another_version_is_asked_for_and_told_of(resource, newest):
-    told = []
-    newest.changed = lambda: told.append(True)
+    changes = []
+    newest.changed = lambda: changes.append(True)
     await newest.hear(EVENT)
     await newest.name()
     resource.version = "topology-2"
     await newest.hear(EVENT)
     assert await newest.name() == "topology-2"
-    assert len(told) == 2
+    assert len(changes) == 2
 
 
 async def test_a_watch_that_broke_off_is_no_longer_believed(resource, newest):
