@@ -17,26 +17,22 @@ from typing import Any
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, MatrixError, Unavailable
-from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import name_of
 from matrixcompute.autoscaling.decision import SENTENCES, Observation, Recommendation, scaled
 from matrixcompute.autoscaling.node_waits import NodeWaits
-from matrixcompute.autoscaling.policy import PoolSizes, Reason, ScalingDecision, ScalingPolicyRequest, ScalingState
+from matrixcompute.autoscaling.policy import PoolSizes, Reason, ScalingPolicyRequest, ScalingState
 from matrixcompute.autoscaling.pools import PoolsObservation, pools_scaled
 from matrixcompute.autoscaling.warm_spares import recommend_with_spares, with_node_waits
 from matrixcompute.clients.inference import Inference
 from matrixcompute.instances.scaling_policies import owner_of
 from matrixcompute.instances.service import InstanceService
 from matrixcompute.reconcilers.scaling_signals import observed, pools_observed, sizes_now, spares_of, statistics_of
+from matrixcompute.reconcilers.scaling_status import ScalingStatus
+from matrixcompute.reconcilers.scaling_targets import refusal, unable
 from matrixcompute.store.store import ComputeStore, InstanceRow, ScalingMemoryRow, ScalingPolicyRow
 
 log = logging.getLogger(__name__)
 
-DECISIONS_KEPT = 10
-SCALABLE = ("Active", "Updating", "Repairing")
-LIMITS = (Reason.TOO_MANY_REPLICAS, Reason.TOO_FEW_REPLICAS, Reason.SCALE_UP_LIMIT, Reason.SCALE_DOWN_LIMIT)
-UNMEASURED = (Reason.METRIC_UNAVAILABLE, Reason.SERVICE_UNAVAILABLE)
-UNABLE = (Reason.TARGET_NOT_FOUND, Reason.TARGET_NOT_READY, Reason.REFUSED)
 ZERO = PoolSizes(prefill=0, decode=0)
 
 Views = Mapping[str, dict[str, Any]]
@@ -59,6 +55,7 @@ class AutoscalingReconciler:
         self._inference = inference
         self._clock = clock
         self._wake = wake
+        self._status = ScalingStatus(store, clock)
 
     async def reconcile(self) -> str:
         """Look at every policy once. What goes wrong with one is written into it and keeps none of the others."""
@@ -70,7 +67,7 @@ class AutoscalingReconciler:
                 changed += await self._look(name)
             except MatrixError as refused:
                 log.warning("a scaling policy waits", extra={"policy": name, "why": refused.message})
-                self._note(name, Reason.REFUSED, refused.message)
+                self._status.note(name, Reason.REFUSED, refused.message)
         return f"{changed} of {len(names)} targets resized"
 
     async def _look(self, name: str) -> bool:
@@ -82,7 +79,7 @@ class AutoscalingReconciler:
                 return False
             target, policy, marked, sizes, parked = row.target, row.policy, row.draining, row.sizes, row.parked
             instance = session.get(InstanceRow, target)
-            reason = _unable(instance, parked)
+            reason = unable(instance, parked)
             if instance is not None:
                 nodes, ready = (0, 0) if parked else (instance.shape.nodes, instance.ready_nodes)
                 floor, size = instance.shape.min_nodes or 1, instance.shape.nodes
@@ -98,7 +95,7 @@ class AutoscalingReconciler:
         except Unavailable as gone:
             away = gone.message
         if reason is not None:
-            self._note(name, reason, SENTENCES[reason])
+            self._status.note(name, reason, SENTENCES[reason])
             if not away:
                 await self._converge(name, served)
             return False
@@ -106,12 +103,12 @@ class AutoscalingReconciler:
         if policy.pools is not None and not away and whole.members:
             if len(served) != 1:
                 text = f"pools are sized of one deployment, and {len(served)} are served on {name_of(target)}"
-                self._note(name, Reason.REFUSED if served else Reason.METRIC_UNAVAILABLE, text)
+                self._status.note(name, Reason.REFUSED if served else Reason.METRIC_UNAVAILABLE, text)
                 return False
             (deployment,) = served
             now = sizes_now(sizes, whole.members, served[deployment])
             if now is None:
-                self._note(name, Reason.METRIC_UNAVAILABLE, SENTENCES[Reason.METRIC_UNAVAILABLE])
+                self._status.note(name, Reason.METRIC_UNAVAILABLE, SENTENCES[Reason.METRIC_UNAVAILABLE])
                 return False
             seen = pools_observed(whole, now, served[deployment], statistics[deployment])
         found = self._decide(name, seen, away, _changing(served))
@@ -179,7 +176,7 @@ class AutoscalingReconciler:
                 session.add(memory := ScalingMemoryRow(policy=name, state={}))
             memory.state = found.state.wire()
             row.forecast_replicas = found.forecast
-            self._write(session, row, whole.members, found)
+            self._status.write(session, row, whole.members, found)
         if found.replicas > whole.members:
             self._wake()
         return found
@@ -215,45 +212,6 @@ class AutoscalingReconciler:
         row.desired_pools = found.pools.wire()
         return pools_scaled(state, policy, pools.sizes, found.pools, now)
 
-    def _write(self, session: Any, row: ScalingPolicyRow, current: int, found: Recommendation) -> None:
-        """What was decided, if that is news: into the status, the conditions, and for a change into an event."""
-        now, desired, reason, message = self._clock.now(), found.replicas, found.reason, found.message
-        last = ScalingDecision.model_validate(row.decisions[-1]) if row.decisions else None
-        pools = found.pools.wire() if found.pools is not None else None
-        before = None if last is None or last.desired_pools is None else last.desired_pools.wire()
-        if (row.current_replicas, row.desired_replicas, row.reason) == (current, desired, reason) and before == pools:
-            return
-        moved = pools is not None and before is not None and pools != before and desired == current
-        changes = (desired != row.desired_replicas and desired != current) or moved
-        row.current_replicas, row.desired_replicas, row.reason, row.message = current, desired, reason, message
-        decision = ScalingDecision(
-            at=timestamp(now),
-            current_replicas=current,
-            desired_replicas=desired,
-            desired_pools=found.pools,
-            reason=reason,
-            message=message,
-        )
-        row.decisions = [*(row.decisions or []), decision.wire()][-DECISIONS_KEPT:]
-        active, able, limited = reason not in (*UNMEASURED, *UNABLE), reason not in UNABLE, reason in LIMITS
-        row.set_condition("ScalingActive", active, "ValidMetricFound" if active else reason, message, now)
-        row.set_condition("AbleToScale", able, "ReadyForNewScale" if able else reason, message, now)
-        row.set_condition("ScalingLimited", limited, reason if limited else "DesiredWithinRange", message, now)
-        if changes:
-            text = f"scaling policy {name_of(row.name)}: {message}"
-            self._store.record_event(session, row.target, reason, text, now)
-
-    def _note(self, name: str, reason: Reason, message: str) -> None:
-        """That nothing is changed, and why."""
-        with self._store.transaction() as session:
-            if (row := session.get(ScalingPolicyRow, name)) is not None:
-                instance = session.get(InstanceRow, row.target)
-                nodes = 0 if instance is None or row.parked else instance.shape.nodes
-                desired = row.desired_replicas if reason == Reason.DRAINING else nodes
-                last = ScalingDecision.model_validate(row.decisions[-1]) if row.decisions else None
-                pools = None if last is None else last.desired_pools
-                self._write(session, row, nodes, Recommendation(desired, ScalingState(), reason, message, pools=pools))
-
     # -- the pools -----------------------------------------------------------------------------------------------------
 
     async def _converge(self, name: str, served: Views) -> None:
@@ -288,7 +246,7 @@ class AutoscalingReconciler:
             for each, view in served.items():
                 await self._rescale(name, each, view, ZERO)
         except Conflict as busy:
-            self._note(name, Reason.CHANGE_UNDER_WAY, busy.message)
+            self._status.note(name, Reason.CHANGE_UNDER_WAY, busy.message)
             await self._converge(name, await self._served(target))
             return False
         now = self._clock.now()
@@ -309,9 +267,11 @@ class AutoscalingReconciler:
 
     async def _shrink(self, name: str, target: str, found: Recommendation, served: Views) -> bool:
         """Have those drained who leave; resize once nothing runs there. Whether it was resized."""
+        if self._withdraw_refused(name, target, found):
+            return True
         leaving = await self._leaving(name, target, found.replicas)
         if leaving is None:
-            self._note(name, Reason.CHANGE_UNDER_WAY, SENTENCES[Reason.CHANGE_UNDER_WAY])
+            self._status.note(name, Reason.CHANGE_UNDER_WAY, SENTENCES[Reason.CHANGE_UNDER_WAY])
             return False
         if found.pools is not None:
             for each, view in served.items():
@@ -321,7 +281,7 @@ class AutoscalingReconciler:
         running = [each for each in drains if each.get("state", "Drained") != "Drained"]
         if running:
             requests = sum(each.get("requests", 0) for each in running)
-            self._note(
+            self._status.note(
                 name, Reason.DRAINING, f"{requests} requests run on nodes that are to leave: {', '.join(leaving)}"
             )
             return False
@@ -341,6 +301,25 @@ class AutoscalingReconciler:
             else:
                 memory.state = scaled(state, row.policy, change, now).wire()
             row.desired_pools = None if found.pools is None else found.pools.wire()
+            row.draining, row.last_scale_at = None, now
+        self._wake()
+        return True
+
+    def _withdraw_refused(self, name: str, target: str, found: Recommendation) -> bool:
+        """Nodes that were asked for and never came: they are no longer asked for, before anybody leaves. Whether there
+        were any."""
+        now = self._clock.now()
+        with self._store.transaction() as session:
+            row, instance = session.get(ScalingPolicyRow, name), session.get(InstanceRow, target)
+            memory = session.get(ScalingMemoryRow, name)
+            if row is None or instance is None or memory is None or instance.last_active is None:
+                return False
+            asked, size = instance.shape.nodes, max(found.replicas, instance.last_active.nodes)
+            if refusal(instance) is None or size >= asked:
+                return False
+            self._instance_service.resize(session, instance, size)
+            memory.state = scaled(ScalingState.of(memory.state), row.policy, size - asked, now).wire()
+            row.desired_pools = found.pools.wire() if found.pools is not None and found.pools.nodes == size else None
             row.draining, row.last_scale_at = None, now
         self._wake()
         return True
@@ -381,16 +360,6 @@ class AutoscalingReconciler:
         with self._store.transaction() as session:
             if (row := session.get(ScalingPolicyRow, name)) is not None:
                 row.draining = None
-
-
-def _unable(instance: InstanceRow | None, parked: bool) -> Reason | None:
-    """Why nothing can be decided about a target now."""
-    if instance is None:
-        return Reason.TARGET_NOT_FOUND
-    if parked and instance.shape.suspend:
-        return None  # what is scaled to zero can be brought back at any time
-    suspended = instance.shape.suspend or instance.shape.power == "Off"
-    return Reason.TARGET_NOT_READY if suspended or instance.state not in SCALABLE else None
 
 
 def _changing(served: Views) -> bool:

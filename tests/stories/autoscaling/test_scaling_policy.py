@@ -191,3 +191,29 @@ async def test_bad_policies_and_second_owners_are_refused_with_the_field(tmp_pat
         assert (await stack.http["compute"].delete("/v1/scaling-policies/follow")).status_code == 204
         assert (await stack.compute.find_instance("one")).scaling_policy is None
         assert (await put_policy(stack, "second")).status_code == 200
+
+
+async def test_a_size_for_which_there_is_no_room_is_said(tmp_path):
+    """There are 48 nodes: the target keeps what it has, is tried again, and the policy says so until it has its size."""
+    async with Stack(tmp_path, infer=True) as stack:
+        await serving(stack)
+        assert (await put_policy(stack, minReplicas=60, maxReplicas=80)).status_code == 200
+
+        async def able() -> tuple[str, str]:
+            return condition_of(await policy(stack), "AbleToScale")
+
+        async def refused() -> bool:
+            return (await able())[0] == "False"
+
+        await stack.until(refused, "the policy says that its floor does not fit")
+        shown = next(each for each in (await policy(stack))["conditions"] if each["type"] == "AbleToScale")
+        assert shown["reason"] == "InsufficientCapacity"
+        assert "one has 4 of the 60 nodes" in shown["message"]
+        assert await nodes_of(stack) == 60, "what was asked for stays asked for"
+
+        await put_policy(stack, minReplicas=4, maxReplicas=16)
+
+        async def fits() -> bool:
+            return await able() == ("True", "ReadyForNewScale")
+
+        await stack.until(fits, "a floor that fits is no trouble", within_s=3600)

@@ -1,0 +1,67 @@
+"""What a scaling policy shows: its decisions, its conditions, and an event for each change."""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.quantities import timestamp
+from matrixcommon.model.resource_key import name_of
+from matrixcompute.autoscaling.decision import Recommendation
+from matrixcompute.autoscaling.policy import Reason, ScalingDecision, ScalingState
+from matrixcompute.reconcilers.scaling_targets import refusal
+from matrixcompute.store.store import ComputeStore, InstanceRow, ScalingPolicyRow
+
+DECISIONS_KEPT = 10
+LIMITS = (Reason.TOO_MANY_REPLICAS, Reason.TOO_FEW_REPLICAS, Reason.SCALE_UP_LIMIT, Reason.SCALE_DOWN_LIMIT)
+UNMEASURED = (Reason.METRIC_UNAVAILABLE, Reason.SERVICE_UNAVAILABLE)
+UNABLE = (Reason.TARGET_NOT_FOUND, Reason.TARGET_NOT_READY, Reason.REFUSED)
+ABLE = ("ReadyForNewScale", "the target has the size that was decided last, or is on its way to it")
+
+
+class ScalingStatus:
+    """Of the policies in a store."""
+
+    def __init__(self, store: ComputeStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def write(self, session: Session, row: ScalingPolicyRow, current: int, found: Recommendation) -> None:
+        """What was decided, if that is news: into the status, the conditions, and for a change into an event."""
+        now, desired, reason, message = self._clock.now(), found.replicas, found.reason, found.message
+        why = (str(reason), message) if reason in UNABLE else refusal(session.get(InstanceRow, row.target))
+        row.set_condition("AbleToScale", why is None, *(why or ABLE), now)
+        last = ScalingDecision.model_validate(row.decisions[-1]) if row.decisions else None
+        pools = found.pools.wire() if found.pools is not None else None
+        before = None if last is None or last.desired_pools is None else last.desired_pools.wire()
+        if (row.current_replicas, row.desired_replicas, row.reason) == (current, desired, reason) and before == pools:
+            return
+        moved = pools is not None and before is not None and pools != before and desired == current
+        changes = (desired != row.desired_replicas and desired != current) or moved
+        row.current_replicas, row.desired_replicas, row.reason, row.message = current, desired, reason, message
+        decision = ScalingDecision(
+            at=timestamp(now),
+            current_replicas=current,
+            desired_replicas=desired,
+            desired_pools=found.pools,
+            reason=reason,
+            message=message,
+        )
+        row.decisions = [*(row.decisions or []), decision.wire()][-DECISIONS_KEPT:]
+        active, limited = reason not in (*UNMEASURED, *UNABLE), reason in LIMITS
+        row.set_condition("ScalingActive", active, "ValidMetricFound" if active else reason, message, now)
+        row.set_condition("ScalingLimited", limited, reason if limited else "DesiredWithinRange", message, now)
+        if changes:
+            text = f"scaling policy {name_of(row.name)}: {message}"
+            self._store.record_event(session, row.target, reason, text, now)
+
+    def note(self, name: str, reason: Reason, message: str) -> None:
+        """That nothing is changed, and why."""
+        with self._store.transaction() as session:
+            if (row := session.get(ScalingPolicyRow, name)) is not None:
+                instance = session.get(InstanceRow, row.target)
+                nodes = 0 if instance is None or row.parked else instance.shape.nodes
+                desired = row.desired_replicas if reason == Reason.DRAINING else nodes
+                last = ScalingDecision.model_validate(row.decisions[-1]) if row.decisions else None
+                pools = None if last is None else last.desired_pools
+                self.write(session, row, nodes, Recommendation(desired, ScalingState(), reason, message, pools=pools))
