@@ -21,6 +21,12 @@ def everything_is_accounted_for(live):
     return live.submitted == live.statistics.requests + live.cancelled + live.cut_off + in_flight(live)
 
 
+def sizes(live) -> tuple[int, int]:
+    """Nodes that read prompts, and that decode."""
+    pools = live.engine.deployment.pools
+    return pools.prefill_nodes, len(pools.decode)
+
+
 class Stage:
     """A deployment that serves under load, and its time."""
 

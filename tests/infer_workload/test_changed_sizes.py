@@ -15,18 +15,13 @@ from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.states import SERVING
 from infer_workload.serving.status import progress
 from infer_workload.timing.fabric import Fabric
-from tests.infer_workload.loaded import NODES, Stage
+from tests.infer_workload.loaded import NODES, Stage, sizes
 
 NPUS = 8
 
 
 def spec(prefill: int, decode: int, **fields) -> DeploymentRequest:
     return DeploymentRequest(instance="i", prefill_npus=NPUS * prefill, decode_npus=NPUS * decode, **fields)
-
-
-def sizes(live: LiveDeployment) -> tuple[int, int]:
-    pools = live.engine.deployment.pools
-    return pools.prefill_nodes, len(pools.decode)
 
 
 def settles(stage: Stage, seconds: float = 900) -> None:
@@ -219,7 +214,7 @@ def test_a_process_that_ends_meanwhile_starts_with_the_new_sizes(lost):
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("spec"), st.sampled_from([(2, 6), (4, 4), (4, 8), (6, 6), (8, 4), (2, 10), (1, 3)])),
-        st.tuples(st.just("scale"), st.sampled_from([(4, 8), (6, 6), (2, 4)])),
+        st.tuples(st.just("scale"), st.sampled_from([(2, 6), (4, 4), (4, 8), (6, 6), (8, 4), (2, 10), (1, 3)])),
         st.tuples(st.just("unscale"), st.none()),
         st.tuples(st.just("drain"), st.integers(1, 4)),
         st.tuples(st.just("undrain"), st.none()),
@@ -232,7 +227,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=24, deadline=None)
 @given(STEPS)
 def test_whatever_comes_together_no_request_is_lost_and_the_sizes_come_in_the_end(steps):
     stage = Stage(requests_per_second=6.0)
@@ -265,9 +260,12 @@ def test_whatever_comes_together_no_request_is_lost_and_the_sizes_come_in_the_en
     left = live.draining.nodes if live.draining is not None else frozenset()
     usable = len(set(there) - left)
     assert live.handover.settled(live.engine)
+    assert live.engine.deployment.scale == live.handover.scale
     if live.handover.scale is None and live.spec.prefill_npus is not None:
         asked = live.spec.prefill_npus // NPUS, live.spec.decode_npus // NPUS
         assert sizes(live) == asked if usable >= sum(asked) else sum(sizes(live)) == usable
+    else:
+        assert set(live.roles()) == set(there) - left, "every node has its role"
     live.start_load_generator(None, stage.now)
     stage.plays(300, step=5.0)
     assert live.submitted == live.statistics.requests

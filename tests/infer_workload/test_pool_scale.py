@@ -11,7 +11,7 @@ from infer_workload.contract import ScaleRequest
 from infer_workload.layout.scale import PoolScale
 from infer_workload.serving.states import IDLE, LOADING, PENDING, SERVING
 from infer_workload.serving.status import progress
-from tests.infer_workload.loaded import NODES, Stage
+from tests.infer_workload.loaded import NODES, Stage, sizes
 
 
 @pytest.mark.parametrize(
@@ -63,15 +63,6 @@ def test_sizes_that_cannot_be_are_refused_with_the_field(body, field):
     with pytest.raises(ValidationError) as refused:
         ScaleRequest.model_validate(body)
     assert refused.value.errors()[0]["loc"] == (field,)
-
-
-def sizes(live) -> tuple[int, int]:
-    pools = live.engine.deployment.pools
-    return pools.prefill_nodes, len(pools.decode)
-
-
-def in_flight_by_role(live, nodes) -> int:
-    return sum(each.die is not None and each.die.node in nodes for each in live.engine.in_flight.values())
 
 
 @pytest.mark.parametrize("scale", [(6, 6), (2, 10), (8, 4)])
@@ -238,51 +229,3 @@ def test_scaled_to_zero_it_is_idle_and_comes_back_with_what_is_asked_for():
     stage.plays(120)
     assert (live.state, sizes(live), live.activation.holds(live)) == (SERVING, (2, 4), False)
     assert live.cut_off == 0
-
-
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("scale"), st.sampled_from([(2, 6), (4, 4), (4, 8), (6, 6), (8, 4), (2, 10), (1, 3)])),
-        st.tuples(st.just("spec"), st.none()),
-        st.tuples(st.just("drain"), st.integers(1, 4)),
-        st.tuples(st.just("undrain"), st.none()),
-        st.tuples(st.just("lose"), st.integers(0, 11)),
-        st.tuples(st.just("return"), st.none()),
-        st.tuples(st.just("wait"), st.sampled_from([1, 20, 90])),
-    ),
-    min_size=1,
-    max_size=7,
-)
-
-
-@settings(max_examples=12, deadline=None)
-@given(STEPS)
-def test_whatever_comes_together_no_request_is_lost_and_every_node_has_its_role(steps):
-    stage = Stage(requests_per_second=6.0)
-    live, there = stage.live, list(NODES)
-    for kind, value in steps:
-        if kind == "scale":
-            live.rescale(PoolScale(*value), stage.now)
-        elif kind == "spec":
-            live.rescale(None, stage.now)
-        elif kind == "drain":
-            stage.drain(there[-value:])
-        elif kind == "undrain":
-            live.drain(None, stage.now)
-        elif kind == "lose" and len(there) > 8 and NODES[value] in there:
-            there.remove(NODES[value])
-            stage.show(there)
-        elif kind == "return":
-            there = list(NODES)
-            stage.show(there)
-        elif kind == "wait":
-            stage.plays(value)
-    stage.plays(900, step=5.0)  # past every deadline, and for as long as anything loads
-    assert live.state == SERVING
-    assert (live.cut_off, live.cancelled, live.handover.pending) == (0, 0, None)
-    left = live.draining.nodes if live.draining is not None else frozenset()
-    assert live.engine.deployment.scale == live.handover.scale
-    assert set(live.roles()) == set(there) - left
-    live.start_load_generator(None, stage.now)
-    stage.plays(300, step=5.0)
-    assert live.submitted == live.statistics.requests
