@@ -130,7 +130,8 @@ def recommend(seen: Observation, policy: ScalingPolicySpec, state: ScalingState,
     if scheduled > wanted:
         wanted, reason = scheduled, Reason.SCHEDULE_FLOOR
     if policy.forecasts == "Auto" and predicted is not None and predicted > wanted:
-        wanted, reason = predicted, Reason.FORECAST_FLOOR
+        wanted = predicted  # never less than the policy's least, which is then what asks for it
+        reason = Reason.FORECAST_FLOOR if predicted > policy.min_replicas else Reason.TOO_FEW_REPLICAS
     blocks = whole(wanted, policy.block)
     if blocks != wanted and blocks == seen.members:
         reason = Reason.WHOLE_BLOCKS

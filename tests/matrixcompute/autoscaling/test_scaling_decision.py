@@ -139,6 +139,18 @@ def test_a_forecast_raises_the_floor_only_in_auto():
     assert off == preview < auto
 
 
+@pytest.mark.parametrize(("peak", "foreseen"), [(0.0, False), (9.0, True)])
+def test_what_is_the_least_of_the_policy_is_not_said_to_be_foreseen(peak, foreseen):
+    policy, state, reasons = a_policy(predictive="Auto", minReplicas=4), ScalingState(), set()
+    for tick in range(200):
+        load = peak if tick % 40 < 20 else 0.0
+        found = recommend(Observation(12, 12, load=load, start_s=60.0), policy, state, NOON + 15.0 * tick)
+        state = found.state
+        reasons.add(found.reason)
+    assert (Reason.FORECAST_FLOOR in reasons) == foreseen
+    assert (Reason.TOO_FEW_REPLICAS in reasons) or foreseen
+
+
 def test_a_forecast_is_no_reason_to_shrink_before_it_says_anything():
     policy = a_policy(predictive="Auto")
     assert play(policy, [2.0] * 19, members=10)[-1] == 10
