@@ -41,6 +41,5 @@ def _target(policy: Item) -> str:
 
 
 def _decides(policy: Item) -> bool:
-    """Whether it has looked, and had what it needs to decide."""
-    conditions = {each["type"]: each["status"] for each in policy["conditions"]}
-    return {conditions.get("ScalingActive"), conditions.get("AbleToScale")} == {"True"}
+    """Whether it has looked, and had what it needs to decide. What it decided may not fit: then it is asked for."""
+    return any(each["type"] == "ScalingActive" and each["status"] == "True" for each in policy["conditions"])

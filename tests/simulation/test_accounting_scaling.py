@@ -39,7 +39,8 @@ def policy(name: str = "follow", **more: Any) -> dict[str, Any]:
         ("too few", listed(nodes=1), ["red/one has 1 nodes, and red/follow allows 2 to 6: why"]),
         ("it is not there yet", listed(nodes=7, state="Updating"), []),
         ("the policy knows nothing to decide by", listed([policy(conditions=[])], nodes=7), []),
-        ("and may not decide", listed([policy(conditions=[DECIDES[0], {"type": "AbleToScale", "status": "False"}])], nodes=7), []),
+        ("what it decided before does not fit", listed([policy(conditions=[DECIDES[0], {"type": "AbleToScale", "status": "False"}])], nodes=7),
+         ["red/one has 7 nodes, and red/follow allows 2 to 6: why"]),
     ],
 )  # fmt: skip
 def test_owners_and_bounds(sentence: str, lists: Lists, found: list[str]) -> None:

@@ -14,6 +14,8 @@ from tests.simulation.rest_actions import ANY, UNSHOWN, Action, Happening, pick
 from tests.simulation.whole_stack.kubernetes import NAMES
 from tests.simulation.whole_stack.life import SimulatedLife
 
+BEYOND = 200
+"""More nodes than there are."""
 POLICIES = sampled_from(["p0", "p1", "p2"])
 LOADS = sampled_from([0.0, 0.5, 1.5, 2.5, 4.0, 6.0])
 """In nodes; instances of these lives have up to six."""
@@ -23,7 +25,7 @@ QUEUE = {"metric": {"name": "queued"}, "target": {"type": "AverageValue", "avera
 METRIC = {"type": "Object", "object": QUEUE}
 SPECS = fixed_dictionaries(
     {
-        "minReplicas": sampled_from([0, 1, 1, 2, 3]),
+        "minReplicas": sampled_from([0, 1, 1, 2, 3, BEYOND]),
         "maxReplicas": integers(3, 8),
         "warmSpares": sampled_from([0, 1, 1, 2, 4]),
         "behavior": sampled_from([{}, QUICK, QUICK]),
@@ -48,6 +50,8 @@ async def put_policy(life: SimulatedLife, name: str, which: int, spec: dict[str,
     if metric and "pools" not in spec:
         spec = spec | {"metrics": [METRIC]}
     life.scales(key_of(project, target))
+    if spec["minReplicas"] == BEYOND:
+        spec = spec | {"maxReplicas": BEYOND}
     body = {"project": project, "scaleTargetRef": {"name": target}, **spec}
     answer = await life.ask("compute", "PUT", f"/v1/scaling-policies/{name}", body)
     shown = {field: answer.document.get(field) for field in ("minReplicas", "maxReplicas", "warmSpares")}
