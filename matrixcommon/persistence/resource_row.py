@@ -51,6 +51,9 @@ class ResourceRow:
         observed = generation or self.generation or 1
         self.conditions = condition(self.conditions or [], type, status, reason, message, generation=observed, now=now)
 
+    def find_condition(self, type: str) -> dict[str, Any] | None:
+        return next((each for each in self.conditions or [] if each["type"] == type), None)
+
     def stamp(self, now: float) -> None:
         """Note that it has changed at `now`; called by the journal with every change."""
         self.updated_at = now

@@ -36,7 +36,7 @@ def _overdue(row: MaintenanceRow | ScenarioRunRow, now: float) -> StuckView:
 
 
 def _stuck(row: InstanceRow, operation: OperationRow | None, now: float) -> StuckView | None:
-    reported = _condition(operation, STUCK) if operation is not None else _condition(row, "Progressing")
+    reported = operation.find_condition(STUCK) if operation is not None else row.find_condition("Progressing")
     if reported is None:
         return None
     since = from_timestamp(reported["lastTransitionTime"])
@@ -55,7 +55,3 @@ def _stuck(row: InstanceRow, operation: OperationRow | None, now: float) -> Stuc
         reason=reason,
         message=message,
     )
-
-
-def _condition(row: InstanceRow | OperationRow, type: str) -> dict[str, str] | None:
-    return next((each for each in row.conditions or [] if each["type"] == type), None)

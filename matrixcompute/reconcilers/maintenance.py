@@ -201,7 +201,7 @@ class MaintenanceReconciler:
 
     def _notify(self, session: Session, instance: InstanceRow, texts: list[str]) -> None:
         now = self._clock.now()
-        current = next((each for each in instance.conditions or [] if each["type"] == NOTICE), None)
+        current = instance.find_condition(NOTICE)
         if texts:
             message = "; ".join(texts)
             if current is None or (current["status"], current["message"]) != ("True", message):

@@ -25,7 +25,7 @@ def refusal(instance: InstanceRow | None) -> tuple[str, str] | None:
     if instance is None or instance.state != "Active" or instance.last_active is None:
         return None
     present, desired = instance.last_active.nodes, instance.shape.nodes
-    found = next((each for each in instance.conditions or [] if each["type"] == "Progressing"), None)
+    found = instance.find_condition("Progressing")
     if present == desired or found is None or found["status"] != "False" or found["reason"] == "Settled":
         return None
     text = f"{name_of(instance.name)} has {present} of the {desired} nodes that were asked for: {found['message']}"

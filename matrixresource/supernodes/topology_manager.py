@@ -180,6 +180,8 @@ class TopologyManager:
     def finish_drains(self) -> list[str]:
         """Draining domains that nobody lies in any more are Drained: their watchers hear of it. Run on a period."""
         draining = [row.name for row in self._store.records.found(DomainRow, _draining)]
+        if not draining:
+            return []
         with self._store.reading() as session:
             empty = {name for name in draining if not allocations_in(session, name)}
         if not empty:

@@ -90,7 +90,7 @@ class Collector:
         """Whether each service answers."""
         return {
             "resource": self.nodes.reachable,
-            "link": self.events["link"].reachable,
+            "link": self._answers.get("link", False),
             "compute": self.instances.reachable,
             "infer": self._answers.get("infer", False),
             "agents": self._answers.get("agents", False),
@@ -127,7 +127,7 @@ class Collector:
 
     async def _probe(self) -> None:
         while True:
-            for name in ("infer", "agents"):
+            for name in ("link", "infer", "agents"):
                 answers = await self._answers_at(name)
                 if answers != self._answers.get(name):
                     self._answers[name] = answers
