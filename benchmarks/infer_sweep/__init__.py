@@ -1,9 +1,10 @@
-"""A sweep of 64 points on Ray: two workers beside one, in the same run.
+"""A sweep of 64 points on Ray at an address: two workers beside one, in the same run.
 
-A cluster of this machine is started for each, so its start and that of its workers are in the time of the whole; beside
-it, from the first outcome on, what the points alone take. Wall time says little while others are busy on the machine:
-beside it are the CPU seconds of all processes of the cluster, as the kernel counts them when the last point is
-there, and of a fixed loop. Needs the extra `ray`, two cores and Linux.
+For each a cluster of this machine is started first, asked for a task, and its address given, as with `matrixctl
+experiment sweep --ray`; what its start takes is shown by itself. The whole is from the first word with the cluster to
+the last, the start of its workers included; beside it, from the first outcome on, what the points alone take. Wall time
+says little while others are busy on the machine: beside it are the CPU seconds of all processes of the cluster, as the
+kernel counts them when the last point is there, and of a fixed loop. Needs the extra `ray`, two cores and Linux.
 """
 
 from __future__ import annotations
@@ -13,15 +14,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 
 from benchmarks import Figure
-from infer_workload.experiments.sweep import as_csv, axis, on_ray, points_of, sweep
+from infer_workload.experiments.ray_cluster import on_ray
+from infer_workload.experiments.sweep import as_csv, axis, points_of, sweep
+from services.matrixctl.supervisor.probe import free_port
 
-POINTS, REQUESTS = 64, 4000
+POINTS, REQUESTS = 64, 7851  # as many requests as the Mooncake trace of an hour has
 GOAL = 1.8
 LOOP = 5_000_000
+START_S_MAX = 60
 
 
 def measure() -> Iterator[Figure]:
@@ -32,18 +37,16 @@ def measure() -> Iterator[Figure]:
         return
     walls, alone, tables = {}, {}, set()
     for workers in (1, 2):
-        walls[workers], alone[workers], cpu_s, table = _swept(workers)
+        start, walls[workers], alone[workers], cpu_s, table = _swept(workers)
         tables.add(table)
-        method = f"{POINTS} points on {workers} of {os.cpu_count()} cores, Ray's start included; loop {_loop_s():.2f} s"
-        yield Figure(f"{workers} worker{'s' if workers > 1 else ''}", walls[workers], "s", method)
-        yield Figure(
-            f"{workers} worker{'s' if workers > 1 else ''}: points alone", alone[workers], "s", "after the first"
-        )
-        yield Figure(
-            f"{workers} worker{'s' if workers > 1 else ''}: CPU", cpu_s, "s", "of all processes of the cluster"
-        )
+        named = f"{workers} worker{'s' if workers > 1 else ''}"
+        method = f"{POINTS} points on {workers} of {os.cpu_count()} cores; loop {_loop_s():.2f} s"
+        yield Figure(named, walls[workers], "s", method)
+        yield Figure(f"{named}: points alone", alone[workers], "s", "after the first")
+        yield Figure(f"{named}: CPU", cpu_s, "s", "of all processes of the cluster, its start included")
+        yield Figure(f"{named}: the cluster's start", start, "s", "before the sweep, until it answers")
     assert len(tables) == 1, "the table is the same to the byte"
-    yield Figure("two workers over one", walls[1] / walls[2], "times", "the whole", None, GOAL)
+    yield Figure("two workers over one", walls[1] / walls[2], "times", "the whole sweep", None, GOAL)
     yield Figure("two workers over one: points alone", alone[1] / alone[2], "times", "after the first outcome")
 
 
@@ -56,8 +59,9 @@ def _loop_s() -> float:
     return time.process_time() - began
 
 
-def _swept(workers: int) -> tuple[float, float, float, str]:
-    """Wall seconds of the whole and after the first outcome, CPU seconds, and the table, in a process of its own."""
+def _swept(workers: int) -> tuple[float, float, float, float, str]:
+    """Wall seconds of the cluster's start, of the sweep and after its first outcome, CPU seconds, and the table, in a
+    process of its own."""
     ended = subprocess.run(
         [sys.executable, "-m", "benchmarks.infer_sweep.process", str(workers)],
         check=True,
@@ -65,8 +69,8 @@ def _swept(workers: int) -> tuple[float, float, float, str]:
         text=True,
     )
     first, _, table = ended.stdout.partition("\n")
-    whole, alone, cpu_s = (float(number) for number in first.split())
-    return whole, alone, cpu_s, table
+    start, whole, alone, cpu_s = (float(number) for number in first.split())
+    return start, whole, alone, cpu_s, table
 
 
 def swept_here(workers: int) -> None:
@@ -81,11 +85,39 @@ def swept_here(workers: int) -> None:
 
     points = points_of({"generate": REQUESTS, "nodes": 16}, [axis(f"seed=1:{POINTS}")])
     began = time.perf_counter()
-    found = sweep(points, on_ray("local", workers), done)
-    whole = time.perf_counter() - began
+    with _cluster(workers) as address:
+        started = time.perf_counter()
+        found = sweep(points, on_ray(address), done)
+        whole = time.perf_counter() - started
     alone = (times[-1] - times[1]) * POINTS / (POINTS - 1)
-    print(whole, alone, spent[0] + time.process_time())
+    print(started - began, whole, alone, spent[0] + time.process_time())
     print(as_csv(found), end="")
+
+
+@contextmanager
+def _cluster(workers: int) -> Iterator[str]:
+    """The address of a Ray cluster of this machine with so many workers, which answers."""
+    began = time.perf_counter()
+    address = f"127.0.0.1:{free_port('127.0.0.1')}"
+    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token_hex(32)}  # Ray asks who comes by an address
+    where = ["--head", "--block", f"--port={address.partition(':')[2]}", "--node-ip-address=127.0.0.1"]
+    what = [f"--num-cpus={workers}", "--include-dashboard=false", "--disable-usage-stats"]
+    head = _started("from ray.scripts.scripts import main; main()", "start", *where, *what)
+    try:
+        while _started(f"import ray; ray.init({address!r}); ray.get(ray.remote(lambda: 0).remote())").wait():
+            if head.poll() is not None:
+                raise RuntimeError(f"the Ray cluster ended with {head.returncode} before it answered")
+            if time.perf_counter() - began > START_S_MAX:
+                raise TimeoutError(f"the Ray cluster did not answer within {START_S_MAX} s")
+        yield address
+    finally:
+        head.terminate()
+        head.wait()
+
+
+def _started(code: str, *words: str) -> subprocess.Popen[bytes]:
+    silent = subprocess.DEVNULL
+    return subprocess.Popen([sys.executable, "-c", code, *words], stdout=silent, stderr=silent)
 
 
 def _descendants_s() -> float:

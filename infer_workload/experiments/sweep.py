@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import logging
 import multiprocessing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -106,7 +105,7 @@ def points_of(base: dict[str, Any], axes: Sequence[Axis]) -> list[tuple[dict[str
     return found
 
 
-def measured(trial: Trial) -> tuple[Report | None, str]:
+def measured(trial: Trial) -> Outcome:
     """What a trial finds, or why it cannot be."""
     try:
         return experiment.run(trial).report, ""
@@ -117,7 +116,10 @@ def measured(trial: Trial) -> tuple[Report | None, str]:
 Done = Callable[[int, int], None]
 """Called with points done and points in all."""
 
-Runner = Callable[[Sequence[Trial]], Iterator[tuple[int, tuple[Report | None, str]]]]
+Outcome = tuple[Report | None, str]
+"""What a trial found, or why it could not be."""
+
+Runner = Callable[[Sequence[Trial]], Iterator[tuple[int, Outcome]]]
 """Measures trials; yields the number and the outcome of each, in whatever order."""
 
 
@@ -125,7 +127,7 @@ def sweep(
     points: Sequence[tuple[dict[str, Any], Trial]], runner: Runner, done: Done = lambda count, total: None
 ) -> list[Point]:
     """Measure all of them; the answer is in the order of the points."""
-    found: dict[int, tuple[Report | None, str]] = {}
+    found: dict[int, Outcome] = {}
     done(0, len(points))
     for number, outcome in runner([trial for _, trial in points]):
         found[number] = outcome
@@ -136,7 +138,7 @@ def sweep(
 def here(workers: int) -> Runner:
     """So many processes of this machine; one: this process."""
 
-    def run(trials: Sequence[Trial]) -> Iterator[tuple[int, tuple[Report | None, str]]]:
+    def run(trials: Sequence[Trial]) -> Iterator[tuple[int, Outcome]]:
         if workers <= 1 or len(trials) <= 1:
             yield from enumerate(map(measured, trials))
             return
@@ -145,32 +147,6 @@ def here(workers: int) -> Runner:
             asked = {pool.submit(measured, trial): number for number, trial in enumerate(trials)}
             for one in as_completed(asked):
                 yield asked[one], one.result()
-
-    return run
-
-
-def on_ray(address: str, workers: int | None = None) -> Runner:
-    """The workers of a Ray cluster, at `ray://HOST:PORT`, `auto` or `local`: one of this machine for the sweep alone,
-    with so many workers (None: one for each core). Traces are read where the workers are. Raises NotFound without Ray.
-    """
-    try:
-        import ray
-    except ImportError as absent:
-        raise NotFound("Ray is not installed here: pip install 'cloudmatrix[ray]'", field="--ray") from absent
-
-    def run(trials: Sequence[Trial]) -> Iterator[tuple[int, tuple[Report | None, str]]]:
-        where: dict[str, Any] = {"num_cpus": workers} if address == "local" else {"address": address}
-        ray.init(**where, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-        try:
-            task = ray.remote(measured)
-            asked = {task.remote(trial): number for number, trial in enumerate(trials)}
-            waiting = list(asked)
-            while waiting:
-                ended, waiting = ray.wait(waiting)
-                for one in ended:
-                    yield asked[one], ray.get(one)
-        finally:
-            ray.shutdown()
 
     return run
 

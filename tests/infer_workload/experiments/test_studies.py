@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from infer_workload.experiments.capacity import fewest_nodes
 from infer_workload.experiments.comparison import compare
 from infer_workload.experiments.experiment import run
-from infer_workload.experiments.sweep import Axis, as_csv, axis, here, measured, on_ray, points_of, sweep
+from infer_workload.experiments.sweep import Axis, as_csv, axis, here, measured, points_of, sweep
 from infer_workload.experiments.trial import PARAMETERS, Trial, trial_of
 from infer_workload.experiments.what_ifs import WHAT_IFS, what_if
 from infer_workload.reports.served import ServedRequest
@@ -198,21 +198,6 @@ def test_a_point_that_cannot_be_laid_out_says_why_and_the_others_are_measured():
 def test_the_order_in_which_points_end_does_not_show(order):
     points = points_of({"generate": 20, "nodes": 8}, [axis("seed=1,2,3")])
     assert sweep(points, lambda trials: ((at, measured(trials[at])) for at in order)) == sweep(points, here(1))
-
-
-def test_ray_that_is_not_there_is_refused_with_what_installs_it(capsys, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "ray", None)
-    code, _, text = ran(capsys, "experiment", "sweep", "--generate", "5", "--over", "nodes=8", "--ray", "auto")
-    assert code == 1
-    assert "cloudmatrix[ray]" in text
-
-
-def test_a_ray_cluster_finds_the_same():
-    pytest.importorskip(
-        "ray", reason="Ray is not installed here (the extra `ray`): sweeps were tried on processes alone"
-    )
-    points = points_of({"generate": 20, "nodes": 8}, [axis("seed=1,2,3")])
-    assert sweep(points, on_ray("local")) == sweep(points, here(1))
 
 
 # ---- capacity, what-ifs, comparisons

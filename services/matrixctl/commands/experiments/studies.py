@@ -42,7 +42,7 @@ def sweep(
         int, typer.Option(min=1, max=256, help="Processes at once, also of a local Ray cluster (default: one a core).")
     ] = (os.cpu_count() or 1),
     ray: Annotated[
-        str | None, typer.Option(help="Run on a Ray cluster instead: ray://HOST:PORT, auto, or local.")
+        str | None, typer.Option(help="Run on a Ray cluster instead: HOST:PORT, ray://HOST:PORT, auto, or local.")
     ] = None,
     html: Html = None,
     csv: Annotated[Path | None, typer.Option(help="Write a line for each point to that file.")] = None,
@@ -53,11 +53,12 @@ def sweep(
     Parameters are the options of `experiment run`. The outcome does not depend on how many workers there are.
     """
     from infer_workload.experiments import sweep as sweeps
+    from infer_workload.experiments.ray_cluster import on_ray
 
     axes = [sweeps.axis(text) for text in over or ()]
     points = sweeps.points_of(options.given(), axes)
     keeping.check()
-    runner = sweeps.here(workers) if ray is None else sweeps.on_ray(ray, workers)
+    runner = sweeps.here(workers) if ray is None else on_ray(ray, workers)
     with refusals(), progress() as show:
         found = sweeps.sweep(points, runner, (lambda done, total: show(done, total, "points")) if show else _quiet)
     made = made_by("sweep", options.trial(), *[f"--over={text}" for text in over or ()])
