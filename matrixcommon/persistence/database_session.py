@@ -118,6 +118,7 @@ class Database:
                 yield group
             except BaseException:
                 if self._keeps and group.untouched:  # a refusal: what is kept is as good as it was
+                    group.undo()
                     with suppress(SQLAlchemyError):
                         self._commit(group)
                 raise

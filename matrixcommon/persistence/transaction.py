@@ -66,6 +66,9 @@ class GroupTransaction:
         """Of the journal: what changed, in order."""
         self._touched: Touched = {}
         self._otherwise = False
+        """Whether the unit under way has written by statements."""
+        self._wrote = False
+        """Whether a unit before it has written anything, be it rows that have no number."""
         session.writer = self
 
     @property
@@ -81,7 +84,7 @@ class GroupTransaction:
     @property
     def untouched(self) -> bool:
         """Whether nothing has been changed so far."""
-        return not self.broken and self.newest == self.before and not self._otherwise
+        return not (self.broken or self._wrote or self._otherwise)
 
     @contextmanager
     def unit(self) -> Iterator[CachingSession]:
@@ -155,6 +158,7 @@ class GroupTransaction:
     def _end_unit(self) -> None:
         self._gather()
         touched, self._touched = self._touched, {}
+        self._wrote |= bool(touched) or self._otherwise
         self._otherwise = False
         resources = [(row, type) for row, type in touched.items() if isinstance(row, ResourceRow)]
         cache = self._cache

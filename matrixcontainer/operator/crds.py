@@ -10,6 +10,7 @@ verdict, Supernode (sn) and NetworkSlice (nsl) are read-only mirrors of what Mat
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from matrixcommon.model.resource_model import ApiModel, Condition
@@ -188,17 +189,21 @@ def _crd(
 
 
 def custom_resource_definitions(versions: Sequence[str] = (VERSION,), storage: str = VERSION) -> list[dict[str, Any]]:
-    """Every CRD of the group, ready to apply, serving `versions` and storing one of them.
+    """Every CRD of the group, ready to apply, serving `versions` and storing one of them. Schemas are made once, and
+    are not to be changed.
 
     All say the same, so there is nothing to convert (docs/decisions/0162).
     """
-    definitions = _definitions()
-    for crd in definitions:
-        (alone,) = crd["spec"]["versions"]
-        crd["spec"]["versions"] = [alone | {"name": name, "storage": name == storage} for name in versions]
-    return definitions
+    return [_serving(crd, versions, storage) for crd in _definitions()]
 
 
+def _serving(crd: dict[str, Any], versions: Sequence[str], storage: str) -> dict[str, Any]:
+    (alone,) = crd["spec"]["versions"]
+    served = [alone | {"name": name, "storage": name == storage} for name in versions]
+    return crd | {"spec": crd["spec"] | {"versions": served}}
+
+
+@cache
 def _definitions() -> list[dict[str, Any]]:
     return [
         _crd(

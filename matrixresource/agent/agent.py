@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -127,7 +127,7 @@ class ResourceAgent:
         self._asked_ns = 0
         """In which trace the spec that it holds was asked for, and when it came (ns of the wall)."""
         self._reported_inventory: NodeInventory | None = None
-        self._reported_ports: dict[str, str | None] = {}
+        self._reported_ports: Mapping[str, str | None] = {}
         self.parts = Partitions(stages, clock, random, changed, lambda: self.enrolled, lambda: node.dies)
 
     @property
@@ -245,9 +245,12 @@ class ResourceAgent:
     def report(self) -> NodeReport:
         """What this agent says of its node now; each call is the next in sequence."""
         self.sequence += 1
-        found, reported = self.node.inventory, self._reported_ports
+        found, known = self.node.inventory, self._reported_inventory
+        peers, reported = self.node.peers, self._reported_ports
         answering: dict[str, str | None] = {}
-        if (peers := self.node.peers) != reported:
+        if peers is reported or peers == reported:
+            self._reported_ports = peers  # hundreds of ports, which are the same object the next time
+        else:
             answering = {p: peer for p, peer in peers.items() if p not in reported or reported[p] != peer}
         return NodeReport(
             node=self.node.name,
@@ -261,7 +264,7 @@ class ResourceAgent:
             stage=self.failed[1] if self.status == "Failed" and self.failed else self.stage,
             message=self.message,
             parts=self.parts.reports(),
-            inventory=found if found != self._reported_inventory else None,
+            inventory=None if found is known or found == known else found,
             ports=answering or None,
             faults=[
                 ReportedFault.model_validate(
@@ -275,7 +278,8 @@ class ResourceAgent:
         """Note what MatrixResource knows by its answer. Raises StaleGeneration for a spec that came too late."""
         if not answer.accepted:
             return
-        self._reported_ports = self._reported_ports | (report.ports or {})
+        if report.ports:
+            self._reported_ports = {**self._reported_ports, **report.ports}
         if report.inventory is not None:
             self._reported_inventory = report.inventory
         elif answer.inventory_wanted:

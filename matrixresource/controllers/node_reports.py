@@ -25,6 +25,7 @@ from matrixresource.allocations.allocator import Allocator
 from matrixresource.allocations.node_lifecycle import NodeLifecycle
 from matrixresource.contract.agents import NodeReport, ReportAnswer
 from matrixresource.contract.nodes import IN_PLACE, RECOVERY, FaultView
+from matrixresource.controllers.steady_reports import SteadyReports
 from matrixresource.nodes.fault_levels import health_unheard, worst_health
 from matrixresource.nodes.fault_rules import dies_of, whole_node_fault
 from matrixresource.nodes.flap_rules import flap_rules
@@ -42,11 +43,20 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ReportBatch:
-    """What taking a batch of reports needs from the database, asked for once."""
+    """What taking a batch of reports needs from the database, asked for once, and what came of it."""
 
     session: Session
     records: FaultRecords
     inventoried: set[str]
+    steady: set[str]
+    """Nodes whose report says nothing new."""
+    leases: dict[str, Lease] = field(default_factory=dict)
+    """By node, of the reports that were taken."""
+    news: set[str] = field(default_factory=set)
+    """Nodes that a report has changed."""
+    judged: list[tuple[NodeRow, int, NodeReport]] = field(default_factory=list)
+    """Rows by the version that they had, and what was reported, where that row and that report are all there is to
+    judge by."""
 
 
 @dataclass
@@ -87,7 +97,8 @@ class NodeReportProcessor:
         self._clock = clock
         self._grace_s = grace_s
         self._started_at = clock.now()
-        self._leases = Leases()
+        self._leases = Leases(store.records)
+        self._steady = SteadyReports(store.records)
         self._pauses = ProcessPauses(clock, watch_period_s)
         self._nudge = nudge
 
@@ -103,9 +114,15 @@ class NodeReportProcessor:
             names = [report.node for report in reports]
             self._leases.open(session, names)
             known = {node.name: node for node in self._store.nodes(session, names)}
-            batch = ReportBatch(session, FaultRecords(session, names), node_inventories.known(session, names))
+            once = len({*names}) == len(names)  # of two reports of one node the second may be the one that is known
+            steady = self._steady.among(reports, known) if once else set()
+            others = [name for name in names if name not in steady]
+            batch = ReportBatch(session, FaultRecords(session, others), node_inventories.known(session, others), steady)
             answers = [self._take(batch, known.get(report.node), report, touched) for report in reports]
+            self._leases.record_heartbeats(session, batch.leases, batch.news)
             self._reconcile(session, touched)
+        for node, version, report in batch.judged:  # what the transaction changed is numbered by now
+            self._steady.add(node, version, report)
         return answers
 
     def _take(
@@ -113,10 +130,25 @@ class NodeReportProcessor:
     ) -> ReportAnswer:
         if node is None:
             return ReportAnswer(node=report.node, accepted=False, reason="NotFound")
-        seen = self._leases.reached(node.name) or (node.epoch, -1)
+        taken = batch.leases.get(node.name)
+        seen = taken.reached if taken else self._leases.reached(node.name) or (node.epoch, -1)
         if (report.epoch, report.sequence) <= seen:
             return ReportAnswer(node=report.node, accepted=False, reason="StaleReport")
         now = self._clock.now()
+        batch.leases[node.name] = Lease(now, report.lease_s, report.epoch, report.sequence)
+        if node.name in batch.steady:
+            return ReportAnswer(node=report.node, accepted=True)
+        version = node.version
+        answer = self._judge(batch, node, report, touched, now)
+        complete = report.inventory is None and report.ports is None and answer.desired is None
+        if complete and not answer.inventory_wanted and not batch.records.of(node.name):
+            batch.judged.append((node, version, report))
+        return answer
+
+    def _judge(
+        self, batch: ReportBatch, node: NodeRow, report: NodeReport, touched: ChangedNodes, now: float
+    ) -> ReportAnswer:
+        """What is to be made of a report that says something, or that nobody knows to say nothing."""
         before, was_ready = _fault_summary(node), node.ready
         _write_changed(
             node,
@@ -146,10 +178,11 @@ class NodeReportProcessor:
         self._follow(batch.session, node)
         if node.ready and not was_ready and node.holder:
             finished(TRACES.get(node.holder), "acknowledged", time.time_ns(), node=node.name, state=node.state)
-        if _fault_summary(node) != before:
+        changed = _fault_summary(node) != before
+        if changed:
             touched.add(node, released)
-        lease = Lease(now, report.lease_s, report.epoch, report.sequence)
-        self._leases.record_heartbeat(batch.session, node.name, lease, news=batch.session.is_modified(node))
+        if changed or batch.session.is_modified(node):
+            batch.news.add(node.name)
         behind = node.assignment_generation > report.generation
         row = batch.session.get(AssignmentRow, node.name) if behind else None
         return ReportAnswer(

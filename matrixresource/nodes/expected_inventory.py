@@ -7,6 +7,7 @@ Parts have names: `npu5`, `npu5-die1`, `cpu3`, `dimm7`, and the ports `ub-p3-k11
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import lru_cache
 
 from matrixresource.contract.nodes import NodeInventory, NpuFound
 from matrixresource.topology.spec import SupernodeSpec
@@ -60,12 +61,16 @@ def inventory(
     )
 
 
+_complete = lru_cache(maxsize=64)(inventory)
+"""Of a node that lacks nothing, once for each spec."""
+
+
 def mismatches(spec: SupernodeSpec, found: NodeInventory) -> list[str]:
     """How it differs from the spec, part by part, as sentences of what was expected and found.
 
     Serial and firmware are each node's own and are not compared.
     """
-    expected = inventory(spec)
+    expected = _complete(spec)
     reported = [_differs("model", expected.model, found.model), _npus(expected, found)]
     present = {npu.npu: npu for npu in found.npus}
     for npu in expected.npus:

@@ -8,12 +8,13 @@ what only the table says is granted the half lease by which it may be behind.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, replace
 
-from sqlalchemy import BigInteger, Float, String, select
+from sqlalchemy import BigInteger, Float, String, insert, select, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
+from matrixcommon.persistence.database_session import Database
 from matrixresource.contract.agents import LOST_AFTER_LEASES
 from matrixresource.store.tables import Base
 
@@ -56,46 +57,70 @@ class Lease:
 
 
 class Leases:
-    """What this replica heard, beside what was written down. Used under the journal's lock."""
+    """What this replica heard, beside what was written down. Used under the journal's lock, from `open` to the end of
+    that transaction. Where nobody else writes, the table is read once."""
 
-    def __init__(self) -> None:
+    def __init__(self, records: Database) -> None:
+        self._records = records
         self._heard: dict[str, Lease] = {}
-        self._written: dict[str, LeaseRow] = {}
+        self._written: dict[str, Lease] | None = None
+        """As the table has them: all of them where nobody else writes, or else those last opened."""
         self._forgiven_s = 0.0
         self._first_read: dict[str, tuple[float, float]] = {}
         """By node, when the lease in the table is of, and what was forgiven in all until we first read it."""
 
     def open(self, session: Session, nodes: Sequence[str] | None = None) -> None:
-        """Read what was written down of these nodes, or of all."""
-        wanted = select(LeaseRow)
-        rows = session.scalars(wanted if nodes is None else wanted.where(LeaseRow.node.in_([*map(str, nodes)])))
-        self._written = {row.node: row for row in rows}
-        for node, row in self._written.items():
-            if self._first_read.get(node, (None,))[0] != row.heard_at:
-                self._first_read[node] = row.heard_at, self._forgiven_s
+        """Know what was written down of these nodes, or of all."""
+        self._records.on_rollback(self._restore(dict(self._heard)))
+        if self._written is not None and not self._records.shared:
+            return
+        columns = select(LeaseRow.node, LeaseRow.epoch, LeaseRow.sequence, LeaseRow.heard_at, LeaseRow.lease_s)
+        if nodes is not None and self._records.shared:
+            columns = columns.where(LeaseRow.node.in_([*map(str, nodes)]))
+        self._written = {
+            row.node: Lease(row.heard_at, row.lease_s, row.epoch, row.sequence) for row in session.execute(columns)
+        }
+        for node, written in self._written.items():
+            if self._first_read.get(node, (None,))[0] != written.heard_at:
+                self._first_read[node] = written.heard_at, self._forgiven_s
+
+    def _restore(self, heard: dict[str, Lease]) -> Callable[[], None]:
+        def undo() -> None:
+            self._heard, self._written = heard, None
+
+        return undo
+
+    def _known(self, node: str) -> tuple[Lease | None, Lease | None]:
+        """As heard and as written down."""
+        return self._heard.get(node), (self._written or {}).get(node)
 
     def reached(self, node: str) -> tuple[int, int] | None:
         """Life and number of the newest report that is known; None where none is."""
-        known = [(row.epoch, row.sequence) for row in [self._written.get(node)] if row is not None]
-        known += [lease.reached for lease in [self._heard.get(node)] if lease is not None]
-        return max(known, default=None)
+        return max((lease.reached for lease in self._known(node) if lease is not None), default=None)
 
-    def record_heartbeat(self, session: Session, node: str, lease: Lease, *, news: bool) -> None:
-        """A report was taken; `news`: it changed something."""
-        self._heard[node] = lease
-        row = self._written.get(node)
-        if row is None:
-            row = self._written[node] = LeaseRow(node=node)
-            session.add(row)
-        elif not news and lease.heard_at - row.heard_at < BEHIND_LEASES * lease.lease_s and row.epoch == lease.epoch:
-            return
-        row.epoch, row.sequence, row.heard_at, row.lease_s = *lease.reached, lease.heard_at, lease.lease_s
+    def record_heartbeats(self, session: Session, leases: dict[str, Lease], news: Container[str]) -> None:
+        """Reports were taken, by node; those of `news` changed something."""
+        self._heard |= leases
+        written = self._written = {} if self._written is None else self._written
+        due = {node: lease for node, lease in leases.items() if node in news or self._behind(written.get(node), lease)}
+        for statement, nodes in (
+            (insert(LeaseRow), due.keys() - written.keys()),
+            (update(LeaseRow), due.keys() & written.keys()),
+        ):
+            if nodes:
+                session.execute(statement, [{"node": str(node), **vars(due[node])} for node in sorted(nodes)])
+        written |= {node: replace(lease) for node, lease in due.items()}  # what is heard may be forgiven later
+
+    @staticmethod
+    def _behind(written: Lease | None, heard: Lease) -> bool:
+        """Whether what is written down would be further behind than others count on."""
+        if written is None or written.epoch != heard.epoch:
+            return True
+        return heard.heard_at - written.heard_at >= BEHIND_LEASES * heard.lease_s
 
     def heard_at(self, node: str) -> float | None:
         """When it was last heard, as far as is known; None where that was never."""
-        heard, row = self._heard.get(node), self._written.get(node)
-        known = [each.heard_at for each in (heard, row) if each is not None]
-        return max(known, default=None)
+        return max((lease.heard_at for lease in self._known(node) if lease is not None), default=None)
 
     def forgive(self, seconds: float, now: float) -> None:
         """Nobody could be heard for that long: it is not held against them, nor against whom another replica hears.
@@ -109,12 +134,12 @@ class Leases:
 
         `new`: this replica is young, so that an agent may not have found it yet; only what it heard itself counts.
         """
-        heard, row = self._heard.get(node), self._written.get(node)
+        heard, written = self._known(node)
         reported = [heard.agent(now)] if heard is not None else []
         # Only of what another replica heard after us the table knows more than we do.
-        later = row is not None and (heard is None or (row.epoch, row.sequence) > heard.reached)
-        if row is not None and later and not new:
+        later = written is not None and (heard is None or written.reached > heard.reached)
+        if written is not None and later and not new:
             forgiven_s = self._forgiven_s - self._first_read[node][1]
-            behind = min(now, row.heard_at + BEHIND_LEASES * row.lease_s + forgiven_s)
-            reported.append(Lease(behind, row.lease_s, row.epoch, row.sequence).agent(now))
+            behind = min(now, written.heard_at + BEHIND_LEASES * written.lease_s + forgiven_s)
+            reported.append(replace(written, heard_at=behind).agent(now))
         return min(reported, key=WORSE.__getitem__) if reported else None if new else "Lost"

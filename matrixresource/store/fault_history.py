@@ -60,8 +60,13 @@ class FaultRecords:
     def __init__(self, session: Session, nodes: Iterable[str]) -> None:
         self._session = session
         self._rows: dict[str, dict[tuple[str, str], FaultRecordRow]] = {}
-        for row in session.scalars(select(FaultRecordRow).where(FaultRecordRow.node.in_([*map(str, nodes)]))):
-            self._rows.setdefault(row.node, {})[row.component, row.code] = row
+        if names := [*map(str, nodes)]:
+            for row in session.scalars(select(FaultRecordRow).where(FaultRecordRow.node.in_(names))):
+                self._rows.setdefault(row.node, {})[row.component, row.code] = row
+
+    def of(self, node: str) -> bool:
+        """Whether there are any of this node."""
+        return bool(self._rows.get(node))
 
     def observe(self, node: NodeRow, reported: Sequence[ReportedFault], now: float) -> list[FaultView]:
         """Take in what is present on a node at `now` and everything that is not; the faults as they stand then."""
@@ -96,7 +101,10 @@ class FaultRecords:
             record, seen = row.record, present.get(key)
             if record.idle:
                 del rows[key]
-                self._session.delete(row)
+                if row in self._session.new:  # come and gone within a batch
+                    self._session.expunge(row)
+                else:
+                    self._session.delete(row)
             level = level_of(row.code, seen.severity if seen else None).name
             since = timestamp(
                 next(at for at in (record.since, record.separated_at, record.gone_at, 0.0) if at is not None)

@@ -28,7 +28,8 @@ class InventoryRow(Base):
 
 def known(session: Session, nodes: Iterable[str]) -> set[str]:
     """Those of these nodes that have reported an inventory."""
-    return set(session.scalars(select(InventoryRow.node).where(InventoryRow.node.in_([*map(str, nodes)]))))
+    names = [*map(str, nodes)]
+    return set(session.scalars(select(InventoryRow.node).where(InventoryRow.node.in_(names)))) if names else set()
 
 
 def take(session: Session, node: NodeRow, found: NodeInventory, spec: SupernodeSpec, now: float) -> None:

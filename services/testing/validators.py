@@ -47,8 +47,24 @@ def _signature(call: Callable[..., Any]) -> Signature:
     return found
 
 
+_analyze = utils.analyze_param
+_analyzed: dict[tuple[Any, ...], tuple[Any, Any, utils.ParamDetails]] = {}
+"""With the annotation and the default that it is of: by whose identity it is found, so they have to stay."""
+
+
+def _parameter(*, param_name: str, annotation: Any, value: Any, path_param_names: set[str]) -> utils.ParamDetails:
+    key = (param_name, id(annotation), id(value), param_name in path_param_names)
+    if found := _analyzed.get(key):
+        return found[2]
+    details = _analyze(param_name=param_name, annotation=annotation, value=value, path_param_names=path_param_names)
+    if details.depends is None:  # what depends on a function is of one service
+        _analyzed[key] = annotation, value, details
+    return details
+
+
 def install() -> None:
     """From now on, in this process."""
+    utils.analyze_param = _parameter
     v2.TypeAdapter = _adapter  # type: ignore[assignment,misc]
     utils._get_signature = _signature
 
