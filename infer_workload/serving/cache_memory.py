@@ -37,6 +37,8 @@ from matrixresource.contract.allocations import (
 
 CHECK_S, SWEEP_S = 30.0, 60.0
 """Emulated seconds after which what was granted is looked at again, and what deployments left behind."""
+SWEEP_EMPTY_S = 600.0
+"""The latter where nothing is deployed: it was looked for when the last one went."""
 
 
 def keep_models(live: LiveDeployment, models: Mapping[str, ServedModel]) -> None:
@@ -94,7 +96,7 @@ class CacheMemory:
             self._read_models(live)
             await self._one(live)
             allocated += 0 if live.lending is None else sum(live.lending.allocated.values())
-        if self._clock.now() >= self._swept_at + SWEEP_S and await self._sweep():
+        if self._clock.now() >= self._swept_at + (SWEEP_S if self._lives else SWEEP_EMPTY_S) and await self._sweep():
             self._swept_at = self._clock.now()
         return f"{allocated} GiB of memory are held for {len(self._lives)} deployments"
 
