@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -31,7 +30,6 @@ def main_of(
         configure_tracing(name)
         clock = settings.clock()
         app = build(settings, clock, opened(settings.database_url(name), migrations))
-        gc.freeze()  # a collection need not look at what stays as long as the process
         serve(Recorded(app, settings.state, name), settings, clock)
 
     return main

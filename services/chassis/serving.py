@@ -10,14 +10,15 @@ from starlette.types import ASGIApp
 
 from matrixcommon.model.clock import Clock
 from services.chassis.emulated_date import EmulatedDate
+from services.chassis.garbage import keep_what_is_there
 from services.chassis.settings import Settings
 
 log = logging.getLogger(__name__)
 
 
 def serve(app: ASGIApp, settings: Settings, clock: Clock | None = None) -> None:
-    """Block until told to stop. With port 0 the port taken is in the log line `listening`. With a clock the Date of
-    answers is its time, else the wall's."""
+    """Block until told to stop; what is built by now stays. With port 0 the port taken is in the log line `listening`.
+    With a clock the Date of answers is its time, else the wall's."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     # Named TCP, because asyncio turns Nagle's delay off only where the protocol is named: 40 ms an answer otherwise.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -36,4 +37,5 @@ def serve(app: ASGIApp, settings: Settings, clock: Clock | None = None) -> None:
         timeout_graceful_shutdown=1,
         server_header=False,
     )
+    keep_what_is_there()
     uvicorn.Server(config).run(sockets=[listener])

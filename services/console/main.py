@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Sequence
 
 import httpx
@@ -54,5 +53,4 @@ def main(argv: Sequence[str] | None = None) -> None:
     settings = ConsoleSettings.load("console", argv)
     configure("console", settings.log_level)
     app = build(settings, settings.clock())
-    gc.freeze()  # a collection need not look at what stays as long as the process, nor touch pages it shares
     serve(app, settings)

@@ -26,6 +26,7 @@ from matrixcontainer.kubeapi.storage.opening import open_database
 from matrixcontainer.kubeapi.storage.store import Store
 from matrixcontainer.kubeapi.transport.certificates import certificate_files, write_kubeconfig
 from matrixcontainer.operator.rbac import roles_for
+from services.chassis.garbage import keep_what_is_there
 from services.chassis.logging import configure
 from services.chassis.tracing import configure_tracing
 from services.kube.metrics import KubeMetrics
@@ -90,8 +91,7 @@ class Kube:
         api = KubeApi(core, self.workloads, ca.read_text(), roles_for(operator))
         api.observe(KubeMetrics(core))
         sys.setswitchinterval(SWITCH_S)
-        gc.freeze()
-        gc.set_threshold(COLLECT_EVERY)
+        keep_what_is_there(COLLECT_EVERY)
         gc.enable()
 
         def announce() -> None:
