@@ -1,4 +1,4 @@
-"""What nodes reported last, where taking the same in once more would change nothing.
+"""What nodes reported last, where judging the same report again would change nothing.
 
 Agents report on a period, and nearly every report says what the one before it did. Of such a report only the lease is
 new, so it is not judged again: not before the agent says something else or the node's row changes, by whomever.
