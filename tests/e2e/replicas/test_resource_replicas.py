@@ -49,7 +49,7 @@ STEPS = 60
 @pytest.fixture
 def replicas(tmp_path: Path) -> Iterator[list[Machine]]:
     with a_database() as url:
-        machines = [Machine(tmp_path, url=url), Machine(tmp_path, supernodes=0, url=url)]
+        machines = [Machine(tmp_path, url=url, shared=True), Machine(tmp_path, supernodes=0, url=url, shared=True)]
         yield machines
         for machine in machines:
             machine.database.close()
@@ -148,7 +148,7 @@ def test_replicas_that_start_at_once_begin_one_database(tmp_path: Path) -> None:
         for replica in replicas:
             replica.join(120)
         assert [replica.exitcode for replica in replicas] == [0, 0, 0]
-        machine = Machine(tmp_path, supernodes=0, url=url)
+        machine = Machine(tmp_path, supernodes=0, url=url, shared=True)
         machine.have("all", nodes=48)
         machine.check()
         with machine.store.reading() as session:
