@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager, suppress
 from fnmatch import fnmatchcase
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ class CloudMatrix:
         with _not_collecting():
             async with AsyncExitStack() as life:
                 if not gc.get_freeze_count():  # else somebody keeps the collector off for longer than this world
-                    life.callback(gc.unfreeze)
+                    life.callback(_thaw)
                 folder = Path(tempfile.mkdtemp(prefix="cloudmatrix-", dir=_memory()))
                 life.callback(shutil.rmtree, folder, ignore_errors=True)
                 self.stack = Cluster(
@@ -244,6 +245,18 @@ class CloudMatrix:
             for event in events[-last:]
         ]
         return "\n".join(lines) or "  there are no instances and no events"
+
+
+WORLDS_A_COLLECTION = 8
+_thawed = count(1)
+
+
+def _thaw() -> None:
+    """A world has ended. What is frozen is never looked at, so each would stay in memory, some 20 MB; to look at all
+    that a process has takes as long as a start, so that is done once in several worlds."""
+    gc.unfreeze()
+    if next(_thawed) % WORLDS_A_COLLECTION == 0:
+        gc.collect()
 
 
 @contextmanager
