@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+import orjson
+
 from matrixcommon.model.resource_model import ApiModel, Condition
 from matrixcompute.autoscaling.policy import ScalingPolicyView
 from matrixcompute.contract import RecoveryTimes, SliceSummary
@@ -189,21 +191,23 @@ def _crd(
 
 
 def custom_resource_definitions(versions: Sequence[str] = (VERSION,), storage: str = VERSION) -> list[dict[str, Any]]:
-    """Every CRD of the group, ready to apply, serving `versions` and storing one of them. Schemas are made once, and
-    are not to be changed.
+    """Every CRD of the group, ready to apply, serving `versions` and storing one of them.
 
     All say the same, so there is nothing to convert (docs/decisions/0162).
     """
-    return [_serving(crd, versions, storage) for crd in _definitions()]
-
-
-def _serving(crd: dict[str, Any], versions: Sequence[str], storage: str) -> dict[str, Any]:
-    (alone,) = crd["spec"]["versions"]
-    served = [alone | {"name": name, "storage": name == storage} for name in versions]
-    return crd | {"spec": crd["spec"] | {"versions": served}}
+    definitions: list[dict[str, Any]] = orjson.loads(_as_json())  # the caller's own, to change as it likes
+    for crd in definitions:
+        (alone,) = crd["spec"]["versions"]
+        crd["spec"]["versions"] = [alone | {"name": name, "storage": name == storage} for name in versions]
+    return definitions
 
 
 @cache
+def _as_json() -> bytes:
+    """All of them as JSON, once: their schemas take a fifth of a second."""
+    return orjson.dumps(_definitions())
+
+
 def _definitions() -> list[dict[str, Any]]:
     return [
         _crd(

@@ -46,3 +46,12 @@ async def test_what_the_mirrors_show_is_in_their_schemas():
     ):
         properties = kinds[kind]["schema"]["openAPIV3Schema"]["properties"]
         assert fields <= set(properties["status"]["properties"])
+
+
+def test_definitions_are_the_callers_own():
+    for crd in custom_resource_definitions():
+        crd["metadata"]["name"] = "another"
+        crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clear()
+    for crd in custom_resource_definitions():
+        assert crd["metadata"]["name"] == f"{crd['spec']['names']['plural']}.{crd['spec']['group']}"
+        assert crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
