@@ -52,7 +52,6 @@ def _collecting_seldom() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-@_collecting_seldom()
 def run(trial: Trial, progress: Progress | None = None) -> Outcome:
     """Replay the trial's trace, or its generated requests.
 

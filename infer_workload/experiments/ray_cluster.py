@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from infer_workload.experiments.sweep import Outcome, Runner, measured
+from infer_workload.experiments.sweep import ReportOrReason, Runner, measured
 from infer_workload.experiments.trial import Trial
 from matrixcommon.model.errors import InvalidField, NotFound, Unavailable
 
@@ -30,7 +30,7 @@ def on_ray(address: str, workers: int | None = None) -> Runner:
     if form is None:
         raise InvalidField(f"{address!r} is not HOST:PORT, ray://HOST:PORT, auto or local", field="--ray")
 
-    def run(trials: Sequence[Trial]) -> Iterator[tuple[int, Outcome]]:
+    def run(trials: Sequence[Trial]) -> Iterator[tuple[int, ReportOrReason]]:
         if form["host"]:
             _reach(form["host"].strip("[]"), int(form["port"]))
         where: dict[str, Any] = {"address": address}  # without one Ray joins the cluster it remembers of this machine

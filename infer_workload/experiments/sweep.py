@@ -105,7 +105,7 @@ def points_of(base: dict[str, Any], axes: Sequence[Axis]) -> list[tuple[dict[str
     return found
 
 
-def measured(trial: Trial) -> Outcome:
+def measured(trial: Trial) -> ReportOrReason:
     """What a trial finds, or why it cannot be."""
     try:
         return experiment.run(trial).report, ""
@@ -116,10 +116,10 @@ def measured(trial: Trial) -> Outcome:
 Done = Callable[[int, int], None]
 """Called with points done and points in all."""
 
-Outcome = tuple[Report | None, str]
+ReportOrReason = tuple[Report | None, str]
 """What a trial found, or why it could not be."""
 
-Runner = Callable[[Sequence[Trial]], Iterator[tuple[int, Outcome]]]
+Runner = Callable[[Sequence[Trial]], Iterator[tuple[int, ReportOrReason]]]
 """Measures trials; yields the number and the outcome of each, in whatever order."""
 
 
@@ -127,7 +127,7 @@ def sweep(
     points: Sequence[tuple[dict[str, Any], Trial]], runner: Runner, done: Done = lambda count, total: None
 ) -> list[Point]:
     """Measure all of them; the answer is in the order of the points."""
-    found: dict[int, Outcome] = {}
+    found: dict[int, ReportOrReason] = {}
     done(0, len(points))
     for number, outcome in runner([trial for _, trial in points]):
         found[number] = outcome
@@ -138,7 +138,7 @@ def sweep(
 def here(workers: int) -> Runner:
     """So many processes of this machine; one: this process."""
 
-    def run(trials: Sequence[Trial]) -> Iterator[tuple[int, Outcome]]:
+    def run(trials: Sequence[Trial]) -> Iterator[tuple[int, ReportOrReason]]:
         if workers <= 1 or len(trials) <= 1:
             yield from enumerate(map(measured, trials))
             return

@@ -184,8 +184,6 @@ class KindRoutes:
             of_row = row or (self._of_kind if key and kind.row is not None else None)
             status, described = _answers(signature.return_annotation)
             status = options.get("status_code", status)
-            ours = kind.scope in (Scope.PROJECT, Scope.SHARED)
-            claims = body is not None and body.annotation is kind.request and ours
 
             async def handle(
                 *,
@@ -195,7 +193,7 @@ class KindRoutes:
                 idempotency_key: str | None = None,
                 **given: Any,
             ) -> Response:
-                if claims and body is not None:
+                if body is not None and body.annotation is kind.request and kind.scope in (Scope.PROJECT, Scope.SHARED):
                     given |= _claimed(caller, verb, key, body.name, given)
                 if idempotency_key is not None and body is not None and given[body.name].name is None:
                     made = name_for(kind.collection.removesuffix("s"), caller, idempotency_key)

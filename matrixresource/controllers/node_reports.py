@@ -121,8 +121,7 @@ class NodeReportProcessor:
             answers = [self._take(batch, known.get(report.node), report, touched) for report in reports]
             self._leases.record_heartbeats(session, batch.leases, batch.news)
             self._reconcile(session, touched)
-        for node, version, report in batch.judged:  # what the transaction changed is numbered by now
-            self._steady.add(node, version, report)
+        self._steady.add(batch.judged)  # what the transaction changed is numbered by now
         return answers
 
     def _take(

@@ -31,11 +31,12 @@ class SteadyReports:
                 found.add(node.name)
         return found
 
-    def add(self, node: NodeRow, version: int, report: NodeReport) -> None:
-        """A report was judged, by all that is on the row, which was of that version; it counts if the row still is."""
+    def add(self, judged: Iterable[tuple[NodeRow, int, NodeReport]]) -> None:
+        """Reports were judged, by all that is on a row, which was of that version; one counts if its row still is."""
         self._records.on_rollback(self._known.clear)  # numbers of versions that came to nothing are given again
-        if node.version == version:
-            self._known[node.name] = version, _content(report)
+        for node, version, report in judged:
+            if node.version == version:
+                self._known[node.name] = version, _content(report)
 
 
 def _content(report: NodeReport) -> dict[str, Any]:

@@ -45,9 +45,7 @@ class EmulatedWires:
     def sweep(self, plan: ProbePlan, node: str, number: int) -> ProbeRoundResult:
         """Where all is well nothing is looked at one by one."""
         known = map(self._nodes.get, plan.nodes)
-        # What `sound` says, asked of every node by every node: a call of a property each would be half of the time.
-        found = [node for node in known if node is not None and (node.ports or node.silent or not node.powered)]
-        impaired = {str(node.name): node for node in found}
+        impaired = {str(found.name): found for found in known if found is not None and not found.sound}
         if not impaired:
             return ProbeRoundResult(plan.sent(node, number), (), self._latency_us)
         crossed = plan.parts(number)[plan.index[node], :, :LINKS_CROSSED]

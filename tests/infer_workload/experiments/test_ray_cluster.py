@@ -12,7 +12,7 @@ from tests.services.matrixctl.inprocess import ran
 
 
 def test_ray_that_is_not_there_is_refused_with_what_installs_it(capsys, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    monkeypatch.setitem(sys.modules, "ray", None)
     code, _, text = ran(capsys, "experiment", "sweep", "--generate", "5", "--over", "nodes=8", "--ray", "auto")
     assert code == 1
     assert "cloudmatrix[ray]" in text
