@@ -24,8 +24,6 @@ from matrixresource.topology import Supernode
 
 SUPERNODES = 22
 CHANGES_HZ = 5.0
-NODES_A_CHANGE = 22
-"""One node of every supernode, at each step."""
 INSTANCES = 40
 
 NODES = [(f"sn{at}", node) for at in range(SUPERNODES) for node in Supernode(f"sn{at}").nodes()]
@@ -55,14 +53,16 @@ def instance(at: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def changes() -> AsyncIterator[tuple[str, dict[str, Any]]]:
-    """One after the other: each supernode's next node is taken, or given back."""
+async def changes() -> AsyncIterator[bytes]:
+    """One after the other: each supernode's next node is taken, or given back; what changes at once is one piece."""
     states = cycle(["Deploying", "Active", "Draining", "Available"])
     for step in count():
         await asyncio.sleep(1 / CHANGES_HZ)
         state = next(states)
-        for supernode in range(SUPERNODES):
-            yield "MODIFIED", node(*NODES[supernode * 48 + (step // 4) % 48], state)
+        yield b"".join(
+            event("MODIFIED", node(*NODES[supernode * 48 + (step // 4) % 48], state), 2)
+            for supernode in range(SUPERNODES)
+        )
 
 
 def event(kind: str, view: dict[str, Any], version: int) -> bytes:
@@ -75,8 +75,8 @@ def watched(first: list[dict[str, Any]], live: bool = False) -> Any:
             yield event("ADDED", view, 1)
         yield event("BOOKMARK", {}, 1)
         if live:
-            async for kind, view in changes():
-                yield event(kind, view, 2)
+            async for piece in changes():
+                yield piece
         while True:
             await asyncio.sleep(15)
             yield event("BOOKMARK", {}, 2)

@@ -10,7 +10,8 @@ from fastapi.responses import JSONResponse
 from infer_workload.metering.access import USAGE, USAGE_LIMITS
 from infer_workload.metering.contract import BUCKETS_S, Bucket, UsageLimitRequest, UsageLimitView, UsageView
 from infer_workload.metering.service import UsageService
-from matrixcommon.api.listing import Params, page
+from matrixcommon.api.list_params import Params
+from matrixcommon.api.listing import page
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.quantities import from_timestamp, timestamp

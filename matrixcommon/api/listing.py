@@ -1,4 +1,4 @@
-"""The conventions every collection keeps: paging, filter, order and watch, in one place.
+"""The conventions every collection keeps: pages, their order and what a watch begins with, in one place.
 
 A route hands over its views and its journal; what comes back is a page or a stream of server-sent events.
 
@@ -8,151 +8,29 @@ A route hands over its views and its journal; what comes back is a page or a str
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import json
-from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import islice
 from operator import itemgetter
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Depends, Header, Query, Request
-from fastapi.responses import JSONResponse, Response, StreamingResponse
-from fastapi.sse import EventSourceResponse, format_sse_event
+from fastapi import Request
+from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field, create_model
 
-from matrixcommon.api.authorization import Caller, Scope, still_admitted
-from matrixcommon.model.errors import Gone, InvalidField, NotYetSupported
+from matrixcommon.api.list_params import ListParams, as_text, field_at, order_fields
+from matrixcommon.api.watch_stream import changes_of_kind, differences, event_stream
+from matrixcommon.model.errors import InvalidField, NotYetSupported
 from matrixcommon.model.resource_model import ApiModel
 from matrixcommon.persistence.database_session import Database, ResourceRow
-
-PAGE_SIZE_MAX = 1000
-"""The most that one page shows. Who asks for as many gets a token with them where there are more."""
-BOOKMARK_PERIOD_WALL_S = 15.0
-"""A watch is never silent for longer, so a client can tell a quiet service from a dead one."""
-
-
-@dataclass
-class ListParams:
-    """The query of every list."""
-
-    page_size: int
-    page_token: str | None
-    matches: Callable[[dict[str, Any]], bool]
-    order_by: str | None
-    watch: bool
-    resource_version: int | None
-    caller: Caller | None = None
-    unchecked: tuple[tuple[str, str], ...] = ()
-    """(parameter, field) of what is filtered and ordered by, where the kind has no declared view to know them from."""
-
-    def show(self, item: dict[str, Any]) -> dict[str, Any] | None:
-        """The item as its reader may see it, where it may and the filter lets it pass."""
-        if self.caller is not None:
-            if not _visible(self.caller, item):
-                return None
-            item = self.caller.hide(item)
-        return item if self.matches(item) else None
-
-    @property
-    def shows_all(self) -> bool:
-        return self.matches is _everything and (self.caller is None or self.caller.sees_all)
-
-
-def _visible(caller: Caller, item: dict[str, Any]) -> bool:
-    """Whether a list shows this item at all."""
-    scope, project = caller.rule.scope, item.get("project")
-    if scope is Scope.NODE and caller.principal.role == "agent":
-        return caller.principal.reports_for(item.get("node") or item["name"])
-    if scope is Scope.SHARED:
-        return any(caller.sees(owner) for owner in item["projects"])
-    if scope is Scope.MIXED:
-        return project is None or caller.sees(project)
-    return scope not in (Scope.PROJECT, Scope.ITSELF, Scope.NODE) or caller.sees(project)
-
-
-async def _list_params(
-    request: Request,
-    page_size: Annotated[int, Query(alias="pageSize", ge=1, le=1000)] = 500,
-    page_token: Annotated[str | None, Query(alias="pageToken")] = None,
-    filter: Annotated[str | None, Query(description="terms joined by AND: field=value or field!=value")] = None,
-    order_by: Annotated[
-        str | None, Query(alias="orderBy", description="fields joined by ',', each with ' desc' where it goes down")
-    ] = None,
-    watch: bool = False,
-    resource_version: Annotated[int | None, Query(alias="resourceVersion", ge=0)] = None,
-) -> ListParams:
-    # A coroutine, so that FastAPI does not send every list through its thread pool.
-    caller: Caller | None = getattr(request.state, "caller", None)
-    view = caller.rule.view if caller is not None else None
-    known = None if view is None else frozenset(each.alias or name for name, each in view.model_fields.items())
-    ordered = [path.split(".")[0] for path, _ in _order_by(order_by)] if order_by else []
-    for field in ordered:
-        if known is not None and field not in known:
-            raise InvalidField(f"there is no field {field[:40]!r} to order by", field="orderBy")
-    matches = parse_filter(filter, known)
-    unchecked: list[tuple[str, str]] = []
-    if known is None:
-        filtered = [path[0] for path, _, _ in _filter_terms(filter)] if filter else []
-        unchecked = [*(("filter", field) for field in filtered), *(("orderBy", field) for field in ordered)]
-    page_size = min(page_size, PAGE_SIZE_MAX)
-    return ListParams(page_size, page_token, matches, order_by, watch, resource_version, caller, tuple(unchecked))
-
-
-Params = Annotated[ListParams, Depends(_list_params)]
-IfMatch = Annotated[str | None, Header(alias="If-Match")]
-IdempotencyKey = Annotated[
-    str | None,
-    Header(alias="Idempotency-Key", min_length=1, max_length=200, description="sent twice, one thing is made"),
-]
-ValidateOnly = Annotated[bool, Query(alias="validateOnly", description="run everything but the commit")]
 
 
 def json_response(view: ApiModel, status: int = 200) -> Response:
     """A view of our own as an answer, encoded once and not checked against its own schema."""
     return Response(view.text(), status, media_type="application/json")
-
-
-def _everything(view: dict[str, Any]) -> bool:
-    return True
-
-
-def parse_filter(text: str | None, known: Container[str] | None = None) -> Callable[[dict[str, Any]], bool]:
-    """A filter as a predicate over views; raises InvalidField where it cannot be read, or names no `known` field."""
-    if not text:
-        return _everything
-    terms = []
-    for path, value, negated in _filter_terms(text):
-        if known is not None and path[0] not in known:
-            raise InvalidField(f"there is no field {'.'.join(path)[:40]!r} to filter by", field="filter")
-        terms.append((path, value, negated))
-    return lambda view: all((_text(_dig(view, path)) == value) != negated for path, value, negated in terms)
-
-
-def _filter_terms(text: str) -> Iterator[tuple[list[str], str, bool]]:
-    """Path, value and whether it is to be another, of each term. Raises InvalidField."""
-    for part in text.split(" AND "):
-        path, found, value = part.partition("=")
-        negated = path.endswith("!")
-        path = path.removesuffix("!").strip()
-        if not found or not path:
-            raise InvalidField(
-                f"cannot read {part!r}; write field=value or field!=value, joined by AND", field="filter"
-            )
-        yield path.split("."), value.strip().strip('"'), negated
-
-
-def _dig(view: Any, path: list[str]) -> Any:
-    for step in path:
-        view = view.get(step) if isinstance(view, dict) else None
-    return view
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
 
 
 def described_page(view: type[ApiModel] | None) -> dict[int | str, dict[str, Any]]:
@@ -186,30 +64,13 @@ def list_or_watch(
     from the present only.
     """
     if params.watch and records is not None:
-        events = _differences(params, records, views)
+        events = differences(params, records, views)
         if row is not None:
-            events = _events(params, records, row.kind, views)
+            events = changes_of_kind(params, records, row.kind, views)
         return event_stream(request, events)
     version = {} if records is None else {"resourceVersion": records.latest()}
     # The number before the views, so that a watch from there misses nothing.
     return JSONResponse(page([view.wire() for view in views()], params) | version)
-
-
-def event_stream(request: Request, events: AsyncIterator[bytes]) -> StreamingResponse:
-    """Server-sent events as they come, until who asked goes away (the response hears of it), or their token ends."""
-    return EventSourceResponse(_while_admitted(request, events), headers={"Cache-Control": "no-cache"})
-
-
-async def _while_admitted(request: Request, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    async for each in events:
-        if not still_admitted(request):
-            return
-        yield each
-
-
-def event(type: str, rv: int, body: str) -> bytes:
-    """One of them: what happened, the number of the change, and the view as JSON text."""
-    return format_sse_event(event=type, id=str(rv), data_str=body)
 
 
 def page(items: list[dict[str, Any]], params: ListParams) -> dict[str, Any]:
@@ -221,10 +82,10 @@ def page(items: list[dict[str, Any]], params: ListParams) -> dict[str, Any]:
     for parameter, asked in params.unchecked:
         if items and not any(asked in item for item in items):
             raise InvalidField(f"there is no field {asked[:40]!r}", field=parameter)
-    order = [(path.split("."), backwards) for path, backwards in _order_by(params.order_by)]
+    order = [(path.split("."), backwards) for path, backwards in order_fields(params.order_by)]
 
     def place(item: dict[str, Any]) -> Place:
-        keys = [_sort_key(_dig(item, path)) for path, _ in order]
+        keys = [_sort_key(field_at(item, path)) for path, _ in order]
         return [*keys, ["", 0.0, str(item.get("project", ""))], ["", 0.0, str(item.get("name", ""))]]
 
     def comes_after(one: Place, other: Place) -> bool:
@@ -272,20 +133,7 @@ def _sort_key(value: Any) -> list[str | float]:
     """Numbers first, then words."""
     if isinstance(value, int | float):
         return ["", float(value), ""]
-    return ["~", 0.0, _text(value)]
-
-
-def _order_by(text: str | None) -> list[tuple[str, bool]]:
-    """`state, name desc` as its fields, and whether each goes down. Raises InvalidField."""
-    found = []
-    for part in (text or "name").split(","):
-        field, _, direction = part.strip().partition(" ")
-        if not field or direction.strip() not in ("", "asc", "desc"):
-            raise InvalidField(
-                f"cannot read {part[:40]!r}; write field or 'field desc', joined by ','", field="orderBy"
-            )
-        found.append((field, direction.strip() == "desc"))
-    return found
+    return ["~", 0.0, as_text(value)]
 
 
 def _token(place: Any) -> str:
@@ -317,69 +165,3 @@ def _place_of(token: str, fields: int) -> Place:
 
 
 _NotOurs = InvalidField("not a token that this service gave out", field="pageToken")
-
-
-async def _events(
-    params: ListParams, records: Database, kind: str, views: Callable[[], Iterable[Any]]
-) -> AsyncIterator[bytes]:
-    rv = params.resource_version
-    if rv is None:
-        rv = records.latest()
-        for view in views():
-            body = params.show(view.wire())
-            if body is not None:
-                yield event("ADDED", int(view.etag.strip('"') or rv), json.dumps(body))
-    yield event("BOOKMARK", rv, "{}")
-    loop, period_s = asyncio.get_running_loop(), records.clock.loop_s(BOOKMARK_PERIOD_WALL_S)
-    silent_since = loop.time()
-    while True:
-        try:
-            changes, newest = records.read_changes(kind, rv)
-        except Gone as gone:
-            yield event("ERROR", rv, json.dumps(gone.problem()))
-            return
-        for change in changes:
-            rv = change.rv
-            if params.shows_all:
-                yield event(change.type, rv, change.body)
-            elif (shown := params.show(json.loads(change.body))) is not None:
-                yield event(change.type, rv, json.dumps(shown))
-            else:
-                continue
-            silent_since = loop.time()
-        if not changes:
-            rv = max(rv, newest)  # of this kind there was nothing up to there
-            if loop.time() - silent_since >= period_s:
-                yield event("BOOKMARK", rv, "{}")
-                silent_since = loop.time()
-            await records.changed(within_wall_s=period_s, since=newest)
-
-
-async def _differences(
-    params: ListParams, records: Database, views: Callable[[], Iterable[ApiModel]]
-) -> AsyncIterator[bytes]:
-    def found() -> dict[str, dict[str, Any]]:
-        bodies = [shown for view in views() if (shown := params.show(view.wire())) is not None]
-        return {f"{body.get('project', '')}/{body['name']}": body for body in bodies}
-
-    rv, shown = -1, dict[str, dict[str, Any]]()
-    if params.resource_version is not None:
-        rv = records.latest()
-        if params.resource_version != rv:
-            gone = Gone(f"this is worked out from other resources, and is at {rv} now; list it again")
-            yield event("ERROR", rv, json.dumps(gone.problem()))
-            return
-        shown = found()
-        yield event("BOOKMARK", rv, "{}")
-    while True:
-        if rv == records.latest():
-            await records.changed(within_wall_s=records.clock.loop_s(BOOKMARK_PERIOD_WALL_S), since=rv)
-        rv, now = records.latest(), found()  # though nothing was committed: some of it comes with time
-        for name in sorted(shown.keys() | now.keys()):
-            before, after = shown.get(name), now.get(name)
-            if after is None:
-                yield event("DELETED", rv, json.dumps(before))
-            elif before != after:
-                yield event("ADDED" if before is None else "MODIFIED", rv, json.dumps(after))
-        shown = now
-        yield event("BOOKMARK", rv, "{}")

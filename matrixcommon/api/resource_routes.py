@@ -18,15 +18,8 @@ from sqlalchemy import select
 
 from matrixcommon.api.authorization import Caller, CallerOf, ResourceKind, Scope
 from matrixcommon.api.fast_path import FastRoute, FastRouter
-from matrixcommon.api.listing import (
-    IdempotencyKey,
-    IfMatch,
-    Params,
-    ValidateOnly,
-    described_page,
-    json_response,
-    list_or_watch,
-)
+from matrixcommon.api.list_params import IdempotencyKey, IfMatch, Params, ValidateOnly
+from matrixcommon.api.listing import described_page, json_response, list_or_watch
 from matrixcommon.api.mutations import Mutations, Row, name_for
 from matrixcommon.model.errors import Malformed, NotFound
 from matrixcommon.model.resource_key import name_of

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from matrixcommon.api.listing import ListParams, Params, list_or_watch, page, window
+from matrixcommon.api.list_params import ListParams, Params
+from matrixcommon.api.listing import list_or_watch, page, window
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.errors import NotFound
 from matrixlink.api import access

@@ -8,7 +8,8 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from matrixcommon.api.authorization import Caller, CallerOf
-from matrixcommon.api.listing import Params, list_or_watch
+from matrixcommon.api.list_params import Params
+from matrixcommon.api.listing import list_or_watch
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.errors import NotFound
 from matrixcommon.model.planes import Plane

@@ -18,8 +18,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from matrixcommon.api.listing import BOOKMARK_PERIOD_WALL_S, ListParams, Params, event, event_stream, page
+from matrixcommon.api.list_params import ListParams, Params
+from matrixcommon.api.listing import page
 from matrixcommon.api.resource_routes import ResourceRoutes
+from matrixcommon.api.watch_stream import BOOKMARK_PERIOD_WALL_S, event, event_stream
 from matrixcommon.model.errors import InvalidField
 from matrixlink.api.access import PLANES, TELEMETRY
 from matrixlink.contract.slices import LinkMatrixView

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from matrixcommon.api.listing import ListParams, names_on_page, page
+from matrixcommon.api.list_params import ListParams
+from matrixcommon.api.listing import names_on_page, page
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.planes import Plane
 from matrixlink.contract.slices import LinkView, PlaneSummary, QosClassView, SwitchView

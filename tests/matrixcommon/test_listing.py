@@ -12,7 +12,8 @@ from fastapi.responses import JSONResponse
 
 from matrixcommon.api.authorization import TAKEN, Caller, Principal, Rule, Scope, hidden
 from matrixcommon.api.client import list_all
-from matrixcommon.api.listing import ListParams, Params, names_on_page, page, parse_filter
+from matrixcommon.api.list_params import ListParams, Params, parse_filter
+from matrixcommon.api.listing import names_on_page, page
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.resource_key import key_of, name_of, project_of, reference, resolve
 

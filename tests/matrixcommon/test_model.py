@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from matrixcommon.api.listing import parse_filter
+from matrixcommon.api.list_params import parse_filter
 from matrixcommon.model.clock import ScaledClock
 from matrixcommon.model.errors import (
     Conflict,

@@ -17,7 +17,7 @@ from services.chassis.access import create_token
 from services.console import main as console
 from services.console.live.broadcast import Broadcast
 from services.console.live.collector import Collector
-from services.console.live.picture import picture
+from services.console.live.picture import Picture
 from services.node_agent.network.traffic_patterns import Load
 from services.testing.virtual_time import run_in_virtual_time
 from tests.golden import ROOT
@@ -106,7 +106,7 @@ async def _recorded(stack: Stack) -> Recorded:
 
     await stack.until(complete, "the console knows all", within_s=60)
     await asyncio.sleep(2)
-    found.picture = picture(known, "*")
+    found.picture = Picture(known, "*").document()
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)

@@ -13,9 +13,8 @@ from typing import Any
 import orjson
 
 from services.console.live.collector import Collector
-from services.console.live.drawing import Drawing
 from services.console.live.merge_patch import difference
-from services.console.live.picture import picture
+from services.console.live.picture import Picture
 
 FRAME_WALL_S = 0.2
 """Between two frames: 5 Hz."""
@@ -27,8 +26,7 @@ class Channel:
     """The frames of one audience."""
 
     def __init__(self, known: Collector, audience: str) -> None:
-        self._known, self._audience = known, audience
-        self._drawing = Drawing(known, audience)
+        self._picture = Picture(known, audience)
         self.sequence = 0
         self.readers = 0
         self._document: dict[str, Any] = {}
@@ -37,7 +35,7 @@ class Channel:
 
     def draw(self) -> bool:
         """A new frame, where the picture differs from the one before."""
-        document = picture(self._known, self._audience, self._drawing)
+        document = self._picture.document()
         patch = difference(self._document, document)
         if not patch and self.sequence:
             return False
@@ -66,7 +64,8 @@ class Broadcast:
         self._known = known
         self._channels: dict[str, Channel] = {}
         self._dirty = asyncio.Event()
-        self._published = asyncio.Condition()
+        self._published = asyncio.Event()
+        """Of the next frame; each has one of its own."""
         self.frames = 0
         self.skipped = 0
         known.changed = self._dirty.set
@@ -87,8 +86,8 @@ class Broadcast:
             changed = [channel.draw() for channel in self._channels.values()]
             if any(changed):
                 self.frames += sum(changed)
-                async with self._published:
-                    self._published.notify_all()
+                self._published.set()
+                self._published = asyncio.Event()
             await asyncio.sleep(FRAME_WALL_S)
 
     async def frames_for(self, audience: str) -> AsyncIterator[bytes]:
@@ -115,8 +114,9 @@ class Broadcast:
     async def _another(self, channel: Channel, seen: int) -> bool:
         """Whether there was another frame before the silence became too long."""
         try:
-            async with asyncio.timeout(SILENCE_WALL_S), self._published:
-                await self._published.wait_for(lambda: channel.sequence != seen)
+            async with asyncio.timeout(SILENCE_WALL_S):
+                while channel.sequence == seen:
+                    await self._published.wait()
         except TimeoutError:
             return False
         return True

@@ -74,14 +74,20 @@ class Collector:
         self.pace = _pace(clock)
         self._answers: dict[str, bool] = {}
         self._capacity_due = asyncio.Event()
-        self.hardware_version = 0
-        """Grows with every change of a node or an allocation."""
+        self.asked_version = 0
+        """Grows with every change of `capacity` and `planes`."""
 
     def _changed(self) -> None:
         self.changed()
 
+    def learn(self, *, capacity: dict[str, Any] | None = None, planes: list[dict[str, Any]] | None = None) -> None:
+        """Take what was answered in the place of what was known."""
+        self.capacity = self.capacity if capacity is None else capacity
+        self.planes = self.planes if planes is None else planes
+        self.asked_version += 1
+        self.changed()
+
     def _hardware_changed(self) -> None:
-        self.hardware_version += 1
         self._capacity_due.set()
         self.changed()
 
@@ -113,16 +119,14 @@ class Collector:
             self._capacity_due.clear()
             found = await self._ask("resource", "/v1/capacity")
             if found is not None and found != self.capacity:
-                self.capacity = found
-                self.changed()
+                self.learn(capacity=found)
             await asyncio.sleep(CAPACITY_REST_WALL_S)
 
     async def _follow_planes(self) -> None:
         while True:
             found = await self._ask("link", "/v1/planes")
             if found is not None and found["items"] != self.planes:
-                self.planes = found["items"]
-                self.changed()
+                self.learn(planes=found["items"])
             await asyncio.sleep(PLANES_PERIOD_WALL_S)
 
     async def _probe(self) -> None:

@@ -29,6 +29,7 @@ WORD = {FREE: "free", ALLOCATED: "held", SPARE: "spare", CHANGING: "changing", O
 WORD[FAULTY] = "faulty"
 
 Nodes = dict[tuple[str, str], NodeState]
+Changed = list[tuple[tuple[str, str], NodeState]]
 Part = tuple[str, tuple[int, ...] | None, bool]
 """Of a node: who holds it, which of its NPUs (None: all), and whether as a spare."""
 
@@ -52,7 +53,9 @@ class Drawing:
 
     def __init__(self, known: Collector, audience: str) -> None:
         self._known, self._audience = known, audience
-        self._version: int | None = None
+        self._seen: tuple[int, int] | None = None
+        """The versions of nodes and of allocations that were drawn."""
+        self._holders: dict[str, list[Part]] = {}
         self._drawn: dict[tuple[str, str], _Drawn] = {}
         self._tally = Counter[str]()
         self.supernodes: dict[str, Any] = {}
@@ -63,28 +66,35 @@ class Drawing:
 
     def follow(self) -> None:
         """Draw what changed."""
-        if self._version == self._known.hardware_version:
+        nodes = self._known.nodes.items
+        seen, self._seen = self._seen, (self._known.nodes.version, self._known.allocations.version)
+        if seen == self._seen:
             return
-        self._version = self._known.hardware_version
-        nodes, holders = self._known.nodes.items, _holders(self._known, self._audience)
-        changed = self._changed(nodes, holders)
+        changed = self._changed_nodes(nodes)
+        if seen is None or seen[1] != self._seen[1]:
+            self._holders = _holders(self._known, self._audience)
+            changed += self._changed_hands(nodes)
         if len(nodes) != len(self._drawn) or any(self._elsewhere(key, state) for key, state in changed):
             self._begin(nodes)
             changed = [*nodes.items()]
         fresh: dict[str, Any] = {}
         for key, state in changed:
-            self._draw(key, state, holders.get(key[1], []), fresh)
+            self._draw(key, state, self._holders.get(key[1], []), fresh)
         if fresh:
             self.supernodes = self.supernodes | fresh
 
-    def _changed(self, nodes: Nodes, holders: dict[str, list[Part]]) -> list[tuple[tuple[str, str], NodeState]]:
+    def _changed_nodes(self, nodes: Nodes) -> Changed:
         """Nodes that are other than they were drawn, or were not."""
+        drawn = self._drawn
+        return [each for each in nodes.items() if (of := drawn.get(each[0])) is None or of.state is not each[1]]
+
+    def _changed_hands(self, nodes: Nodes) -> Changed:
+        """Nodes that were drawn with other holders than they have."""
+        drawn, holders = self._drawn, self._holders
         return [
-            (key, state)
-            for key, state in nodes.items()
-            if (drawn := self._drawn.get(key)) is None
-            or drawn.state is not state
-            or drawn.parts != holders.get(key[1], [])
+            each
+            for each in nodes.items()
+            if (of := drawn.get(each[0])) is not None and of.parts != holders.get(each[0][1], [])
         ]
 
     def _elsewhere(self, key: tuple[str, str], state: NodeState) -> bool:

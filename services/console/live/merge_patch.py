@@ -7,7 +7,7 @@ from typing import Any
 
 def difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     """The patch from `before` to `after`; empty where they are equal. A document holds no null of its own."""
-    patch: dict[str, Any] = {key: None for key in before if key not in after}
+    patch: dict[str, Any] = dict.fromkeys(sorted(before.keys() - after.keys()))
     for key, value in after.items():
         old = before.get(key)
         if old is value or old == value:

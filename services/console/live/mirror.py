@@ -39,6 +39,8 @@ class Mirror(Generic[T]):
         self._http, self._path, self._keep, self._changed, self._limit = http, f"/v1/{collection}", keep, changed, limit
         self.items: dict[tuple[str, str], T] = {}
         self.reachable = False
+        self.version = 0
+        """Grows with every change of what is kept."""
 
     async def run(self) -> None:
         """For ever: the whole state, then its changes."""
@@ -75,13 +77,17 @@ class Mirror(Generic[T]):
         if self._limit and len(items) > self._limit:
             del items[next(iter(items))]
         if not quiet:
-            self._changed()
+            self._tell()
 
     def _replace(self, whole: dict[tuple[str, str], T]) -> None:
         if whole != self.items:
             self.items = whole
-            self._changed()
+            self._tell()
         self._reach(True)
+
+    def _tell(self) -> None:
+        self.version += 1
+        self._changed()
 
     def _reach(self, now: bool) -> None:
         if now != self.reachable:

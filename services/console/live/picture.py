@@ -7,6 +7,7 @@ patch can say what is gone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
@@ -17,27 +18,40 @@ EVENTS_SHOWN = 40
 FIELDS = {of: tuple(field.name for field in fields(of)) for of in (InstanceState, Event)}
 
 
-def picture(known: Collector, audience: str, drawing: Drawing | None = None) -> dict[str, Any]:
-    """What that audience may see of what is known. `drawing`: the one of the picture before, for that audience."""
-    drawing = drawing or Drawing(known, audience)
-    drawing.follow()
-    return {
-        "time": known.pace,
-        "services": known.services,
-        "capacity": _capacity(known),
-        "counts": drawing.counts,
-        "planes": {
-            each["name"]: {"down": each["linksDown"], "degraded": each["linksDegraded"]} for each in known.planes
-        },
-        "supernodes": drawing.supernodes,
-        "instances": {
-            _key(project, name): {"project": project, "name": name, **_as_document(state)}
-            for (project, name), state in sorted(known.instances.items.items())
-            if sees(audience, project)
-        },
-        "alerts": _alerts(known, audience),
-        "events": _events(known, audience),
-    }
+class Picture:
+    """What one audience may see of what is known. Of two documents in a row, what comes from unchanged sources is the
+    same object, which a difference of the two passes over."""
+
+    def __init__(self, known: Collector, audience: str) -> None:
+        self._known, self._audience = known, audience
+        self._drawing = Drawing(known, audience)
+        self._kept: dict[str, tuple[Any, Any]] = {}
+
+    def document(self) -> dict[str, Any]:
+        """As it is now."""
+        known, drawing = self._known, self._drawing
+        drawing.follow()
+        services, asked, instances = known.services, known.asked_version, known.instances.version
+        looked_at = (*services.values(), asked, known.nodes.version, instances)
+        events = tuple(mirror.version for mirror in known.events.values())
+        return {
+            "time": known.pace,
+            "services": services,
+            "capacity": self._part("capacity", asked, _capacity),
+            "counts": drawing.counts,
+            "planes": self._part("planes", asked, _planes),
+            "supernodes": drawing.supernodes,
+            "instances": self._part("instances", instances, _instances),
+            "alerts": self._part("alerts", looked_at, _alerts),
+            "events": self._part("events", events, _events),
+        }
+
+    def _part(self, name: str, source: Any, make: Callable[[Collector, str], dict[str, Any]]) -> dict[str, Any]:
+        """What is made of that state of its source, once."""
+        kept = self._kept.get(name)
+        if kept is None or kept[0] != source:
+            kept = self._kept[name] = source, make(self._known, self._audience)
+        return kept[1]
 
 
 def _as_document(record: InstanceState | Event) -> dict[str, Any]:
@@ -49,7 +63,19 @@ def _key(project: str, name: str) -> str:
     return f"{project}/{name}"
 
 
-def _capacity(known: Collector) -> dict[str, Any]:
+def _planes(known: Collector, audience: str) -> dict[str, Any]:
+    return {each["name"]: {"down": each["linksDown"], "degraded": each["linksDegraded"]} for each in known.planes}
+
+
+def _instances(known: Collector, audience: str) -> dict[str, Any]:
+    return {
+        _key(project, name): {"project": project, "name": name, **_as_document(state)}
+        for (project, name), state in sorted(known.instances.items.items())
+        if sees(audience, project)
+    }
+
+
+def _capacity(known: Collector, audience: str) -> dict[str, Any]:
     """The largest block of free nodes in one cabinet, in one supernode and in all, and by supernode."""
     if not known.capacity:
         return {}

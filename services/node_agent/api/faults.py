@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 from fastapi import APIRouter
 from pydantic import Field
 
-from matrixcommon.api.listing import Params, page
+from matrixcommon.api.list_params import Params
+from matrixcommon.api.listing import page
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.empty import empty_dict
 from matrixcommon.model.errors import Conflict, InvalidField, NotFound

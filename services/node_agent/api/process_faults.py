@@ -6,7 +6,8 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from matrixcommon.api.listing import Params, page
+from matrixcommon.api.list_params import Params
+from matrixcommon.api.listing import page
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.hardware_names import checked_resource_name
 from services.node_agent.access import PROCESS_FAULTS, PROCESSES

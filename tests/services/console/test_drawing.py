@@ -49,16 +49,18 @@ changes = st.lists(
 @given(frames=st.lists(changes, max_size=8), audience=st.sampled_from([EVERY_PROJECT, "red", "blue"]))
 @settings(max_examples=200, deadline=None)
 def test_what_is_kept_shows_what_drawing_all_of_it_would(frames, audience):
-    known = SimpleNamespace(nodes=SimpleNamespace(items={}), allocations=SimpleNamespace(items={}), hardware_version=0)
+    known = SimpleNamespace(
+        nodes=SimpleNamespace(items={}, version=0), allocations=SimpleNamespace(items={}, version=0)
+    )
     kept, before = Drawing(known, audience), {}
     for frame in frames:
         for kind, name, value in frame:
-            items, project = (known.nodes.items, "") if kind == "node" else (known.allocations.items, "red")
+            mirror, project = (known.nodes, "") if kind == "node" else (known.allocations, "red")
             if value is None:
-                items.pop((project, name), None)
+                mirror.items.pop((project, name), None)
             else:
-                items[project, name] = value
-            known.hardware_version += 1
+                mirror.items[project, name] = value
+            mirror.version += 1
         shown, as_it_was = kept.supernodes, copy.deepcopy(kept.supernodes)
         kept.follow()
         anew = Drawing(known, audience)
@@ -73,13 +75,13 @@ def test_what_is_kept_shows_what_drawing_all_of_it_would(frames, audience):
 def test_a_change_of_one_node_leaves_the_rest_the_same_object():
     states = {("", node): NodeState(node[:3], node[4:6], 8, FREE, frozenset(), "", "") for node in NODES}
     known = SimpleNamespace(
-        nodes=SimpleNamespace(items=states), allocations=SimpleNamespace(items={}), hardware_version=1
+        nodes=SimpleNamespace(items=states, version=0), allocations=SimpleNamespace(items={}, version=0)
     )
     drawing = Drawing(known, EVERY_PROJECT)
     drawing.follow()
     before = drawing.supernodes
     states["", NODES[0]] = NodeState("sn0", "c0", 8, OUT, frozenset(), "", "")
-    known.hardware_version += 1
+    known.nodes.version += 1
     drawing.follow()
     assert drawing.supernodes["sn1"] is before["sn1"]
     assert drawing.supernodes["sn0"]["cabinets"] is before["sn0"]["cabinets"]

@@ -120,14 +120,12 @@ async def test_a_slow_reader_skips_frames_and_gets_the_newest_picture():
     reader = sender.frames_for("*")
     assert (await anext(reader)).startswith(b"event: whole\nid: 1\n")
     for number in range(5):
-        known.capacity = _capacity(number)
-        known.changed()
+        known.learn(capacity=_capacity(number))
         await asyncio.sleep(broadcast.FRAME_WALL_S * 2)
     late = await anext(reader)
     assert late.startswith(b"event: whole\nid: 6\n")
     assert b'"all":4' in late
-    known.capacity = _capacity(9)
-    known.changed()
+    known.learn(capacity=_capacity(9))
     assert (await anext(reader)).startswith(b"event: patch\nid: 7\n")
     assert (sender.skipped, sender.frames) == (4, 6)
     await reader.aclose()
@@ -142,8 +140,7 @@ async def test_changes_are_merged_to_five_frames_a_second():
     reader = sender.frames_for("*")
     await anext(reader)
     for number in range(200):
-        known.capacity = _capacity(number + 1)
-        known.changed()
+        known.learn(capacity=_capacity(number + 1))
         await asyncio.sleep(0.01)
     assert 9 <= sender.frames <= 11
     await reader.aclose()

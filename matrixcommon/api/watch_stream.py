@@ -1,0 +1,134 @@
+"""The watches of collections: changes as server-sent events, each once, in order, until the reader goes away."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import StreamingResponse
+from fastapi.sse import EventSourceResponse, format_sse_event
+
+from matrixcommon.api.authorization import still_admitted
+from matrixcommon.api.list_params import ListParams
+from matrixcommon.model.errors import Gone
+from matrixcommon.model.resource_model import ApiModel
+from matrixcommon.persistence.database_session import Change, Database
+
+BOOKMARK_PERIOD_WALL_S = 15.0
+"""A watch is never silent for longer, so a client can tell a quiet service from a dead one."""
+PIECE_BYTES = 64 * 1024
+"""As much as is joined before it is sent."""
+
+
+def event_stream(request: Request, events: AsyncIterator[bytes]) -> StreamingResponse:
+    """Server-sent events as they come, until who asked goes away (the response hears of it), or their token ends."""
+    return EventSourceResponse(_while_admitted(request, events), headers={"Cache-Control": "no-cache"})
+
+
+async def _while_admitted(request: Request, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async for each in events:
+        if not still_admitted(request):
+            return
+        yield each
+
+
+def event(type: str, rv: int, body: str) -> bytes:
+    """One of them: what happened, the number of the change, and the view as JSON text."""
+    return format_sse_event(event=type, id=str(rv), data_str=body)
+
+
+async def changes_of_kind(
+    params: ListParams, records: Database, kind: str, views: Callable[[], Iterable[Any]]
+) -> AsyncIterator[bytes]:
+    rv = params.resource_version
+    if rv is None:
+        rv = records.latest()
+        for piece in pieces(_present(params, views(), rv)):
+            yield piece
+    yield event("BOOKMARK", rv, "{}")
+    loop, period_s = asyncio.get_running_loop(), records.clock.loop_s(BOOKMARK_PERIOD_WALL_S)
+    silent_since = loop.time()
+    while True:
+        try:
+            changes, newest = records.read_changes(kind, rv)
+        except Gone as gone:
+            yield event("ERROR", rv, json.dumps(gone.problem()))
+            return
+        for piece in pieces(_shown(params, changes)):
+            yield piece
+            silent_since = loop.time()
+        if changes:
+            rv = changes[-1].rv
+        else:
+            rv = max(rv, newest)  # of this kind there was nothing up to there
+            if loop.time() - silent_since >= period_s:
+                yield event("BOOKMARK", rv, "{}")
+                silent_since = loop.time()
+            await records.changed(within_wall_s=period_s, since=newest)
+
+
+def _present(params: ListParams, views: Iterable[Any], rv: int) -> Iterator[bytes]:
+    for view in views:
+        body = params.show(view.wire())
+        if body is not None:
+            yield event("ADDED", int(view.etag.strip('"') or rv), json.dumps(body))
+
+
+def _shown(params: ListParams, changes: Iterable[Change]) -> Iterator[bytes]:
+    for change in changes:
+        if params.shows_all:
+            yield event(change.type, change.rv, change.body)
+        elif (shown := params.show(json.loads(change.body))) is not None:
+            yield event(change.type, change.rv, json.dumps(shown))
+
+
+def pieces(events: Iterable[bytes]) -> Iterator[bytes]:
+    """The events joined into pieces of some PIECE_BYTES: the way of a piece to its reader costs much the same, however
+    long it is, and who reads slowly still holds up no more than one."""
+    found, size = list[bytes](), 0
+    for each in events:
+        found.append(each)
+        size += len(each)
+        if size >= PIECE_BYTES:
+            yield b"".join(found)
+            found, size = [], 0
+    if found:
+        yield b"".join(found)
+
+
+async def differences(
+    params: ListParams, records: Database, views: Callable[[], Iterable[ApiModel]]
+) -> AsyncIterator[bytes]:
+    def found() -> dict[str, dict[str, Any]]:
+        bodies = [shown for view in views() if (shown := params.show(view.wire())) is not None]
+        return {f"{body.get('project', '')}/{body['name']}": body for body in bodies}
+
+    rv, shown = -1, dict[str, dict[str, Any]]()
+    if params.resource_version is not None:
+        rv = records.latest()
+        if params.resource_version != rv:
+            gone = Gone(f"this is worked out from other resources, and is at {rv} now; list it again")
+            yield event("ERROR", rv, json.dumps(gone.problem()))
+            return
+        shown = found()
+        yield event("BOOKMARK", rv, "{}")
+    while True:
+        if rv == records.latest():
+            await records.changed(within_wall_s=records.clock.loop_s(BOOKMARK_PERIOD_WALL_S), since=rv)
+        rv, now = records.latest(), found()  # though nothing was committed: some of it comes with time
+        for piece in pieces(_between(shown, now, rv)):
+            yield piece
+        shown = now
+        yield event("BOOKMARK", rv, "{}")
+
+
+def _between(before: dict[str, Any], after: dict[str, Any], rv: int) -> Iterator[bytes]:
+    for name in sorted(before.keys() | after.keys()):
+        was, now = before.get(name), after.get(name)
+        if now is None:
+            yield event("DELETED", rv, json.dumps(was))
+        elif was != now:
+            yield event("ADDED" if was is None else "MODIFIED", rv, json.dumps(now))

@@ -1,0 +1,31 @@
+"""The events of a watch travel in pieces: nothing is lost or turned around, and no piece grows with what waits."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from matrixcommon.api.watch_stream import PIECE_BYTES, pieces
+
+LONGEST = PIECE_BYTES // 3
+
+
+@given(lengths=st.lists(st.integers(1, LONGEST), max_size=20))
+def test_pieces_hold_all_events_whole_and_in_order(lengths):
+    events = [bytes([at]) * length for at, length in enumerate(lengths)]
+    found = [*pieces(events)]
+    assert b"".join(found) == b"".join(events)
+    assert all(PIECE_BYTES <= len(each) < PIECE_BYTES + LONGEST for each in found[:-1])
+    assert all(found)
+
+
+def test_events_are_made_only_as_far_as_they_are_sent():
+    made = []
+
+    def events():
+        for at in range(10):
+            made.append(at)
+            yield bytes(PIECE_BYTES)
+
+    assert len(next(pieces(events()))) == PIECE_BYTES
+    assert made == [0]

@@ -1,0 +1,82 @@
+"""A picture keeps what comes from unchanged sources, and still is what drawing it all would show."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.console.live.collector import Collector, Event, InstanceState
+from services.console.live.hardware import FREE, OUT, NodeState
+from services.console.live.picture import Picture
+
+SERVICES = ("resource", "link", "compute", "infer", "agents")
+
+
+def known() -> Collector:
+    clock = SimpleNamespace(scale=1.0, now=lambda: 0.0)
+    return Collector(dict.fromkeys(SERVICES), clock)
+
+
+def node(alert: str) -> NodeState:
+    return NodeState("sn0", "c0", 8, OUT if alert else FREE, frozenset(), alert, "")
+
+
+def instance(trouble: str) -> InstanceState:
+    return InstanceState("Active", 1, 1, 8, 0, "", trouble, "")
+
+
+def event(project: str) -> Event:
+    return Event("2026-01-01T00:00:00.000Z", "compute", "a", "Normal", "Created", "made", project)
+
+
+def view(project: str, name: str) -> dict[str, str]:
+    return {"project": project, "name": name}
+
+
+words, projects = st.sampled_from(["", "its agent is silent"]), st.sampled_from(["", "red", "blue"])
+changes = st.one_of(
+    st.tuples(st.just("node"), st.sampled_from("ab"), st.none() | words.map(node)),
+    st.tuples(st.just("instance"), st.sampled_from("ab"), st.none() | words.map(instance)),
+    st.tuples(st.just("event"), st.sampled_from("ab"), st.none() | projects.map(event)),
+    st.tuples(st.just("reach"), st.just(""), st.booleans()),
+    st.tuples(st.just("planes"), st.just(""), st.integers(0, 2)),
+    st.tuples(st.just("capacity"), st.just(""), st.sampled_from(["Open", "Closed"])),
+)
+
+
+def change(known: Collector, kind: str, name: str, value: object) -> None:
+    mirrors = {"node": known.nodes, "instance": known.instances, "event": known.events["compute"]}
+    if kind in mirrors:
+        mirrors[kind]._set(mirrors[kind].items, view("red" if kind == "instance" else "", name), value, quiet=False)
+    elif kind == "reach":
+        known.nodes._reach(bool(value))
+    elif kind == "planes":
+        known.learn(planes=[{"name": "ub", "linksDown": value, "linksDegraded": 0}])
+    else:
+        domains = [{"domain": "sn0", "state": value, "largestBlock": 4}]
+        known.learn(capacity={"largestBlock": {"all": 4}, "supernodes": domains, "cabinets": []})
+
+
+@given(frames=st.lists(st.lists(changes, max_size=4), max_size=8), audience=st.sampled_from(["*", "red", "blue"]))
+@settings(max_examples=200, deadline=None)
+def test_what_is_kept_shows_what_drawing_all_of_it_would(frames, audience):
+    of = known()
+    kept = Picture(of, audience)
+    for frame in frames:
+        for each in frame:
+            change(of, *each)
+        assert kept.document() == Picture(of, audience).document()
+
+
+def test_what_did_not_change_is_the_same_object():
+    of = known()
+    change(of, "instance", "a", instance(""))
+    kept = Picture(of, "*")
+    before = kept.document()
+    change(of, "node", "a", node(""))
+    after = kept.document()
+    assert after["instances"] is before["instances"]
+    assert after["events"] is before["events"]
+    assert after["supernodes"] is not before["supernodes"]
