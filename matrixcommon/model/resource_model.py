@@ -93,6 +93,22 @@ class ApiModel(BaseModel):
         return found
 
 
+def build_when_used() -> None:
+    """Models declared from now on are built when they are first used: a command uses few of those that it imports."""
+    ApiModel.model_config["defer_build"] = True
+
+
+def build_all() -> None:
+    """Build the models that were put off, and others at once from now on: no request is to wait for them."""
+    if ApiModel.model_config.pop("defer_build", False):
+        left = [ApiModel]
+        while left:
+            model = left.pop()
+            left += model.__subclasses__()
+            model.model_config.pop("defer_build", None)
+            model.model_rebuild()
+
+
 def _keyed(value: Any, project: str) -> Any:
     if isinstance(value, ApiModel):
         return value.in_project(project)

@@ -9,6 +9,7 @@ import typer
 
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.quantities import duration_text
+from matrixcommon.model.resource_model import build_all
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import OnStack
 from services.matrixctl.output.screen import EXIT_REFUSED, progress, say, text
@@ -69,6 +70,7 @@ def replay(
         raise InvalidField("what runs in this process ends with it: add --state", field="--keep")
     recording = read(file)
     if state is None:
+        build_all()  # the services of the replay are built in this process
         from services.testing.replaying import replayed
 
         difference, when = replayed(file), ""
