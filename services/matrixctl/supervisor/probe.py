@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import socket
 import subprocess
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-if TYPE_CHECKING:
-    import httpx
+ANSWER_BYTES_MAX = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -23,35 +23,45 @@ class Readiness:
 
 
 def readiness(url: str, timeout_wall_s: float, pid: int = 0) -> Readiness:
-    """Ask `/readyz` of the process at `url`. With `pid`, another process that answers there does not count as ours."""
-    import httpx
+    """Ask `/readyz` of the process at `url`. With `pid`, another process that answers there does not count as ours.
 
+    By the standard library: this is what containers run every few seconds, and importing a client takes longer.
+    """
+    connection = _connection(url, timeout_wall_s)
     try:
-        answer = _client().get(f"{url}/readyz", timeout=timeout_wall_s)
-    except httpx.ConnectError:
+        connection.request("GET", "/readyz", headers={"Connection": "close"})
+        answer = connection.getresponse()
+        text = answer.read(ANSWER_BYTES_MAX).decode(errors="replace")
+    except (ConnectionRefusedError, socket.gaierror):
         return Readiness(False, False, "not listening yet")
-    except httpx.HTTPError as wrong:
+    except (OSError, http.client.HTTPException) as wrong:
         return Readiness(False, False, f"no answer: {wrong or type(wrong).__name__}")
+    finally:
+        connection.close()
     answered_by = answer.headers.get("X-Process-Id", "")
     if pid and answered_by and answered_by != str(pid):
         return Readiness(False, False, f"another process ({answered_by}) answers at {url}")
-    return Readiness(True, answer.is_success, "" if answer.is_success else _waiting_for(answer))
+    ready = 200 <= answer.status < 300
+    return Readiness(True, ready, "" if ready else _waiting_for(text))
 
 
-@cache
-def _client() -> httpx.Client:
-    """A readiness question on loopback carries no secret, and the certificate may not be written yet. Connections are
-    not kept: the next question may be to another process."""
-    import httpx
+def _connection(url: str, timeout_wall_s: float) -> http.client.HTTPConnection:
+    """A readiness question carries no secret, and the certificate may not be written yet: it is not checked."""
+    at = urlsplit(url)
+    if at.scheme != "https":
+        return http.client.HTTPConnection(at.hostname or "", at.port, timeout=timeout_wall_s)
+    import ssl
 
-    return httpx.Client(verify=False, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return http.client.HTTPSConnection(at.hostname or "", at.port, timeout=timeout_wall_s, context=context)
 
 
-def _waiting_for(answer: httpx.Response) -> str:
+def _waiting_for(text: str) -> str:
     try:
-        return str(answer.json().get("waitingFor") or "not ready")
+        return str(json.loads(text).get("waitingFor") or "not ready")
     except (ValueError, AttributeError):
-        return answer.text.strip()[:200] or "not ready"
+        return text.strip()[:200] or "not ready"
 
 
 def port_is_free(host: str, port: int) -> bool:
