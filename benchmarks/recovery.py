@@ -38,6 +38,8 @@ STAGES = {
     "--link-stages": Path(matrixlink.agent.__file__).parent / "link_stages.yaml",
 }
 PATIENCE_WALL_S = 60.0
+ASK_EVERY_S = 0.02
+"""While a repair is waited for: asked much more often, the services would be busy with the questions."""
 ROUNDS = 12
 """Of each kind of loss."""
 
@@ -198,8 +200,8 @@ def lose(stack: Processes, watch: Watch, kind: str, nodes: list[str]) -> Loss:
         stack.strike(f"on-{node}", kind, node)
     until(lambda: watch.lost.keys() >= set(nodes))
     found = max(watch.lost[node] for node in nodes)
-    until(lambda: not {*nodes} & {*stack.serving()})
-    whole = until(lambda: stack.active("served", 4))
+    until(lambda: not {*nodes} & {*stack.serving()}, ASK_EVERY_S)
+    whole = until(lambda: stack.active("served", 4), ASK_EVERY_S)
     repairs = [each for each in stack.of["one"].items("operations") if each["verb"] == "replace-node"]
     for node in nodes:
         stack.clear(f"on-{node}")

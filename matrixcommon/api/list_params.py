@@ -15,6 +15,10 @@ PAGE_SIZE_MAX = 1000
 """The most that one page shows. Who asks for as many gets a token with them where there are more."""
 
 
+Term = tuple[list[str], str, bool]
+"""A field of a view (its path), a text, and whether the field is to be another than that."""
+
+
 @dataclass
 class ListParams:
     """The query of every list."""
@@ -26,6 +30,8 @@ class ListParams:
     watch: bool
     resource_version: int | None
     caller: Caller | None = None
+    terms: tuple[Term, ...] = ()
+    """Of the filter."""
     unchecked: tuple[tuple[str, str], ...] = ()
     """(parameter, field) of what is filtered and ordered by, where the kind has no declared view to know them from."""
 
@@ -73,13 +79,14 @@ async def _list_params(
     for field in ordered:
         if known is not None and field not in known:
             raise InvalidField(f"there is no field {field[:40]!r} to order by", field="orderBy")
-    matches = parse_filter(filter, known)
+    matches, terms = parse_filter(filter, known), tuple(_filter_terms(filter)) if filter else ()
     unchecked: list[tuple[str, str]] = []
     if known is None:
-        filtered = [path[0] for path, _, _ in _filter_terms(filter)] if filter else []
-        unchecked = [*(("filter", field) for field in filtered), *(("orderBy", field) for field in ordered)]
+        unchecked = [*(("filter", path[0]) for path, _, _ in terms), *(("orderBy", field) for field in ordered)]
     page_size = min(page_size, PAGE_SIZE_MAX)
-    return ListParams(page_size, page_token, matches, order_by, watch, resource_version, caller, tuple(unchecked))
+    return ListParams(
+        page_size, page_token, matches, order_by, watch, resource_version, caller, terms, tuple(unchecked)
+    )
 
 
 Params = Annotated[ListParams, Depends(_list_params)]
@@ -107,8 +114,8 @@ def parse_filter(text: str | None, known: Container[str] | None = None) -> Calla
     return lambda view: all((as_text(field_at(view, path)) == value) != negated for path, value, negated in terms)
 
 
-def _filter_terms(text: str) -> Iterator[tuple[list[str], str, bool]]:
-    """Path, value and whether it is to be another, of each term. Raises InvalidField."""
+def _filter_terms(text: str) -> Iterator[Term]:
+    """Raises InvalidField."""
     for part in text.split(" AND "):
         path, found, value = part.partition("=")
         negated = path.endswith("!")

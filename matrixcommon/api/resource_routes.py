@@ -18,7 +18,7 @@ from sqlalchemy import select
 
 from matrixcommon.api.authorization import Caller, CallerOf, ResourceKind, Scope
 from matrixcommon.api.fast_path import FastRoute, FastRouter
-from matrixcommon.api.list_params import IdempotencyKey, IfMatch, Params, ValidateOnly
+from matrixcommon.api.list_params import IdempotencyKey, IfMatch, Params, Term, ValidateOnly
 from matrixcommon.api.listing import described_page, json_response, list_or_watch
 from matrixcommon.api.mutations import Mutations, Row, name_for
 from matrixcommon.model.errors import Malformed, NotFound
@@ -81,7 +81,7 @@ class KindRoutes:
         self._kind = kind
         self._router, self._records, self._mutations = routes.router, routes.records, routes.mutations
         self._noun = kind.collection.replace("-", "_")
-        self._views: Callable[[], Iterable[ApiModel]] = self._rows
+        self._views: Callable[[], Iterable[ApiModel]] | None = None
 
     @property
     def _projects(self) -> Sequence[Any]:
@@ -95,11 +95,12 @@ class KindRoutes:
         """All of them, in pages or watched. `views` makes them; left out, rows show themselves. What has no rows is
         worked out from others."""
 
-        self._views = views or self._rows
+        self._views = views
 
         async def handler(request: Request, params: Params) -> Response:
             params.order_by = params.order_by or order_by
-            return list_or_watch(request, params, self._records, self._kind.row, self._views)
+            shown = views or partial(self._rows, params.terms)
+            return list_or_watch(request, params, self._records, self._kind.row, shown)
 
         described = {"name": f"list_{self._noun}", "responses": described_page(self._kind.view)}
         self._add("LIST", handler, **{**described, **options})
@@ -126,14 +127,22 @@ class KindRoutes:
 
         return declare
 
-    def _rows(self) -> Iterable[ApiModel]:
-        assert self._kind.row is not None
+    def _rows(self, terms: Iterable[Term]) -> Iterable[ApiModel]:
+        """Views of the rows that may match: of many, those left out by a column are not even made."""
+        row = self._kind.row
+        assert row is not None
         assert self._records is not None
+        wanted = select(row).order_by(row.version)
+        for path, text, other in terms:
+            if len(path) == 1 and path[0] in row.SELECTABLE:
+                column = getattr(row, path[0])
+                wanted = wanted.where(column != text if other else column == text)
         with self._records.reading() as session:
-            return [row.view() for row in session.scalars(select(self._kind.row).order_by(self._kind.row.version))]
+            return [each.view() for each in session.scalars(wanted)]
 
     def _row(self, key: str) -> ApiModel:
         if self._kind.row is None:
+            assert self._views is not None
             found = next((view for view in self._views() if getattr(view, "name", None) == key), None)
             if found is None:
                 noun = self._kind.collection.removesuffix("s").replace("-", " ")

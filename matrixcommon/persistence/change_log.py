@@ -17,6 +17,8 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.errors import Gone
 from matrixcommon.persistence.bulk_writes import PendingWrites, by_psycopg, pipeline
+from matrixcommon.persistence.reads import looking
+from matrixcommon.persistence.table_cache import CachingSession
 
 
 def journal_tables(metadata: MetaData) -> tuple[Table, Table]:
@@ -90,7 +92,7 @@ class OwnChanges:
 class ChangeLog:
     """The two tables of one service."""
 
-    def __init__(self, sessions: Callable[[], Session], metadata: MetaData) -> None:
+    def __init__(self, sessions: Callable[[], CachingSession], metadata: MetaData) -> None:
         self._sessions = sessions
         self.changes = metadata.tables["changes"]
         self.head = head = metadata.tables["journal_head"]
@@ -123,7 +125,7 @@ class ChangeLog:
 
     def latest(self) -> int:
         """The number of the newest change."""
-        with self._sessions() as session:
+        with looking(self._sessions) as session:
             return self.newest(session)
 
     def newest(self, session: Session) -> int:
@@ -133,7 +135,7 @@ class ChangeLog:
     def since(self, kind: str, rv: int, limit: int) -> tuple[list[Change], int]:
         """Changes of a kind after `rv`, oldest first, and the newest number of any kind just before. Raises Gone where
         the journal no longer reaches back that far, or has not come so far, as after a database was restored."""
-        with self._sessions() as session:
+        with looking(self._sessions) as session:
             connection = session.connection()
             newest, floor = connection.execute(select(self.head.c.rv, self.head.c.floor)).one_or_none() or (0, 0)
             if rv < floor:

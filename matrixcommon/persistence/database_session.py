@@ -25,6 +25,7 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.persistence.change_log import Change, ChangeLog, OwnChanges, journal_tables
+from matrixcommon.persistence.reads import looking
 from matrixcommon.persistence.resource_row import ResourceRow, check_etag, find
 from matrixcommon.persistence.table_cache import CachedTable, CachingSession, TableCache
 from matrixcommon.persistence.transaction import Follow, GroupTransaction
@@ -171,7 +172,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """A session for looking at what is committed: whatever it changed is thrown away."""
-        with self._sessions() as session:
+        with looking(self._sessions) as session:
             yield session
 
     def lock(self, session: Session) -> int:

@@ -38,6 +38,8 @@ class ResourceRow:
     created_at: Mapped[float] = mapped_column(Float, default=0.0)
     updated_at: Mapped[float] = mapped_column(Float, default=0.0)
 
+    SELECTABLE: ClassVar[frozenset[str]] = frozenset()
+    """Columns of text, never null, that its view shows as they are: by these a list is filtered in the database."""
     MOVES: ClassVar[StateMachine]
     """Of kinds whose state moves by a table."""
 

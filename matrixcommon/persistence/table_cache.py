@@ -225,6 +225,8 @@ class CachingSession(Session):
 
     cache: TableCache | None = None
     writer: Writer | None = None
+    wrote = False
+    """Whether it has sent anything but a SELECT by the ORM."""
 
     def get(self, entity: Any, ident: Any, **options: Any) -> Any:
         if self.cache is not None and not options and entity in self.cache:
@@ -252,6 +254,7 @@ class CachingSession(Session):
 
 @event.listens_for(CachingSession, "before_flush")
 def _flushing(session: CachingSession, *_: Any) -> None:
+    session.wrote = True
     if session.writer is not None:
         session.writer.flushing()
 
@@ -259,6 +262,7 @@ def _flushing(session: CachingSession, *_: Any) -> None:
 @event.listens_for(CachingSession, "do_orm_execute")
 def _asking(state: ORMExecuteState) -> None:
     session = cast(CachingSession, state.session)
+    session.wrote = session.wrote or not state.is_select
     if session.cache is not None and state.is_select:
         asked = getattr(state.statement, "column_descriptions", ())
         if any(isinstance(each["expr"], type) and each["expr"] in session.cache for each in asked):

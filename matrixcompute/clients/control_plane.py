@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
 import httpx
 
 from matrixcommon.api.client import WatchEvent
-from matrixcommon.model.errors import MatrixError, NotFound
+from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.resource_key import key_of, name_of, project_of, resolve
 from matrixcompute.model.composition import OWNER_LABEL, SliceSpec
 from matrixcompute.model.observation import ObservedSlice
@@ -152,13 +152,6 @@ class ControlPlane(ResourceClient):
     async def delete_drain(self, name: str) -> bool:
         """True once it is gone."""
         return await self._link.delete_drain(name)
-
-    async def cordon_all(self, nodes: Iterable[str], owner: str) -> None:
-        """Cordon them at once; those that are there no more are left out."""
-        asked = await asyncio.gather(*(self.cordon(node, owner) for node in nodes), return_exceptions=True)
-        for outcome in asked:
-            if isinstance(outcome, BaseException) and not isinstance(outcome, NotFound):
-                raise outcome
 
     def watch(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
         """Changes of `allocations`, `defragmentations`, `nodes` or `slices`."""

@@ -7,7 +7,7 @@ something comes to lie is the ledger's choice (`capacity`), kept in step with th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as changed_to
 
 from sqlalchemy.orm import Session
@@ -242,6 +242,14 @@ class Allocator:
             node = self._store.node(session, name)
             node.cordon(by, cordoned)
         return node.view()
+
+    def cordon_all(self, names: Sequence[NodeName], by: str) -> list[NodeName]:
+        """Keep new work off these nodes in one transaction; the names of those that exist, in order."""
+        with self._store.transaction() as session:
+            nodes = self._store.nodes(session, names)
+            for node in nodes:
+                node.cordon(by, True)
+        return [node.node_name for node in nodes]
 
     def reconcile(self, session: Session, names: set[str]) -> None:
         """Move allocations on after their nodes' reports changed."""

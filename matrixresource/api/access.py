@@ -48,6 +48,7 @@ NODES = ResourceKind(
     row=NodeRow,
     named=NodeName,
 )
+NODE_CORDONS = ResourceKind("node-cordons", Scope.PHYSICAL, {"CREATE": ADMINS})
 NPUS = ResourceKind(
     "npus", Scope.PHYSICAL, {"LIST": VIEWERS, "POST :release": ADMINS}, view=NpuView, holders=HOLDERS, named=NpuName
 )

@@ -22,7 +22,15 @@ from matrixresource.api import access
 from matrixresource.contract.agents import NodeReports, ReportAnswer, ReportAnswers
 from matrixresource.contract.allocations import AllocationView, RenewRequest, RepairRequest, ReplaceRequest
 from matrixresource.contract.capacity import CapacityView
-from matrixresource.contract.nodes import ADMIN, InventoryView, NodeVerbRequest, NodeView, NpuView
+from matrixresource.contract.nodes import (
+    ADMIN,
+    CordonRequest,
+    CordonView,
+    InventoryView,
+    NodeVerbRequest,
+    NodeView,
+    NpuView,
+)
 from matrixresource.contract.plans import FragmentationView, PlanRequest, PlanView
 from matrixresource.controllers.node_reports import NodeReportProcessor as ReportReader
 from matrixresource.nodes.states import NODE_STATES
@@ -71,6 +79,11 @@ def routes(
     def uncordon(name: NodeName, by: CordonOwner = ADMIN) -> NodeView:
         """Take that owner's cordon back; those of others stay."""
         return allocator.cordon(name, False, by)
+
+    @api.of(access.NODE_CORDONS).change("CREATE")
+    def cordon_nodes(body: CordonRequest) -> CordonView:
+        """Keep newcomers off all of these, or off none; who does not exist any more is left out."""
+        return CordonView(nodes=allocator.cordon_all(body.nodes, body.by))
 
     for verb in NODE_STATES.verbs.values():
         nodes.change(f"POST :{verb.name}", name=verb.name, description=_described(verb), after=replenish)(

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import Field
 
 from matrixcommon.model.empty import empty_list
+from matrixcommon.model.hardware_names import RESOURCE_NAME, NodeName
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 
 Power = Literal["On", "Off"]
@@ -46,6 +47,21 @@ class FaultView(ApiModel):
     message: str = ""
     active: bool = True
     raised_by: Literal["Frequency", "Duration", "Uplinks"] | None = None
+
+
+class CordonRequest(ApiModel):
+    """Keep newcomers off several nodes at once, as after a cabinet was lost."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"nodes": ["sn0-c00-n0", "sn0-c00-n1"], "by": "rack-work"},)
+
+    nodes: list[NodeName] = Field(min_length=1, max_length=10_000)
+    by: str = Field(ADMIN, pattern=RESOURCE_NAME.pattern, description="whose cordon it is; each owner has its own")
+
+
+class CordonView(ApiModel):
+    """Who was cordoned: all that were named, but those that do not exist."""
+
+    nodes: list[NodeName]
 
 
 class NodeView(ResourceView):

@@ -130,6 +130,7 @@ class NodeRow(TimedStateRow, Base):
 
     __tablename__ = "nodes"
     kind = "node"
+    SELECTABLE = frozenset({"agent", "health", "state", "supernode"})
     MOVES = NODE_STATES
 
     supernode: Mapped[str] = mapped_column(String(16))

@@ -177,8 +177,9 @@ def _sqlite(url: str) -> Engine:
 
 
 def _server(url: str) -> Engine:
-    """A connection that has lain idle is tried before it is used: the server may have gone and come back."""
-    engine = create_engine(url, connect_args={"options": session_options()}, **JSON)
+    """A connection that has lain idle is tried before it is used: the server may have gone and come back. The one used
+    last is used next: it has the statements prepared."""
+    engine = create_engine(url, connect_args={"options": session_options()}, pool_use_lifo=True, **JSON)
 
     @event.listens_for(engine, "checkin")
     def lay_down(connection: Any, record: Any) -> None:

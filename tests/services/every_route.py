@@ -83,6 +83,7 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("resource", "POST", "/v1/node-reports"): {
         "reports": [{**REPORT, "leaseS": 60, "status": "Clean", "generation": 0}]
     },
+    ("resource", "POST", "/v1/node-cordons"): {"nodes": [NODE, "sn0-c00-n1"], "by": "walk"},
     ("resource", "POST", "/v1/plans"): {"nodes": 1},
     ("resource", "PUT", "/v1/reservations/{}"): {
         "nodes": 1,

@@ -1,0 +1,83 @@
+"""Nodes, listed by what is known of them and cordoned several at once: what the database leaves out is what a reader of
+all of them would."""
+
+from __future__ import annotations
+
+import pytest
+
+from matrixresource.store.tables import NodeRow
+from tests.stack import Stack
+
+pytestmark = pytest.mark.looptime
+
+LOST, CORDONED = "sn0-c03-n2", ["sn0-c05-n0", "sn0-c05-n1", "sn1-c00-n0"]
+TERMS = (
+    *(f"{field}{sign}{value}" for field in ("agent", "health", "supernode") for sign in ("=", "!=")
+      for value in ("Lost", "Connected", "Healthy", "sn1", "")),
+    "state=Available", "state!=Available", "supernode=sn1 AND cabinet=sn1-c05", "agent=Lost AND supernode=sn0",
+    'state!="Available" AND schedulable=false', "npus=8 AND state=Available", "unschedulableReason=", "role!=",
+)  # fmt: skip
+
+
+def matches(view: dict, term: str) -> bool:
+    field, sign, value = term.partition("!=") if "!=" in term else term.partition("=")
+    shown = view.get(field)
+    text = str(shown).lower() if isinstance(shown, bool) else "" if shown is None else str(shown)
+    return (text == value.strip('"')) == (sign == "=")
+
+
+async def test_what_the_database_leaves_out_is_what_a_reader_of_all_would(tmp_path):
+    async with Stack(tmp_path) as stack:
+        answer = await stack.http["resource"].put("/v1/supernodes/sn1", json={})
+        assert answer.is_success, answer.text
+        answer = await stack.http["resource"].post("/v1/node-cordons", json={"nodes": CORDONED, "by": "work"})
+        assert answer.status_code == 200, answer.text
+        stack.impair("gone", "node-down", LOST)
+
+        async def lost() -> bool:
+            return (await stack.get("resource", f"/v1/nodes/{LOST}")).json()["agent"] == "Lost"
+
+        await stack.until(lost, "the node is lost", within_s=600)
+        whole = (await stack.get("resource", "/v1/nodes?pageSize=1000")).json()["items"]
+        for terms in TERMS:
+            found = (await stack.http["resource"].get("/v1/nodes", params={"pageSize": 1000, "filter": terms})).json()
+            expected = [each["name"] for each in whole if all(matches(each, term) for term in terms.split(" AND "))]
+            assert [each["name"] for each in found["items"]] == expected, terms
+
+
+async def test_a_view_is_made_of_no_node_that_its_columns_leave_out(tmp_path, monkeypatch):
+    async with Stack(tmp_path) as stack:
+        made, view = [], NodeRow.view
+        monkeypatch.setattr(NodeRow, "view", lambda row: made.append(row.name) or view(row))
+        found = (await stack.get("resource", "/v1/nodes?filter=agent!=Connected")).json()
+        assert (found["items"], made) == ([], [])
+
+
+async def test_several_nodes_are_cordoned_at_once_and_who_is_not_there_is_left_out(tmp_path):
+    async with Stack(tmp_path) as stack:
+        asked = {"nodes": [*CORDONED, CORDONED[0]], "by": "work"}
+        seen = await stack.http["resource"].post("/v1/node-cordons", params={"validateOnly": "true"}, json=asked)
+        assert seen.json() == {"nodes": CORDONED[:2]}
+        assert (await stack.get("resource", f"/v1/nodes/{CORDONED[0]}")).json()["cordonedBy"] == []
+        seen = await stack.http["resource"].post("/v1/node-cordons", json=asked)
+        assert seen.json() == {"nodes": CORDONED[:2]}, "sn1 does not exist"
+        for name in CORDONED[:2]:
+            shown = (await stack.get("resource", f"/v1/nodes/{name}")).json()
+            assert (shown["cordonedBy"], shown["schedulable"]) == (["work"], False)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"nodes": []}, "nodes"),
+        ({"nodes": ["sn0-x"]}, "nodes"),
+        ({"nodes": ["sn0-c00-n0"], "by": "A b"}, "by"),
+        ({}, "nodes"),
+    ],
+)
+async def test_a_cordon_that_makes_no_sense_names_its_field(tmp_path, body, field):
+    async with Stack(tmp_path) as stack:
+        answer = await stack.http["resource"].post("/v1/node-cordons", json=body)
+        assert answer.status_code == 422, answer.text
+        assert answer.json()["field"].startswith(field)
+        assert (await stack.get("resource", "/v1/nodes?filter=schedulable=false")).json()["items"] == []
