@@ -16,7 +16,7 @@ from services.matrixctl.supervisor.probe import Readiness, free_port, readiness
 
 
 @contextmanager
-def answering(said: bytes, context: ssl.SSLContext | None = None):
+def answering(sent: bytes, context: ssl.SSLContext | None = None):
     """The URL of something that says this to whoever asks, and hangs up."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -26,7 +26,7 @@ def answering(said: bytes, context: ssl.SSLContext | None = None):
                     taken, _ = listener.accept()
                     with context.wrap_socket(taken, server_side=True) if context else taken as client:
                         client.recv(4096)
-                        client.sendall(said)
+                        client.sendall(sent)
                 except OSError:
                     return
 
@@ -41,7 +41,7 @@ def answer(status: str, body: str = "", **headers: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("said", "pid", "expected"),
+    ("sent", "pid", "expected"),
     [
         (answer("200 OK", "ok"), 0, Readiness(True, True)),
         (answer("200 OK", X_Process_Id="7"), 7, Readiness(True, True)),
@@ -51,8 +51,8 @@ def answer(status: str, body: str = "", **headers: str) -> bytes:
         (answer("401 who?", "a token"), 0, Readiness(True, False, "a token")),
     ],
 )
-def test_what_it_answers_says_whether_it_is_ready(said, pid, expected):
-    with answering(said) as url:
+def test_what_it_answers_says_whether_it_is_ready(sent, pid, expected):
+    with answering(sent) as url:
         assert readiness(url, 5.0, pid) == expected
 
 
@@ -63,9 +63,9 @@ def test_another_process_in_its_place_is_not_it():
     assert "another process (7)" in found.waiting_for
 
 
-@pytest.mark.parametrize("said", [b"", b"SSH-2.0-OpenSSH\r\n"])
-def test_what_is_no_whole_answer_is_none(said):
-    with answering(said) as url:
+@pytest.mark.parametrize("sent", [b"", b"SSH-2.0-OpenSSH\r\n"])
+def test_what_is_no_whole_answer_is_none(sent):
+    with answering(sent) as url:
         found = readiness(url, 5.0)
     assert (found.alive, found.ready) == (False, False)
     assert found.waiting_for.startswith("no answer: ")
