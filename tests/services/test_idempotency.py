@@ -57,10 +57,10 @@ async def test_a_key_sent_twice_makes_one_thing(tmp_path):
 
 
 async def test_what_is_posted_to_a_collection_and_kept_takes_a_key(tmp_path):
-    """Reports of agents are numbered by the agents themselves, and are the exception."""
+    """But reports of agents, which number them themselves, and cordons, which are what they are however often asked for."""
     async with Stack(tmp_path) as stack:
         for request in every_request(stack):
             rule = request.rule
             if rule.method == "POST" and rule.mutates and "{}" not in rule.path:
-                numbered = rule.kind in ("node-reports", "link-reports")
-                assert takes_header(stack, request, "Idempotency-Key") != numbered, str(request)
+                without = rule.kind in ("node-reports", "link-reports", "node-cordons")
+                assert takes_header(stack, request, "Idempotency-Key") != without, str(request)
