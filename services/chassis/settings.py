@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -25,6 +25,9 @@ class Settings(BaseModel):
     """Settings every process has."""
 
     model_config = ConfigDict(extra="forbid")
+    EVENT_LOOP: ClassVar[Literal["asyncio", "uvloop"]] = "uvloop"
+    """uvloop carries requests for less, and rounds what something waits to the nearest millisecond: not for what plays
+    hardware or steps in emulated time, of which a minute may pass in a second."""
 
     host: str = Field("127.0.0.1", description="address to listen on")
     port: int = Field(0, ge=0, le=65535, description="port to listen on; 0 takes a free one")

@@ -54,6 +54,8 @@ ACCOUNTS_FLOOR_WALL_S = 2.0
 class InferSettings(ServiceSettings):
     """CloudMatrix-Infer: serving deployments and their OpenAI-compatible endpoint."""
 
+    EVENT_LOOP = "asyncio"
+
     link_url: str = Field("http://127.0.0.1:8402", description="where MatrixLink is")
     resource_url: str = Field(
         "http://127.0.0.1:8401", description="where MatrixResource is; empty: caches hold no memory there"

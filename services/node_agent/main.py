@@ -44,6 +44,8 @@ WIRING_PERIOD_S = 10.0
 class AgentSettings(Settings):
     """The emulated nodes of the supernodes, with a resource agent and a link agent on each."""
 
+    EVENT_LOOP = "asyncio"
+
     supernodes: int = Field(1, ge=1, le=8, description="supernodes to play")
     spec: Path | None = Field(
         None, description="YAML file with the numbers of a supernode, or a built-in machine by name; CloudMatrix384"
