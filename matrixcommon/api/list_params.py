@@ -14,7 +14,6 @@ from matrixcommon.model.errors import InvalidField
 PAGE_SIZE_MAX = 1000
 """The most that one page shows. Who asks for as many gets a token with them where there are more."""
 
-
 Term = tuple[list[str], str, bool]
 """A field of a view (its path), a text, and whether the field is to be another than that."""
 
@@ -79,13 +78,13 @@ async def _list_params(
     for field in ordered:
         if known is not None and field not in known:
             raise InvalidField(f"there is no field {field[:40]!r} to order by", field="orderBy")
-    matches, terms = parse_filter(filter, known), tuple(_filter_terms(filter)) if filter else ()
+    terms = _filter_terms(filter, known)
     unchecked: list[tuple[str, str]] = []
     if known is None:
         unchecked = [*(("filter", path[0]) for path, _, _ in terms), *(("orderBy", field) for field in ordered)]
     page_size = min(page_size, PAGE_SIZE_MAX)
     return ListParams(
-        page_size, page_token, matches, order_by, watch, resource_version, caller, terms, tuple(unchecked)
+        page_size, page_token, _predicate(terms), order_by, watch, resource_version, caller, terms, tuple(unchecked)
     )
 
 
@@ -104,17 +103,25 @@ def _everything(view: dict[str, Any]) -> bool:
 
 def parse_filter(text: str | None, known: Container[str] | None = None) -> Callable[[dict[str, Any]], bool]:
     """A filter as a predicate over views; raises InvalidField where it cannot be read, or names no `known` field."""
-    if not text:
+    return _predicate(_filter_terms(text, known))
+
+
+def _predicate(terms: tuple[Term, ...]) -> Callable[[dict[str, Any]], bool]:
+    if not terms:
         return _everything
-    terms = []
-    for path, value, negated in _filter_terms(text):
-        if known is not None and path[0] not in known:
-            raise InvalidField(f"there is no field {'.'.join(path)[:40]!r} to filter by", field="filter")
-        terms.append((path, value, negated))
     return lambda view: all((as_text(field_at(view, path)) == value) != negated for path, value, negated in terms)
 
 
-def _filter_terms(text: str) -> Iterator[Term]:
+def _filter_terms(text: str | None, known: Container[str] | None) -> tuple[Term, ...]:
+    """Raises InvalidField where it cannot be read, or names no `known` field."""
+    terms = tuple(_read_terms(text)) if text else ()
+    for path, _, _ in terms:
+        if known is not None and path[0] not in known:
+            raise InvalidField(f"there is no field {'.'.join(path)[:40]!r} to filter by", field="filter")
+    return terms
+
+
+def _read_terms(text: str) -> Iterator[Term]:
     """Raises InvalidField."""
     for part in text.split(" AND "):
         path, found, value = part.partition("=")

@@ -41,6 +41,7 @@ SHARED_MODULES = (
     "prometheus_client",
     "uvicorn.lifespan.on",
     "uvicorn.protocols.http.httptools_impl",
+    "uvicorn.loops.asyncio",
     "uvicorn.loops.uvloop",
     "uvicorn.protocols.websockets.auto",
     "yaml",
