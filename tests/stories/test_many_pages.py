@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from matrixcommon.api import listing
+from matrixcommon.api import list_params
 from matrixcommon.api.client import list_all
 from matrixcontainer.client.client import INSTANCE, NETWORK_SLICE, NODE, SUPERNODE, Kind
 from matrixcontainer.operator.decision import key_of_resource
@@ -47,7 +47,7 @@ async def report_all(cluster: Cluster) -> None:
 async def test_everything_is_found_behind_its_page(tmp_path, monkeypatch):
     size = Size(supernodes=1, instances=14, resources=11, by_hand=3, hand_slices=3, silent=5)
     async with Cluster(tmp_path) as cluster:
-        monkeypatch.setattr(listing, "PAGE_SIZE_MAX", 10)  # however many a service is asked for
+        monkeypatch.setattr(list_params, "PAGE_SIZE_MAX", 10)  # however many a service is asked for
         await fill(cluster, size)
         await all_is_shown(cluster, size)
         await the_last_is_repaired_like_the_first(cluster, size)
@@ -58,12 +58,12 @@ async def test_every_list_walked_in_pages_is_the_list(tmp_path, monkeypatch):
         await fill(cluster, Size(supernodes=1, instances=3, resources=1, by_hand=2, hand_slices=2, silent=1))
         several = set()
         for service, path in collections(cluster):
-            monkeypatch.setattr(listing, "PAGE_SIZE_MAX", 1000)
+            monkeypatch.setattr(list_params, "PAGE_SIZE_MAX", 1000)
             first = (await cluster.http[service].get(path, params={"pageSize": 1000})).json()
             whole, more = names(first["items"]), "nextPageToken" in first
             if len(whole) < 2 or more:
                 continue  # a page has all of it, or it is walked in pages as it is
-            monkeypatch.setattr(listing, "PAGE_SIZE_MAX", max(1, len(whole) // 3))
+            monkeypatch.setattr(list_params, "PAGE_SIZE_MAX", max(1, len(whole) // 3))
             assert names(await list_all(cluster.http[service], path)) == whole, (service, path)
             several.add(path)
         assert several >= {
