@@ -29,6 +29,7 @@ from services.chassis.database import DatabaseEngine
 from services.resource.main import MIGRATIONS
 from tests.clocks import FixedClock
 from tests.matrixresource.accounting import Accounts, kept_as_written, same_as_the_tables
+from tests.matrixresource.topology.seeded import lay_seeded
 
 
 class Machine:
@@ -49,7 +50,11 @@ class Machine:
         self.url, self.policy = url or f"sqlite:///{folder / 'resource.db'}", policy
         self.clock = FixedClock()
         self.epoch, self.sequence = 1, 0
-        self.begin([f"sn{number}" for number in range(supernodes)])
+        names = [f"sn{number}" for number in range(supernodes)]
+        file = folder / "resource.db"
+        if url is None and names and not file.exists():
+            lay_seeded(file, names, self.spec)
+        self.begin(names)
         self.obey()
 
     def begin(self, names: list[str]) -> None:

@@ -22,6 +22,7 @@ from matrixresource.topology.loading import load_spec
 from services.chassis.database import DatabaseEngine
 from services.resource.main import MIGRATIONS
 from tests.clocks import FixedClock
+from tests.matrixresource.topology.seeded import lay_seeded
 
 NODE = NodeName("sn0-c00-n0")
 
@@ -33,6 +34,7 @@ class Reporting:
         self._url = f"sqlite:///{folder / 'resource.db'}"
         self.clock = FixedClock()
         self.sequence = 0
+        lay_seeded(folder / "resource.db", ["sn0"], load_spec())
         self.begin()
 
     def begin(self) -> None:
@@ -41,7 +43,6 @@ class Reporting:
         database.migrate(MIGRATIONS)
         self.store = ResourceStore(Database(database.sessions, Tables.metadata, self.clock))
         topology_manager = TopologyManager(self.store, self.clock, load_spec())
-        topology_manager.seed(["sn0"])
         self.nudges: list[str] = []
         allocator = Allocator(self.store, self.clock)
         self.reports = NodeReportProcessor(

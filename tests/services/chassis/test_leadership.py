@@ -20,7 +20,8 @@ from matrixcompute.store.store import Base, InstanceRow
 from services.chassis.database import DatabaseEngine
 from services.chassis.http import http_client
 from services.chassis.leadership import Leadership
-from services.compute.main import AUTOSCALING_PERIOD_S, MIGRATIONS
+from services.compute.controllers import AUTOSCALING_PERIOD_S
+from services.compute.main import MIGRATIONS
 from tests.clocks import LoopClock
 from tests.simulation.small_stack import ReplicatedStack
 from tests.stack import Stack

@@ -11,7 +11,7 @@ import yaml
 from starlette.testclient import TestClient
 
 from matrixcommon.model.errors import Conflict
-from services.compute import main
+from services.compute import controllers, main
 from services.matrixctl.output import waiting
 from services.matrixctl.scenarios import host
 from tests.clocks import FixedClock
@@ -45,7 +45,7 @@ class Desk:
 @pytest.fixture
 def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Desk:
     machine = Machine()
-    monkeypatch.setattr(main, "World", lambda services, executor: machine)
+    monkeypatch.setattr(controllers, "World", lambda services, executor: machine)
     made = Desk(tmp_path, machine, capsys)
     reached(monkeypatch, {"compute": made.client})
     monkeypatch.setattr(waiting.time, "sleep", made.work)

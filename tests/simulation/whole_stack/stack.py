@@ -26,7 +26,7 @@ from sqlalchemy.exc import OperationalError
 
 from services.chassis.database import DatabaseEngine
 from services.chassis.http import http_client
-from services.compute import main as compute_main
+from services.compute import controllers as compute_controllers
 from services.testing.prepared import Prepared, prepared
 from tests.clocks import LoopClock
 from tests.simulation.small_stack import SmallStack, replica_of
@@ -139,7 +139,7 @@ class SimulatedStack(SmallStack):
             self.served.now = self.clock_of(name).now
             return self.served
         if self.scaled and service_of(name) == "compute":
-            with patch.object(compute_main, "AUTOSCALING_PERIOD_S", LOOKS_S):
+            with patch.object(compute_controllers, "AUTOSCALING_PERIOD_S", LOOKS_S):
                 return super()._build("compute", seat)
         return super()._build(service_of(name), seat)
 

@@ -25,7 +25,7 @@ from matrixcompute.operations.context import (
     YIELD_CAPACITY,
 )
 from matrixcompute.workflows.definitions import WORKFLOWS
-from services.compute import main as compute_main
+from services.compute import controllers as compute_controllers
 from tests.simulation.workflows.workflow_mishaps import MISHAPS, Mishaps
 from tests.stack import Stack
 
@@ -167,7 +167,7 @@ BEGINNINGS: dict[str, tuple[Action, Action]] = {
 @pytest.fixture
 def mishaps(monkeypatch: pytest.MonkeyPatch) -> Mishaps:
     found = Mishaps("compute", delete)
-    monkeypatch.setattr(compute_main, "WORKFLOWS", found.wrapped(WORKFLOWS))
+    monkeypatch.setattr(compute_controllers, "WORKFLOWS", found.wrapped(WORKFLOWS))
     return found
 
 

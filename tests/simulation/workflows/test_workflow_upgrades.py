@@ -15,7 +15,7 @@ import pytest
 
 from matrixcommon.workflows.workflow import Step, StepPending, Workflow
 from matrixcompute.workflows.definitions import WORKFLOWS
-from services.compute import main as compute_main
+from services.compute import controllers as compute_controllers
 from tests.simulation.workflows.test_workflow_mishaps import BEGINNINGS, ended, everything_goes
 from tests.simulation.workflows.workflow_mishaps import subject
 from tests.stack import Stack
@@ -103,7 +103,7 @@ async def test_what_is_under_way_comes_to_its_end_in_another_release(
     async with Stack(tmp_path) as stack:
         await asyncio.gather(*(begin(stack, name) for name in names))
         await stack.kill("compute")
-        monkeypatch.setattr(compute_main, "WORKFLOWS", halt.wrapped(WORKFLOWS))
+        monkeypatch.setattr(compute_controllers, "WORKFLOWS", halt.wrapped(WORKFLOWS))
         await stack.start("compute")
         await asyncio.gather(*(set_off(stack, name) for name in names))
 
@@ -114,7 +114,7 @@ async def test_what_is_under_way_comes_to_its_end_in_another_release(
         await stack.kill("compute")
         place = len(steps) // 2
         monkeypatch.setattr(
-            compute_main, "WORKFLOWS", {**WORKFLOWS, workflow: RELEASES[release](WORKFLOWS[workflow], place)}
+            compute_controllers, "WORKFLOWS", {**WORKFLOWS, workflow: RELEASES[release](WORKFLOWS[workflow], place)}
         )
         await stack.start("compute")
         await ended(stack)

@@ -8,7 +8,7 @@ import pytest
 
 from matrixcompute.operations.context import MOVE
 from matrixcompute.workflows.definitions import WORKFLOWS
-from services.compute import main as compute_main
+from services.compute import controllers as compute_controllers
 from tests.simulation.workflows.workflow_mishaps import Mishaps
 from tests.stack import Stack
 from tests.stories.maintenance.running import events, members, put
@@ -63,7 +63,7 @@ async def test_without_a_drain_the_same_maintenance_sends_requests_back(tmp_path
 )
 async def test_whatever_befalls_a_step_nothing_is_sent_back_and_no_drain_is_left(tmp_path, monkeypatch, step, kind):
     mishaps = Mishaps()
-    monkeypatch.setattr(compute_main, "WORKFLOWS", mishaps.wrapped(WORKFLOWS))
+    monkeypatch.setattr(compute_controllers, "WORKFLOWS", mishaps.wrapped(WORKFLOWS))
     async with Stack(tmp_path, infer=True) as stack:
         mishaps.stack = stack
         await stack.apply("one", 4)

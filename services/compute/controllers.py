@@ -1,0 +1,216 @@
+"""The reconcilers of MatrixCompute by subject: what each needs, how often it runs, and what wakes it before that.
+
+Each subject holds what its routes call and says what the leader runs for it: `periodics` by the clock or at a nudge,
+`tasks` for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+import httpx
+
+from matrixcommon.api.client import WatchEvent
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.resource_key import key_of, resolve
+from matrixcommon.workflows.operations import Operations
+from matrixcommon.workflows.runner import WorkflowRunner
+from matrixcompute.clients.control_plane import ControlPlane
+from matrixcompute.clients.inference import Inference
+from matrixcompute.clients.process_executor import ProcessExecutor
+from matrixcompute.instances.maintenances import Maintenances
+from matrixcompute.instances.scaling_policies import ScalingPolicies
+from matrixcompute.instances.scenarios import ScenarioRuns
+from matrixcompute.instances.service import InstanceService
+from matrixcompute.operations.context import InstanceHost
+from matrixcompute.reconcilers.autoscaling import AutoscalingReconciler
+from matrixcompute.reconcilers.defragmentation_executor import DefragmentationExecutor
+from matrixcompute.reconcilers.faults import FaultReconciler
+from matrixcompute.reconcilers.instances import InstanceReconciler
+from matrixcompute.reconcilers.maintenance import MaintenanceReconciler
+from matrixcompute.reconcilers.orphan_collector import OrphanCollector
+from matrixcompute.reconcilers.scenario_runs import ScenarioRunReconciler
+from matrixcompute.recovery.policy import RecoveryPolicy
+from matrixcompute.scenarios.world import World
+from matrixcompute.store.store import ComputeStore
+from matrixcompute.workflows.definitions import WORKFLOWS
+from services.chassis.periodic import Periodic, follow, nudging
+from services.chassis.version import version
+
+RECONCILE_PERIOD_S = 10.0
+ORPHAN_PERIOD_S = 60.0
+MEMBER_MOVES_PERIOD_S = 30.0
+AUTOSCALING_PERIOD_S = 15.0
+"""As often as HPA looks."""
+MAINTENANCE_PERIOD_S = 15.0
+SCENARIO_PERIOD_S = 15.0
+FAULTS_PERIOD_S = 600.0
+"""How often all nodes are looked at; they are followed in between."""
+
+Task = Callable[[], Awaitable[object]]
+
+
+class InstanceControllers:
+    """Workflows of instances are carried on; members are watched, repaired and moved; what nobody owns is released."""
+
+    def __init__(
+        self,
+        store: ComputeStore,
+        neighbours: ControlPlane,
+        inference: Inference | None,
+        policy: RecoveryPolicy,
+        clock: Clock,
+    ) -> None:
+        self._neighbours = neighbours
+        host = InstanceHost(store, neighbours, clock, policy, inference)
+        self.runner = WorkflowRunner(WORKFLOWS, host, clock)
+        self.resumption = Periodic("workflow-resumption", self.runner.reconcile, clock, period_s=30.0, floor_wall_s=1.0)
+        self.service = InstanceService(store, neighbours, self.runner, clock, self.resumption.nudge)
+        self.operations = Operations(self.runner, host, clock, self.resumption.nudge)
+        self._reconciler = InstanceReconciler(store, neighbours, self.runner, clock, policy, self.resumption.nudge)
+        self.node_health = Periodic(
+            "node-health",
+            self._reconciler.reconcile,
+            clock,
+            period_s=RECONCILE_PERIOD_S,
+            floor_wall_s=1.0,
+            rest_s=0.1,  # nudges that come together are one run; a lost member does not wait for that
+            rest_floor_wall_s=0.1,
+        )
+        moves = DefragmentationExecutor(store, neighbours, self.service)
+        self._moves = Periodic("member-moves", moves.reconcile, clock, period_s=MEMBER_MOVES_PERIOD_S, floor_wall_s=1.0)
+        orphans = OrphanCollector(store, neighbours, clock, inference)
+        self._orphans = Periodic("orphan-release", orphans.reconcile, clock, period_s=ORPHAN_PERIOD_S, floor_wall_s=5.0)
+
+    @property
+    def periodics(self) -> list[Periodic]:
+        return [self.resumption, self.node_health, self._moves, self._orphans]
+
+    @property
+    def tasks(self) -> list[Task]:
+        watch = self._neighbours.watch
+        return [
+            self.runner.run,
+            partial(follow, partial(watch, "allocations"), self._allocation_changed),
+            partial(follow, partial(watch, "slices"), self._slice_changed),
+            partial(follow, partial(watch, "defragmentations"), nudging(self._moves.nudge)),
+        ]
+
+    async def _allocation_changed(self, event: WatchEvent | None) -> None:
+        self.node_health.nudge(urgent=self._reconciler.hear(event))
+        self._wake_workflow(event, lambda view: key_of(view["project"], view["name"]))
+
+    async def _slice_changed(self, event: WatchEvent | None) -> None:
+        self.node_health.nudge()
+        self._wake_workflow(event, lambda view: resolve(view["instance"], view["project"]))
+
+    def _wake_workflow(self, event: WatchEvent | None, instance_of: Callable[[dict[str, Any]], str]) -> None:
+        """The workflow of the instance that the event is about; all, where some may have been missed."""
+        if event is None:
+            self.runner.nudge()
+        else:
+            self.runner.nudge(instance_of(event.view))
+
+
+class AutoscalingControllers:
+    """Scaling policies, followed by the sizes of their targets."""
+
+    def __init__(
+        self, store: ComputeStore, instances: InstanceControllers, inference: Inference | None, clock: Clock
+    ) -> None:
+        self.policies = ScalingPolicies(store, instances.service)
+        reconciler = AutoscalingReconciler(store, instances.service, inference, clock, instances.resumption.nudge)
+        self._scaling = Periodic(
+            "autoscaling", reconciler.reconcile, clock, period_s=AUTOSCALING_PERIOD_S, floor_wall_s=0.25, rest_s=1.0
+        )
+        self.policies.wake = partial(self._scaling.nudge, urgent=True)
+        self._generations = self.policies.generations()
+
+    @property
+    def periodics(self) -> list[Periodic]:
+        return [self._scaling]
+
+    def replica_wrote(self) -> None:
+        """Look again where another replica was asked for another policy, and not at each write of its decisions."""
+        if (generations := self.policies.generations()) != self._generations:
+            self._generations = generations
+            self._scaling.nudge(urgent=True)
+
+
+class MaintenanceControllers:
+    """Maintenances, carried on as their nodes change."""
+
+    def __init__(self, store: ComputeStore, neighbours: ControlPlane, clock: Clock) -> None:
+        self.maintenances = Maintenances(store, neighbours, clock)
+        self._reconciler = MaintenanceReconciler(store, neighbours, clock)
+        self._maintaining = Periodic(
+            "maintenance",
+            self._reconciler.reconcile,
+            clock,
+            period_s=MAINTENANCE_PERIOD_S,
+            floor_wall_s=0.5,
+            rest_s=3.0,
+        )
+        self.maintenances.wake = self._reconciler.wake = self.nudge = self._maintaining.nudge
+
+    @property
+    def periodics(self) -> list[Periodic]:
+        return [self._maintaining]
+
+    def node_changed(self, event: WatchEvent | None) -> None:
+        if event is None:
+            self.nudge()
+        else:
+            self._reconciler.node_changed()
+
+
+class ScenarioControllers:
+    """Scenarios, played on whatever of the other services they ask. `asked`: those, by name; the caller adds its own
+    once there is one."""
+
+    def __init__(self, store: ComputeStore, asked: Mapping[str, httpx.AsyncClient], clock: Clock) -> None:
+        executor = ProcessExecutor(asked["agents"]) if "agents" in asked else None
+        world = World(asked, executor)
+        self.runs = ScenarioRuns(store, world, clock)
+        self._reconciler = ScenarioRunReconciler(store, world, clock, version())
+        self._playing = Periodic(
+            "scenario-runs", self._reconciler.reconcile, clock, period_s=SCENARIO_PERIOD_S, floor_wall_s=0.5
+        )
+        self._reconciler.wake = self._playing.nudge
+        self.runs.wake = self.run_asked_for
+
+    @property
+    def periodics(self) -> list[Periodic]:
+        return [self._playing]
+
+    def run_asked_for(self) -> None:
+        self._reconciler.look()
+        self._playing.nudge()
+
+
+class FaultControllers:
+    """Faults of nodes: all by a long period, what changes at once."""
+
+    def __init__(self, store: ComputeStore, neighbours: ControlPlane, clock: Clock) -> None:
+        self._reconciler = FaultReconciler(store, neighbours)
+        self._all = Periodic("faults", self._reconciler.reconcile, clock, period_s=FAULTS_PERIOD_S, floor_wall_s=10.0)
+        self._changed = Periodic(
+            "changed-faults",
+            self._reconciler.reconcile_changed,
+            clock,
+            period_s=FAULTS_PERIOD_S,
+            rest_s=0.1,
+            rest_floor_wall_s=0.1,
+        )
+
+    @property
+    def periodics(self) -> list[Periodic]:
+        return [self._all, self._changed]
+
+    def node_changed(self, event: WatchEvent | None) -> None:
+        if event is None:
+            self._all.nudge()
+        elif self._reconciler.take(event):
+            self._changed.nudge()
