@@ -26,7 +26,8 @@ from matrixresource.client import ResourceClient
 from matrixresource.contract.nodes import KEPT_OUT, KUBERNETES, NodeView
 
 CORDONED_BY = "cloudmatrix.io/cordoned-by"
-MANAGED_NODES = f"{MANAGED_LABEL}={MANAGED_BY}"
+MANAGED_OBJECTS = f"{MANAGED_LABEL}={MANAGED_BY}"
+"""The label selector of all that is mirrored."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Cordons:
     async def reconcile(self, nodes: list[NodeView]) -> list[NodeView]:
         """Bring both sides to what both ask for. The nodes as they are then."""
         if any(node.name not in self._marks for node in nodes):
-            self.see((await self._kube.list(NODE, labels=MANAGED_NODES))[0])
+            self.see((await self._kube.list(NODE, labels=MANAGED_OBJECTS))[0])
         return [await self._reconcile(node) for node in nodes]
 
     async def _reconcile(self, node: NodeView) -> NodeView:

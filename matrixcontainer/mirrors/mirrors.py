@@ -1,7 +1,8 @@
 """Keeps mirrors of the services' state in Kubernetes: Nodes, Supernodes and NetworkSlices.
 
 Each mirror compares what should be there with what it last wrote and applies the difference. It runs at every change
-the services report and on a period, and after a start it compares with what is really there.
+the services report and on a period, after a start it compares with what is really there, and what a watch says others
+have changed or deleted since is written over.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ from typing import Any
 from matrixcommon.model.errors import Conflict, NotFound
 from matrixcontainer.client.client import NETWORK_SLICE, NODE, SUPERNODE, Kind, KubeClient
 from matrixcontainer.client.events import kube_time
-from matrixcontainer.mirrors.cordons import Cordons
+from matrixcontainer.mirrors.cordons import MANAGED_OBJECTS, Cordons
 from matrixcontainer.mirrors.objects import node_object, node_status, slice_mirror_name, slice_object, supernode_object
-from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL
 from matrixcontainer.operator.reconciler import READS_MAX
 from matrixcontainer.scheduler.scheduler import GANG_LABEL
 from matrixresource.client import ResourceClient
@@ -27,26 +27,35 @@ from matrixresource.contract.nodes import NodeView
 log = logging.getLogger(__name__)
 
 ANEW_S = 300.0
-"""How often everything is written anew, whatever we believe to be there: who writes over a mirror is written over."""
+"""How often everything is written anew, whatever we believe to be there and whatever a watch has missed."""
+
+MIRRORED = (NODE, SUPERNODE, NETWORK_SLICE)
 
 
 class Mirror:
     """Objects of one kind, made to match `wanted`: name to (object, status)."""
 
-    def __init__(self, kube: KubeClient, kind: Kind) -> None:
+    def __init__(self, kube: KubeClient, kind: Kind, *, shared: bool = False) -> None:
+        """`shared`: others write their own parts of these objects, so that only a deletion has to be made good."""
         self._kube = kube
         self._kind = kind
+        self._shared = shared
         self._written: dict[str, tuple[str, str]] = {}
+        self._heard: dict[str, str | None] = {}
+        """The versions that a watch brought since the last look; None where it was deleted."""
         self._versions: dict[str, str] = {}
         self._looked = False
 
     async def match(self, wanted: dict[str, tuple[dict[str, Any], dict[str, Any]]]) -> int:
         """Write what differs, delete what is ours and unwanted; returns how many objects were touched."""
         if not self._looked:
-            present, _ = await self._kube.list(self._kind, labels=f"{MANAGED_LABEL}={MANAGED_BY}")
+            present, _ = await self._kube.list(self._kind, labels=MANAGED_OBJECTS)
             self._written |= {each["metadata"]["name"]: ("", "") for each in present}
             self._versions = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in present}
             self._looked = True
+        for name in filter(self._is_anothers, self._heard):
+            self._written[name] = ("", "")
+        self._heard.clear()
         touched = 0
         for name, (body, status) in wanted.items():
             texts = (json.dumps(body, sort_keys=True), json.dumps(_undated(status), sort_keys=True))
@@ -77,6 +86,27 @@ class Mirror:
                 self._see(found)
         raise Conflict(f"{self._kind.kind} {name} changes faster than it can be mirrored")
 
+    def take(self, type: str, body: dict[str, Any]) -> bool:
+        """A change that a watch brings; whether somebody else made it, so that it is to be made good."""
+        name = body["metadata"]["name"]
+        if type != "DELETED" and self._shared:
+            self._heard.pop(name, None)
+            return False
+        self._heard[name] = None if type == "DELETED" else body["metadata"]["resourceVersion"]
+        return self._is_anothers(name)
+
+    def see(self, bodies: list[dict[str, Any]]) -> bool:
+        """These are all objects that there are; whether others have changed any since we wrote."""
+        present = {body["metadata"]["name"] for body in bodies}
+        self._heard = {name: None for name in self._written if name not in present}
+        return any([bool(self._heard), *(self.take("MODIFIED", body) for body in bodies)])
+
+    def _is_anothers(self, name: str) -> bool:
+        """Whether the last that was heard of it is not of our writing. What we wrote may be heard before it is
+        answered, and is taken for another's then: the same is written again, which changes nothing.
+        """
+        return name in self._written and self._heard[name] != self._versions.get(name)
+
     def _see(self, current: dict[str, Any]) -> None:
         self._versions[current["metadata"]["name"]] = current["metadata"]["resourceVersion"]
 
@@ -84,6 +114,7 @@ class Mirror:
         """Compare with what is really there the next time."""
         self._looked = False
         self._written.clear()
+        self._heard.clear()
 
 
 def npus_without_pods(allocations: Iterable[AllocationView]) -> dict[str, int]:
@@ -121,11 +152,23 @@ class Mirrors:
         self._slices = slices
         self._wall = wall
         self.cordons = Cordons(kube, resource, wall)
-        self._nodes = Mirror(kube, NODE)
+        self._nodes = Mirror(kube, NODE, shared=True)
         self._supernodes = Mirror(kube, SUPERNODE)
         self._links = Mirror(kube, NETWORK_SLICE)
+        self._mirrors = {NODE: self._nodes, SUPERNODE: self._supernodes, NETWORK_SLICE: self._links}
         self._statuses: dict[str, dict[str, Any]] = {}
         self._anew_at = 0.0
+
+    def see(self, kind: Kind, bodies: list[dict[str, Any]]) -> bool:
+        """These are all objects of the kind that there are; whether there is anything to do about them."""
+        if kind == NODE:
+            self.cordons.see(bodies)
+        return self._mirrors[kind].see(bodies)
+
+    def take(self, kind: Kind, type: str, body: dict[str, Any]) -> bool:
+        """One of them changed, as a watch says; whether there is anything to do about it."""
+        cordoned = kind == NODE and self.cordons.take(type, body)
+        return self._mirrors[kind].take(type, body) or cordoned
 
     async def reconcile(self) -> str:
         """Bring every mirror up to date."""
@@ -141,7 +184,7 @@ class Mirrors:
 
     def _forget(self) -> None:
         self.cordons.see(())
-        for mirror in (self._nodes, self._supernodes, self._links):
+        for mirror in self._mirrors.values():
             mirror.forget()
 
     async def _reconcile_all(self) -> int:

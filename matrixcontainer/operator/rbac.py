@@ -40,7 +40,7 @@ CLUSTER_RULES = [
     rule(GROUP, SPEC_KINDS, ["get", "list", "watch", "patch"]),
     rule(GROUP, [f"{each}/status" for each in (*SPEC_KINDS, *MIRRORS)], ["patch"]),
     rule(GROUP, ["cloudmatrixinfers/finalizers"], ["update"]),
-    rule(GROUP, MIRRORS, ["get", "list", "create", "patch", "delete"]),
+    rule(GROUP, MIRRORS, ["get", "list", "watch", "create", "patch", "delete"]),
     rule("", ["nodes"], ["get", "list", "watch", "create", "patch", "delete"]),
     rule("", ["nodes/status", "pods/status"], ["patch"]),
     rule("", ["pods"], ["list", "watch", "create", "delete"]),

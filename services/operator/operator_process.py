@@ -23,10 +23,10 @@ from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.resource_key import key_of
 from matrixcompute.client import ComputeClient
 from matrixcompute.clients.inference import Inference
-from matrixcontainer.client.client import CRD, NODE, POD, KubeClient
+from matrixcontainer.client.client import CRD, POD, Kind, KubeClient
 from matrixcontainer.client.login import http_of, login
-from matrixcontainer.mirrors.cordons import MANAGED_NODES
-from matrixcontainer.mirrors.mirrors import Mirrors
+from matrixcontainer.mirrors.cordons import MANAGED_OBJECTS
+from matrixcontainer.mirrors.mirrors import MIRRORED, Mirrors
 from matrixcontainer.mirrors.virtual_kubelet import RENEW_S, Kubelets
 from matrixcontainer.operator.changed import Changed
 from matrixcontainer.operator.crds import custom_resource_definitions
@@ -85,7 +85,7 @@ class OperatorProcess:
         self._instances, self._infers = Changed(self.reconcilers.instances), Changed(self.reconcilers.infers)
         self._policies, self._scenarios = Changed(self.reconcilers.policies), Changed(self.reconcilers.scenarios)
         mirrors = Mirrors(self.kube, self.resource, self._slices.all, time.time, settings.shared_cluster)
-        self._cordons = mirrors.cordons
+        self._mirrored = mirrors
         self._kubelets = Kubelets(self.kube, self.resource, time.time)
         wall = WallClock()
         instances = Periodic("instances", self._instances.reconcile, wall, period_s=AGAIN_WALL_S, rest_s=0.1)
@@ -184,7 +184,8 @@ class OperatorProcess:
             self._on_standby = False
             if self._settings.install_crds:
                 await self.install_crds()
-            background = [watcher.run for watcher in self.watchers] + [self._follow_pods, self._follow_nodes]
+            background = [watcher.run for watcher in self.watchers] + [self._follow_pods]
+            background += [partial(self._follow_mirrored, kind) for kind in MIRRORED]
             background += [partial(follow, stream, heard) for stream, heard in self._followed()]
             tasks = [asyncio.create_task(supervised(work)) for work in background]
             kept, operator = asyncio.create_task(self.leadership.keep()), asyncio.create_task(self._kopf())
@@ -227,18 +228,18 @@ class OperatorProcess:
             self.scheduler.nudge()
             await asyncio.sleep(RETRY_WALL_S)
 
-    async def _follow_nodes(self) -> None:
-        """For ever: nudge the mirrors when a Node takes newcomers, or no longer."""
+    async def _follow_mirrored(self, kind: Kind) -> None:
+        """For ever: nudge the mirrors when others have changed what they show, or whether a Node takes newcomers."""
         while True:
             try:
-                nodes, since = await self.kube.list(NODE, labels=MANAGED_NODES)
-                self._cordons.see(nodes)
+                bodies, since = await self.kube.list(kind, labels=MANAGED_OBJECTS)
+                self._mirrored.see(kind, bodies)
                 self.mirrors.nudge()
-                async for type, body in self.kube.watch(NODE, since, MANAGED_NODES):
-                    if type != "BOOKMARK" and self._cordons.take(type, body):
+                async for type, body in self.kube.watch(kind, since, MANAGED_OBJECTS):
+                    if type != "BOOKMARK" and self._mirrored.take(kind, type, body):
                         self.mirrors.nudge()
             except MatrixError as refused:
-                log.info("watch of nodes ended", extra={"why": refused.message})
+                log.info("watch of mirrors ended", extra={"kind": kind.kind, "why": refused.message})
             await asyncio.sleep(RETRY_WALL_S)
 
     async def _kopf(self) -> None:

@@ -21,7 +21,6 @@ from matrixcontainer.client.client import (
     FAULT,
     INFER,
     INSTANCE,
-    NODE,
     RECOVERY_POLICY,
     SCALING_POLICY,
     SCENARIO,
@@ -32,7 +31,8 @@ from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.server import KubeApi
 from matrixcontainer.kubeapi.storage.opening import open_database
 from matrixcontainer.kubeapi.storage.store import Store
-from matrixcontainer.mirrors.mirrors import Mirrors
+from matrixcontainer.mirrors.cordons import MANAGED_OBJECTS
+from matrixcontainer.mirrors.mirrors import MIRRORED, Mirrors
 from matrixcontainer.operator.crds import custom_resource_definitions
 from matrixcontainer.operator.decision import key_of_resource
 from matrixcontainer.operator.handlers import reconcilers_for
@@ -124,7 +124,8 @@ class Cluster(InProcessStack):
 
     async def mirror(self) -> None:
         """The supernode's nodes and slices as Kubernetes shows them."""
-        self.mirrors.cordons.see((await self.kube.list(NODE))[0])  # what the operator's watch of Nodes brings
+        for kind in MIRRORED:  # what the operator's watches of them bring
+            self.mirrors.see(kind, (await self.kube.list(kind, labels=MANAGED_OBJECTS))[0])
         await self.mirrors.reconcile()
 
     async def _handle(self, reconciler: Reconciler, body: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from matrixcontainer.client import client
 from matrixcontainer.client.client import CRD, Kind, KubeClient
+from matrixcontainer.mirrors.mirrors import MIRRORED
 from matrixcontainer.operator import leader_election
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -96,15 +97,20 @@ def _kinds(argument: ast.expr, path: Path, trees: dict[Path, ast.Module]) -> lis
     text = ast.unparse(argument)
     if text.isupper():
         return [_constant(argument)]
-    if text == "self._kind" and path.name == "mirrors.py":
-        return [
-            _constant(call.args[1])
-            for call in _calls(trees[path])
-            if isinstance(call.func, ast.Name) and call.func.id == "Mirror"
-        ]
+    if (text, path.name) in (("self._kind", "mirrors.py"), ("kind", "operator_process.py")):
+        return _mirrored(trees)
     if text in ("self.kind", "reconciler.kind"):
         return _reconciled(trees)
     raise AssertionError(f"{path.name}:{argument.lineno}: which kind is {text}? Teach operator_rights.py to trace it")
+
+
+def _mirrored(trees: dict[Path, ast.Module]) -> list[Kind]:
+    """The kinds of all mirrors, which are those that the operator's process follows one by one."""
+    (tree,) = (tree for path, tree in trees.items() if path.name == "mirrors.py")
+    made = [call for call in _calls(tree) if isinstance(call.func, ast.Name) and call.func.id == "Mirror"]
+    kinds = [_constant(call.args[1]) for call in made]
+    assert kinds == list(MIRRORED)
+    return kinds
 
 
 def _reconciled(trees: dict[Path, ast.Module]) -> list[Kind]:

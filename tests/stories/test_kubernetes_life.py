@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 
 from matrixcommon.model.errors import InvalidField
-from matrixcontainer.client.client import EVENT, FAULT, INFER, INSTANCE, LEASE, NETWORK_SLICE, NODE, POD, SUPERNODE
+from matrixcontainer.client.client import (
+    EVENT,
+    FAULT,
+    INFER,
+    INSTANCE,
+    LEASE,
+    NETWORK_SLICE,
+    NODE,
+    POD,
+    SUPERNODE,
+    Kind,
+)
 from matrixcontainer.operator.leader_election import DURATION_S, Leadership
 from tests.cluster import Cluster
 
@@ -133,6 +144,43 @@ async def test_what_nobody_may_change_is_put_back_and_what_is_wrong_is_refused(t
             with pytest.raises(InvalidField, match=field):
                 await cluster.apply_resource(INSTANCE, "bad", spec)
         assert (await cluster.kube.list(INSTANCE))[0] == []
+
+
+async def test_what_others_change_or_delete_of_a_mirror_is_there_again_at_the_next_look(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        await cluster.apply_resource(INSTANCE, "one", {"nodes": 2})
+        await cluster.settles(INSTANCE, "one", ready(2), "the instance is ready")
+        await cluster.tick()
+        other = "one-rdma"
+        before = [await shown(cluster, kind, name) for kind, name in MIRRORS_OF_ONE]
+        await cluster.kube.delete(SUPERNODE, "sn0")
+        await cluster.kube.delete(NETWORK_SLICE, "one-ub")
+        await cluster.kube.delete(NODE, "sn0-c05-n2")
+        await cluster.kube.merge(NETWORK_SLICE, other, {"spec": {"floorGbpsPerNpu": 77}})
+        await cluster.kube.merge(NETWORK_SLICE, other, {"status": {"state": "Broken"}}, subresource="status")
+        await cluster.tick()
+        assert [await shown(cluster, kind, name) for kind, name in MIRRORS_OF_ONE] == before
+
+        kinds = (SUPERNODE, NETWORK_SLICE, NODE)
+        written = [await cluster.kube.list(kind) for kind in kinds]
+        await cluster.mirror()
+        assert [(await cluster.kube.list(kind))[0] for kind in kinds] == [bodies for bodies, _ in written]
+
+
+MIRRORS_OF_ONE = (
+    (SUPERNODE, "sn0"),
+    (NETWORK_SLICE, "one-ub"),
+    (NETWORK_SLICE, "one-rdma"),
+    (NODE, "sn0-c05-n2"),
+)
+
+
+async def shown(cluster: Cluster, kind: Kind, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a mirror says, without when it was written."""
+    body = await cluster.kube.find(kind, name)
+    assert body is not None, (kind.kind, name)
+    status = {key: value for key, value in body["status"].items() if key != "conditions"}
+    return body["spec"], status
 
 
 async def test_only_one_of_two_operators_leads_and_the_other_takes_over(tmp_path):

@@ -9,6 +9,7 @@ from matrixcontainer.kubeapi.schema.structural import Schema
 RESERVED = frozenset(
     ["true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package", "namespace", "return", "var", "void", "while"]  # noqa: E501
 )  # fmt: skip
+INT64 = 2**63
 SPELLED = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
 
 
@@ -54,7 +55,7 @@ def to_cel(value: Any, schema: Schema | None, root: bool = False) -> Any:
             return celtypes.DoubleType(value)
         return celtypes.IntType(value)
     if isinstance(value, float):
-        if schema is not None and schema.type == "integer":
+        if schema is not None and schema.type == "integer" and abs(value) < INT64:
             return celtypes.IntType(int(value))
         return celtypes.DoubleType(value)
     if isinstance(value, str):

@@ -90,11 +90,10 @@ def _key(value: Any) -> str:
 def _number(text: str) -> int | float:
     plain = text.replace("_", "")
     digits = plain.lstrip("+-")
-    if digits.isdecimal() and digits.startswith("0") and not set(digits) & {"8", "9"}:
-        return int(plain, 8)
+    octal = digits.isdecimal() and digits.startswith("0") and not set(digits) & {"8", "9"}
     if len(digits) < 40 and (digits.isdecimal() or digits[:2] in ("0x", "0o", "0b")):
-        whole = int(plain) if digits.isdecimal() else int(plain, 0)
-        return whole if -(2**63) <= whole < 2**64 else float(whole)
+        whole = int(plain, 8) if octal else int(plain) if digits.isdecimal() else int(plain, 0)
+        return whole if -(2**63) <= whole < 2**63 else float(whole)
     value = float(plain)
     if value in (float("inf"), float("-inf")):
         raise ValueError(f"number {text[:40]} is out of range")

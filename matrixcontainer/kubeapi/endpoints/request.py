@@ -12,6 +12,8 @@ from matrixcontainer.kubeapi.auth.authorizer import Attributes
 from matrixcontainer.kubeapi.meta import errors
 
 BODY_BYTES_MAX = 3 * 2**20
+WHOLE_NUMBER = re.compile("[+-]?[0-9]+")
+INT64, INT64_DIGITS_MAX = 2**63, 20
 
 
 async def no_body() -> bytes:
@@ -46,13 +48,15 @@ class Request:
         return self.query.get(name, "").lower() in ("true", "1")
 
     def number(self, name: str) -> int:
+        """An int64 of the query; 0 where it is not there."""
         text = self.query.get(name, "")
         if not text:
             return 0
-        try:
-            return int(text)
-        except ValueError:
-            raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+        if not WHOLE_NUMBER.fullmatch(text):
+            raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+        if len(text) > INT64_DIGITS_MAX or not -INT64 <= int(text) < INT64:
+            raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
+        return int(text)
 
 
 def query_of(text: bytes) -> dict[str, str]:

@@ -168,15 +168,19 @@ class SubresourceHandler:
     def _log(self, request: Request, resource: Resource, target: Target) -> Response:
         """Plain text, made up by the emulated kubelets."""
         pod = self._core.verbs.get(resource, target.namespace, target.name)
+
+        def number(name: str) -> int | None:
+            return request.number(name) if request.query.get(name) else None
+
         options = LogOptions(
             container=request.query.get("container", ""),
             previous=request.flag("previous"),
             follow=request.flag("follow"),
             timestamps=request.flag("timestamps"),
-            since_s=request.number("sinceSeconds"),
+            since_s=number("sinceSeconds"),
             since_time=request.query.get("sinceTime", ""),
-            tail=request.number("tailLines") if "tailLines" in request.query else None,
-            bytes_max=request.number("limitBytes"),
+            tail=number("tailLines"),
+            bytes_max=number("limitBytes"),
         )
         return Response(read_log(self._core, pod, options), media="text/plain; charset=utf-8")
 

@@ -104,10 +104,11 @@ def deletion_of(request: Request) -> Deletion:
         raise errors.unprocessable(
             "DeleteOptions", "meta.k8s.io", "", [errors.not_supported("dryRun", dry_run, ["All"])]
         )
-    try:
-        grace = int(reported["gracePeriodSeconds"]) if reported["gracePeriodSeconds"] is not None else None
-    except (TypeError, ValueError):
-        raise errors.bad_request("gracePeriodSeconds must be a number") from None
+    grace = reported["gracePeriodSeconds"]
+    if isinstance(grace, str) and grace == request.query.get("gracePeriodSeconds"):
+        grace = request.number("gracePeriodSeconds")
+    if grace is not None and type(grace) is not int:
+        raise errors.bad_request("gracePeriodSeconds must be a whole number of 64 bits")
     if grace is not None and grace < 0:
         grace = 1
     conditions = reported["preconditions"]

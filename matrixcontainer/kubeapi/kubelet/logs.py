@@ -12,6 +12,7 @@ from matrixcontainer.kubeapi.kubelet.container_script import action_of
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp
 from matrixcontainer.kubeapi.registry.core import Core
+from matrixcontainer.kubeapi.schema.formats import DATE_TIME
 
 Obj = dict[str, Any]
 Line = tuple[str, str]  # timestamp, text
@@ -27,14 +28,15 @@ class LogOptions:
     previous: bool = False
     follow: bool = False
     timestamps: bool = False
-    since_s: int = 0
+    since_s: int | None = None
     since_time: str = ""
     tail: int | None = None
-    bytes_max: int = 0
+    bytes_max: int | None = None
 
 
 def read_log(core: Core, pod: Obj, options: LogOptions) -> bytes | AsyncIterator[bytes]:
     """The log as bytes, or as chunks while it is followed; 400 with the words of the kubelet."""
+    _check(options, pod["metadata"]["name"])
     container = chosen_container(pod, options.container)
     if not pod["spec"].get("nodeName"):
         return b""  # nobody has started it, so there is nothing to read
@@ -44,6 +46,23 @@ def read_log(core: Core, pod: Obj, options: LogOptions) -> bytes | AsyncIterator
         text = _text(shown, options.timestamps)
         return text[: options.bytes_max] if options.bytes_max else text
     return _follow(core, options, pod, container, shown, len(lines))
+
+
+def _check(options: LogOptions, pod: str) -> None:
+    if options.since_time and not DATE_TIME.match(options.since_time):
+        raise errors.bad_request(f"sinceTime: {errors.shown(options.since_time)} is no time of RFC 3339")
+    found = []
+    if options.tail is not None and options.tail < 0:
+        found.append(errors.invalid("tailLines", options.tail, "must be greater than or equal to 0"))
+    if options.bytes_max is not None and options.bytes_max < 1:
+        found.append(errors.invalid("limitBytes", options.bytes_max, "must be greater than 0"))
+    if options.since_s is not None and options.since_time:
+        why = "at most one of `sinceTime` or `sinceSeconds` may be specified"
+        found.append(errors.forbidden_field("", why))
+    elif options.since_s is not None and options.since_s < 1:
+        found.append(errors.invalid("sinceSeconds", options.since_s, "must be greater than 0"))
+    if found:
+        raise errors.unprocessable("PodLogOptions", "", pod, found)
 
 
 def chosen_container(pod: Obj, wanted: str) -> str:

@@ -17,6 +17,8 @@ NAMES: dict[type, str] = {
     type(None): "null",
 }
 FORMS = {"integer": "int64", "number": "double"}  # which form a bare number has
+WHOLE_MAX = 2.0**53 - 1
+"""Beyond it a float no longer says which whole number it is, so it is none (as `swag.IsFloat64AJSONInteger` has it)."""
 
 
 def type_mistake(python: type, types: tuple[str, ...], form: str) -> Validator | None:
@@ -34,7 +36,7 @@ def type_mistake(python: type, types: tuple[str, ...], form: str) -> Validator |
     whole_fits = python is float and "integer" in types
 
     def check(value: Any, name: str, old: Any, found: list[Cause]) -> int:
-        if whole_fits and value.is_integer():
+        if whole_fits and value.is_integer() and abs(value) <= WHOLE_MAX:
             return 1
         found.append(errors.type_invalid(name, shown, f'{name} in body must be of type {wanted}: "{shown}"'))
         return 0

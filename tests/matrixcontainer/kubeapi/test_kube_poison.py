@@ -20,7 +20,7 @@ from matrixcontainer.kubeapi.kubelet.pod_info import DELETION_COST, PodIndex
 from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.meta.quantities import amount, canonical, whole_number
 from matrixcontainer.kubeapi.storage.objects import Record
-from tests.matrixcontainer.kubeapi.talk import WIDGETS, Talk, a_crd, a_widget
+from tests.matrixcontainer.kubeapi.talk import APPLY, JSON_PATCH, WIDGETS, Talk, a_crd, a_widget
 
 NS = "/api/v1/namespaces/default"
 A_POD = {"containers": [{"name": "c", "image": "i"}]}
@@ -146,6 +146,83 @@ def test_numbers_have_bounds() -> None:
         amount("9" * 5_000)
     assert len(read_indexes(f"0-{10**12}")) == 0
     assert len(read_indexes("0-2147483647")) == INDEXES_MAX + 1
+
+
+WIDE = [2**53, 2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63) - 1, 10**49, 10**308]
+
+
+@pytest.mark.parametrize("size", WIDE, ids=lambda size: f"{float(size):.2e}")
+@pytest.mark.parametrize("kind", ["post", "merge", "json patch", "apply", "apply yaml", "scale"])
+async def test_no_whole_number_is_too_wide_to_be_judged(talk: Talk, size: int, kind: str) -> None:
+    """Where its schema has no bound, the paths of `scale` have; what no int64 holds is no integer. Rules are asked too."""
+    spec = {"type": "object", "properties": {"size": {"type": "integer"}}}
+    await talk.define(a_crd(spec=spec, rules=[{"rule": "!has(self.size) || self.size != 3", "message": "not three"}]))
+    assert (await talk.post(WIDGETS, a_widget(spec={"size": 1}))).code == 201
+    one, body = f"{WIDGETS}/one", a_widget(spec={"size": size})
+    if kind == "post":
+        answer = await talk.post(WIDGETS, a_widget("two", spec={"size": size}))
+    elif kind == "merge":
+        answer = await talk.patch(one, {"spec": {"size": size}})
+    elif kind == "json patch":
+        answer = await talk.patch(one, [{"op": "add", "path": "/spec/size", "value": size}], JSON_PATCH)
+    elif kind == "apply":
+        answer = await talk.apply(one, body, "m", force=True)
+    elif kind == "apply yaml":
+        text = f"apiVersion: example.test/v1\nkind: Widget\nmetadata: {{name: one}}\nspec: {{size: {size}}}\n"
+        answer = await talk.ask("PATCH", one, text.encode(), APPLY, fieldManager="m", force=True)
+    else:
+        answer = await talk.put(f"{one}/scale", {"metadata": {"name": "one"}, "spec": {"replicas": size}})
+    assert answer.code == 422, answer.body
+    assert "spec.size" in answer.body["message"]
+
+
+@pytest.mark.parametrize("twice", [b"", b'"size": 1, '], ids=["once", "twice"])
+async def test_a_number_beyond_all_floats_is_refused(talk: Talk, twice: bytes) -> None:
+    await talk.define(a_crd())
+    for digits in (b"1" * 400, b"1" * 5_000, b"1e400"):
+        body = b'{"apiVersion": "example.test/v1", "kind": "Widget", "metadata": {"name": "one"}, "status": {%s"size": %s}}'
+        answer = await talk.ask("POST", WIDGETS, body % (twice, digits))
+        assert answer.code == 400, answer.body
+        assert "out of range" in answer.body["message"]
+    assert parse_yaml(b"a: 0" + b"7" * 50, []) == {"a": float("7" * 50)}
+
+
+@pytest.mark.parametrize("grace", [10**11, 10**18, 2**63 - 1])
+async def test_a_grace_period_may_end_after_all_years_that_are_written(talk: Talk, grace: int) -> None:
+    pod = f"{NS}/pods/p"
+    await talk.post(f"{NS}/pods", {"metadata": {"name": "p"}, "spec": A_POD | {"nodeName": "n"}})
+    answer = await talk.delete(pod, {"gracePeriodSeconds": grace})
+    assert answer.code == 200, answer.body
+    assert (await talk.get(pod)).body["metadata"]["deletionTimestamp"] <= "9999-12-31T23:59:59Z"
+    assert (await talk.delete(pod, gracePeriodSeconds=0)).code == 200
+
+
+@pytest.mark.parametrize("grace", ["5", True, 1.5, 1e300, [], {}])
+async def test_a_grace_period_is_a_whole_number(talk: Talk, grace: Any) -> None:
+    await talk.post(f"{NS}/pods", {"metadata": {"name": "p"}, "spec": A_POD})
+    answer = await talk.delete(f"{NS}/pods/p", {"gracePeriodSeconds": grace})
+    assert answer.code == 400, answer.body
+    assert "gracePeriodSeconds" in answer.body["message"]
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "why"),
+    [
+        ({"tailLines": "-1"}, 422, "tailLines: Invalid value: -1: must be greater than or equal to 0"),
+        ({"limitBytes": "0"}, 422, "limitBytes: Invalid value: 0: must be greater than 0"),
+        ({"sinceSeconds": "0"}, 422, "sinceSeconds: Invalid value: 0: must be greater than 0"),
+        ({"sinceSeconds": "5", "sinceTime": "2026-01-01T00:00:00Z"}, 422, "at most one of"),
+        ({"sinceTime": "2026-13-01T00:00:00Z"}, 400, "sinceTime"),
+        ({"sinceSeconds": "1" * 400}, 400, "out of range"),
+        ({"tailLines": "1_0"}, 400, "invalid syntax"),
+        ({"tailLines": "0", "sinceSeconds": str(2**63 - 1), "limitBytes": str(2**63 - 1)}, 200, ""),
+    ],
+)
+async def test_what_is_asked_of_a_log_has_bounds(talk: Talk, query: dict[str, str], code: int, why: str) -> None:
+    await talk.post(f"{NS}/pods", {"metadata": {"name": "p"}, "spec": A_POD})
+    answer = await talk.get(f"{NS}/pods/p/log", **query)
+    assert answer.code == code, answer.body
+    assert why in (answer.body["message"] if code != 200 else "")
 
 
 def test_yaml_means_what_it_means_to_kubectl() -> None:
