@@ -4,7 +4,7 @@ versions."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -70,7 +70,7 @@ def supernode_add(
         matrixctl supernode add sn1 --file drawn.json   one more, wired so
         matrixctl supernode add sn0 --file drawn.json   the same cabinets, other cables: one version on
     """
-    body = {"spec": mapping_in(spec)} if spec else {}
+    body: dict[str, Any] = {"spec": mapping_in(spec)} if spec else {}
     if file is not None:
         from matrixresource.topology.graph_document import packed, read_file
 
