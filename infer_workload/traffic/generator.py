@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from itertools import pairwise
-from math import exp, log
+from math import exp, inf, log
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -47,8 +48,11 @@ class Arrival(NamedTuple):
 
 def read_trace(path: Path) -> list[Arrival]:
     """All requests of a trace in order of arrival. Raises BadTrace for a line that is none, OSError for no file."""
-    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
-        entries = [_parsed(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    try:
+        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
+            entries = [_parsed(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    except (UnicodeDecodeError, EOFError, zlib.error) as wrong:
+        raise BadTrace(f"{path.name} cannot be read: {wrong}") from wrong
     if not entries:
         raise BadTrace(f"{path.name} holds no request")
     entries.sort(key=lambda entry: entry.at_s)
@@ -69,10 +73,10 @@ def _parsed(number: int, line: str) -> Arrival:
         raise BadTrace(f"line {number} is no JSON: {wrong}") from wrong
     except KeyError as lacks:
         raise BadTrace(f"line {number} is no request of a trace: it has no {lacks}") from lacks
-    except (ValueError, TypeError, AttributeError) as wrong:
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as wrong:
         raise BadTrace(f"line {number} is no request of a trace: {wrong}") from wrong
-    if arrival.input_tokens < 1 or arrival.output_tokens < 1 or arrival.at_s < 0:
-        raise BadTrace(f"line {number}: lengths must be at least 1 and the timestamp not negative")
+    if arrival.input_tokens < 1 or arrival.output_tokens < 1 or not 0 <= arrival.at_s < inf:
+        raise BadTrace(f"line {number}: lengths must be at least 1 and the timestamp finite and not negative")
     return arrival
 
 

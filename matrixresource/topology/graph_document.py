@@ -62,7 +62,11 @@ def read_file(path: Path) -> Drawing:
     """A drawing from a file of either form. Raises InvalidField."""
     if not path.is_file():
         raise InvalidField(f"there is no file {path}", field="--file")
-    return read(path.read_text(encoding="utf-8"))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise _unreadable("it is no text") from error
+    return read(text)
 
 
 def read(document: Any) -> Drawing:
@@ -75,7 +79,7 @@ def read(document: Any) -> Drawing:
             return read(unpacked(text))
         try:
             document = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise _unreadable(f"it is no JSON: {error}") from error
     if not isinstance(document, Mapping):
         raise _unreadable("it is neither node-link JSON nor GraphML")

@@ -44,7 +44,11 @@ def of_numbers(machine: str) -> bool:
 def load_spec(path: Path | str | None = None) -> SupernodeSpec:
     """The spec in the file `path`, or of the built-in machine of that name; by default the published CloudMatrix384.
     Raises InvalidSpec with the field's path, InvalidField where there is neither."""
-    return _read(spec_file(path).read_text(encoding="utf-8"))
+    file = spec_file(path)
+    try:
+        return _read(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as wrong:
+        raise InvalidSpec("", f"{file.name} is no YAML: {' '.join(str(wrong).split())[:300]}") from wrong
 
 
 def spec_file(named: Path | str | None) -> Path:

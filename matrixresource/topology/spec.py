@@ -25,7 +25,7 @@ class InvalidSpec(InvalidField):
     """The spec file cannot be believed. `field` is the path of the figure at fault, for example `die.ub_links`."""
 
     def __init__(self, field: str, message: str) -> None:
-        super().__init__(f"{field}: {message}", field=field)
+        super().__init__(f"{field}: {message}" if field else message, field=field or None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from matrixcommon.model.empty import empty_dict
-from services.snapshots.archive import UnknownSnapshot, read_manifest
+from services.snapshots.archive import UnknownSnapshot, read_manifest, reading
 
 ABOUT, ACTIONS, EVENTS = "recording.json", "actions.jsonl", "events.jsonl"
 
@@ -88,14 +88,14 @@ def read(file: Path) -> Recording:
     """Raises InvalidField where there is no file, UnknownSnapshot where it is no recording."""
     read_manifest(file)
     try:
-        with zipfile.ZipFile(file) as archive:
+        with reading(file) as archive:
+            if ABOUT not in archive.namelist():
+                raise UnknownSnapshot(f"{file} is a snapshot and no recording: `matrixctl record` makes one")
             return Recording(
                 about=About.model_validate_json(archive.read(ABOUT)),
                 actions=tuple(_read(Action, archive.read(ACTIONS))),
                 events=tuple(_read(Event, archive.read(EVENTS))),
             )
-    except KeyError as wrong:
-        raise UnknownSnapshot(f"{file} is a snapshot and no recording: `matrixctl record` makes one") from wrong
     except ValidationError as wrong:
         raise UnknownSnapshot(f"the recording in {file} makes no sense ({wrong.error_count()} errors)") from wrong
 

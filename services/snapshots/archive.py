@@ -11,14 +11,18 @@ import hashlib
 import os
 import sqlite3
 import zipfile
-from collections.abc import Iterable, Mapping
-from contextlib import closing
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from sqlalchemy import MetaData
 
 from matrixcommon.model.errors import InvalidField, MatrixError
+from matrixcommon.model.quantities import LATEST_S
+from services.catalogue import PROCESSES
 from services.chassis.database import Migrations
 
 FORMAT = 1
@@ -29,6 +33,10 @@ MACHINE = "machine"
 MIGRATED = ("resource", "link", "compute", "infer", "kube")
 """The processes whose tables have revisions; agents.db has one table of documents."""
 _BLOCK_BYTES = 1 << 20
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+"""What zipfile raises for a file that is damaged, encrypted, or compressed in a way that it does not know."""
+_NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+"""Of SQLite's errors, those that are of the disk and not of what lies on it."""
 
 
 class UnknownSnapshot(MatrixError):
@@ -47,6 +55,17 @@ class DatabaseFile(BaseModel):
     sha256: str
 
 
+def _of_the_catalogue(name: str) -> str:
+    if name not in {process.name for process in PROCESSES}:
+        raise ValueError(f"there is no process {name[:100]!r}")
+    return name
+
+
+ProcessName = Annotated[str, AfterValidator(_of_the_catalogue)]
+"""Databases are unpacked to files of these names, so no other may come from a file that somebody hands over."""
+Moment = Annotated[float, Field(ge=0, le=LATEST_S, allow_inf_nan=False)]
+
+
 class Manifest(BaseModel):
     """What a snapshot is. Times in seconds since the epoch: `taken_wall_s` the wall's, `emulated_s` the stack's."""
 
@@ -54,12 +73,13 @@ class Manifest(BaseModel):
 
     format: int = FORMAT
     version: str
-    taken_wall_s: float
-    emulated_s: float
-    time_scale: float
+    taken_wall_s: Moment
+    emulated_s: Moment
+    time_scale: float = Field(ge=0, le=100_000, allow_inf_nan=False)
+    """0: emulated time stood still."""
     seed: int | None = None
-    processes: tuple[str, ...]
-    databases: dict[str, DatabaseFile] = {}
+    processes: tuple[ProcessName, ...]
+    databases: dict[ProcessName, DatabaseFile] = {}
     topology: str | None = Field(None, pattern=rf"^([a-z0-9-]*|{MACHINE}\.[a-z]+)$")
     """The machine: a built-in one by name ("": CloudMatrix384), or the member with its file. None: made by a version
     that did not say."""
@@ -105,12 +125,12 @@ def read_manifest(file: Path) -> Manifest:
     try:
         with zipfile.ZipFile(file) as archive:
             text = archive.read(MANIFEST)
-    except (zipfile.BadZipFile, KeyError, OSError) as wrong:
+    except (*_UNREADABLE, KeyError, OSError) as wrong:
         raise UnknownSnapshot(f"{file} is no snapshot: `matrixctl snapshot FILE` makes one") from wrong
     try:
         manifest = Manifest.model_validate_json(text)
     except ValidationError as wrong:
-        raise UnknownSnapshot(f"the manifest of {file} makes no sense ({wrong.error_count()} errors)") from wrong
+        raise UnknownSnapshot(f"the manifest of {file} makes no sense: {_first(wrong)}") from wrong
     if manifest.format != FORMAT:
         raise UnknownSnapshot(
             f"{file} has format {manifest.format}, made by version {manifest.version}; this version reads {FORMAT}"
@@ -142,36 +162,50 @@ def extract(file: Path, folder: Path) -> Manifest:
     UnknownSnapshot."""
     manifest = read_manifest(file)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with reading(file) as archive:
+        if manifest.machine_file is not None:
+            archive.extract(manifest.machine_file, folder)
+        for name, entry in manifest.databases.items():
+            target = folder / f"{name}.db"
+            descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "wb") as out, archive.open(_member(name)) as source:
+                digest = hashlib.sha256()
+                while block := source.read(_BLOCK_BYTES):
+                    digest.update(block)
+                    out.write(block)
+                out.flush()
+                os.fsync(out.fileno())
+            if digest.hexdigest() != entry.sha256:
+                raise UnknownSnapshot(f"{file} is damaged: its {name} database is not what was written")
+    return manifest
+
+
+@contextmanager
+def reading(file: Path) -> Iterator[zipfile.ZipFile]:
+    """The archive, for its members. Raises UnknownSnapshot where one cannot be read or is not there."""
     try:
         with zipfile.ZipFile(file) as archive:
-            if manifest.machine_file is not None:
-                archive.extract(manifest.machine_file, folder)
-            for name, entry in manifest.databases.items():
-                target = folder / f"{name}.db"
-                descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-                with os.fdopen(descriptor, "wb") as out, archive.open(_member(name)) as source:
-                    digest = hashlib.sha256()
-                    while block := source.read(_BLOCK_BYTES):
-                        digest.update(block)
-                        out.write(block)
-                    out.flush()
-                    os.fsync(out.fileno())
-                if digest.hexdigest() != entry.sha256:
-                    raise UnknownSnapshot(f"{file} is damaged: its {name} database is not what was written")
-    except (zipfile.BadZipFile, KeyError, EOFError) as wrong:
+            yield archive
+    except KeyError as wrong:
+        raise UnknownSnapshot(f"{file} is damaged: {wrong.args[0]}") from wrong
+    except _UNREADABLE as wrong:
         raise UnknownSnapshot(f"{file} is damaged: {wrong}") from wrong
-    return manifest
 
 
 def settle(database: Path) -> None:
     """Make one file of a copied database and its log, as SQLite would after a crash. Raises UnknownSnapshot where the
-    copy is not sound."""
-    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if found != "ok":
-            raise UnknownSnapshot(f"{database.name} is damaged: {found}")
-        connection.execute("PRAGMA journal_mode=DELETE")
+    copy is not sound, OSError where the disk does not take it."""
+    try:
+        with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if found != "ok":
+                raise UnknownSnapshot(f"{database.name} is damaged: {found}")
+            connection.execute("PRAGMA journal_mode=DELETE")
+    except sqlite3.DatabaseError as wrong:
+        if wrong.sqlite_errorcode & 0xFF in _NO_ROOM:
+            raise OSError(f"{database.name} cannot be written: {wrong}") from wrong
+        raise UnknownSnapshot(f"{database.name} is damaged: {wrong}") from wrong
     database.chmod(0o600)
 
 
@@ -193,6 +227,12 @@ def _described(name: str, database: Path) -> DatabaseFile:
     with database.open("rb") as source:
         digest = hashlib.file_digest(source, "sha256").hexdigest()
     return DatabaseFile(revision=revision_of(database), bytes=database.stat().st_size, sha256=digest)
+
+
+def _first(wrong: ValidationError) -> str:
+    """The first of the errors, with where it is."""
+    found = wrong.errors()[0]
+    return ": ".join(filter(None, (".".join(str(part)[:100] for part in found["loc"]), found["msg"])))
 
 
 def _member(name: str) -> str:

@@ -18,6 +18,7 @@ import yaml
 from matrixcommon.model.errors import NotFound, Unavailable
 from matrixcontainer.client.client import INFER, INSTANCE, Kind, document_of
 from services.matrixctl.clients.api_client import patiently
+from services.matrixctl.clients.input_files import manifests_in
 from services.matrixctl.output.screen import NotRunning
 from services.matrixctl.supervisor.state_folder import Folder
 
@@ -131,7 +132,7 @@ class Cluster:
 
     def _each(self, file: Path, done: str, method: str, **more: Any) -> list[str]:
         lines = []
-        for document in filter(None, yaml.safe_load_all(file.read_text())):
+        for document in manifests_in(file):
             body = {"json": document} if method == "PATCH" else {}
             self.send(method, self._path(document), **body, **more)
             lines.append(f"{document['kind'].lower()} {document['metadata']['name']} {done}")

@@ -13,6 +13,7 @@ import yaml
 from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import CabinetName, NodeName, NpuName, SwitchName
+from services.matrixctl.clients.input_files import documents_in
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.get import get
 from services.matrixctl.commands.help import completion
@@ -88,7 +89,7 @@ def convert(
     translated and what is left out. Asks no stack; `-o table` prints the account alone, to standard output."""
     from matrixcontainer.conversion.manifests import convert as converted
 
-    objects, accounts = converted(_documents(file), chips_per_node)
+    objects, accounts = converted(documents_in(file), chips_per_node)
     account = "".join(f"# {e.object}: {e.field}: {e.outcome}: {e.says}\n" for e in accounts)
     if output in (Form.TABLE, Form.WIDE):
         print(account, end="")
@@ -100,16 +101,6 @@ def convert(
         print("".join(f"{each['kind']}/{each['metadata']['name']}\n" for each in objects), end="")
     else:
         printed({"apiVersion": "v1", "kind": "List", "items": objects}, output)
-
-
-def _documents(file: Path) -> list[Any]:
-    """What a manifest holds. Raises InvalidField."""
-    if not file.exists():
-        raise InvalidField(f"there is no file {file}", field="--filename")
-    try:
-        return list(yaml.safe_load_all(file.read_text()))
-    except (yaml.YAMLError, UnicodeDecodeError) as wrong:
-        raise InvalidField(f"{file} is no YAML: {' '.join(str(wrong).split())}", field="--filename") from wrong
 
 
 def _cluster(stack: OnStack, file: Path) -> Cluster:

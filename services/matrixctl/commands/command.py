@@ -13,11 +13,14 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
+from math import isfinite
 from types import ModuleType
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import typer
+from typer.models import ArgumentInfo, ParameterInfo
 
+from matrixcommon.model.errors import InvalidField
 from services.matrixctl.commands.help.examples import help_of
 
 F = TypeVar("F", bound=Callable[..., None])
@@ -100,6 +103,8 @@ def _expanded(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def run(**given: Any) -> None:
+        for each in parameters:
+            _check_finite(each, given[each.name])
         for name, kind in shared.items():
             given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
         function(**given)
@@ -107,3 +112,22 @@ def _expanded(function: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     return run
+
+
+def _check_finite(parameter: inspect.Parameter, given: Any) -> None:
+    """Raises InvalidField for NaN and infinity: they are no quantity of anything, JSON has no word for them, and they
+    pass every comparison with a bound that is written the other way round."""
+    values = given if isinstance(given, list) else [given]
+    if any(isinstance(value, float) and not isfinite(value) for value in values):
+        raise InvalidField("must be a finite number", field=_word_of(parameter))
+
+
+def _word_of(parameter: inspect.Parameter) -> str:
+    """How help shows it: --for, or NAME."""
+    declared = next((each for each in get_args(parameter.annotation) if isinstance(each, ParameterInfo)), None)
+    if isinstance(declared, ArgumentInfo):
+        return parameter.name.upper()
+    # In an annotation Typer keeps the first of an option's names where its default would be.
+    names = () if declared is None else (declared.default, *(declared.param_decls or ()))
+    written = next((name for name in names if isinstance(name, str) and name.startswith("--")), "")
+    return written or f"--{parameter.name.replace('_', '-')}"

@@ -4,12 +4,12 @@ versions."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-import yaml
 
-from matrixcommon.model.errors import Conflict, InvalidField, NotFound
+from matrixcommon.model.errors import Conflict, NotFound
+from services.matrixctl.clients.input_files import mapping_in
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help.completion import of
 from services.matrixctl.commands.options import OnStack
@@ -70,9 +70,7 @@ def supernode_add(
         matrixctl supernode add sn1 --file drawn.json   one more, wired so
         matrixctl supernode add sn0 --file drawn.json   the same cabinets, other cables: one version on
     """
-    if spec is not None and not spec.exists():
-        raise InvalidField(f"there is no file {spec}", field="--filename")
-    body = {"spec": yaml.safe_load(spec.read_text(encoding="utf-8"))} if spec else {}
+    body: dict[str, Any] = {"spec": mapping_in(spec)} if spec else {}
     if file is not None:
         from matrixresource.topology.graph_document import packed, read_file
 

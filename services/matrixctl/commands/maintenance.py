@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 
 from matrixcommon.model.errors import InvalidField
+from services.matrixctl.clients.input_files import mapping_in
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.get import show
 from services.matrixctl.commands.help.completion import of
@@ -65,11 +65,7 @@ def create(
     maintenance create fw --supernode sn0 --firmware emulated-2 --max-unavailable 4 --watch
     maintenance create fw -f examples/maintenance-firmware.yaml        the same from a file
     """
-    body: dict[str, Any] = {}
-    if file is not None:
-        if not file.exists():
-            raise InvalidField(f"there is no file {file}", field="--filename")
-        body = yaml.safe_load(file.read_text(encoding="utf-8"))
+    body = {} if file is None else mapping_in(file)
     parts = {"node": node, "cabinet": cabinet, "switch": switch, "supernode": supernode}
     target = {kind: part for kind, part in parts.items() if part is not None}
     if not target and "target" not in body:

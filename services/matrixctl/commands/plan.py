@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 
 from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField, NotFound
+from services.matrixctl.clients.input_files import manifests_in
 from services.matrixctl.commands.allocation_options import AllocationOptions
 from services.matrixctl.commands.command import command
 from services.matrixctl.commands.options import OfProject, Output, printed
@@ -63,9 +63,7 @@ def plan(
 
 
 def _requests(file: Path) -> list[dict[str, Any]]:
-    if not file.exists():
-        raise InvalidField(f"there is no file {file}", field="--filename")
-    requests = [each for each in yaml.safe_load_all(file.read_text()) if each and each.get("kind") == KIND]
+    requests = [each for each in manifests_in(file) if each["kind"] == KIND]
     if not requests:
         raise InvalidField(f"there is no {KIND} in {file}", field="--filename")
     return requests

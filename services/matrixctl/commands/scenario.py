@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import yaml
 
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.quantities import duration_text
+from services.matrixctl.clients.input_files import mapping_in
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.get import show
 from services.matrixctl.commands.help.completion import of, scenarios
@@ -251,9 +251,7 @@ def _in(file: Path) -> tuple[str, Scenario]:
     from matrixcompute.scenarios.checks import parse
 
     try:
-        document = yaml.safe_load(file.read_text("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as wrong:
-        raise InvalidField(f"{file} is no YAML: {' '.join(str(wrong).split())[:200]}", field="SCENARIO") from wrong
+        document = mapping_in(file, "SCENARIO")
     except OSError as wrong:
         raise InvalidField(f"{file} cannot be read: {wrong.strerror}", field="SCENARIO") from wrong
     return parse(document, file.stem)

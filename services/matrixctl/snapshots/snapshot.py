@@ -20,13 +20,13 @@ from matrixcommon.model.errors import Conflict, InvalidField, MatrixError
 from services.chassis.version import version
 from services.matrixctl.output.screen import NotRunning
 from services.matrixctl.snapshots.standstill import processes_of, standstill
-from services.matrixctl.supervisor.machine import kept
+from services.matrixctl.supervisor.machine import check_readable, kept
 from services.matrixctl.supervisor.restored_state import RESTORING, STACK_FILE, change_over
 from services.matrixctl.supervisor.state_folder import Folder, Stack, StackTime, write
 from services.matrixctl.supervisor.supervisor import Request
 from services.matrixctl.supervisor.up import halt
 from services.snapshots import archive
-from services.snapshots.archive import Manifest
+from services.snapshots.archive import Manifest, UnknownSnapshot
 from services.snapshots.server_databases import dump, load, service_url
 
 REPLACED = "replaced.snapshot"
@@ -76,6 +76,7 @@ def restore(folder: Folder, file: Path, keep: bool = True) -> tuple[Manifest, Re
         archive.extract(file, work)
         for database in work.glob("*.db"):
             archive.settle(database)
+        _check_machine(manifest, work)
         stack = _described(manifest, before)
         write(work / STACK_FILE, folder.document(stack))
         halt(folder)
@@ -173,6 +174,16 @@ def _described(manifest: Manifest, before: Stack | None) -> Stack:
     else:
         stack = replace(before, time=when, seed=manifest.seed, supervisor_pid=0)
     return stack if manifest.topology is None else replace(stack, topology=manifest.topology)
+
+
+def _check_machine(manifest: Manifest, work: Path) -> None:
+    """Raises UnknownSnapshot where this version cannot build the snapshot's machine."""
+    machine = manifest.topology
+    if machine:
+        try:
+            check_readable(str(work / machine) if manifest.machine_file else machine)
+        except MatrixError as wrong:
+            raise UnknownSnapshot(f"its machine cannot be built: {wrong.message}") from wrong
 
 
 def _keep(folder: Folder, before: Stack) -> None:

@@ -40,17 +40,7 @@ def checked(topology: str, folder: Folder) -> str:
         if before is not None and not _is_there(located(before.topology, folder)):
             raise Conflict(f"the file with this state's machine, {before.topology}, is gone: put it back")
         return ""
-    if topology in built_in():
-        load_spec(topology)
-    elif not Path(topology).is_file():
-        there = ", ".join(built_in())
-        raise InvalidField(f"{topology[:200]!r} is neither a file nor a machine; there are {there}", field="--topology")
-    elif of_numbers(topology):
-        load_spec(topology)
-    else:
-        from matrixresource.topology.graph_document import compiled_drawing, read_file
-
-        compiled_drawing(read_file(Path(topology)), load_spec())
+    check_readable(topology)
     if before is None:
         return topology if topology in built_in() else str(Path(topology).absolute())
     if not _same(topology, located(before.topology, folder)):
@@ -59,6 +49,19 @@ def checked(topology: str, folder: Folder) -> str:
             field="--topology",
         )
     return ""
+
+
+def check_readable(topology: str) -> None:
+    """Raises InvalidField where no supernode can be built of a machine or a file, with a sentence for each fault."""
+    if topology not in built_in() and not Path(topology).is_file():
+        there = ", ".join(built_in())
+        raise InvalidField(f"{topology[:200]!r} is neither a file nor a machine; there are {there}", field="--topology")
+    if of_numbers(topology):
+        load_spec(topology)
+    else:
+        from matrixresource.topology.graph_document import compiled_drawing, read_file
+
+        compiled_drawing(read_file(Path(topology)), load_spec())
 
 
 def kept(topology: str, folder: Folder) -> str:

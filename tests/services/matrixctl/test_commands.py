@@ -46,6 +46,26 @@ def test_status_of_nothing_is_3_and_one_line(ctl: Ctl, tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        ("traffic put load --slice s --gbps={}", "--gbps"),
+        ("instance renew one --lease={}", "--lease"),
+        ("plan --nodes 3 --npus-per-node={}", "--npus-per-node"),
+        ("reserve later --nodes 2 --at 2030-01-01T00:00:00Z --for={}", "--for"),
+        ("clock speed -- {}", "SPEED"),
+        ("up --wait={}", "--wait"),
+    ],
+)
+def test_a_number_that_is_none_is_wrong_use(words: str, field: str, number: str, ctl: Ctl, tmp_path: Path) -> None:
+    first, _, rest = words.format(number).partition(" -- ")
+    state = ("--state", str(tmp_path / "none"))
+    code, out, err = ctl(*first.split(), *state, *(("--", rest) if rest else ()))
+    assert (code, out) == (2, "")
+    assert f"must be a finite number [field {field}]" in err
+
+
 def test_status_shows_each_process_for_people_and_programs(ctl: Ctl, bench: Bench) -> None:
     bench.up(scale=60.0)
     state = str(bench.folder.path)

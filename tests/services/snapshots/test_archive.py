@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import stat
 import zipfile
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,59 @@ def test_a_damaged_snapshot_is_found_before_anything_is_changed(tmp_path: Path) 
         damaged.writestr("databases/resource.db", b"something else")
     with pytest.raises(UnknownSnapshot, match="is damaged: its resource database is not what was written"):
         archive.extract(file, tmp_path / "unpacked")
+
+
+def rewritten(file: Path, changes: dict[str, object], members: dict[str, bytes] | None = None) -> Path:
+    """The same archive with other fields in its manifest and other members."""
+    with zipfile.ZipFile(file) as before:
+        found = {name: before.read(name) for name in before.namelist()} | (members or {})
+    found[MANIFEST] = json.dumps(json.loads(found[MANIFEST]) | changes).encode()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as after:
+        for name, content in found.items():
+            after.writestr(name, content)
+    return file
+
+
+def test_whatever_byte_is_another_the_file_is_refused_or_whole(tmp_path: Path) -> None:
+    sound = written(tmp_path).read_bytes()
+    file = tmp_path / "other.snapshot"
+    for at in range(0, len(sound), 37):
+        file.write_bytes(sound[:at] + bytes([sound[at] ^ 0xFF]) + sound[at + 1 :])
+        with suppress(UnknownSnapshot):
+            archive.extract(file, tmp_path / "unpacked")
+            assert (tmp_path / "unpacked" / "resource.db").read_bytes() == (tmp_path / "resource.db").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"time_scale": float("nan")}, "time_scale: Input should be a finite number"),
+        ({"time_scale": -1}, "time_scale: Input should be greater than or equal to 0"),
+        ({"emulated_s": 1e18}, "emulated_s: Input should be less than or equal to"),
+        ({"taken_wall_s": float("inf")}, "taken_wall_s: Input should be a finite number"),
+        ({"processes": ["resource", "oracle"]}, "there is no process 'oracle'"),
+        ({"databases": {"../elsewhere": {"revision": "", "bytes": 0, "sha256": ""}}}, "no process '../elsewhere'"),
+        ({"topology": "cray-1"}, "its machine cannot be built: 'cray-1' is neither a file nor a machine"),
+    ],
+)
+def test_a_manifest_that_no_stack_could_be_of_changes_nothing(
+    changes: dict[str, object], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Folder(tmp_path / "state")
+    folder.prepare()
+    kept = database(folder.path / "resource.db").read_bytes()
+    (tmp_path / "other").mkdir()
+    file = rewritten(written(tmp_path / "other"), changes)
+    code, _, err = ran(capsys, "restore", str(file), "--stopped", "--state", str(folder.path))
+    assert (code, sentence in err.replace("\n", " ")) == (1, True), err
+    assert (folder.path / "resource.db").read_bytes() == kept
+    assert {found.name for found in tmp_path.iterdir()} == {"state", "other"}
+
+
+def test_what_is_no_database_is_refused_though_its_digest_is_right(tmp_path: Path) -> None:
+    (tmp_path / "resource.db").write_bytes(b"no database at all" * 100)
+    with pytest.raises(UnknownSnapshot, match=r"resource\.db is damaged: file is not a database"):
+        archive.settle(tmp_path / "resource.db")
 
 
 def test_a_log_that_was_not_written_back_is_in_the_copy(tmp_path: Path) -> None:

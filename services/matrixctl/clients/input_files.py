@@ -1,0 +1,84 @@
+"""YAML files that users name, read as Kubernetes reads them: a moment is a word, and NaN is no number.
+
+What cannot be read, or holds what no request can carry, is refused with the option that named the file, before anything
+of it is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from matrixcommon.model.errors import InvalidField
+
+_MOMENT = "tag:yaml.org,2002:timestamp"
+
+
+class _Loader(yaml.SafeLoader):
+    """Leaves moments as they are written: a request carries them as text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, shape) for tag, shape in resolvers if tag != _MOMENT]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def documents_in(file: Path, field: str = "--filename") -> list[Any]:
+    """The documents of a file but the empty ones. Raises InvalidField with that field, OSError."""
+    if not file.exists():
+        raise InvalidField(f"there is no file {file}", field=field)
+    try:
+        found = [each for each in yaml.load_all(file.read_text("utf-8"), _Loader) if each is not None]
+        if not all(isfinite(number) for number in _numbers(found)):
+            raise InvalidField(f"{file} holds a number that is none, .nan or .inf", field=field)
+    except (yaml.YAMLError, ValueError, RecursionError) as wrong:
+        raise InvalidField(f"{file} is no YAML: {' '.join(str(wrong).split())[:300]}", field=field) from wrong
+    return found
+
+
+def mapping_in(file: Path, field: str = "--filename") -> dict[str, Any]:
+    """The only document of a file, which has fields. Raises the same."""
+    found = documents_in(file, field)
+    if len(found) != 1 or not isinstance(found[0], dict):
+        raise InvalidField(f"{file} is no YAML with one document of fields", field=field)
+    return found[0]
+
+
+def manifests_in(file: Path, field: str = "--filename") -> list[dict[str, Any]]:
+    """The objects of a manifest, those of a List among them. Raises the same, and where there is none."""
+    found = list(_manifests(documents_in(file, field), file, field))
+    if not found:
+        raise InvalidField(f"there is no object in {file}", field=field)
+    return found
+
+
+def _manifests(documents: list[Any], file: Path, field: str) -> Iterator[dict[str, Any]]:
+    for number, document in enumerate(documents, 1):
+        items = document.get("items") if isinstance(document, dict) else None
+        if isinstance(items, list) and document.get("kind") == "List":
+            yield from _manifests(items, file, field)
+        elif not _is_manifest(document):
+            lacks = "an object has apiVersion, kind and metadata.name"
+            raise InvalidField(f"document {number} of {file} is no manifest: {lacks}", field=field)
+        else:
+            yield document
+
+
+def _is_manifest(document: Any) -> bool:
+    if not isinstance(document, dict) or not isinstance(document.get("metadata"), dict):
+        return False
+    words = (document.get("apiVersion"), document.get("kind"), document["metadata"].get("name"))
+    return all(word and isinstance(word, str) for word in words)
+
+
+def _numbers(found: Any) -> Iterator[float]:
+    if isinstance(found, float):
+        yield found
+    elif isinstance(found, dict | list):
+        for each in found.values() if isinstance(found, dict) else found:
+            yield from _numbers(each)
