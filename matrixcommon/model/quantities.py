@@ -37,12 +37,18 @@ def checked_moment(text: str) -> str:
     return text
 
 
+def counted(count: int, noun: str) -> str:
+    """How many of something as a person reads it: `1 spare`, `3 spares`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def duration_text(seconds: float) -> str:
     """Seconds as a person reads them: `850ms`, `12.4s`, `3m10s`, `2h05m`."""
-    if seconds < 1:
+    if seconds < 0.9995:
         return f"{seconds * 1000:.0f}ms"
-    if seconds < 60:
+    if seconds < 59.95:
         return f"{seconds:.1f}s"
+    seconds = max(seconds, 60)  # what rounds up to a minute is one
     minutes, rest = divmod(int(seconds), 60)
     if minutes < 60:
         return f"{minutes}m{rest:02d}s"

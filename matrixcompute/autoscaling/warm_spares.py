@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from matrixcommon.model.quantities import counted
 from matrixcompute.autoscaling.decision import SENTENCES, Observation, Recommendation, recommend
 from matrixcompute.autoscaling.node_waits import NodeWaits
 from matrixcompute.autoscaling.policy import PoolSizes, Reason, ScalingPolicySpec, ScalingState
@@ -84,6 +85,6 @@ def _covered(
     replicas, reason = found.replicas - covered, Reason.SPARES_COVER
     if replicas > whole.members:
         reason = joined.reason if joined.replicas > whole.members else found.reason
-    there = f"{whole.members} nodes and {whole.spares} spares"
+    there = f"{counted(whole.members, 'node')} and {counted(whole.spares, 'spare')}"
     message = f"{there}; {found.replicas} proposed, {covered} of them covered by spares, goes to {replicas}: "
     return replace(found, replicas=replicas, pools=pools, reason=reason, message=message + SENTENCES[reason])

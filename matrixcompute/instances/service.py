@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.hardware_names import checked_resource_name
-from matrixcommon.model.quantities import from_timestamp
+from matrixcommon.model.quantities import counted, from_timestamp
 from matrixcommon.model.resource_key import name_of, resolve
 from matrixcommon.persistence.database_session import check_etag
 from matrixcommon.workflows.runner import WorkflowRunner
@@ -118,9 +118,7 @@ class InstanceService:
         if (policy := self._store.policy_of(session, name)) is not None:
             instance.scaling_policy = policy.name
         session.add(instance)
-        self._store.record_event(
-            session, name, "Requested", f"{request.nodes} nodes, {request.spares} spares", self._clock.now()
-        )
+        self._store.record_event(session, name, "Requested", _size(request), self._clock.now())
         if request.suspend:
             self._workflows.open_change(session, instance)
         else:
@@ -154,7 +152,7 @@ class InstanceService:
             session,
             instance.name,
             "Changed",
-            f"generation {instance.generation}: {request.nodes} nodes, {request.spares} spares",
+            f"generation {instance.generation}: {_size(request)}",
             self._clock.now(),
         )
         if instance.state in SETTLED or below_floor(instance) or (request.suspend and instance.state == "Failed"):
@@ -242,6 +240,10 @@ class InstanceService:
             self._workflows.open(session, RELOCATE, instance, "Updating", "Moving", about)
         self._wake()
         return True
+
+
+def _size(request: InstanceRequest) -> str:
+    return f"{counted(request.nodes, 'node')}, {counted(request.spares, 'spare')}"
 
 
 def _check_leaving(instance: InstanceRow, request: InstanceRequest, leaving: list[str]) -> None:

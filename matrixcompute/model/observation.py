@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import Field
 
 from matrixcommon.model.planes import Plane
+from matrixcommon.model.quantities import counted
 from matrixcommon.model.resource_model import condition
 from matrixcompute.contract import InstanceRequest, SliceSummary
 from matrixcompute.recovery.loss import active_or_none
@@ -85,7 +86,8 @@ def conditions_of(
         result = condition(result, type, status, reason, message, generation=generation, now=now)
 
     if allocation is not None:
-        say("Scheduled", True, "Reserved", f"{allocation.nodes} nodes and {allocation.spares} spares are committed")
+        size = f"{counted(allocation.nodes, 'node')} and {counted(allocation.spares, 'spare')}"
+        say("Scheduled", True, "Reserved", f"{size} are committed")
     elif not any(each["type"] == "Scheduled" for each in before):
         say("Scheduled", False, "Pending", "nodes are being chosen")
     elif state in ("Deleting", "Suspending", "Suspended"):

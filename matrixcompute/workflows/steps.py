@@ -17,6 +17,7 @@ from matrixcommon.model.errors import (
     NotFound,
 )
 from matrixcommon.model.planes import Plane
+from matrixcommon.model.quantities import counted
 from matrixcommon.model.resource_key import named, project_of
 from matrixcommon.model.resource_model import is_true
 from matrixcommon.persistence.database_session import find
@@ -50,10 +51,10 @@ async def reserve_nodes(work: StepContext) -> None:
         request = without(request, work.leaving())
     allocation = await work.neighbours.reserve(work.instance, request)
     note_source(work, before, allocation)
-    applied, where = work.applied(), f"in {_cabinets(allocation)} cabinets are committed"
+    applied, where = work.applied(), f"in {counted(_cabinets(allocation), 'cabinet')} are committed"
     grew = allocation.growth if applied is not None and allocation.nodes > applied.nodes else ""
-    how = f"; {grew}" if grew else ""
-    work.record_event("Scheduled", f"{allocation.nodes} nodes and {allocation.spares} spares {where}{how}")
+    size = f"{counted(allocation.nodes, 'node')} and {counted(allocation.spares, 'spare')}"
+    work.record_event("Scheduled", f"{size} {where}" + (f"; {grew}" if grew else ""))
     preempted = [name for name in allocation.preempts if before is None or name not in before.preempts]
     if preempted:
         work.record_event("Preempting", f"{named(preempted, project_of(work.instance))} of lower priority made way")
@@ -302,8 +303,9 @@ async def mark_active(work: StepContext) -> None:
         if is_true(instance.conditions or [], "Preempted"):
             instance.set_condition("Preempted", False, "Returned", "it has its place again", now, done)
         instance.observe(observed, plan, now)
-        size = f"{allocation.nodes} of {work.shape.nodes}" if instance.lacks(allocation) else f"{work.shape.nodes}"
-        message = f"generation {done}: {size} nodes are {NODES_ARE[work.shape.power]}"
+        of = f"{allocation.nodes} of " if instance.lacks(allocation) else ""
+        verb = "is" if work.shape.nodes == 1 else "are"
+        message = f"generation {done}: {of}{counted(work.shape.nodes, 'node')} {verb} {NODES_ARE[work.shape.power]}"
         _note_recovery(work, session, instance, now)
         note_wait(work, session, instance)
         if instance.lacks(allocation):

@@ -8,6 +8,7 @@ from dataclasses import replace as changed_to
 from typing import Any
 
 from matrixcommon.model.errors import InsufficientCapacity
+from matrixcommon.model.quantities import counted
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.contract.nodes import MAINTENANCE_OF
 from matrixresource.scheduler.model.request import PlacementRequest
@@ -70,15 +71,15 @@ def describe_request(request: PlacementRequest, of_node: int) -> str:
     `of_node` NPUs."""
     reported = []
     if request.nodes and request.npus_per_node == of_node:
-        reported.append(f"{request.nodes} nodes")
+        reported.append(counted(request.nodes, "node"))
     elif request.nodes == 1:
         reported.append("a die" if request.npus_per_node < 1 else f"{request.npus_per_node:g} NPUs on one node")
     elif request.nodes:
         reported.append(f"{request.nodes} nodes with {request.npus_per_node:g} NPUs each")
     if request.spares:
-        reported.append(f"{request.spares} spares" if request.nodes or request.spares > 1 else "a spare")
+        reported.append(counted(request.spares, "spare") if request.nodes or request.spares > 1 else "a spare")
     if request.cpus:
-        reported.append(f"{request.cpus} CPU sockets")
+        reported.append(counted(request.cpus, "CPU socket"))
     if request.mem:
         reported.append(f"{request.mem} GiB")
     return " and ".join(reported) or "nothing"
@@ -98,7 +99,7 @@ def blocking_domains(ledger_sync: LedgerSync, request: PlacementRequest) -> str:
         free = sum(n for n, up in zip(index.mem, index.up, strict=True) if up)
         return f"{free} GiB are free"
     if request.npus_per_node == ledger.shape.npus:
-        return f"the most one supernode has free is {index.most_left()} nodes"
+        return f"the most one supernode has free is {counted(index.most_left(), 'node')}"
     having = sum(free >= request.npus_per_node for free in index.free)
     most = max((free for free in index.free if free > 0), default=0)
     if request.nodes > 1:
@@ -162,7 +163,7 @@ def _no_anti_affinity(ledger: LedgerSync, request: PlacementRequest) -> str:
 
 def _supernode(ledger: LedgerSync, request: PlacementRequest) -> str:
     if request.npus_per_node == ledger.ledger.shape.npus:
-        return f"the most one supernode has free is {ledger.ledger.index.most_left()} nodes"
+        return f"the most one supernode has free is {counted(ledger.ledger.index.most_left(), 'node')}"
     return "no single supernode has room for all of them"
 
 

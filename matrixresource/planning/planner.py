@@ -9,7 +9,7 @@ from typing import Literal
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.quantities import timestamp
+from matrixcommon.model.quantities import counted, timestamp
 from matrixcommon.persistence.searches import search
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.refusals import blocking_domains, describe_request, obstacle_in_words
@@ -127,7 +127,7 @@ class Planner:
     def _described(self, change: Suggestion) -> PlanChange:
         rule, to = RULES.get(change.rule), change.to
         names = ", ".join(change.names)
-        fewer = f"{change.nodes} nodes" if change.nodes else f"{change.cpus} CPU sockets and {change.mem} GiB"
+        fewer = counted(change.nodes, "node") if change.nodes else f"{change.cpus} CPU sockets and {change.mem} GiB"
         message = {
             "fewer": f"{fewer} would fit",
             "relax": f"it would fit with {rule} changed to {to}" if to else f"it would fit without {rule}",

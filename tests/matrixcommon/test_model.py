@@ -16,7 +16,7 @@ from matrixcommon.model.errors import (
     from_problem,
 )
 from matrixcommon.model.hardware_names import DieName, NodeName, checked_resource_name
-from matrixcommon.model.quantities import duration_text, from_timestamp, timestamp
+from matrixcommon.model.quantities import counted, duration_text, from_timestamp, timestamp
 from matrixcommon.model.resource_model import condition
 from matrixcompute.model.states import INSTANCE_STATES
 
@@ -57,9 +57,17 @@ def test_timestamps_go_there_and_back():
     assert from_timestamp(timestamp(1_750_000_000.25)) == 1_750_000_000.25
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0.25, "250ms"), (12.34, "12.3s"), (190, "3m10s"), (7500, "2h05m")])
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.25, "250ms"), (12.34, "12.3s"), (190, "3m10s"), (7500, "2h05m"), (0.9996, "1.0s"), (59.97, "1m00s")],
+)
 def test_durations_as_people_read_them(seconds, text):
     assert duration_text(seconds) == text
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 spares"), (1, "1 spare"), (3, "3 spares")])
+def test_one_of_something_is_no_plural(count, text):
+    assert counted(count, "spare") == text
 
 
 def test_an_error_survives_the_wire():

@@ -1,8 +1,9 @@
 // @ts-check
 // The frame around every page: who is logged in, where one is, what the machine is doing right now.
+import { Refused } from "./core/api.js";
 import { live } from "./core/live.js";
 import { login, logout, redeem, session, stored } from "./core/session.js";
-import { navigate, onNavigate } from "./core/router.js";
+import { navigate, onNavigate, reveal } from "./core/router.js";
 import { match } from "./routes.js";
 import { h, fill, say, set, link } from "./parts/dom.js";
 import { headline } from "./parts/headline.js";
@@ -12,6 +13,9 @@ const PAGES = [
   ["/", "Overview"], ["/instances", "Instances"], ["/placement", "Placement"], ["/fabric", "Fabric"],
   ["/faults", "Faults"], ["/serving", "Serving"], ["/tenants", "Tenants"], ["/experiments", "Experiments"],
 ];
+
+/** How long after a service did not answer it is asked again by what asks once. */
+const RETRY_MS = 2000;
 
 const app = /** @type {HTMLElement} */ (document.getElementById("app"));
 
@@ -47,13 +51,23 @@ async function enter(token) {
 
 function shell() {
   const who = /** @type {NonNullable<ReturnType<typeof session>>} */ (session());
-  const leave = h("button", { class: "quiet", onclick: () => { logout(); live.stop(); location.assign("/"); } }, "Log out");
+  const out = h("button", { class: "quiet", onclick: () => { leave(""); location.assign("/"); } }, "Log out");
   return h("header", { class: "top" },
     h("div", { class: "brand" }, link("/", h("img", { src: "/icon.svg", alt: "", width: 20, height: 20 }), "CloudMatrix")),
     h("nav", { aria: { label: "Pages" } }, h("ul", {}, PAGES.map(([href, name]) => h("li", {}, link(href, name))))),
     h("div", { class: "who" }, h("span", { class: "name" }, who.everywhere ? `${who.name}, all projects` : `${who.name}, ${who.project}`),
-      h("span", { class: "role", title: `project ${who.project}` }, who.role), who.token ? leave : null),
+      h("span", { class: "role", title: `project ${who.project}` }, who.role), who.token ? out : null),
     line, connection);
+}
+
+/** Nobody is logged in any more: what the page showed and asked for ends with the session. @param {string} why */
+function leave(why) {
+  logout();
+  live.stop();
+  ending.abort();
+  view?.close?.();
+  view = null;
+  fill(app, loginForm(enter, why));
 }
 
 /** The view of the present address. @param {boolean} [moved] whether the reader came here by a link */
@@ -77,9 +91,11 @@ async function open(moved = true) {
     signal,
     query: new URLSearchParams(location.search),
     every: (/** @type {number} */ ms, /** @type {() => Promise<void>} */ look) => every(ms, look, signal),
+    once: (/** @type {() => Promise<void>} */ look) => once(look, signal),
   });
   if (live.picture) view?.frame?.(live.picture);
-  if (moved) {
+  if (location.hash) reveal(location.hash);
+  else if (moved) {
     scrollTo(0, 0);
     main.focus({ preventScroll: true });
   }
@@ -93,14 +109,24 @@ async function every(ms, look, signal) {
   }
 }
 
-live.addEventListener("frame", () => {
-  if (live.state === "ended") {
-    logout();
-    fill(app, loginForm(enter, "this token is not accepted any more"));
-    return;
+/** Until it succeeds or is refused for good: a service that is away comes back. @param {() => Promise<void>} look @param {AbortSignal} signal */
+async function once(look, signal) {
+  while (!signal.aborted) {
+    try {
+      return await look();
+    } catch (wrong) {
+      if (signal.aborted || (wrong instanceof Refused && wrong.status < 500)) return;
+      if (!(wrong instanceof Refused)) throw wrong;
+    }
+    await new Promise((done) => setTimeout(done, RETRY_MS));
   }
+}
+
+live.addEventListener("frame", () => {
+  if (live.state === "ended") return leave("this token is not accepted any more");
   say(connection, { live: "", connecting: "Connecting…", away: "Reconnecting… what is shown may be old", ended: "" }[live.state] ?? "");
   document.body.classList.toggle("away", live.state === "away");
+  document.body.classList.toggle("past", live.shown !== null);
   if (!live.picture) return;
   line.frame(live.picture, live.emulated, live.time?.scale ?? 1);
   view?.frame?.(live.picture);

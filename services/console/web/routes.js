@@ -22,8 +22,17 @@ const ROUTES = [
 /** @param {string} path @returns {{load: () => Promise<View>, params: string[], section: string}} */
 export function match(path) {
   for (const [pattern, section, load] of ROUTES) {
-    const found = pattern.exec(path);
-    if (found) return { load, section, params: found.slice(1).map(decodeURIComponent) };
+    const params = decoded(pattern.exec(path));
+    if (params) return { load, section, params };
   }
   return { load: () => import("./views/missing.js"), params: [path], section: "" };
+}
+
+/** The parts of a path that a pattern found; null where it found none, or what no address holds. @param {RegExpExecArray | null} found */
+function decoded(found) {
+  try {
+    return found && found.slice(1).map(decodeURIComponent);
+  } catch {
+    return null;
+  }
 }

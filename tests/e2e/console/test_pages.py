@@ -46,7 +46,7 @@ def stable(snapshot: str) -> str:
     """The snapshot without what differs from run to run: times, durations, ports, and all cabinets but the first."""
     others = r'^    - region "(?:Cabinet|Communication cabinet) (?!sn0-c00|sn0-c12)[^"]*":\n(?:^ {6}.*\n)*'
     snapshot = re.sub(others, "", snapshot, flags=re.MULTILINE)
-    snapshot = re.sub(r"\d\d:\d\d:\d\d", "TIME", snapshot)
+    snapshot = re.sub(r"(\b\d{1,2} [A-Z][a-z]{2,3} )?\d\d:\d\d:\d\d", "TIME", snapshot)
     snapshot = re.sub(r"\b\d+(\.\d)? (ms|s|min|h)( \d+ (s|min))?\b", "DURATION", snapshot)
     snapshot = re.sub(r'(slider "[^"]*"): "\d+"', r"\1", snapshot)
     snapshot = re.sub(r"127\.0\.0\.1:\d+", "HOST", snapshot)

@@ -59,17 +59,21 @@ class Live extends EventTarget {
   start(token) {
     const port = this.#worker();
     if (port) {
-      port.addEventListener("message", (/** @type {MessageEvent} */ { data }) => this.#take(data));
+      const listening = new AbortController();
+      port.addEventListener("message", (/** @type {MessageEvent} */ { data }) => this.#take(data), { signal: listening.signal });
       port.postMessage({ type: "follow", token });
-      this.#stop = () => port.postMessage({ type: "leave", logout: true });
+      this.#stop = () => { listening.abort(); port.postMessage({ type: "leave", logout: true }); };
       addEventListener("pagehide", () => port.postMessage({ type: "leave" }));
     } else this.#stop = follow(token, (message) => this.#take(message));
   }
 
+  /** Follow nothing, and keep nothing: who logs in next in this tab may be somebody else. */
   stop() {
     this.#stop();
-    this.newest = null;
+    this.newest = this.shown = null;
     this.frames = [];
+    this.state = "connecting";
+    this.#draw();
   }
 
   /** Show the frame of a moment (ms since the epoch), null for the newest. @param {number | null} at */

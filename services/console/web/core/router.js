@@ -13,7 +13,8 @@ export function onNavigate(open) {
     if (!(anchor instanceof HTMLAnchorElement) || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
     if (anchor.origin !== location.origin || anchor.target || anchor.getAttribute("href")?.startsWith("#")) return;
     event.preventDefault();
-    navigate(anchor.pathname + anchor.search);
+    if (anchor.hash && anchor.pathname === location.pathname && !anchor.search) reveal(anchor.hash);
+    else navigate(anchor.pathname + anchor.search + anchor.hash);
   });
 }
 
@@ -21,6 +22,17 @@ export function onNavigate(open) {
 export function navigate(address) {
   history.pushState(null, "", address);
   opening();
+}
+
+/** Bring a part of the page into view, and the keyboard to it. @param {string} hash `#` and the id of the part */
+export function reveal(hash) {
+  const part = document.getElementById(hash.slice(1));
+  if (!part) return;
+  part.focus({ preventScroll: true });
+  // What comes in above it later must not push it away, until the reader moves on.
+  const watching = new ResizeObserver(() => (document.activeElement === part ? part.scrollIntoView() : watching.disconnect()));
+  watching.observe(document.body);
+  for (const moving of ["wheel", "touchmove", "keydown", "pointerdown"]) addEventListener(moving, () => watching.disconnect(), { once: true, passive: true });
 }
 
 /** The query changed in place: no new entry in the history, the page stays. @param {Record<string, string | null>} changes */

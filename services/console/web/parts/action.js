@@ -19,6 +19,12 @@ export function command(text) {
 export const notEditor = () => (isEditor() ? "" : "A viewer changes nothing: an editor of the project may");
 export const notAdmin = () => (isAdmin() ? "" : "This is everybody's: only an admin may");
 
+/** Why what a field holds cannot be sent, "" where it can: a number that is left empty would be sent as 0. @param {...HTMLInputElement} inputs */
+export function unfit(...inputs) {
+  const found = inputs.find((input) => !input.checkValidity());
+  return found ? `${found.labels?.[0]?.textContent ?? found.name}: ${found.validationMessage}` : "";
+}
+
 /**
  * @typedef {{label: string, does: string, command: string, run: () => Promise<any>, off?: string, danger?: boolean, done?: (answer: any) => void}} Action
  * @param {() => Action} describe asked anew whenever it is shown

@@ -1,7 +1,7 @@
 // @ts-check
 // A cabinet: four nodes of eight NPUs. Fill says state, outline says holder, and a mark says both without colour.
 import { h, say, set, link } from "./dom.js";
-import { STATES, hue, short } from "./format.js";
+import { STATES, hue, inOrder, short } from "./format.js";
 import { navigate } from "../core/router.js";
 
 /** The rack of a supernode: one stop for Tab, arrow keys from NPU to NPU. */
@@ -37,7 +37,7 @@ class Rack extends HTMLElement {
   #build(supernode) {
     this.#cabinets = supernode.cabinets;
     this.#rows.clear();
-    const cabinets = Object.entries(supernode.cabinets).sort().map(([name, nodes]) => {
+    const cabinets = Object.entries(supernode.cabinets).sort(([one], [other]) => inOrder(one, other)).map(([name, nodes]) => {
       const total = h("span", { class: "total" });
       const rows = nodes.map((/** @type {string} */ node) => {
         const row = nodeRow(node);

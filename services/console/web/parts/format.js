@@ -1,5 +1,6 @@
 // @ts-check
 // Numbers, times and durations as people read them; the letters and words of states.
+import { live } from "../core/live.js";
 
 /** What a letter of the live picture means: the word, the mark in the cell. @type {Record<string, [string, string]>} */
 export const STATES = {
@@ -7,13 +8,17 @@ export const STATES = {
 };
 
 const day = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZone: "UTC" });
+const date = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
 const hour = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit", timeZone: "UTC" });
 
 /** Seconds since the epoch, in full. @param {number} seconds */
 export const moment = (seconds) => day.format(seconds * 1000).replace(",", "");
 
-/** The time of day of an ISO timestamp. @param {string | undefined | null} iso */
-export const clock = (iso) => (iso ? hour.format(new Date(iso)) : "");
+/** The time of day of an ISO timestamp, with its date unless that is today's, emulated: at sixty times a day lasts 24 minutes. @param {string | undefined | null} iso */
+export const clock = (iso) => (iso ? `${iso.slice(0, 10) === today() ? "" : `${date.format(new Date(iso))} `}${hour.format(new Date(iso))}` : "");
+
+/** The emulated date, as an ISO timestamp begins; "" before it is known. */
+export const today = () => (live.emulated === null ? "" : new Date(live.emulated * 1000).toISOString().slice(0, 10));
 
 /** Seconds between two ISO timestamps. @param {string} from @param {string} to */
 export const between = (from, to) => (Date.parse(to) - Date.parse(from)) / 1000;
@@ -21,11 +26,15 @@ export const between = (from, to) => (Date.parse(to) - Date.parse(from)) / 1000;
 /** @param {number} seconds */
 export function duration(seconds) {
   if (!Number.isFinite(seconds)) return "";
-  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
-  if (seconds < 60) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
-  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.round((seconds % 3600) / 60)} min`;
-  return `${Math.floor(seconds / 86400)} d ${Math.round((seconds % 86400) / 3600)} h`;
+  if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
+  const whole = Math.round(seconds);
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 1440) return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  const hours = Math.round(seconds / 3600);
+  return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
 /** @param {number | undefined | null} value @param {number} [digits] */
@@ -36,6 +45,9 @@ export function number(value, digits = 0) {
 
 /** What is not known stays so. @param {number | undefined | null} value @param {number} factor */
 export const times = (value, factor) => (value === undefined || value === null ? null : value * factor);
+
+/** Names as people count: sn2 before sn10. @param {string} one @param {string} other */
+export const inOrder = (one, other) => one.localeCompare(other, "en", { numeric: true });
 
 /** One of eight outlines, the same for a holder always. @param {string} holder */
 export function hue(holder) {

@@ -12,7 +12,7 @@ export function matrixCanvas(chosen) {
   const element = h("figure", { class: "stack" }, canvas, label);
   /** @type {any} */
   let shown = null;
-  let size = { x: 1, y: 1, left: 0, top: 0 };
+  let size = { x: 1, y: 1, left: 0, top: 0, gap: 0 };
   let at = { row: -1, column: -1 };
 
   element.frame = (/** @type {any} */ matrix) => { shown = matrix; draw(); };
@@ -23,10 +23,13 @@ export function matrixCanvas(chosen) {
     const rows = shown.nodes.length;
     const columns = shown.ports.length;
     const width = Math.max(300, Math.round(element.clientWidth || 900));
-    const gaps = columns > 8 ? new Set(shown.subPlanes).size - 1 : 0;
+    const planes = new Set(shown.subPlanes).size;
+    const changes = shown.subPlanes.filter((/** @type {number} */ plane, /** @type {number} */ column) => column && plane !== shown.subPlanes[column - 1]).length;
+    const blocks = changes === planes - 1; // else ports of several sub-planes lie between each other, as RDMA's do
+    const gaps = blocks ? changes : 0;
     const x = Math.max(2, Math.min(26, (width - 62 - gaps * 6) / columns));
     const y = Math.max(8, Math.min(14, x * 1.4));
-    size = { x, y, left: 56, top: 4 };
+    size = { x, y, left: 56, top: 4, gap: blocks ? 6 : 0 };
     const height = Math.ceil(size.top * 2 + rows * y + 11 * 3);
     const { context, palette } = cleared(canvas, width, height);
     canvas.style.height = `${height}px`;
@@ -59,7 +62,7 @@ export function matrixCanvas(chosen) {
     }
   }
   const rowTop = (/** @type {number} */ row) => size.top + row * size.y + Math.floor(row / 4) * 3;
-  const columnLeft = (/** @type {number} */ column) => size.left + column * size.x + (shown.ports.length > 8 ? shown.subPlanes[column] * 6 : 0);
+  const columnLeft = (/** @type {number} */ column) => size.left + column * size.x + (shown.subPlanes[column] - shown.subPlanes[0]) * size.gap;
 
   /** @param {PointerEvent} event */
   function under(event) {

@@ -32,7 +32,6 @@ export function timeSlider() {
     say(label, text);
     set(range, "aria-valuetext", text);
     put(now, "disabled", playing);
-    document.body.classList.toggle("past", !playing);
   }
   element.frame = shown;
   return element;

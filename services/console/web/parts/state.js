@@ -23,6 +23,18 @@ export function chip(word) {
   return element;
 }
 
+/** What a page is about was found. @param {HTMLElement} problem @param {HTMLElement} body @param {HTMLElement} state its chip */
+export function succeeded(problem, body, state) {
+  say(problem, "");
+  body.hidden = state.hidden = false;
+}
+
+/** It was not: where there is none (any more), the page shows neither buttons nor empty tables of it. @param {any} wrong @param {HTMLElement} problem @param {HTMLElement} body */
+export function failed(wrong, problem, body) {
+  say(problem, wrong.message);
+  if (wrong.status === 404) body.hidden = true;
+}
+
 /** Conditions, those that are as nobody wants them first. */
 export function conditions() {
   const ill = (/** @type {any} */ each) => (["Degraded", "Progressing"].includes(each.type) ? each.status === "True" : each.status === "False");

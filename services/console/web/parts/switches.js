@@ -2,6 +2,7 @@
 // The four communication cabinets with their L2 chips: how many of a chip's 48 cables carry nothing or little.
 import { h, say, set, sync } from "./dom.js";
 import { navigate } from "../core/router.js";
+import { inOrder } from "./format.js";
 
 export function switchCabinets() {
   const element = h("div", { class: "switches" });
@@ -17,7 +18,7 @@ export function switchCabinets() {
       const cabinet = matrix.switchCabinets[column];
       cabinets.set(cabinet, [...(cabinets.get(cabinet) ?? []), { name, state, down, degraded, supernode: matrix.supernode, subPlane: matrix.subPlanes[column] }]);
     });
-    sync(element, [...cabinets].sort(), ([name]) => name, cabinetOf);
+    sync(element, [...cabinets].sort(([one], [other]) => inOrder(one, other)), ([name]) => name, cabinetOf);
   };
   return element;
 }

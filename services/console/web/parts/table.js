@@ -1,6 +1,7 @@
 // @ts-check
 // A table kept in step with its rows: columns that sort, rows that stay the same elements.
 import { h, fill, say, set, sync } from "./dom.js";
+import { today } from "./format.js";
 
 /**
  * @typedef {{title: string, cell: (row: any) => any, number?: boolean, sort?: (row: any) => string | number}} Column
@@ -12,6 +13,7 @@ export function table(caption, columns, key, options = {}) {
   const empty = h("p", { class: "muted" }, options.empty ?? "None.");
   let by = -1;
   let backwards = false;
+  let known = false; // until the first rows come, that there are none is not known
   /** @type {any[]} */
   let rows = [];
   const heads = columns.map((column, at) => {
@@ -29,13 +31,13 @@ export function table(caption, columns, key, options = {}) {
     const sorter = columns[by]?.sort;
     const shown = sorter ? [...rows].sort((a, b) => compare(sorter(a), sorter(b)) * (backwards ? -1 : 1)) : rows;
     scroll.hidden = options.quiet === true && !rows.length;
-    empty.hidden = rows.length > 0;
+    empty.hidden = !known || rows.length > 0;
     sync(body, shown, key, () => {
       const cells = columns.map((column) => h("td", { class: column.number ? "number" : "" }));
       const row = h("tr", {}, cells);
       let before = "";
       row.update = (/** @type {any} */ item) => {
-        const now = JSON.stringify(item);
+        const now = today() + JSON.stringify(item); // yesterday's times have a date
         if (now === before) return;
         before = now;
         columns.forEach((column, at) => {
@@ -47,7 +49,7 @@ export function table(caption, columns, key, options = {}) {
       return row;
     });
   }
-  element.frame = (/** @type {any[]} */ now) => { rows = now; draw(); };
+  element.frame = (/** @type {any[]} */ now) => { rows = now; known = true; draw(); };
   draw();
   return element;
 }

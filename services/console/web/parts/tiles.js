@@ -2,12 +2,13 @@
 // All supernodes as small pictures, one of them chosen: 48 nodes by 8 NPUs on a canvas each, with what is free below.
 import { h, say, set, put, sync } from "./dom.js";
 import { colours } from "./colours.js";
+import { inOrder } from "./format.js";
 
 /** @param {(name: string) => void} choose */
 export function supernodeTiles(choose) {
   const element = h("div", { class: "tiles", role: "group", aria: { label: "Supernodes" } });
   element.frame = (/** @type {any} */ picture, /** @type {string} */ chosen) => {
-    const all = Object.entries(picture.supernodes).sort(([one], [other]) => one.localeCompare(other, "en", { numeric: true }));
+    const all = Object.entries(picture.supernodes).sort(([one], [other]) => inOrder(one, other));
     put(element, "hidden", all.length < 2);
     if (element.hidden) return;
     sync(element, all.map(([name, supernode]) => ({ name, supernode, chosen: name === chosen, block: picture.capacity.supernodes?.[name] })), ({ name }) => name, () => tile(choose));

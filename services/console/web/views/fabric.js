@@ -6,7 +6,7 @@ import { navigate, setQuery } from "../core/router.js";
 import { h, fill, say, set, link, plural } from "../parts/dom.js";
 import { matrixCanvas } from "../parts/matrix.js";
 import { table } from "../parts/table.js";
-
+import { inOrder } from "../parts/format.js";
 
 export const title = () => "Fabric";
 
@@ -40,10 +40,15 @@ export function mount(root, page) {
     h("section", { class: "card", aria: { label: "Matrix" } }, canvas), scale(),
     h("section", { class: "card stack" }, h("div", { class: "toolbar" }, every, h("label", { for: "every" }, "Every link, not only those that are not up and the busiest")), rows)));
 
+  const address = () => `link/v1/planes/${plane}/matrix?supernode=${encodeURIComponent(supernode)}`;
+
   async function look() {
     if (!supernode) return;
+    const asked = address();
     try {
-      matrix = await get(`link/v1/planes/${plane}/matrix?supernode=${supernode}`, page.signal);
+      const found = await get(asked, page.signal);
+      if (asked !== address()) return; // another was chosen meanwhile
+      matrix = found;
       say(problem, "");
       draw();
     } catch (wrong) {
@@ -75,7 +80,7 @@ export function mount(root, page) {
   return {
     close: canvas.close,
     frame: (/** @type {any} */ picture) => {
-      const names = Object.keys(picture.supernodes).sort();
+      const names = Object.keys(picture.supernodes).sort(inOrder);
       if (!picture.supernodes[supernode]) supernode = names[0] ?? "";
       if (pick.children.length !== names.length) fill(pick, names.map((each) => h("option", { value: each, selected: each === supernode }, each)));
     },

@@ -8,7 +8,6 @@ import { action, command, notAdmin, notEditor } from "../parts/action.js";
 import { chip } from "../parts/state.js";
 import { table } from "../parts/table.js";
 import { clock, duration } from "../parts/format.js";
-import { isAdmin } from "../core/session.js";
 
 export const title = () => "Faults";
 
@@ -25,17 +24,26 @@ export function mount(root, page) {
   let kinds = {};
   const problem = h("p", { class: "problem", role: "alert" });
 
+  /** @type {any[]} the faults that are there */
+  let there = [];
+
   const words = () => parameters.value.trim().split(/\s+/).filter(Boolean);
-  const asCommand = () => `matrixctl fault inject ${kind.value || "KIND"} ${target.value.trim() || "TARGET"}${words().map((/** @type {string} */ each) => ` -p ${each}`).join("")}`;
+  const request = () => requested(kind.value, target.value.trim(), words());
+  /** As the command names it; where that fault is there with other parameters, by those too. */
+  const nameOf = (/** @type {any} */ wanted) => {
+    const usual = named(`${kind.value}-${target.value.trim()}`);
+    const other = there.find((each) => each.name === usual);
+    return !other || JSON.stringify(other.parameters) === JSON.stringify(wanted.parameters) ? usual : named(`${usual}-${words().join("-")}`);
+  };
+  const asCommand = () => {
+    const own = nameOf(request());
+    return `matrixctl fault inject ${kind.value || "KIND"} ${target.value.trim() || "TARGET"}${words().map((/** @type {string} */ each) => ` -p ${each}`).join("")}${own === named(`${kind.value}-${target.value.trim()}`) ? "" : ` --name ${own}`}`;
+  };
   const shownCommand = command(asCommand());
   const inject = action(() => ({
-    label: "Inject", danger: true, off: notAdmin() || (!target.value.trim() ? "Say what is to fail" : ""), command: asCommand(),
+    label: "Inject", danger: true, off: notAdmin() || (!target.value.trim() ? "Say what is to fail" : words().every((/** @type {string} */ each) => /^[^=]+=./.test(each)) ? "" : "Parameters: name=value, with spaces between them"), command: asCommand(),
     does: `${target.value.trim()}: ${kinds[kind.value] ?? ""}. The control plane is not told: it has to find out.`,
-    run: () => {
-      const name = `${kind.value}-${target.value.trim()}`.replaceAll(/[^a-z0-9-]/g, "-").slice(0, 63);
-      const values = Object.fromEntries(words().map((/** @type {string} */ each) => { const [key, value = ""] = each.split("="); return [key, Number.isFinite(Number(value)) && value !== "" ? Number(value) : value]; }));
-      return call("PUT", `agents/v1/faults/${name}`, { kind: kind.value, target: target.value.trim(), parameters: values });
-    },
+    run: () => call("PUT", `agents/v1/faults/${nameOf(request())}`, request()),
     done: (made) => { say(told, `${made.kind} at ${made.target} is injected; what the machine makes of it appears below.`); void look(); },
   }));
   const injected = table("Injected", [
@@ -71,7 +79,8 @@ export function mount(root, page) {
 
   async function look() {
     try {
-      const [there, found, made] = await Promise.all([isAdmin() ? list("agents/v1/faults", page.signal) : [], list("compute/v1/faults", page.signal), list("compute/v1/scenario-runs", page.signal)]);
+      const [broken, found, made] = await Promise.all([list("agents/v1/faults", page.signal), list("compute/v1/faults", page.signal), list("compute/v1/scenario-runs", page.signal)]);
+      there = broken;
       injected.frame(there);
       detected.frame(found.filter((each) => each.state === "Active"));
       runs.frame(made.sort((a, b) => b.createdAt.localeCompare(a.createdAt)));
@@ -104,7 +113,7 @@ export function mount(root, page) {
   }
 
   page.every(1500, look);
-  void begin().catch((wrong) => say(problem, wrong.message));
+  page.once(begin);
   return {
     frame: (/** @type {any} */ picture) => {
       const names = Object.values(picture.supernodes).flatMap((each) => Object.keys(each.states));
@@ -113,4 +122,17 @@ export function mount(root, page) {
       sync(watchers, told, ([key]) => key, ([, event]) => h("li", { data: { kind: event.kind } }, h("time", {}, clock(event.at)), h("div", {}, `${event.about} `, h("b", {}, event.reason), ` ${event.message}`)));
     },
   };
+}
+
+/** A fault's name: small letters, digits and dashes. @param {string} text */
+const named = (text) => text.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-").slice(0, 63).replace(/-$/, "");
+
+/** What is asked for, where the target may name an NPU (sn0-c03-n2-npu5) or a port (sn0-c03-n2/vpc), as the command takes it. @param {string} kind @param {string} text @param {string[]} words */
+function requested(kind, text, words) {
+  const [, node = text, npu, port] = /^(.*-n\d+)(?:-npu(\d+)|\/(.+))$/.exec(text) ?? [];
+  const values = words.map((each) => {
+    const [key, value = ""] = each.split("=");
+    return [key, Number.isFinite(Number(value)) && value !== "" ? Number(value) : value];
+  });
+  return { kind, target: node, parameters: { ...(npu ? { npu: Number(npu) } : {}), ...(port ? { port } : {}), ...Object.fromEntries(values) } };
 }

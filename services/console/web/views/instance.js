@@ -4,7 +4,7 @@ import { at, call, get } from "../core/api.js";
 import { live } from "../core/live.js";
 import { navigate, setQuery } from "../core/router.js";
 import { h, fill, say, link, sync } from "../parts/dom.js";
-import { chip, conditions } from "../parts/state.js";
+import { chip, conditions, failed, succeeded } from "../parts/state.js";
 import { action, notEditor } from "../parts/action.js";
 import { workflowBars } from "../parts/bars.js";
 import { table } from "../parts/table.js";
@@ -57,19 +57,19 @@ export function mount(root, page) {
       run: () => call("DELETE", at("compute/v1/instances", key)), done: () => navigate("/instances"),
     })),
   ];
-  fill(root, h("div", { class: "stack" },
-    h("div", { class: "heading" }, h("h1", {}, name), state, h("span", { class: "muted" }, project)), problem,
-    h("div", { class: "columns" }, h("section", { class: "card" }, facts), h("section", { class: "card toolbar", aria: { label: "Actions" } }, actions)),
+  const body = h("div", { class: "stack", hidden: true },
+    h("div", { class: "columns" }, h("section", { class: "card" }, facts), h("section", { class: "card actions", aria: { label: "Actions" } }, actions)),
     h("section", { class: "card stack", aria: { labelledby: "work" } }, h("div", { class: "heading" }, h("h2", { id: "work" }, "What is done to it"), pause), none, operations),
-    h("section", { class: "card" }, shown), h("section", { class: "card" }, members)));
+    h("section", { class: "card" }, shown), h("section", { class: "card" }, members));
+  fill(root, h("div", { class: "stack" }, h("div", { class: "heading" }, h("h1", {}, name), state, h("span", { class: "muted" }, project)), problem, body));
 
   async function look() {
     try {
       instance = await get(at("compute/v1/instances", key), page.signal);
       if (!paused) await lookAtOperations();
-      say(problem, "");
+      succeeded(problem, body, state);
     } catch (wrong) {
-      if (!page.signal.aborted) say(problem, /** @type {Error} */ (wrong).message);
+      if (!page.signal.aborted) failed(wrong, problem, body);
       return;
     }
     state.update(instance.state);

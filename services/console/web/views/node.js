@@ -2,7 +2,7 @@
 // One node: its NPUs and dies, its ports on every plane, what is wrong with it, who holds it, and who keeps newcomers off.
 import { at, call, get } from "../core/api.js";
 import { h, fill, say, set, link, sync } from "../parts/dom.js";
-import { chip, conditions, tone } from "../parts/state.js";
+import { chip, conditions, failed, succeeded, tone } from "../parts/state.js";
 import { action, notAdmin } from "../parts/action.js";
 import { table } from "../parts/table.js";
 import { clock, short, STATES } from "../parts/format.js";
@@ -15,7 +15,8 @@ export function mount(root, page) {
   const chosen = page.query.get("npu");
   /** @type {any} */
   let node = null;
-  let holder = "";
+  /** Keys of the instances that have all or some of it. @type {string[]} */
+  let holders = [];
   const state = chip("");
   const facts = h("dl", { class: "facts" });
   const parts = h("div", { class: "parts" });
@@ -46,21 +47,21 @@ export function mount(root, page) {
     run: () => call("POST", `resource/v1/nodes/${name}:${node?.state === "Servicing" ? "recover" : "service"}`, { reason: "from the console" }),
     done: () => void look(),
   }));
-  fill(root, h("div", { class: "stack" },
-    h("div", { class: "heading" }, h("h1", {}, name), state), problem,
-    h("div", { class: "columns" }, h("section", { class: "card" }, facts), h("section", { class: "card toolbar", aria: { label: "Actions" } }, cordon, service)),
+  const body = h("div", { class: "stack", hidden: true },
+    h("div", { class: "columns" }, h("section", { class: "card" }, facts), h("section", { class: "card actions", aria: { label: "Actions" } }, cordon, service)),
     h("section", { class: "stack", aria: { labelledby: "npus" } }, h("h2", { id: "npus" }, "NPUs and dies"), parts),
     h("section", { class: "card stack", aria: { labelledby: "ports" } }, h("h2", { id: "ports" }, "Ports"), ports),
-    h("section", { class: "card" }, faults), h("section", { class: "card" }, shown)));
+    h("section", { class: "card" }, faults), h("section", { class: "card" }, shown));
+  fill(root, h("div", { class: "stack" }, h("div", { class: "heading" }, h("h1", {}, name), state), problem, body));
 
   async function look() {
     try {
       node = await get(`resource/v1/nodes/${name}`, page.signal);
       const npus = (await get(`resource/v1/npus?filter=${encodeURIComponent(`node=${name}`)}`, page.signal)).items;
-      say(problem, "");
+      succeeded(problem, body, state);
       draw(npus);
     } catch (wrong) {
-      if (!page.signal.aborted) say(problem, /** @type {Error} */ (wrong).message);
+      if (!page.signal.aborted) failed(wrong, problem, body);
     }
   }
 
@@ -88,7 +89,7 @@ export function mount(root, page) {
   function draw(npus) {
     state.update(node.state);
     fill(facts, fact("Cabinet", link(`/?supernode=${node.supernode}`, node.cabinet)),
-      fact("Held by", holder ? link(`/instances/${holder}`, short(holder)) : node.allocation ?? "nobody"),
+      fact("Held by", holders.length ? holders.flatMap((holder, at) => [at ? ", " : "", holder.includes("/") ? link(`/instances/${holder}`, short(holder)) : holder]) : node.allocation ?? "nobody"),
       node.role ? fact("Role", node.role) : null,
       fact("Health", chip(node.health)), fact("Agent", chip(node.agent)), fact("Power", node.power),
       fact("Takes newcomers", node.schedulable ? "yes" : `no: ${node.unschedulableReason ?? ""}`),
@@ -133,9 +134,9 @@ export function mount(root, page) {
   return {
     frame: (/** @type {any} */ picture) => {
       const held = picture.supernodes[name.slice(0, name.indexOf("-"))]?.holders[name];
-      const now = typeof held === "string" && held.includes("/") ? held : "";
-      if (now === holder) return;
-      holder = now;
+      const now = [...new Set([held ?? []].flat())].filter(Boolean);
+      if (now.join() === holders.join()) return;
+      holders = now;
       void look();
     },
   };

@@ -3,12 +3,12 @@
 import { live } from "../core/live.js";
 import { setQuery } from "../core/router.js";
 import { get } from "../core/api.js";
-import { h, fill, say, put, sync, link } from "../parts/dom.js";
+import { h, fill, say, put, sync, link, plural } from "../parts/dom.js";
 import { legend } from "../parts/cabinet.js";
 import { supernodeTiles } from "../parts/tiles.js";
 import { switchCabinets } from "../parts/switches.js";
 import { timeSlider } from "../parts/slider.js";
-import { clock, short } from "../parts/format.js";
+import { clock, inOrder, short } from "../parts/format.js";
 
 export const title = () => "Overview";
 
@@ -29,19 +29,21 @@ export function mount(root, page) {
   fill(root, h("h1", { class: "hidden" }, "Overview"), h("div", { class: "overview" },
     h("section", { class: "machine", aria: { labelledby: "machine" } }, tiles, h("div", { class: "heading" }, heading, summary), rack, switches, legend(), slider),
     h("aside", {},
-      h("section", { id: "alerts", aria: { labelledby: "alerts-title" } }, h("h2", { id: "alerts-title" }, "Alerts"), quiet, alerts),
+      h("section", { id: "alerts", tabIndex: -1, aria: { labelledby: "alerts-title" } }, h("h2", { id: "alerts-title" }, "Alerts"), quiet, alerts),
       h("section", { aria: { labelledby: "events-title" } }, h("h2", { id: "events-title" }, "Last events"), nothing, events))));
   heading.id = "machine";
 
   let planes = "";
   async function look() {
-    if (chosen) switches.frame(await get(`link/v1/planes/ub/matrix?supernode=${chosen}`, page.signal));
+    const asked = chosen;
+    const matrix = asked && await get(`link/v1/planes/ub/matrix?supernode=${encodeURIComponent(asked)}`, page.signal);
+    if (matrix && asked === chosen) switches.frame(matrix);
   }
   page.every(10_000, look);
 
   /** @param {any} picture */
   function frame(picture) {
-    const names = Object.keys(picture.supernodes).sort();
+    const names = Object.keys(picture.supernodes).sort(inOrder);
     if (!picture.supernodes[chosen]) chosen = names[0] ?? "";
     tiles.frame(picture, chosen);
     slider.frame();
@@ -51,7 +53,7 @@ export function mount(root, page) {
       const letters = Object.values(supernode.states).join("");
       const free = letters.split("f").length - 1;
       const block = picture.capacity.supernodes?.[chosen];
-      say(summary, `${free} of ${letters.length} NPUs free${block === undefined ? "" : `, largest block ${block} nodes`}`);
+      say(summary, `${free} of ${letters.length} NPUs free${block === undefined ? "" : `, largest block ${plural(block, "node")}`}`);
       rack.frame(supernode, picture.capacity.closed ?? {});
     }
     if (JSON.stringify(picture.planes) !== planes) {
@@ -81,6 +83,8 @@ function alertItem([, alert]) {
 /** @param {[string, any]} entry */
 function eventItem([, event]) {
   const about = event.source === "compute" ? link(`/instances/${event.project}/${event.about}`, event.about) : event.about.match(/-n\d+$/) ? link(`/nodes/${event.about}`, event.about) : event.about;
-  const item = h("li", { data: { kind: event.kind } }, h("time", { datetime: event.at, title: event.at }, clock(event.at)), h("div", {}, about, " ", h("b", {}, event.reason), " ", h("span", {}, event.message)));
+  const time = h("time", { datetime: event.at, title: event.at });
+  const item = h("li", { data: { kind: event.kind } }, time, h("div", {}, about, " ", h("b", {}, event.reason), " ", h("span", {}, event.message)));
+  item.update = () => say(time, clock(event.at));
   return item;
 }

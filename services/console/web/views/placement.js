@@ -30,6 +30,7 @@ export function mount(root, page) {
   const problem = h("p", { class: "problem", role: "alert" });
   /** @type {any} */
   let plan = null;
+  let asked = 0;
 
   const request = () => ({
     nodes: Number(inputs.nodes.value), ...(Number(inputs.spares.value) ? { spares: Number(inputs.spares.value) } : {}),
@@ -49,24 +50,31 @@ export function mount(root, page) {
     h("div", { class: "toolbar" }, h("button", { class: "primary" }, "Plan")), shownCommand, problem);
   form.addEventListener("input", () => {
     plan = null;
+    asked += 1; // an answer that is still on its way is to another request
+    if (result.firstChild) fill(result, h("p", { class: "muted" }, "The request has changed since it was planned."));
     shownCommand.set(asCommand());
     create.frame();
     setQuery(Object.fromEntries(Object.entries(inputs).map(([key, input]) => [key, input.value])));
   });
   fill(root, h("div", { class: "stack" }, h("div", { class: "heading" }, h("h1", {}, "Placement"), h("span", { class: "muted" }, "Nothing is asked for until you create it.")), form, result,
     h("section", { class: "card toolbar", aria: { label: "Create" } }, field("name", "Name", name), create)));
-  name.addEventListener("input", () => create.frame());
+  name.addEventListener("input", () => { create.frame(); setQuery({ name: name.value }); });
 
   async function ask() {
+    const mine = asked += 1;
+    const wanted = request();
     try {
-      plan = await call("POST", "resource/v1/plans", request());
+      const found = await call("POST", "resource/v1/plans", wanted);
+      if (mine !== asked) return;
+      plan = found;
       say(problem, "");
-      fill(result, h("div", { class: "card stack" }, plan.fits ? fits(plan) : fitsNot(plan)));
+      fill(result, h("div", { class: "card stack" }, plan.fits ? fits(plan, wanted.placement) : fitsNot(plan)));
     } catch (wrong) {
+      if (mine !== asked) return;
       const refused = /** @type {any} */ (wrong);
       plan = null;
       fill(result);
-      say(problem, `${refused.field ? `${refused.field}: ` : ""}${refused.message}`);
+      say(problem, refused.field && !refused.message.startsWith(refused.field) ? `${refused.field}: ${refused.message}` : refused.message);
     }
     create.frame();
   }
@@ -76,9 +84,21 @@ export function mount(root, page) {
 
 /** @param {string} node */
 const cabinetOf = (node) => node.slice(0, node.lastIndexOf("-"));
+/** The domain of a level that a node is in. @type {Record<string, (node: string) => string>} */
+const DOMAIN = { node: (node) => node, cabinet: cabinetOf, supernode: (node) => cabinetOf(cabinetOf(node)) };
 
-/** @param {any} plan */
-function fits(plan) {
+/** Why members lie where they do, by what was asked for. @param {string[]} members @param {{policy: string, level: string}} placement */
+function why(members, { policy, level }) {
+  if (level === "node") return "any nodes of one supernode will do";
+  const domains = Map.groupBy(members, DOMAIN[level]);
+  const shares = [...domains].map(([name, nodes]) => `${name} gives ${nodes.length}`).join(", ");
+  if (policy === "spread") return `as many ${level}s as can take part: ${shares}`;
+  if (domains.size > 1) return `the fewest ${level}s that have room together: ${shares}`;
+  return `one ${level} has room for all of it${level === "cabinet" ? ", and it leaves the least unusable room there" : `: ${[...domains.keys()][0]}`}`;
+}
+
+/** @param {any} plan @param {{policy: string, level: string}} placement */
+function fits(plan, placement) {
   const cabinets = Map.groupBy(plan.members, (/** @type {string} */ node) => cabinetOf(node));
   const places = table("Where", [
     { title: "Cabinet", cell: (each) => each.cabinet }, { title: "Nodes", cell: (each) => each.nodes.length, number: true },
@@ -90,9 +110,8 @@ function fits(plan) {
     { title: "UB bandwidth lost", cell: (each) => `${(each.ubShare * 100).toFixed(1)} %`, number: true },
   ], (each) => each.over);
   losses.frame(plan.blastRadius);
-  const why = cabinets.size === 1 ? `one cabinet has room for all of it, and it leaves the least unusable room there` : `the fewest cabinets that have room together: ${[...cabinets].map(([name, nodes]) => `${name} gives ${nodes.length}`).join(", ")}`;
   return [h("h2", { id: "answer" }, h("span", { class: "good" }, "It fits"), `: ${plural(plan.members.length, "node")} in ${plural(cabinets.size, "cabinet")}`),
-    h("p", {}, "Why there: ", why, "."), plan.spareNodes.length ? h("p", {}, "Spares: ", plan.spareNodes.join(", ")) : null,
+    h("p", {}, "Why there: ", why(plan.members, placement), "."), plan.spareNodes.length ? h("p", {}, "Spares: ", plan.spareNodes.join(", ")) : null,
     plan.preempts.length ? h("p", { class: "bad" }, "It would preempt ", plan.preempts.join(", ")) : null, places, losses];
 }
 

@@ -7,7 +7,7 @@ import { action, command, notEditor } from "../parts/action.js";
 import { findings, text } from "../parts/findings.js";
 import { plot } from "../parts/plot.js";
 import { number } from "../parts/format.js";
-import { chip } from "../parts/state.js";
+import { chip, failed, succeeded } from "../parts/state.js";
 import { table } from "../parts/table.js";
 
 export const title = (/** @type {string[]} */ [, name]) => `Report ${name}`;
@@ -30,27 +30,33 @@ export function mount(root, page) {
   /** @type {any[]} */
   let drawn = [];
   const remove = action(() => ({ label: "Delete", danger: true, off: notEditor(), does: "It is kept no longer, for nobody of the project.", command: `matrixctl report delete ${name}${project === "default" ? "" : ` --project ${project}`}`, run: () => call("DELETE", at("infer/v1/reports", key)), done: () => navigate("/experiments") }));
-  fill(root, h("div", { class: "stack" }, h("div", { class: "heading" }, h("h1", {}, name), kind, link("/experiments", "All reports")), problem,
-    h("section", { class: "card stack" }, about, made, h("div", { class: "toolbar" }, download, remove), chooser), changes, h("h2", { class: "hidden" }, "Plots"), plots, found));
-  choice.addEventListener("change", () => { other = choice.value; setQuery({ with: other }); void show(); });
+  const body = h("div", { class: "stack", hidden: true },
+    h("section", { class: "card stack" }, about, made, h("div", { class: "actions" }, download, remove), chooser), changes, h("h2", { class: "hidden" }, "Plots"), plots, found);
+  fill(root, h("div", { class: "stack" }, h("div", { class: "heading" }, h("h1", {}, name), kind, link("/experiments", "All reports")), problem, body));
+  choice.addEventListener("change", () => { other = choice.value; setQuery({ with: other }); page.once(show); });
 
-  /** @type {Promise<any> | null} */
+  /** @type {any} the report's content, once it came */
   let own = null;
 
   async function show() {
-    say(problem, "");
     try {
-      const content = await (own ??= get(at("infer/v1/reports", key, "/content"), page.signal));
+      own ??= await get(at("infer/v1/reports", key, "/content"), page.signal);
+      succeeded(problem, body, kind);
+    } catch (wrong) {
+      failed(wrong, problem, body);
+      throw wrong;
+    }
+    try {
       const beside = other ? await get(at("infer/v1/reports", other, "/content"), page.signal) : null;
       const compared = other ? await get(`${at("infer/v1/reports", key, "/comparison")}&with=${encodeURIComponent(other)}`, page.signal) : null;
-      describe(content);
+      describe(own);
       fill(changes, compared ? comparison(compared) : null);
-      draw(content, beside);
-      fill(found, h("h2", {}, "Found"), findings(name, content.document));
+      draw(own, beside);
+      fill(found, h("h2", {}, "Found"), findings(name, own.document));
     } catch (wrong) {
-      if (page.signal.aborted) return;
       say(problem, /** @type {Error} */ (wrong).message);
       fill(changes);
+      throw wrong;
     }
   }
 
@@ -97,7 +103,7 @@ export function mount(root, page) {
     choice.value = other;
   }
 
-  void show();
+  page.once(show);
   choices().catch((wrong) => { if (!page.signal.aborted) say(problem, wrong.message); });
   return { close: () => drawn.forEach((each) => each.close()) };
 }

@@ -3,7 +3,7 @@
 import { call, get } from "../core/api.js";
 import { h, fill, say, sync } from "../parts/dom.js";
 import { action, command, notAdmin } from "../parts/action.js";
-import { chip } from "../parts/state.js";
+import { chip, failed, succeeded } from "../parts/state.js";
 import { table } from "../parts/table.js";
 import { clock, duration } from "../parts/format.js";
 
@@ -27,15 +27,16 @@ export function mount(root, page) {
     { title: "Held", cell: (each) => h("b", { class: each.passed ? "good" : "bad" }, each.passed ? "✓" : "×") }, { title: "What", cell: (each) => each.name },
     { title: "After", cell: (each) => (each.seconds === undefined ? "–" : duration(each.seconds)), number: true }, { title: "Within", cell: (each) => duration(each.withinS), number: true }, { title: "Seen", cell: (each) => each.message },
   ], (each) => each.name, { empty: "Nothing is decided yet." });
-  fill(root, h("div", { class: "stack" }, h("div", { class: "heading" }, heading, state), problem, h("section", { class: "card stack" }, verdict, message, stop, replay),
-    h("div", { class: "columns" }, h("section", { class: "card" }, phases), h("section", { class: "card" }, outcomes)), h("section", { class: "card stack", aria: { labelledby: "happened" } }, h("h2", { id: "happened" }, "What happened"), entries)));
+  const body = h("div", { class: "stack", hidden: true }, h("section", { class: "card stack" }, verdict, message, stop, replay),
+    h("div", { class: "columns" }, h("section", { class: "card" }, phases), h("section", { class: "card" }, outcomes)), h("section", { class: "card stack", aria: { labelledby: "happened" } }, h("h2", { id: "happened" }, "What happened"), entries));
+  fill(root, h("div", { class: "stack" }, h("div", { class: "heading" }, heading, state), problem, body));
 
   async function look() {
     try {
       run = await get(`compute/v1/scenario-runs/${name}`, page.signal);
-      say(problem, "");
+      succeeded(problem, body, state);
     } catch (wrong) {
-      if (!page.signal.aborted) say(problem, /** @type {Error} */ (wrong).message);
+      if (!page.signal.aborted) failed(wrong, problem, body);
       return;
     }
     say(heading, run.title || run.scenario || name);

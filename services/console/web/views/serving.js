@@ -3,7 +3,7 @@
 import { at, call, get, list } from "../core/api.js";
 import { setQuery } from "../core/router.js";
 import { h, fill, say, set, link, sync } from "../parts/dom.js";
-import { action, notEditor } from "../parts/action.js";
+import { action, notEditor, unfit } from "../parts/action.js";
 import { chip } from "../parts/state.js";
 import { lineChart } from "../parts/chart.js";
 import { table } from "../parts/table.js";
@@ -29,14 +29,15 @@ export function mount(root, page) {
     cache: lineChart("Prompt tokens found in the cache", "%", 1), queue: lineChart("Requests that wait", "requests"),
   };
   const policies = h("div", { class: "stack" });
-  const rate = h("input", { type: "number", id: "rate", min: "0.1", step: "0.1", value: "20" });
+  const rate = h("input", { type: "number", id: "rate", min: "0.1", step: "0.1", value: "20", required: true });
   const load = action(() => ({
     label: deployment?.load ? "End the load" : "Put load on it", danger: false,
-    off: notEditor() || (deployment ? "" : "There is no deployment"),
+    off: notEditor() || (!deployment ? "There is no deployment" : deployment.load ? "" : unfit(rate)),
     does: deployment?.load ? "The built-in generator of requests stops." : `The built-in generator sends ${rate.value} requests per emulated second.`,
     command: deployment?.load ? `curl -X DELETE -H "Authorization: Bearer $TOKEN" ${location.origin}/api/${at("infer/v1/deployments", chosen, "/load")}` : `curl -X PUT -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" ${location.origin}/api/${at("infer/v1/deployments", chosen, "/load")} -d '{"requestsPerSecond": ${rate.value}}'`,
     run: () => call(deployment.load ? "DELETE" : "PUT", at("infer/v1/deployments", chosen, "/load"), deployment.load ? undefined : { requestsPerSecond: Number(rate.value) }), done: () => void look(),
   }));
+  rate.addEventListener("input", () => load.frame());
   const body = h("div", { class: "stack" }, figures, h("div", { class: "charts" }, Object.values(charts)),
     h("div", { class: "columns" }, h("section", { class: "card stack", aria: { labelledby: "pools" } }, h("h2", { id: "pools" }, "Pools"), pools),
       h("section", { class: "card stack", aria: { labelledby: "load" } }, h("h2", { id: "load" }, "Load"), h("div", { class: "toolbar" }, h("label", { for: "rate" }, "Requests per second"), rate), load)),
@@ -58,7 +59,10 @@ export function mount(root, page) {
       });
       pick.hidden = all.length < 2;
       deployment = all.find((each) => `${each.project}/${each.name}` === chosen) ?? null;
-      if (deployment) draw(await get(at("infer/v1/deployments", chosen, "/statistics"), page.signal));
+      const asked = chosen;
+      const statistics = deployment && await get(at("infer/v1/deployments", asked, "/statistics"), page.signal);
+      if (asked !== chosen) return; // another was chosen meanwhile
+      if (statistics) draw(statistics);
       const found = await list("compute/v1/scaling-policies", page.signal);
       if (!found.length) fill(policies, h("p", { class: "muted" }, "No scaling policy looks at any of this. This makes one: ", h("code", {}, "kubectl apply -f examples/scaling-policy.yaml")));
       else sync(policies, found, (each) => `${each.project}/${each.name}`, policyItem);

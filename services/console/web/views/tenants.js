@@ -3,7 +3,7 @@
 import { call, list } from "../core/api.js";
 import { live } from "../core/live.js";
 import { h, fill, say, set, link } from "../parts/dom.js";
-import { action, notAdmin } from "../parts/action.js";
+import { action, notAdmin, unfit } from "../parts/action.js";
 import { table } from "../parts/table.js";
 import { number, short } from "../parts/format.js";
 
@@ -20,9 +20,9 @@ export function mount(root, page) {
     { title: "Used", cell: (each) => (each.quota ? meter(each.used, each.quota) : "") },
   ], (each) => each.project, { empty: "No project holds anything.", quiet: true });
   const project = h("input", { id: "project", pattern: "[a-z0-9](?:[a-z0-9\\-]*[a-z0-9])?", required: true, value: "default", autocomplete: "off" });
-  const npus = h("input", { id: "quota", type: "number", min: "0", step: "1", value: "64" });
+  const npus = h("input", { id: "quota", type: "number", min: "0", step: "1", value: "64", required: true });
   const quota = action(() => ({
-    label: "Set the quota", off: notAdmin() || (project.checkValidity() ? "" : "A project's name: small letters, digits and dashes"), does: `${project.value} may have ${npus.value} NPUs, spares among them. What it has already it keeps.`,
+    label: "Set the quota", off: notAdmin() || (project.checkValidity() ? "" : "A project's name: small letters, digits and dashes") || unfit(npus), does: `${project.value} may have ${npus.value} NPUs, spares among them. What it has already it keeps.`,
     command: `matrixctl quota set ${project.value} --npus ${npus.value}`, run: () => call("PUT", `resource/v1/quotas/${project.value}`, { npus: Number(npus.value) }), done: () => void look(),
   }));
   for (const input of [project, npus]) input.addEventListener("input", () => quota.frame());
