@@ -7,8 +7,11 @@ plane anything.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
+
+from matrixcommon.model.errors import InvalidField
 
 Strikes = Literal["node", "cabinet", "switch", "service"]
 
@@ -43,12 +46,14 @@ FaultKind = Literal[
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind. `level`: the incumbent's, where it has one; `found_by`: what tells the control plane, if anything."""
+    """One kind. `level`: the incumbent's, where it has one; `found_by`: what tells the control plane, if anything;
+    `takes`: the parameters that it knows."""
 
     strikes: Strikes
     means: str
     level: str
     found_by: str
+    takes: tuple[str, ...] = ()
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -88,6 +93,7 @@ CATALOGUE: dict[str, Fault] = {
         "endsWith: the repair in place that ends it, restart, reset-npu, reboot or none, by default as its level says)",
         "by the code; Separate by default",
         CODES,
+        takes=("npu", "die", "code", "severity", "endsWith"),
     ),
     "hbm-fault": Fault(
         "node",
@@ -95,30 +101,35 @@ CATALOGUE: dict[str, Fault] = {
         "is code 020001001, restart is 010001002)",
         "Separate (isolate), SubHealth (restart)",
         CODES,
+        takes=("npu", "die", "handling", "severity", "endsWith"),
     ),
     "component-fault": Fault(
         "node",
         "a component raises a fault code (parameters: component, code, severity from hint to critical)",
         "by the code and the severity",
         CODES,
+        takes=("component", "code", "severity", "endsWith"),
     ),
     "missing-part": Fault(
         "node",
         "the node lacks a part (parameters: part, e.g. npu5, npu5-die1, cpu3, dimm7, vpc)",
         "-",
         "the inventory in the next report",
+        takes=("part", "npu", "port"),
     ),
     "stage-failure": Fault(
         "node",
         "a stage of the node's work fails each time (parameters: stage, e.g. npu-self-test, why)",
         "-",
         "the stage and its reason in the next report",
+        takes=("stage", "why"),
     ),
     "slow-node": Fault(
         "node",
         "the node's work takes longer (parameters: factor, default 2), and it raises code 110001010",
         "SubHealth",
         CODES,
+        takes=("factor", "severity"),
     ),
     "vpc-card-fault": Fault(
         "node",
@@ -131,6 +142,7 @@ CATALOGUE: dict[str, Fault] = {
         "the RDMA ports of both dies of an NPU are dark (parameters: npu 0-7); the dies raise code 81078603",
         "NotHandle; PreSeparate after 20 s",
         f"{PORTS}, {CODES} and the rule of duration",
+        takes=("npu",),
     ),
     "link-down": Fault(
         "node",
@@ -138,28 +150,38 @@ CATALOGUE: dict[str, Fault] = {
         "a bundle of cables, e.g. ub-p*-k0?)",
         "NotHandle; Separate for all uplinks of a plane",
         PORTS,
+        takes=("port",),
     ),
     "link-degraded": Fault(
-        "node", "a port carries a share of its rate (parameters: port, share between 0 and 1)", "NotHandle", PORTS
+        "node",
+        "a port carries a share of its rate (parameters: port, share between 0 and 1)",
+        "NotHandle",
+        PORTS,
+        takes=("port", "share"),
     ),
     "link-flapping": Fault(
         "node",
         "a port goes dark and comes back, over and over (parameters: port; periodS, default 20: half of it dark)",
         "NotHandle; an RDMA port 5 times a day: ManuallySeparate",
         f"{PORTS}; damped",
+        takes=("port", "periodS"),
     ),
     "cable-moved": Fault(
         "node",
         "a port's cable is plugged in elsewhere (parameters: port, peer, e.g. sn0-l2p3-k12)",
         "-",
         "who answers at the port, in the next report",
+        takes=("port", "peer"),
     ),
-    "link-silent": Fault("node", "a port says it is up and carries nothing (parameters: port)", "-", PROBES),
+    "link-silent": Fault(
+        "node", "a port says it is up and carries nothing (parameters: port)", "-", PROBES, takes=("port",)
+    ),
     "link-slow": Fault(
         "node",
         "a port says it is whole and carries a share of its rate (parameters: port, share)",
         "-",
         PROBES,
+        takes=("port", "share"),
     ),
     "switch-down": Fault(
         "switch",
@@ -178,30 +200,35 @@ CATALOGUE: dict[str, Fault] = {
         "a switch table is emptied under the agent (parameters: slice; without it all slices')",
         "-",
         READBACK,
+        takes=("slice",),
     ),
     "tables-corrupted": Fault(
         "node",
         "a switch table sends everything the wrong way (parameters: slice; without it all slices')",
         "-",
         READBACK,
+        takes=("slice",),
     ),
     "messages-lost": Fault(
         "node",
         "reports of the node's agents are lost on their way (parameters: share, default 1)",
         "Separate (NodeLost) where all are lost",
         LEASES,
+        takes=("share",),
     ),
     "messages-delayed": Fault(
         "node",
         "reports of the node's agents arrive late (parameters: delayS, default 20)",
         "-",
         "not at all below a lease; what is overtaken is refused by its sequence",
+        takes=("delayS",),
     ),
     "messages-doubled": Fault(
         "node",
         "reports of the node's agents arrive twice (parameters: share, default 1)",
         "-",
         "not at all: the second is refused by its sequence",
+        takes=("share",),
     ),
     "service-killed": Fault(
         "service",
@@ -226,8 +253,21 @@ CATALOGUE: dict[str, Fault] = {
         "a service's database lets writes wait (parameters: stallS, seconds of the wall at a time, default 2; SQLite)",
         "-",
         "requests that take longer",
+        takes=("stallS",),
     ),
 }
+
+
+def check_parameters(kind: str, given: Iterable[str]) -> None:
+    """Raises InvalidField for one that the kind does not know: whoever gives it expects something of it."""
+    takes = CATALOGUE[kind].takes
+    for name in given:
+        if name not in takes:
+            raise InvalidField(
+                f"{kind} has no parameter {name[:40]!r}; it takes {', '.join(takes) or 'none'}",
+                field=f"parameters.{name[:40]}",
+            )
+
 
 FAULT_KINDS: dict[str, str] = {kind: CATALOGUE[kind].means for kind in get_args(FaultKind)}
 """What can be put on the emulated nodes, and what happens then."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from matrixcommon.model.errors import InvalidField, Unavailable
+from matrixresource.agent.fault_catalogue import check_parameters
 from services.catalogue import BY_NAME
 from services.matrixctl.supervisor.process_lock import Holder
 from services.matrixctl.supervisor.state_folder import Folder, Stack, write
@@ -37,6 +38,7 @@ class ProcessFaults:
         return [] if self._stack.contained else sorted(self._folder.holders())
 
     async def check(self, kind: str, service: str, parameters: Mapping[str, str]) -> None:
+        check_parameters(kind, parameters)
         if not kind.startswith("database-"):
             return
         if self._stack.database or not self._file(service).exists():

@@ -105,6 +105,11 @@ def test_a_fault_is_put_kept_and_cleared(desk: Desk, kind: str, target: str, par
         ("switch-down", "sn0-l2p7-k11", {}, "target"),
         ("switch-down", "sn1-l2p3-k11", {}, "target"),
         ("tables-lost", NODE, {"slice": 3}, "parameters.slice"),
+        ("node-down", NODE, {"npu": 5}, "parameters.npu"),
+        ("npu-fault", NODE, {"npu": 3, "nqu": 3}, "parameters.nqu"),
+        ("cabinet-power", "sn0-c03", {"port": "vpc"}, "parameters.port"),
+        ("switch-down", "sn0-l2p3-k11", {"share": 0.5}, "parameters.share"),
+        ("component-fault", NODE, {"component": "x" * 41}, "parameters.component"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_its_field(

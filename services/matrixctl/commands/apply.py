@@ -174,7 +174,14 @@ def fault_kinds(output: Output = Form.TABLE) -> None:
     from matrixresource.agent.fault_catalogue import CATALOGUE
 
     items = [
-        {"name": kind, "strikes": each.strikes, "means": each.means, "level": each.level, "foundBy": each.found_by}
+        {
+            "name": kind,
+            "strikes": each.strikes,
+            "means": each.means,
+            "parameters": each.takes,
+            "level": each.level,
+            "foundBy": each.found_by,
+        }
         for kind, each in CATALOGUE.items()
     ]
     if not printed({"items": items}, output):

@@ -26,7 +26,14 @@ from matrixcommon.model.hardware_names import (
     checked_supernode_name,
 )
 from matrixcommon.model.resource_model import ApiModel
-from matrixresource.agent.fault_catalogue import CABINET_KINDS, FAULT_KINDS, PORT_KINDS, SWITCH_KINDS, FaultKind
+from matrixresource.agent.fault_catalogue import (
+    CABINET_KINDS,
+    FAULT_KINDS,
+    PORT_KINDS,
+    SWITCH_KINDS,
+    FaultKind,
+    check_parameters,
+)
 from matrixresource.agent.hardware import InjectedFault, lacking
 from matrixresource.contract.nodes import IN_PLACE
 from matrixresource.nodes.expected_inventory import part_names, port_names
@@ -101,6 +108,7 @@ def routes(fleet: Fleet) -> APIRouter:
         return _shown(fault)
 
     def _check(fault: InjectedFault) -> None:
+        check_parameters(fault.kind, fault.parameters)
         if fault.kind in SWITCH_KINDS:
             if fault.target not in fleet.switches():
                 raise NotFound(f"this fleet has no switch {fault.target!r}; name one like sn0-l2p3-k11", field="target")
@@ -190,6 +198,9 @@ def _conditions(fault: InjectedFault, spec: SupernodeSpec) -> Iterator[tuple[str
         stage, why = given.get("stage"), given.get("why", "")
         yield "stage", isinstance(stage, str) and 0 < len(stage) <= 40, "name a stage of `node_stages.yaml`"
         yield "why", isinstance(why, str) and len(why) <= 200, "say why in at most 200 characters"
+    for word in ("component", "code"):
+        text = str(given.get(word, "x"))
+        yield word, 0 < len(text) <= 40 and text.isprintable(), "give it in 1 to 40 characters"
     ends = (*IN_PLACE, "none")
     yield "endsWith", given.get("endsWith", "none") in ends, f"one of {', '.join(ends)}"
     yield "severity", given.get("severity", "hint") in SEVERITIES, f"one of {', '.join(SEVERITIES)}"

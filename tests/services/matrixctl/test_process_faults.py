@@ -63,6 +63,9 @@ async def test_what_keeps_no_file_or_waits_too_long_is_refused_by_its_field(tmp_
     with pytest.raises(InvalidField) as refused:
         await faults.check("database-stalled", "compute", {"stallS": "60"})
     assert refused.value.field == "parameters.stallS"
+    with pytest.raises(InvalidField) as refused:
+        await faults.check("service-killed", "compute", {"signal": "TERM"})
+    assert refused.value.field == "parameters.signal"
 
 
 @pytest.mark.parametrize(
