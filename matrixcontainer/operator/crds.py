@@ -15,12 +15,14 @@ from typing import Any
 
 import orjson
 
+from matrixcommon.model.hardware_names import RESOURCE_NAME
 from matrixcommon.model.resource_model import ApiModel, Condition
 from matrixcompute.autoscaling.policy import ScalingPolicyView
 from matrixcompute.contract import RecoveryTimes, SliceSummary
 from matrixcompute.recovery.spec import RecoveryPolicyView
 from matrixcompute.scenarios.runs import ScenarioRunView
 from matrixcontainer.operator.crd_specs import (
+    NAME_LENGTH_MAX,
     budget_spec,
     fault_spec,
     infer_spec,
@@ -143,7 +145,10 @@ def _crd(
     scale: dict[str, Any] | None = None,
     description: str,
     rules: Sequence[dict[str, str]] = (),
+    name_length_max: int | None = 63,
 ) -> dict[str, Any]:
+    """`name_length_max`: the services take names of that many characters, and no dots; None where nobody names it."""
+    named = {"type": "string", "pattern": RESOURCE_NAME.pattern, "maxLength": name_length_max}
     subresources: dict[str, Any] = {"status": {}}
     if scale is not None:
         subresources["scale"] = scale
@@ -178,7 +183,8 @@ def _crd(
                             "properties": {
                                 "apiVersion": {"type": "string"},
                                 "kind": {"type": "string"},
-                                "metadata": {"type": "object"},
+                                "metadata": {"type": "object"}
+                                | ({"properties": {"name": named}} if name_length_max else {}),
                                 "spec": spec,
                                 "status": status,
                             },
@@ -244,6 +250,7 @@ def _definitions() -> list[dict[str, Any]]:
                 "labelSelectorPath": ".status.selector",
             },
             description="Nodes of a supernode composed into one instance, with spares and a share of three planes.",
+            name_length_max=NAME_LENGTH_MAX,
             rules=[
                 rule(
                     f"!has(self.spec.{field}) || !(self.metadata.name in self.spec.{field}.instances)",
@@ -341,6 +348,7 @@ def _definitions() -> list[dict[str, Any]]:
             "Lost:integer=.status.lostNodes ~Topology=.status.topologyVersion",
             scope="Cluster",
             description="A supernode as MatrixResource holds it. Read-only: changes are undone.",
+            name_length_max=None,
         ),
         _crd(
             "NetworkSlice",
@@ -352,6 +360,7 @@ def _definitions() -> list[dict[str, Any]]:
             "State=.status.state",
             scope="Cluster",
             description="A network slice as MatrixLink holds it. Read-only: changes are undone.",
+            name_length_max=None,
         ),
     ]
 

@@ -45,11 +45,7 @@ class DeclaredReconciler(Reconciler):
         """True once there is none."""
 
     async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, passes: bool) -> None:
-        """The field is named as in the resource. That another one has what it is about is reported, though that one
-        may go."""
-        if refused.field and not refused.field.startswith("spec."):
-            at = "metadata" if refused.field == "name" else "spec"
-            refused.message = f"{at}.{refused.field}: {refused.message.removeprefix(f'{refused.field}: ')}"
+        """That another one has what it is about is reported, though that one may go."""
         await super().report_refusal(key, body, refused, passes and refused.reason != "Conflict")
 
 

@@ -12,7 +12,7 @@ from matrixcompute.contract import InstanceView
 from matrixcontainer.client.client import INSTANCE, KubeClient
 from matrixcontainer.client.events import record
 from matrixcontainer.operator.decision import desired_instance, next_action
-from matrixcontainer.operator.reconciler import AGAIN_WALL_S, GONE_WALL_S, Reconciler, StaleRead
+from matrixcontainer.operator.reconciler import AGAIN_WALL_S, GONE_WALL_S, Reconciler, StaleRead, name_field
 from matrixcontainer.operator.scale_in import ScaleIn
 from matrixcontainer.operator.status import SYNCED, event_object, instance_status, planned_status, reported_of
 
@@ -76,6 +76,7 @@ class InstanceReconciler(Reconciler):
         except MatrixError as why:
             if why.retryable:
                 raise
+            name_field(why)
             refused = why
         await self.write_status(body, planned_status(body, observed, plan, refused, self.wall()))
 

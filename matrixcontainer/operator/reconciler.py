@@ -33,6 +33,13 @@ class StaleRead(Conflict):
     """The resource has changed since it was read."""
 
 
+def name_field(refused: MatrixError) -> None:
+    """Have a service's refusal begin with the field that it is about, as the resource has it."""
+    if refused.field and not refused.message.startswith(("spec.", "metadata.")):
+        field = "metadata.name" if refused.field == "name" else f"spec.{refused.field.removeprefix('spec.')}"
+        refused.message = f"{field}: {refused.message.removeprefix(f'{refused.field}: ')}"
+
+
 class Reconciler(ABC):
     """One kind's. `reconcile` is the only way in; `converge` is what each kind adds."""
 
@@ -61,6 +68,7 @@ class Reconciler(ABC):
                     except StaleRead:
                         raise
                     except MatrixError as refused:
+                        name_field(refused)
                         passes = refused.retryable or isinstance(refused, Conflict)
                         if not body["metadata"].get("deletionTimestamp"):
                             await self.report_refusal(key, body, refused, passes)

@@ -118,6 +118,22 @@ async def test_what_cannot_pass_is_reported_and_what_may_pass_is_raised() -> Non
         await reconciler.reconcile("one")
 
 
+@pytest.mark.parametrize(
+    ("field", "message", "shown"),
+    [
+        ("planes.ub.floor", "an NPU has 392 GB/s", "spec.planes.ub.floor: an NPU has 392 GB/s"),
+        ("nodes", "nodes: at most 48", "spec.nodes: at most 48"),
+        ("spec.nodes", "spec.nodes: at most 48", "spec.nodes: at most 48"),
+        ("name", "'a.b' is no name", "metadata.name: 'a.b' is no name"),
+    ],
+)
+async def test_a_refusal_begins_with_its_field_as_the_resource_has_it(field: str, message: str, shown: str) -> None:
+    kube, reconciler = echo()
+    reconciler.refusal = InvalidField(message, field=field)
+    await reconciler.reconcile("one")
+    assert kube.body["status"]["conditions"][0]["message"] == shown
+
+
 async def test_what_was_refused_for_now_is_tried_with_the_next_that_changed() -> None:
     kube, reconciler = echo()
     changed = Changed(reconciler)

@@ -1,0 +1,36 @@
+"""What the services could not be asked for under a resource's name is refused when it is created, by that field."""
+
+from __future__ import annotations
+
+import pytest
+
+from matrixcontainer.operator.crds import GROUP, VERSION, custom_resource_definitions
+from tests.matrixcontainer.kubeapi.talk import a_server
+
+MIRRORS = ("supernodes", "networkslices")
+
+
+@pytest.mark.parametrize("name", ["t1.red", "a" * 64])
+async def test_a_name_that_no_service_takes_is_refused_by_its_field(name):
+    async with a_server() as talk:
+        for crd in custom_resource_definitions():
+            await talk.define(crd)
+            names, scope = crd["spec"]["names"], crd["spec"]["scope"]
+            place = "" if scope == "Cluster" else "/namespaces/default"
+            body = {"apiVersion": f"{GROUP}/{VERSION}", "kind": names["kind"], "metadata": {"name": name}, "spec": {}}
+            answer = await talk.post(f"/apis/{GROUP}/{VERSION}{place}/{names['plural']}", body)
+            if names["plural"] in MIRRORS:
+                assert answer.code == 201
+            else:
+                assert answer.code == 422
+                assert "metadata.name" in [cause["field"] for cause in answer.body["details"]["causes"]], names
+
+
+async def test_an_instance_is_named_shorter_for_its_slices_bear_its_name():
+    async with a_server() as talk:
+        await talk.define(custom_resource_definitions()[0])
+        path = f"/apis/{GROUP}/{VERSION}/namespaces/default/cloudmatrixinstances"
+        for length, code in ((57, 201), (58, 422)):
+            metadata = {"name": "a" * length}
+            body = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "CloudMatrixInstance", "metadata": metadata}
+            assert (await talk.post(path, body | {"spec": {"nodes": 1}})).code == code
