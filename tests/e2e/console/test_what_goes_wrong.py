@@ -163,6 +163,24 @@ def test_two_faults_of_a_kind_on_one_node_and_a_viewer_sees_both(open_page: Any,
             stack.reach.call("agents", "DELETE", f"/v1/faults/{fault['name']}")
 
 
+def test_a_fault_code_that_looks_like_a_number_is_sent_as_it_is_written(open_page: Any) -> None:
+    page = open_page("/faults?kind=npu-fault&target=sn0-c07-n1&parameters=npu%3D3+code%3D020001001")
+    page.route("**/api/agents/v1/faults/npu-fault-*", lambda route: route.fulfill(**AWAY))
+    page.get_by_role("button", name="Inject").click()
+    with page.expect_request("**/api/agents/v1/faults/npu-fault-*") as sent:
+        page.get_by_role("dialog").get_by_role("button", name="Inject").click()
+    assert sent.value.post_data_json["parameters"] == {"npu": 3, "code": "020001001"}
+
+
+def test_what_the_control_plane_knows_is_shown_though_the_agents_are_away(open_page: Any) -> None:
+    page = open_page("/")
+    page.route("**/api/agents/v1/faults*", lambda route: route.fulfill(**AWAY))
+    visit(page, "/faults")
+    page.get_by_text("agents does not answer").wait_for()
+    page.get_by_text("The control plane knows of no fault.").wait_for()
+    page.get_by_text("No scenario was run yet.").wait_for()
+
+
 def test_parameters_that_are_none_are_not_sent(open_page: Any) -> None:
     page = open_page("/faults?kind=npu-fault&target=sn0-c07-n0")
     page.get_by_label("Parameters").fill("npu 3")
@@ -190,6 +208,7 @@ def test_the_past_is_left_with_its_page(open_page: Any, stack: RealStack) -> Non
     page.get_by_role("slider").focus()
     page.keyboard.press("Home")
     expect(page.locator("body")).to_have_class(re.compile("past"))
+    expect(page.get_by_text("The L2 chips are shown as they are now.")).to_be_visible()
     page.get_by_role("link", name="Tenants").click()
     page.get_by_role("heading", name="Tenants").wait_for()
     expect(page.locator("body")).not_to_have_class(re.compile("past"))

@@ -77,17 +77,18 @@ export function mount(root, page) {
     });
   }
 
+  /** Each part is shown though another's service does not answer. */
   async function look() {
-    try {
-      const [broken, found, made] = await Promise.all([list("agents/v1/faults", page.signal), list("compute/v1/faults", page.signal), list("compute/v1/scenario-runs", page.signal)]);
-      there = broken;
-      injected.frame(there);
-      detected.frame(found.filter((each) => each.state === "Active"));
-      runs.frame(made.sort((a, b) => b.createdAt.localeCompare(a.createdAt)));
-      say(problem, "");
-    } catch (wrong) {
-      if (!page.signal.aborted) say(problem, /** @type {Error} */ (wrong).message);
-    }
+    const outcomes = await Promise.allSettled([
+      list("agents/v1/faults", page.signal).then((broken) => {
+        there = broken;
+        injected.frame(there);
+      }),
+      list("compute/v1/faults", page.signal).then((found) => detected.frame(found.filter((each) => each.state === "Active"))),
+      list("compute/v1/scenario-runs", page.signal).then((made) => runs.frame(made.sort((a, b) => b.createdAt.localeCompare(a.createdAt)))),
+    ]);
+    const failed = outcomes.find((each) => each.status === "rejected");
+    if (!page.signal.aborted) say(problem, failed ? /** @type {PromiseRejectedResult} */ (failed).reason.message : "");
   }
 
   async function begin() {
@@ -132,7 +133,7 @@ function requested(kind, text, words) {
   const [, node = text, npu, port] = /^(.*-n\d+)(?:-npu(\d+)|\/(.+))$/.exec(text) ?? [];
   const values = words.map((each) => {
     const [key, value = ""] = each.split("=");
-    return [key, Number.isFinite(Number(value)) && value !== "" ? Number(value) : value];
+    return [key, /^-?(0|[1-9]\d*)(\.\d+)?$/.test(value) ? Number(value) : value]; // 020001001 and 80E39200 are codes
   });
   return { kind, target: node, parameters: { ...(npu ? { npu: Number(npu) } : {}), ...(port ? { port } : {}), ...Object.fromEntries(values) } };
 }

@@ -20,6 +20,7 @@ export function mount(root, page) {
   const heading = h("h2", {});
   const summary = h("p", { class: "muted" });
   const switches = switchCabinets();
+  const present = h("p", { class: "muted", hidden: true }, "The L2 chips are shown as they are now.");
   const alerts = h("ul", { class: "feed alerts" });
   const quiet = h("p", { class: "muted" }, "Nothing needs you.");
   const events = h("ol", { class: "feed events", tabIndex: 0, aria: { label: "Events, the newest first" } });
@@ -27,7 +28,7 @@ export function mount(root, page) {
   const slider = timeSlider();
 
   fill(root, h("h1", { class: "hidden" }, "Overview"), h("div", { class: "overview" },
-    h("section", { class: "machine", aria: { labelledby: "machine" } }, tiles, h("div", { class: "heading" }, heading, summary), rack, switches, legend(), slider),
+    h("section", { class: "machine", aria: { labelledby: "machine" } }, tiles, h("div", { class: "heading" }, heading, summary), rack, switches, present, legend(), slider),
     h("aside", {},
       h("section", { id: "alerts", tabIndex: -1, aria: { labelledby: "alerts-title" } }, h("h2", { id: "alerts-title" }, "Alerts"), quiet, alerts),
       h("section", { aria: { labelledby: "events-title" } }, h("h2", { id: "events-title" }, "Last events"), nothing, events))));
@@ -47,6 +48,7 @@ export function mount(root, page) {
     if (!picture.supernodes[chosen]) chosen = names[0] ?? "";
     tiles.frame(picture, chosen);
     slider.frame();
+    put(present, "hidden", !live.shown);
     const supernode = picture.supernodes[chosen];
     say(heading, chosen ? `Supernode ${chosen}` : "No supernode yet");
     if (supernode) {
