@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 LOG_BYTES_MAX = 8 << 20
@@ -42,5 +43,11 @@ def rotate(file: Path, bytes_max: int = LOG_BYTES_MAX, kept: int = LOGS_KEPT) ->
 
 
 def rotate_all(folder: Path) -> list[str]:
-    """Look at every log of a folder; the names of those that were begun anew."""
-    return [file.name for file in sorted(folder.glob("*.log")) if rotate(file)]
+    """Look at every log of a folder; the names of those that were begun anew. One that the disk has no room to copy is
+    left as it is."""
+    begun = []
+    for file in sorted(folder.glob("*.log")):
+        with suppress(OSError):
+            if rotate(file):
+                begun.append(file.name)
+    return begun

@@ -43,6 +43,7 @@ from services.matrixctl.supervisor.process_spawn import (
     spawn,
 )
 from services.matrixctl.supervisor.restored_state import change_over, pending
+from services.matrixctl.supervisor.stack_record import StackRecord
 from services.matrixctl.supervisor.state_folder import SUPERVISOR, Child, Folder, Stack, StackTime
 
 log = logging.getLogger("supervisor")
@@ -110,7 +111,7 @@ class Supervisor:
         self._admin_token = folder.secret("admin-token", "matrixctl", "admin")
         self._tokens = {process.name: folder.token_of(process) for process in request.processes}
         self.stack = self._first_stack()
-        self._written: Stack | None = None
+        self._record = StackRecord(folder)
         self._logs_at = 0.0
         self._wakeup, self._wake = os.pipe()
 
@@ -206,9 +207,7 @@ class Supervisor:
         for name in self.care:
             self._ensure(name)
             self._probe(name)
-        if self.stack != self._written:
-            self.folder.write(self.stack)
-            self._written = self.stack
+        self._record.keep(self.stack)
         if time.monotonic() >= self._logs_at:
             self._logs_at = time.monotonic() + LOGS_PERIOD_WALL_S
             if rotated := rotate_all(self.folder.logs):
@@ -346,7 +345,7 @@ class Supervisor:
         for name in self.care:
             self._update(name, pid=0, state="Stopped", ready=False, waiting_for="")
         self.stack = replace(self.stack, time=replace(self.stack.time, stopped_wall=time.time()))
-        self.folder.write(self.stack)
+        self._record.keep(self.stack)
         log.info("stopped", extra={"killed": killed})
 
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -96,7 +96,8 @@ def until_ready(folder: Folder, supervisor: Holder, patience_wall_s: float) -> I
             if all(child.ready for child in stack.children.values()):
                 return
         if not supervisor.alive():
-            raise InternalError(f"the supervisor is gone; its log is {folder.logs / (SUPERVISOR + '.log')}")
+            log_file = folder.logs / f"{SUPERVISOR}.log"
+            raise InternalError(f"the supervisor is gone; {log_file} says: {last_line(log_file)}")
         if time.monotonic() > until:
             raise InternalError(f"not ready after {patience_wall_s:g} s: {laggards(folder, shown)}")
         time.sleep(LOOK_PERIOD_WALL_S)
@@ -166,7 +167,8 @@ def _record_end(folder: Folder, after_crash: bool) -> None:
             name: replace(child, pid=0, ready=False, state="Stopped", waiting_for="")
             for name, child in stack.children.items()
         }
-        folder.write(replace(stack, children=idle, time=replace(stack.time, stopped_wall=time.time())))
+        with suppress(OSError):  # without room for it, time is that of a stack that was killed
+            folder.write(replace(stack, children=idle, time=replace(stack.time, stopped_wall=time.time())))
     folder.sweep()
     seat.leave()
 

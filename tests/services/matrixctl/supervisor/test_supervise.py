@@ -63,6 +63,24 @@ def test_a_process_that_keeps_dying_is_tried_less_and_less_often(bench: Bench, m
     assert not report.ready
 
 
+def test_a_disk_that_takes_nothing_is_no_reason_to_leave_processes_alone(bench: Bench) -> None:
+    first = bench.up().children["alpha"].pid
+    in_the_way = bench.folder.stack_file.with_name("stack.json.new")
+    in_the_way.mkdir()
+    for _ in range(2):
+        before = bench.pid("alpha")
+        os.kill(before, signal.SIGKILL)
+        eventually(lambda before=before: bench.pid("alpha") not in (0, before), "alpha is started again")
+    assert bench.stack().children["alpha"].pid == first
+    log = (bench.folder.logs / "supervisor.log").read_text()
+    assert log.count("what changes cannot be written down") == 1
+    in_the_way.rmdir()
+    eventually(lambda: bench.stack().children["alpha"].pid == bench.pid("alpha"), "it is written as soon as it can be")
+    in_the_way.mkdir()
+    assert sorted(halt(bench.folder)) == ["alpha", "beta", "supervisor"]
+    in_the_way.rmdir()
+
+
 def test_a_second_supervisor_finds_the_seat_taken(bench: Bench) -> None:
     bench.up()
     first = bench.folder.supervisor()

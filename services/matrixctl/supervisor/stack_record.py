@@ -1,0 +1,31 @@
+"""Writes down how a stack is, as it changes."""
+
+from __future__ import annotations
+
+import logging
+
+from services.matrixctl.supervisor.state_folder import Folder, Stack
+
+log = logging.getLogger(__name__)
+
+
+class StackRecord:
+    """`stack.json` of a folder. A disk that takes nothing is no reason to leave the processes alone: it is logged once,
+    and what could not be written is written as soon as it can be."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._written: Stack | None = None
+        self._fails = False
+
+    def keep(self, stack: Stack) -> None:
+        if stack == self._written:
+            return
+        try:
+            self._folder.write(stack)
+        except OSError as wrong:
+            if not self._fails:
+                log.warning("what changes cannot be written down", extra={"why": str(wrong)})
+            self._fails = True
+        else:
+            self._written, self._fails = stack, False
