@@ -17,7 +17,7 @@ from matrixcommon.model.quantities import timestamp
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import DEFAULT_STATE, OnStack, Output, printed
 from services.matrixctl.output.resource_kinds import listing
-from services.matrixctl.output.screen import EXIT_REFUSED, EXIT_UNREACHABLE, Form, NotRunning, mib, say
+from services.matrixctl.output.screen import EXIT_REFUSED, EXIT_UNREACHABLE, Form, NotRunning, say, size_text
 from services.matrixctl.supervisor.state_folder import Unreadable
 from services.matrixctl.supervisor.up import (
     choose,
@@ -173,12 +173,12 @@ def show_status(folder: Any, form: Form) -> int:
         rows = [*current["processes"], current["supervisor"] | state]
         listing(
             PROCESS_COLUMNS + (PROCESS_COLUMNS_WIDE if form is Form.WIDE else ""),
-            [row | {"memory": {kind: mib(size) for kind, size in row["memory"].items()}} for row in rows],
+            [row | {"memory": {kind: size_text(size) for kind, size in row["memory"].items()}} for row in rows],
         )
         say(
             f"\ntime scale {current['timeScale']:g}, emulated time {current['emulatedTime']}, "
-            f"memory {mib(current['memory']['pss'])} with shared pages counted once "
-            f"({mib(current['memory']['rss'])} counting them in every process)"
+            f"memory {size_text(current['memory']['pss'])} with shared pages counted once "
+            f"({size_text(current['memory']['rss'])} counting them in every process)"
         )
         if report.supervisor is None:
             say(

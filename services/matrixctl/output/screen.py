@@ -157,5 +157,8 @@ def in_words(wrong: Exception) -> str:
     return (wrong.strerror if isinstance(wrong, OSError) else None) or str(wrong)
 
 
-def mib(size: int | None) -> str:
-    return "-" if size is None else f"{size / (1 << 20):.0f} MiB"
+def size_text(size: int | None) -> str:
+    """Bytes as a reader wants them: 47 MiB, 312 KiB; - where it is not known."""
+    if size is None:
+        return "-"
+    return f"{size / (1 << 20):.0f} MiB" if size >= 1 << 20 else f"{size / (1 << 10):.0f} KiB"

@@ -13,7 +13,7 @@ from matrixcommon.model.quantities import timestamp
 from services.matrixctl.commands.command import command
 from services.matrixctl.commands.options import OnStack, Output, printed
 from services.matrixctl.output.resource_kinds import listing
-from services.matrixctl.output.screen import Form, mib, say
+from services.matrixctl.output.screen import Form, say, size_text
 
 if TYPE_CHECKING:
     from services.matrixctl.supervisor.state_folder import Folder
@@ -47,7 +47,7 @@ def snapshot(
     if printed(_document(Path(what), taken.manifest), output):
         return
     say(
-        f"{what}: {len(taken.manifest.databases)} databases, {mib(Path(what).expanduser().stat().st_size)}, "
+        f"{what}: {len(taken.manifest.databases)} databases, {size_text(Path(what).expanduser().stat().st_size)}, "
         f"in {taken.took_wall_s:.1f} s, {taken.stopped_wall_s:.2f} s of them at a standstill"
     )
 
@@ -58,7 +58,7 @@ def _show(file: Path, output: Form) -> None:
     document = _document(file, read_manifest(file))
     if printed(document, output):
         return
-    listing("name, size, schema:revision", [row | {"size": mib(row["bytes"])} for row in document["databases"]])
+    listing("name, size, schema:revision", [row | {"size": size_text(row["bytes"])} for row in document["databases"]])
     say(
         f"\ntaken at {document['takenAt']} by version {document['version']}, emulated time "
         f"{document['emulatedTime']}, time scale {document['timeScale']:g}, "
