@@ -99,7 +99,7 @@ async def test_an_answer_continues_over_a_lost_node(fresh):
     async with Stage(fresh, scale=60.0) as stage:
         await stage.ensure()
         await stage.until("Serving")
-        asked = {"model": "r1", "prompt": "Go on.", "max_tokens": 1500, "ignore_eos": True, "stream": True}
+        asked = {"model": "r1", "prompt": "Go on.", "max_tokens": 4000, "ignore_eos": True, "stream": True}
         answer = asyncio.create_task(stage.http.post("/v1/completions", json=asked))
         live = stage.app.state.serving.live["r1"]
         while not live.engine.pool.active:
@@ -110,7 +110,7 @@ async def test_an_answer_continues_over_a_lost_node(fresh):
         stage.views.lose(request.die.node)
         events = [line for line in (await answer).text.split("\n\n") if line]
         words = [json.loads(event.removeprefix("data: "))["choices"][0]["text"] for event in events[:-1]]
-        assert len(words) == 1500
+        assert len(words) == 4000
         assert all(words)
         assert events[-1] == "data: [DONE]"
         assert request.attempts == 2
@@ -135,15 +135,18 @@ async def test_when_too_few_nodes_are_left_nobody_is_left_hanging(serving):
     await serving.until("Serving")
 
 
-async def test_latencies_of_nothing_are_not_known_rather_than_zero(serving):
-    seen = await serving.statistics()
-    assert (seen["ttft"], seen["tpot"], seen["cacheHitRateTokens"], seen["cacheHitRateBlocks"]) == (None,) * 4
-    answer = await serving.http.post("/v1/completions", json={"model": "r1", "prompt": "x", "max_tokens": 1})
-    assert answer.status_code == 200
-    seen = await serving.statistics()
-    assert seen["ttft"]["p50"] > 0
-    assert seen["tpot"] is None, "there was no further token"
-    assert seen["cacheHitRateTokens"] == 0.0
+async def test_latencies_of_nothing_are_not_known_rather_than_zero(fresh):
+    async with Stage(fresh, scale=20.0) as stage:  # a minute, of which statistics are, is some seconds of the wall
+        await stage.ensure()
+        await stage.until("Serving")
+        seen = await stage.statistics()
+        assert (seen["ttft"], seen["tpot"], seen["cacheHitRateTokens"], seen["cacheHitRateBlocks"]) == (None,) * 4
+        answer = await stage.http.post("/v1/completions", json={"model": "r1", "prompt": "x", "max_tokens": 1})
+        assert answer.status_code == 200
+        seen = await stage.statistics()
+        assert seen["ttft"]["p50"] > 0
+        assert seen["tpot"] is None, "there was no further token"
+        assert seen["cacheHitRateTokens"] == 0.0
 
 
 async def test_a_step_that_cannot_end_takes_no_number_of_milliseconds(serving, monkeypatch):

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
+from textual.worker import WorkerCancelled
 
 from matrixcommon.model.errors import NotFound, Unavailable
 from services.matrixctl.top import drawing
@@ -91,7 +92,12 @@ def shown(app: TopApp) -> str:
 
 
 async def settled(app: TopApp, pilot: object) -> None:
-    await app.workers.wait_for_complete()
+    while True:
+        try:
+            await app.workers.wait_for_complete()
+            break
+        except WorkerCancelled:  # by the next look, which began before that one had ended
+            continue
     await pilot.pause()  # type: ignore[attr-defined]
     await pilot.pause()  # type: ignore[attr-defined]
 
