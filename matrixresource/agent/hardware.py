@@ -110,7 +110,7 @@ class EmulatedNode:
     def rack(self, supernode: Supernode) -> None:
         """Wire it as that supernode's graph says. Ports that no cable leads from answer nobody and carry nothing."""
         self.supernode = self.racked = supernode
-        self._links = supernode.links(self.name)
+        self._links = supernode.own_links(self.name)
         self._built: dict[str, str | None] = dict(as_built(self._links))
         self.towards = supernode.rewired.get(self.name, {})
 

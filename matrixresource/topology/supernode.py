@@ -56,6 +56,7 @@ class Supernode:
         self.name = name
         self.topology = topology or compiled_spec(spec or load_spec())
         self.spec = self.topology.spec
+        self._own_links: dict[str, tuple[Link, ...]] = {}
 
     @property
     def topology_version(self) -> str:
@@ -150,6 +151,12 @@ class Supernode:
             owners = self.topology.links
         every = self.topology.links
         return [self._link(link) for owner in owners for link in every[owner] if plane in (None, link.plane)]
+
+    def own_links(self, node: str) -> tuple[Link, ...]:
+        """A node's own links of all planes; made once, for every emulated node holds them for as long as it is."""
+        if node not in self._own_links:
+            self._own_links[node] = tuple(self.links(node))
+        return self._own_links[node]
 
     def link_names_after(self, after: str, plane: str | None = None) -> Iterator[str]:
         """In order, the names of links, of one plane if given, that come after that one."""
