@@ -23,6 +23,24 @@ def rotate(file: Path, bytes_max: int = LOG_BYTES_MAX, kept: int = LOGS_KEPT) ->
     if not file.exists() or file.stat().st_size < bytes_max:
         return False
     copy = file.with_name(f"{file.name}.copy")
+    try:
+        whole = _copied(file, copy)
+    except OSError:
+        copy.unlink(missing_ok=True)  # half a copy takes the little room that is left
+        raise
+    if not whole:
+        copy.unlink()
+        return False
+    for age in range(kept, 1, -1):
+        older = file.with_name(f"{file.name}.{age - 1}")
+        if older.exists():
+            older.replace(file.with_name(f"{file.name}.{age}"))
+    copy.replace(file.with_name(f"{file.name}.1"))
+    return True
+
+
+def _copied(file: Path, copy: Path) -> bool:
+    """Copy a log and empty it; whether its writers stood still for long enough."""
     with file.open("rb") as source, copy.open("wb") as target:
         os.chmod(copy, 0o600)
         for _ in range(_TRIES):
@@ -30,16 +48,8 @@ def rotate(file: Path, bytes_max: int = LOG_BYTES_MAX, kept: int = LOGS_KEPT) ->
             target.flush()
             if os.fstat(source.fileno()).st_size == target.tell():
                 os.truncate(file, 0)
-                break
-        else:
-            copy.unlink()
-            return False
-    for age in range(kept, 1, -1):
-        older = file.with_name(f"{file.name}.{age - 1}")
-        if older.exists():
-            older.replace(file.with_name(f"{file.name}.{age}"))
-    copy.replace(file.with_name(f"{file.name}.1"))
-    return True
+                return True
+    return False
 
 
 def rotate_all(folder: Path) -> list[str]:

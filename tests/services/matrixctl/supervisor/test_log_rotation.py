@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from services.matrixctl.supervisor.log_rotation import rotate, rotate_all
+import errno
+import shutil
+
+from services.matrixctl.supervisor.log_rotation import LOG_BYTES_MAX, rotate, rotate_all
 
 
 def test_a_log_begins_anew_and_its_writer_goes_on(tmp_path):
@@ -26,3 +29,16 @@ def test_a_short_log_is_left_alone_and_a_missing_one_is_no_error(tmp_path):
     assert not rotate(tmp_path / "none.log", bytes_max=100)
     assert rotate_all(tmp_path) == []
     assert file.read_bytes() == b"x" * 99
+
+
+def test_a_disk_without_room_for_the_copy_keeps_the_log_and_no_half_of_it(tmp_path, monkeypatch):
+    file = tmp_path / "link.log"
+    file.write_bytes(b"x" * LOG_BYTES_MAX)
+
+    def full(source, target):
+        target.write(source.read(100))
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfileobj", full)
+    assert rotate_all(tmp_path) == []
+    assert [(path.name, path.stat().st_size) for path in tmp_path.iterdir()] == [("link.log", LOG_BYTES_MAX)]
