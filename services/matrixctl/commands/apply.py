@@ -13,7 +13,7 @@ import yaml
 from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import CabinetName, NodeName, NpuName, SwitchName
-from services.matrixctl.clients.input_files import documents_in
+from services.matrixctl.clients.input_files import documents_in, manifests_in
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.get import get
 from services.matrixctl.commands.help import completion
@@ -106,8 +106,7 @@ def convert(
 def _cluster(stack: OnStack, file: Path) -> Cluster:
     from services.matrixctl.clients.kubernetes import cluster_of
 
-    if not file.exists():
-        raise InvalidField(f"there is no file {file}", field="--filename")
+    manifests_in(file)  # a file that makes no sense is refused as such, whether a stack runs or not
     return cluster_of(stack.client.folder)
 
 

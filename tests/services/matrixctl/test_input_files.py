@@ -48,6 +48,7 @@ def test_a_file_that_makes_no_sense_is_refused_in_a_line(
         Path(next(word for word in words if word.startswith(str(tmp_path)))).write_bytes(content)
         code, out, err = ran(capsys, *words, *state)
         assert (code in (1, 2, 3), out, err.count("\n")) == (True, "", 1), (name, err)
+        assert "NotRunning" not in err, "the file is what is refused"
 
 
 @pytest.mark.parametrize(
