@@ -28,16 +28,16 @@ export function mount(root, page) {
   let there = [];
 
   const words = () => parameters.value.trim().split(/\s+/).filter(Boolean);
+  const usual = () => named(`${kind.value}-${target.value.trim()}`);
   const request = () => requested(kind.value, target.value.trim(), words());
   /** As the command names it; where that fault is there with other parameters, by those too. */
   const nameOf = (/** @type {any} */ wanted) => {
-    const usual = named(`${kind.value}-${target.value.trim()}`);
-    const other = there.find((each) => each.name === usual);
-    return !other || JSON.stringify(other.parameters) === JSON.stringify(wanted.parameters) ? usual : named(`${usual}-${words().join("-")}`);
+    const other = there.find((each) => each.name === usual());
+    return !other || JSON.stringify(other.parameters) === JSON.stringify(wanted.parameters) ? usual() : named(`${usual()}-${words().join("-")}`);
   };
   const asCommand = () => {
     const own = nameOf(request());
-    return `matrixctl fault inject ${kind.value || "KIND"} ${target.value.trim() || "TARGET"}${words().map((/** @type {string} */ each) => ` -p ${each}`).join("")}${own === named(`${kind.value}-${target.value.trim()}`) ? "" : ` --name ${own}`}`;
+    return `matrixctl fault inject ${kind.value || "KIND"} ${target.value.trim() || "TARGET"}${words().map((/** @type {string} */ each) => ` -p ${each}`).join("")}${own === usual() ? "" : ` --name ${own}`}`;
   };
   const shownCommand = command(asCommand());
   const inject = action(() => ({
