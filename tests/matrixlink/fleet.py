@@ -25,6 +25,7 @@ from services.link.main import MIGRATIONS, LinkSettings, build
 from services.node_agent.network.probe_network import EmulatedWires
 from services.node_agent.network.traffic import EmulatedTraffic
 from tests.clocks import FixedClock, StandingClock
+from tests.databases import close_whole
 from tests.matrixlink.client import WholeLinkClient
 
 NODES = [f"sn0-c00-n{n}" for n in range(4)]
@@ -45,9 +46,7 @@ def migrated() -> Path:
     path = Path(tempfile.mkdtemp()) / "link.db"
     database = DatabaseEngine(f"sqlite:///{path}")
     database.migrate(MIGRATIONS)
-    with database.engine.connect() as connection:
-        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-    database.close()
+    close_whole(database)
     return path
 
 

@@ -14,6 +14,7 @@ from matrixresource.topology.spec import SupernodeSpec
 from services.chassis.database import DatabaseEngine
 from services.resource.main import MIGRATIONS
 from tests.clocks import FixedClock
+from tests.databases import close_whole
 
 _made: dict[tuple[tuple[str, ...], str], bytes] = {}
 
@@ -33,7 +34,5 @@ def _seeded(names: Sequence[str], spec: SupernodeSpec) -> bytes:
         database.migrate(MIGRATIONS)
         store = ResourceStore(Database(database.sessions, Tables.metadata, clock))
         TopologyManager(store, clock, spec).seed(names)
-        with database.engine.connect() as connection:
-            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-        database.close()
+        close_whole(database)
         return file.read_bytes()
