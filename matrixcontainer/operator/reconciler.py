@@ -33,10 +33,13 @@ class StaleRead(Conflict):
     """The resource has changed since it was read."""
 
 
-def name_field(refused: MatrixError) -> None:
-    """Have a service's refusal begin with the field that it is about, as the resource has it."""
+def name_field(refused: MatrixError, sent_as: str = "spec") -> None:
+    """Have a service's refusal begin with the field that it is about, as the resource has it.
+
+    `sent_as` is where in a request to the service the spec is: a scenario's is its run's `definition`.
+    """
     if refused.field and not refused.message.startswith(("spec.", "metadata.")):
-        field = "metadata.name" if refused.field == "name" else f"spec.{refused.field.removeprefix('spec.')}"
+        field = "metadata.name" if refused.field == "name" else f"spec.{refused.field.removeprefix(f'{sent_as}.')}"
         refused.message = f"{field}: {refused.message.removeprefix(f'{refused.field}: ')}"
 
 
@@ -44,6 +47,7 @@ class Reconciler(ABC):
     """One kind's. `reconcile` is the only way in; `converge` is what each kind adds."""
 
     kind: ClassVar[Kind]
+    sent_as: ClassVar[str] = "spec"
 
     def __init__(self, kube: KubeClient, wall: Callable[[], float]) -> None:
         self.kube = kube
@@ -68,7 +72,7 @@ class Reconciler(ABC):
                     except StaleRead:
                         raise
                     except MatrixError as refused:
-                        name_field(refused)
+                        name_field(refused, self.sent_as)
                         passes = refused.retryable or isinstance(refused, Conflict)
                         if not body["metadata"].get("deletionTimestamp"):
                             await self.report_refusal(key, body, refused, passes)

@@ -24,6 +24,7 @@ class ScenarioReconciler(Reconciler):
     """A resource's run in MatrixCompute."""
 
     kind = SCENARIO
+    sent_as = "definition"
 
     def __init__(self, kube: KubeClient, compute: ComputeClient, wall: Callable[[], float]) -> None:
         super().__init__(kube, wall)
@@ -76,9 +77,7 @@ class ScenarioReconciler(Reconciler):
             await self.record_transition(body, "Warning", *why)
 
     async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, passes: bool) -> None:
-        """The field is named as in the resource; that another has the name is reported, though that one may go."""
-        if refused.field:
-            refused.message = f"{refused.field.replace('definition', 'spec', 1)}: {refused.message}"
+        """That another has the name is reported too, though that one may go."""
         await super().report_refusal(key, body, refused, passes and refused.reason != "Conflict")
 
 

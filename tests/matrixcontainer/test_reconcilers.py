@@ -119,16 +119,22 @@ async def test_what_cannot_pass_is_reported_and_what_may_pass_is_raised() -> Non
 
 
 @pytest.mark.parametrize(
-    ("field", "message", "shown"),
+    ("sent_as", "field", "message", "shown"),
     [
-        ("planes.ub.floor", "an NPU has 392 GB/s", "spec.planes.ub.floor: an NPU has 392 GB/s"),
-        ("nodes", "nodes: at most 48", "spec.nodes: at most 48"),
-        ("spec.nodes", "spec.nodes: at most 48", "spec.nodes: at most 48"),
-        ("name", "'a.b' is no name", "metadata.name: 'a.b' is no name"),
+        ("spec", "planes.ub.floor", "an NPU has 392 GB/s", "spec.planes.ub.floor: an NPU has 392 GB/s"),
+        ("spec", "nodes", "nodes: at most 48", "spec.nodes: at most 48"),
+        ("spec", "spec.nodes", "spec.nodes: at most 48", "spec.nodes: at most 48"),
+        ("spec", "name", "'a.b' is no name", "metadata.name: 'a.b' is no name"),
+        ("definition", "definition.targets.a", "it selects nothing", "spec.targets.a: it selects nothing"),
+        ("definition", "definition.seed", "definition.seed: at least 0", "spec.seed: at least 0"),
+        ("definition", "name", "'a.b' is no name", "metadata.name: 'a.b' is no name"),
     ],
 )
-async def test_a_refusal_begins_with_its_field_as_the_resource_has_it(field: str, message: str, shown: str) -> None:
+async def test_a_refusal_begins_with_its_field_as_the_resource_has_it(
+    sent_as: str, field: str, message: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kube, reconciler = echo()
+    monkeypatch.setattr(Echo, "sent_as", sent_as)
     reconciler.refusal = InvalidField(message, field=field)
     await reconciler.reconcile("one")
     assert kube.body["status"]["conditions"][0]["message"] == shown
