@@ -48,7 +48,7 @@ SLICE = {
     "allocation": "a", "instance": "a", "plane": "ub", "members": [NODE], "qosClass": "BestEffort", "weight": 2,
 }  # fmt: skip
 SCENARIO = {
-    "title": "A free node loses power", "targets": {"victim": {"type": "node", "select": {"names": ["sn0-c11-n2"]}}},
+    "title": "A free node loses power", "targets": {"victim": {"type": "node", "select": {"names": ["sn0-c02-n2"]}}},
     "stopConditions": [{"source": "none"}], "expect": [{"metric": "nodes.lost", "above": 0, "within": "5m"}],
     "method": [{"name": "dark", "fault": "node-down", "target": "victim", "at": "1h",
                 "verify": {"hardware": "victim", "where": {"powered": "false"}}}],
@@ -79,7 +79,7 @@ BODIES: dict[tuple[str, str, str], Any] = {
     **{(service, "DELETE", "/v1/workflow-drains/{}"): None for service in ENGINES},
     ("resource", "POST", "/v1/allocations/{}:repair"): {"node": NODE, "task": "restart"},
     ("resource", "POST", "/v1/allocations/{}:renew"): {"leaseS": 9999},
-    ("resource", "POST", "/v1/allocations/{}:relocate"): {"node": NODE, "to": "sn0-c05-n0"},
+    ("resource", "POST", "/v1/allocations/{}:relocate"): {"node": NODE, "to": "sn0-c02-n0"},
     ("resource", "POST", "/v1/node-reports"): {
         "reports": [{**REPORT, "leaseS": 60, "status": "Clean", "generation": 0}]
     },
@@ -100,7 +100,7 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("resource", "POST", "/v1/defragmentations/{}:refuse"): {
         "allocation": "a",
         "node": NODE,
-        "to": "sn0-c05-n0",
+        "to": "sn0-c02-n0",
         "reason": "Conflict",
     },
     ("resource", "PUT", "/v1/supernodes/{}"): {"labels": {"a": "b"}},
@@ -171,7 +171,7 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("infer", "POST", "/v1/completions"): {"model": "chat", "prompt": "hi"},
     ("agents", "PUT", "/v1/supernodes/{}"): None,
     ("agents", "DELETE", "/v1/supernodes/{}"): None,
-    ("agents", "PUT", "/v1/faults/{}"): {"kind": "node-down", "target": "sn0-c09-n0"},
+    ("agents", "PUT", "/v1/faults/{}"): {"kind": "node-down", "target": "sn0-c02-n1"},
     ("agents", "DELETE", "/v1/faults/{}"): None,
     ("agents", "PUT", "/v1/process-faults/{}"): {"kind": "service-paused", "target": "resource"},
     ("agents", "DELETE", "/v1/process-faults/{}"): None,

@@ -6,139 +6,69 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from fastapi import APIRouter
 
 from matrixcommon.api.authorization import ROLES, Scope
 from matrixresource.contract.allocations import AllocationRequest
 from services.chassis.app import create_app
-from tests.services.every_route import (
-    REPORT_OF_A_RUN,
-    RULES,
-    SCENARIO,
-    Request,
-    ask,
-    differences,
-    every_request,
-    remembered,
-)
-from tests.stack import Stack
+from services.testing.virtual_time import virtual_time
+from tests.services.every_route import RULES, Request, ask, differences, every_request, remembered
+from tests.services.furnished import MARK, Furnished, furnished_stack
 
-pytestmark = [pytest.mark.looptime, pytest.mark.timeout(300)]
-
-MARK = "blue"
-"""The other project's name; it must not be seen by red. Its things are called `a`, as some of red's are."""
+pytestmark = [pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="module")]
 
 
-async def furnished(stack: Stack) -> dict[str, str]:
-    """Something of each kind in project blue, red with an instance of the same name; names that were made up."""
-    for project in (MARK, "red"):
-        params = {"project": project}
-
-        async def put(service: str, path: str, body: dict[str, Any], params: dict[str, str] = params) -> None:
-            answer = await stack.http[service].put(path, json=body, params=params)
-            assert answer.is_success, (path, answer.text)
-
-        await put("compute", "/v1/instances/a", {"nodes": 2, "leaseS": 9e8})
-        if project == MARK:
-            await put("compute", "/v1/instances/b", {"nodes": 1})
-    for key in (f"{MARK}/a", f"{MARK}/b", "red/a"):
-        await stack.active(key)
-    params = {"project": MARK}
-    await put(
-        "resource", "/v1/reservations/later", {"nodes": 1, "startsAt": "2100-01-01T00:00:00Z", "durationS": 60}, params
-    )
-    await put("resource", "/v1/quotas/blue", {"npus": 800}, {})
-    century = {"target": {"supernode": "sn0"}, "notBefore": "2100-01-01T00:00:00Z"}
-    await put("compute", "/v1/maintenances/century", century)
-    await put("compute", "/v1/disruption-budgets/office-hours", {"nodes": "3"}, {})
-    await put("compute", "/v1/scenarios/own", SCENARIO)
-    await put("compute", "/v1/scenario-runs/rehearsal", {"definition": SCENARIO})
-    await stack.http["compute"].post("/v1/scenario-runs/rehearsal:stop")
-    await settles(stack, "compute", "/v1/scenario-runs/rehearsal", "Completed")
-    await put("compute", "/v1/scaling-policies/follow", {"scaleTargetRef": {"name": "b"}, "maxReplicas": 3}, params)
-    await put("compute", "/v1/recovery-policies/gentle", {"instance": "b", "rungs": ["restart"]}, params)
-    await put("link", "/v1/communicators/talk", {"slice": "a-ub", "pattern": "ring"}, params)
-    await put("link", "/v1/peerings/bridge", {"slices": ["a-vpc", "b-vpc"]}, params)
-    members = (await stack.http["resource"].get("/v1/allocations/a", params=params)).json()["members"]
-    guarded = {"allocation": "a", "instance": "a", "plane": "ub", "members": [members[0]["node"]]}
-    guarded |= {"qosClass": "Guaranteed", "floorGbpsPerNpu": 1, "protection": "path"}
-    answer = await stack.http["link"].put("/v1/slices/guarded", json=guarded, params=params)
-    await put("agents", "/v1/traffic/busy", {"slice": "a-ub", "gbpsPerNpu": 1}, params)
-    await put("agents", "/v1/faults/hurt", {"kind": "node-down", "target": "sn0-c11-n3"}, {})
-    if "infer" in stack.services:
-        await put("infer", "/v1/deployments/chat", {"instance": "a"}, params)
-        await put("infer", "/v1/usage-limits/small", {"tokensPerMinute": 1000}, params)
-        await put("infer", "/v1/reports/found", REPORT_OF_A_RUN, params)
-        await settles(stack, "infer", "/v1/deployments/chat", "Serving", params)
-    operations = (await stack.http["compute"].get("/v1/operations", params=params)).json()["items"]
-    made = {"operations": operations[0]["name"], "members": members[0]["node"]}
-    return {**made, **({} if answer.is_success else {"backup-paths": "none"})}
-
-
-async def settles(stack: Stack, service: str, path: str, state: str, params: dict[str, str] | None = None) -> None:
-    """Its state changes by itself until it is that."""
-    view: dict[str, Any] = {}
-    for _ in range(1200):
-        view = (await stack.http[service].get(path, params=params)).json()
-        if view["state"] == state:
-            return
-        await asyncio.sleep(1)
-    raise AssertionError(f"it was never {state}: {view}")
-
-
-@asynccontextmanager
-async def furnished_stack(folder: Path) -> AsyncIterator[tuple[Stack, dict[str, str]]]:
-    """Everything up, with things of both projects, and nothing that happens by itself any more."""
-    async with Stack(folder, tokens=True, infer=True) as stack:
-        names = await furnished(stack)
-        await stack.kill_quietly("agents")
-        yield stack, names
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def furnished(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Furnished]:
+    """One for all of them: what is refused changes nothing, and what is taken is not looked at by another."""
+    with virtual_time(asyncio.get_running_loop()):
+        async with furnished_stack(tmp_path_factory.mktemp("furnished")) as made:
+            yield made
 
 
 def _described(request: Request, answer: Any) -> str:
     return f"{request}: {answer.status_code} {answer.text[:300]}"
 
 
-async def test_a_model_user_completes_a_prompt_of_its_projects_models_and_of_no_others(tmp_path):
-    async with furnished_stack(tmp_path) as (stack, _):
-        endpoint = stack.http["infer"]
-        asked = {"model": "chat", "prompt": "Why?", "max_tokens": 4}
-        for project, status in ((MARK, 200), ("red", 404)):
-            token = {"Authorization": f"Bearer {stack.token('user', project)}"}
-            answer = await endpoint.post("/v1/completions", json=asked, headers=token)
-            assert answer.status_code == status, answer.text
-            models = (await endpoint.get("/v1/models", headers=token)).json()["data"]
-            assert [model["id"] for model in models] == (["chat", "deepseek-r1"] if project == MARK else [])
-            assert (await endpoint.get("/v1/deployments", headers=token)).status_code == 403
+async def test_a_model_user_completes_a_prompt_of_its_projects_models_and_of_no_others(furnished):
+    stack, _ = furnished
+    endpoint = stack.http["infer"]
+    asked = {"model": "chat", "prompt": "Why?", "max_tokens": 4}
+    for project, status in ((MARK, 200), ("red", 404)):
+        token = {"Authorization": f"Bearer {stack.token('user', project)}"}
+        answer = await endpoint.post("/v1/completions", json=asked, headers=token)
+        assert answer.status_code == status, answer.text
+        models = (await endpoint.get("/v1/models", headers=token)).json()["data"]
+        assert [model["id"] for model in models] == (["chat", "deepseek-r1"] if project == MARK else [])
+        assert (await endpoint.get("/v1/deployments", headers=token)).status_code == 403
 
 
-async def test_without_a_token_nothing_is_answered(tmp_path):
-    async with furnished_stack(tmp_path) as (stack, names):
-        before = remembered(stack)
-        for request in every_request(stack, names):
-            for token in (None, "made-up"):
-                answer = await ask(stack, request, token)
-                assert answer.status_code == 401, _described(request, answer)
-        assert not differences(before, remembered(stack))
+async def test_without_a_token_nothing_is_answered(furnished):
+    stack, names = furnished
+    before = remembered(stack)
+    for request in every_request(stack, names):
+        for token in (None, "made-up"):
+            answer = await ask(stack, request, token)
+            assert answer.status_code == 401, _described(request, answer)
+    assert not differences(before, remembered(stack))
 
 
-async def test_a_role_does_what_is_declared_for_it_and_nothing_else(tmp_path):
-    async with furnished_stack(tmp_path) as (stack, names):
-        tokens = {role: stack.token(role, "red", "sn0-c00-n1" if role == "agent" else "") for role in ROLES}
-        before = remembered(stack)
-        for request in every_request(stack, names):
-            for role, token in tokens.items():
-                if role in request.rule.roles:
-                    continue
-                for query in ({}, {"project": MARK}, {"validateOnly": "true"}):
-                    answer = await ask(stack, request, token, **query)
-                    assert answer.status_code == 403, f"{role} {_described(request, answer)}"
-        assert not differences(before, remembered(stack))
+async def test_a_role_does_what_is_declared_for_it_and_nothing_else(furnished):
+    stack, names = furnished
+    tokens = {role: stack.token(role, "red", "sn0-c00-n1" if role == "agent" else "") for role in ROLES}
+    before = remembered(stack)
+    for request in every_request(stack, names):
+        for role, token in tokens.items():
+            if role in request.rule.roles:
+                continue
+            for query in ({}, {"project": MARK}, {"validateOnly": "true"}):
+                answer = await ask(stack, request, token, **query)
+                assert answer.status_code == 403, f"{role} {_described(request, answer)}"
+    assert not differences(before, remembered(stack))
 
 
 async def test_what_is_declared_is_what_the_roles_are_for():
@@ -165,103 +95,103 @@ async def test_what_is_declared_is_what_the_roles_are_for():
 
 
 @pytest.mark.parametrize("role", ["viewer", "editor"])
-async def test_what_is_another_projects_is_not_there(tmp_path, role):
-    async with furnished_stack(tmp_path) as (stack, names):
-        token = stack.token(role, "red")
-        before = remembered(stack)
-        walked = 0
-        for request in every_request(stack, names):
-            rule = request.rule
-            if role not in rule.roles or (rule.scope is Scope.NODE and rule.mutates):
-                continue
-            walked += 1
-            if rule.scope in (Scope.PROJECT, Scope.SHARED) or request.path.startswith("/v1/programs/"):
-                answer = await ask(stack, request, token, project=MARK)
-                assert answer.status_code == 404, _described(request, answer)
-            elif rule.scope is Scope.ITSELF and "{}" in rule.path:
-                answer = await ask(stack, request, token)
-                assert answer.status_code == 404, _described(request, answer)
-            if rule.method == "GET" or not rule.mutates:
-                answer = await ask(stack, request, token)
-                assert answer.status_code < 500, _described(request, answer)
-                assert MARK not in answer.text.replace(f"/v1/quotas/{MARK}", "").replace(f"'{MARK}'", ""), _described(
-                    request, answer
-                )
-        assert walked > 40
-        assert not differences(before, remembered(stack))
-
-
-async def test_a_body_that_names_another_project_is_refused(tmp_path):
-    async with furnished_stack(tmp_path) as (stack, _):
-        token = stack.token("editor", "red")
-        before = remembered(stack)
-        for service, path, body in (
-            ("resource", "/v1/allocations/x", {"nodes": 1, "project": MARK}),
-            ("resource", "/v1/allocations/x", {"nodes": 1, "antiAffinity": {"allocations": [f"{MARK}/a"]}}),
-            ("resource", "/v1/allocations/x", {"nodes": 1, "reservation": f"{MARK}/later"}),
-            ("compute", "/v1/instances/x", {"nodes": 1, "project": MARK}),
-            ("compute", "/v1/instances/x", {"nodes": 1, "antiAffinity": {"instances": [f"{MARK}/a"]}}),
-            ("link", "/v1/communicators/x", {"slice": f"{MARK}/a-ub", "pattern": "ring"}),
-            ("infer", "/v1/deployments/x", {"instance": f"{MARK}/a"}),
-            ("agents", "/v1/traffic/x", {"slice": f"{MARK}/a-ub", "gbpsPerNpu": 1}),
-        ):
-            answer = await stack.http[service].put(path, json=body, headers={"Authorization": f"Bearer {token}"})
-            assert answer.status_code == 404, (path, body, answer.text)
-        for service, path in (("resource", "/v1/allocations/x"), ("compute", "/v1/instances/x")):
-            answer = await stack.http[service].put(
-                path, json={"nodes": 1}, params={"project": MARK}, headers={"Authorization": f"Bearer {token}"}
+async def test_what_is_another_projects_is_not_there(furnished, role):
+    stack, names = furnished
+    token = stack.token(role, "red")
+    before = remembered(stack)
+    walked = 0
+    for request in every_request(stack, names):
+        rule = request.rule
+        if role not in rule.roles or (rule.scope is Scope.NODE and rule.mutates):
+            continue
+        walked += 1
+        if rule.scope in (Scope.PROJECT, Scope.SHARED) or request.path.startswith("/v1/programs/"):
+            answer = await ask(stack, request, token, project=MARK)
+            assert answer.status_code == 404, _described(request, answer)
+        elif rule.scope is Scope.ITSELF and "{}" in rule.path:
+            answer = await ask(stack, request, token)
+            assert answer.status_code == 404, _described(request, answer)
+        if rule.method == "GET" or not rule.mutates:
+            answer = await ask(stack, request, token)
+            assert answer.status_code < 500, _described(request, answer)
+            assert MARK not in answer.text.replace(f"/v1/quotas/{MARK}", "").replace(f"'{MARK}'", ""), _described(
+                request, answer
             )
-            assert answer.status_code == 404, answer.text
-        plan = {"nodes": 1, "project": MARK}
-        answer = await stack.http["resource"].post("/v1/plans", json=plan, headers={"Authorization": f"Bearer {token}"})
-        assert (answer.status_code, answer.json().get("field")) == (404, "project"), answer.text
+    assert walked > 40
+    assert not differences(before, remembered(stack))
+
+
+async def test_a_body_that_names_another_project_is_refused(furnished):
+    stack, _ = furnished
+    token = stack.token("editor", "red")
+    before = remembered(stack)
+    for service, path, body in (
+        ("resource", "/v1/allocations/x", {"nodes": 1, "project": MARK}),
+        ("resource", "/v1/allocations/x", {"nodes": 1, "antiAffinity": {"allocations": [f"{MARK}/a"]}}),
+        ("resource", "/v1/allocations/x", {"nodes": 1, "reservation": f"{MARK}/later"}),
+        ("compute", "/v1/instances/x", {"nodes": 1, "project": MARK}),
+        ("compute", "/v1/instances/x", {"nodes": 1, "antiAffinity": {"instances": [f"{MARK}/a"]}}),
+        ("link", "/v1/communicators/x", {"slice": f"{MARK}/a-ub", "pattern": "ring"}),
+        ("infer", "/v1/deployments/x", {"instance": f"{MARK}/a"}),
+        ("agents", "/v1/traffic/x", {"slice": f"{MARK}/a-ub", "gbpsPerNpu": 1}),
+    ):
+        answer = await stack.http[service].put(path, json=body, headers={"Authorization": f"Bearer {token}"})
+        assert answer.status_code == 404, (path, body, answer.text)
+    for service, path in (("resource", "/v1/allocations/x"), ("compute", "/v1/instances/x")):
+        answer = await stack.http[service].put(
+            path, json={"nodes": 1}, params={"project": MARK}, headers={"Authorization": f"Bearer {token}"}
+        )
+        assert answer.status_code == 404, answer.text
+    plan = {"nodes": 1, "project": MARK}
+    answer = await stack.http["resource"].post("/v1/plans", json=plan, headers={"Authorization": f"Bearer {token}"})
+    assert (answer.status_code, answer.json().get("field")) == (404, "project"), answer.text
+    assert not differences(before, remembered(stack))
+
+
+async def test_an_agents_reports_are_of_its_own_node_each_by_itself(furnished):
+    stack, _ = furnished
+    mine, other = "sn0-c00-n1", "sn0-c00-n0"
+    token = stack.token("agent", "red", mine)
+    for service, path, about in (
+        ("resource", "/v1/node-reports", {"leaseS": 60, "status": "Clean", "generation": 0}),
+        ("link", "/v1/link-reports", {"leaseSeconds": 30}),
+    ):
+
+        def report(node: str, about: dict[str, Any] = about) -> dict[str, Any]:
+            return {"node": node, "epoch": 1 << 40, "sequence": 1, **about}
+
+        before = remembered(stack)
+        client, headers = stack.http[service], {"Authorization": f"Bearer {token}"}
+        answer = await client.post(path, json={"reports": [report(other)]}, headers=headers)
+        assert [(each["node"], each["accepted"], each["reason"]) for each in answer.json()["answers"]] == [
+            (other, False, "Forbidden")
+        ]
         assert not differences(before, remembered(stack))
+        answer = await client.post(path, json={"reports": [report(other), report(mine)]}, headers=headers)
+        assert [(each["node"], each["accepted"]) for each in answer.json()["answers"]] == [
+            (other, False),
+            (mine, True),
+        ]
+    for service, path in (("resource", "/v1/assignments"), ("link", "/v1/programs")):
+        items = (await stack.http[service].get(path, headers=headers)).json()["items"]
+        assert {item.get("node") or item["name"] for item in items} <= {mine}
 
 
-async def test_an_agents_reports_are_of_its_own_node_each_by_itself(tmp_path):
-    async with furnished_stack(tmp_path) as (stack, _):
-        mine, other = "sn0-c00-n1", "sn0-c00-n0"
-        token = stack.token("agent", "red", mine)
-        for service, path, about in (
-            ("resource", "/v1/node-reports", {"leaseS": 60, "status": "Clean", "generation": 0}),
-            ("link", "/v1/link-reports", {"leaseSeconds": 30}),
-        ):
-
-            def report(node: str, about: dict[str, Any] = about) -> dict[str, Any]:
-                return {"node": node, "epoch": 1 << 40, "sequence": 1, **about}
-
-            before = remembered(stack)
-            client, headers = stack.http[service], {"Authorization": f"Bearer {token}"}
-            answer = await client.post(path, json={"reports": [report(other)]}, headers=headers)
-            assert [(each["node"], each["accepted"], each["reason"]) for each in answer.json()["answers"]] == [
-                (other, False, "Forbidden")
-            ]
-            assert not differences(before, remembered(stack))
-            answer = await client.post(path, json={"reports": [report(other), report(mine)]}, headers=headers)
-            assert [(each["node"], each["accepted"]) for each in answer.json()["answers"]] == [
-                (other, False),
-                (mine, True),
-            ]
-        for service, path in (("resource", "/v1/assignments"), ("link", "/v1/programs")):
-            items = (await stack.http[service].get(path, headers=headers)).json()["items"]
-            assert {item.get("node") or item["name"] for item in items} <= {mine}
-
-
-async def test_a_watch_shows_what_a_list_does(tmp_path):
-    async with furnished_stack(tmp_path) as (stack, _):
-        headers = {"Authorization": f"Bearer {stack.token('viewer', 'red')}"}
-        listed = (await stack.http["resource"].get("/v1/allocations", headers=headers)).json()
-        for project in (MARK, "red"):
-            await stack.resource.reserve(f"{project}/later2", AllocationRequest(project=project, nodes=1))
-        since = {"watch": "true", "resourceVersion": listed["resourceVersion"]}
-        async with stack.http["resource"].stream("GET", "/v1/allocations", params=since, headers=headers) as answer:
-            seen = ""
-            async for line in answer.aiter_lines():
-                seen += line
-                if "BOOKMARK" in line and seen.count("event:") > 1:
-                    break
-        assert MARK not in seen
-        assert '"red"' in seen
+async def test_a_watch_shows_what_a_list_does(furnished):
+    stack, _ = furnished
+    headers = {"Authorization": f"Bearer {stack.token('viewer', 'red')}"}
+    listed = (await stack.http["resource"].get("/v1/allocations", headers=headers)).json()
+    for project in (MARK, "red"):
+        await stack.resource.reserve(f"{project}/later2", AllocationRequest(project=project, nodes=1))
+    since = {"watch": "true", "resourceVersion": listed["resourceVersion"]}
+    async with stack.http["resource"].stream("GET", "/v1/allocations", params=since, headers=headers) as answer:
+        seen = ""
+        async for line in answer.aiter_lines():
+            seen += line
+            if "BOOKMARK" in line and seen.count("event:") > 1:
+                break
+    assert MARK not in seen
+    assert '"red"' in seen
 
 
 async def test_a_route_that_nobody_has_decided_on_keeps_the_service_from_starting():

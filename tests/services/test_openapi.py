@@ -25,8 +25,8 @@ from schemathesis.core.transport import Response
 
 from matrixcommon.api.authorization import ROLES
 from tests.services.every_route import BODIES, NAMES, NODE, RULES
-from tests.services.test_authorization import MARK, furnished
-from tests.stack import Stack
+from tests.services.furnished import MARK, furnished
+from tests.small_stack import SmallStack
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -41,7 +41,7 @@ class Walk:
 
     def __init__(self, folder: Path) -> None:
         self.runner = asyncio.Runner(loop_factory=looptime.new_event_loop)
-        self.stack = Stack(folder, tokens=True, infer=True)
+        self.stack = SmallStack(folder, tokens=True, infer=True)
         self.names = {**NAMES, **self.runner.run(self._begin())}
         self.tokens = {role: self.stack.token(role, MARK, NODE if role == "agent" else "") for role in ROLES}
         self.found: dict[str, str] = {}

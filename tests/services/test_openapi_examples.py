@@ -15,7 +15,7 @@ import jsonschema_rs
 import pytest
 
 from tests.services.every_route import RULES, every_request
-from tests.services.test_authorization import MARK, furnished_stack
+from tests.services.furnished import MARK, furnished_stack
 from tests.stack import Stack
 
 DOCUMENTS = {
@@ -126,7 +126,7 @@ def as_there(example: Any, members: dict[str, str], field: str = "") -> Any:
 @pytest.mark.timeout(300)
 @pytest.mark.looptime
 async def test_an_example_of_every_request_is_taken(tmp_path: Path) -> None:
-    async with furnished_stack(tmp_path) as (stack, names):
+    async with furnished_stack(tmp_path, Stack) as (stack, names):
         member = {"sn0-c00-n0": names["members"]}
         paths = {(each.service, each.rule.method, each.rule.path): each for each in every_request(stack, names)}
         refused = []

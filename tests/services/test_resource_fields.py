@@ -9,7 +9,7 @@ import pytest
 
 from matrixcommon.model.resource_model import ResourceView
 from tests.services.every_route import RULES, ask, differences, every_request, remembered
-from tests.services.test_authorization import MARK, furnished_stack
+from tests.services.furnished import MARK, furnished_stack
 
 PROMISED = {"name", "project", "labels", "generation", "etag", "state", "conditions"}
 DOCUMENTS = Path(__file__).parents[2] / "docs" / "reference" / "openapi"

@@ -5,16 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.services.every_route import ask, differences, every_request, remembered
-from tests.services.test_authorization import MARK, furnished
-from tests.stack import Stack
+from tests.services.furnished import MARK, furnished_stack
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(300)]
 
 
 async def test_nothing_is_changed_by_what_is_only_validated(tmp_path):
-    async with Stack(tmp_path, tokens=True, infer=True) as stack:
-        names = await furnished(stack)
-        await stack.kill_quietly("agents")
+    async with furnished_stack(tmp_path) as (stack, names):
         admin = stack.token("admin", "default")
         answered, refused = 0, []
         before = remembered(stack)

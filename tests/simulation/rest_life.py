@@ -25,7 +25,7 @@ from matrixcommon.model.resource_key import key_of
 from matrixcommon.persistence.database_session import Database
 from tests.accounting import Acknowledged, Lists, audit, fetch, waits
 from tests.simulation.exported_life import History
-from tests.simulation.small_stack import replica_of
+from tests.small_stack import replica_of
 from tests.stack import Stack
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

@@ -7,7 +7,8 @@ from typing import Any
 from tests.simulation.drawing import integers, just, one_of, sampled_from
 from tests.simulation.rest_actions import action
 from tests.simulation.rest_life import SERVICES, Life
-from tests.simulation.small_stack import NODES, REPLICATED, replica_of
+from tests.matrixresource.topology.three_cabinets import NODES
+from tests.small_stack import REPLICATED, replica_of
 
 FAULTS: list[dict[str, Any]] = [
     {"kind": "node-down"},

@@ -15,7 +15,7 @@ from matrixcompute.scenarios.world import World
 from tests.simulation import test_rest_machines
 from tests.simulation.exported_life import History
 from tests.simulation.rest_mishaps import FAULTS
-from tests.simulation.small_stack import SmallStack
+from tests.small_stack import SmallStack
 
 NODE = "sn0-c01-n0"
 

@@ -20,7 +20,7 @@ from tests.simulation import rest_mishaps, rest_users
 from tests.simulation.rest_actions import ACTIONS, Happening, of
 from tests.simulation.rest_life import Life
 from tests.simulation.rest_mishaps import SERVICE, seat
-from tests.simulation.small_stack import PostgresStack, ReplicatedStack, SmallStack
+from tests.small_stack import PostgresStack, ReplicatedStack, SmallStack
 from tests.stack import Stack
 
 REPLAY = "REST_MACHINES_REPLAY"

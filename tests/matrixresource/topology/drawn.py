@@ -6,8 +6,11 @@ from hypothesis import strategies as st
 
 from matrixresource.topology import Supernode
 from matrixresource.topology.deviations import Deviation
+from matrixresource.topology.loading import load_spec
+from tests.matrixresource.topology.three_cabinets import three_cabinets
 
-SN = Supernode()
+SN = Supernode(spec=load_spec(three_cabinets()))
+"""The supernode that is changed: small, since most of what is compiled of it takes as long as it has nodes."""
 UPLINKS = [link for link in SN.topology.link_named if ".ub-" in link]
 NODES, L2 = list(SN.topology.nodes), [name for name, each in SN.topology.switches.items() if each.kind == "l2"]
 

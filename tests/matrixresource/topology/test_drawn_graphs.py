@@ -15,11 +15,10 @@ from matrixresource.topology.compiled import compile_graph, compiled_deviating, 
 from matrixresource.topology.graph_document import InvalidGraph, compile_document, packed, read
 from matrixresource.topology.observed_graph import graphml, node_link
 from matrixresource.topology.rewiring import apply_deviations
-from tests.matrixresource.topology.drawn import changes
+from tests.matrixresource.topology.drawn import SN, changes
 
-SN = Supernode()
 DRAWN = node_link(SN.model_graph())
-NODE, CABLE = "sn0-c03-n2", "sn0-c03-n2.ub-p3-k11"
+NODE, CABLE = "sn0-c02-n2", "sn0-c02-n2.ub-p3-k11"
 
 
 class Pen:
@@ -58,7 +57,7 @@ def doubled_link(pen):
 
 
 def wrong_rate(pen):
-    pen.link("sn0-c03-n2.rdma-npu5-die0")["capacity_gbps"] = 28.0
+    pen.link("sn0-c02-n2.rdma-npu5-die0")["capacity_gbps"] = 28.0
 
 
 def missing_rate(pen):
@@ -94,7 +93,7 @@ def missing_attribute(pen):
 
 
 def wrong_attribute(pen):
-    pen.vertex("sn0-c03-n2-l1p4")["node"] = "sn0-c03-n1"
+    pen.vertex("sn0-c02-n2-l1p4")["node"] = "sn0-c02-n1"
 
 
 def no_place(pen):
@@ -106,7 +105,7 @@ def other_supernode(pen):
 
 
 def half_a_node(pen):
-    pen.leave_out("sn0-c03-n2-npu5-die1")
+    pen.leave_out("sn0-c02-n2-npu5-die1")
 
 
 def no_port(pen):
@@ -114,7 +113,7 @@ def no_port(pen):
 
 
 def wrong_near_end(pen):
-    pen.link(CABLE)["source"] = "sn0-c03-n2-l1p4"
+    pen.link(CABLE)["source"] = "sn0-c02-n2-l1p4"
 
 
 def wrong_sub_plane(pen):
@@ -122,7 +121,7 @@ def wrong_sub_plane(pen):
 
 
 def crossed_cabinets(pen):
-    pen.link("sn0-c03-n2.rdma-npu5-die0")["target"] = "sn0-c04-leaf0"
+    pen.link("sn0-c02-n2.rdma-npu5-die0")["target"] = "sn0-c01-leaf0"
 
 
 def no_name(pen):
@@ -130,7 +129,7 @@ def no_name(pen):
 
 
 def packages(pen):
-    pen.document["nodes"] = [{"id": "sn0-c03-n2-npu5", "kind": "npu"}]
+    pen.document["nodes"] = [{"id": "sn0-c02-n2-npu5", "kind": "npu"}]
 
 
 def nothing(pen):
@@ -155,8 +154,8 @@ BAD = [
     (no_kind, "sn0-l2p3-k11", "sn0-l2p3-k11 has no kind; one of cabinet, node, die, cpu, l1, l2, leaf, spine, "
      "qingtian, fabric"),
     (missing_attribute, "sn0-l2p3-k11", "sn0-l2p3-k11 has no sub_plane; it is 3"),
-    (wrong_attribute, "sn0-c03-n2-l1p4",
-     "sn0-c03-n2-l1p4 is drawn with node 'sn0-c03-n1', its name says sn0-c03-n2"),
+    (wrong_attribute, "sn0-c02-n2-l1p4",
+     "sn0-c02-n2-l1p4 is drawn with node 'sn0-c02-n1', its name says sn0-c02-n2"),
     (no_place, "sn0-l2p7-k00", "sn0-l2p7-k00 has no place: the spec has no l2 of that name"),
     (other_supernode, "sn7-l2p3-k11", "sn7-l2p3-k11 is no part of sn0, which is drawn here"),
     (half_a_node, NODE, f"{NODE} is drawn without {NODE}-npu5-die1"),
@@ -164,10 +163,10 @@ BAD = [
     (wrong_near_end, CABLE,
      f"{CABLE} is a port of {NODE}-l1p3, but is drawn between {NODE}-l1p4 and sn0-l2p3-k11"),
     (wrong_sub_plane, CABLE, f"{CABLE} leads to sn0-l2p4-k11, which is no L2 switch of sub-plane 3"),
-    (crossed_cabinets, f"{NODE}.rdma-npu5-die0", f"{NODE}.rdma-npu5-die0 leads to sn0-c04-leaf0; only an uplink may "
-     "lead to another than sn0-c03-leaf0"),
+    (crossed_cabinets, f"{NODE}.rdma-npu5-die0", f"{NODE}.rdma-npu5-die0 leads to sn0-c01-leaf0; only an uplink may "
+     "lead to another than sn0-c02-leaf0"),
     (no_name, f"{NODE}-l1p3 - sn0-l2p3-k11", f"the link between {NODE}-l1p3 and sn0-l2p3-k11 has no name"),
-    (packages, "sn0-c03-n2-npu5", "sn0-c03-n2-npu5 is an NPU: draw its dies"),
+    (packages, "sn0-c02-n2-npu5", "sn0-c02-n2-npu5 is an NPU: draw its dies"),
     (nothing, "", "nothing is drawn"),
 ]  # fmt: skip
 
@@ -192,7 +191,7 @@ def test_what_cannot_be_read_is_refused(text):
 
 
 def test_every_form_and_level_is_read_as_the_same_machine():
-    other = Supernode("sn7")  # made here: only the last few machines are kept, and tests before this one draw many
+    other = Supernode("sn7", SN.spec)  # made here: only the last few machines are kept, and tests before this one draw many
     for document in (
         DRAWN,
         {"topologyVersion": "v1", "graph": DRAWN},
@@ -220,7 +219,7 @@ def test_a_drawing_with_one_cabinet_and_fewer_switches():
     assert set(small.topology.uplink_gbps(["l2p3-k12"])) == {f"c00-n{n}" for n in range(4)}
     assert small.topology.node_uplink_gbps["c00-n0"] == 3136 - 28
     shape = cluster_shape({"sn4": small})
-    assert (shape.cabinets, shape.nodes) == (12, 4)
+    assert (shape.cabinets, shape.nodes) == (3, 4)
     assert node_numbers({"sn4": small}, shape) == {f"sn4-c00-n{n}": n for n in range(4)}
 
 
@@ -251,7 +250,7 @@ def test_the_index_and_the_blast_radius_are_what_the_graph_says(found):
     supernode = Supernode("sn0", topology=compiled_deviating(SN.spec, found))
     graph = supernode.model_graph()
     drawn = {vertex for vertex, kind in graph.nodes(data="kind") if kind == "node"}
-    machines = {"sn0": supernode, "sn1": Supernode("sn1")}
+    machines = {"sn0": supernode, "sn1": Supernode("sn1", SN.spec)}
     shape = cluster_shape(machines)
     numbers = node_numbers(machines, shape)
     assert {node for node in numbers if node.startswith("sn0-")} == drawn

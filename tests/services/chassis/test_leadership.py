@@ -23,7 +23,7 @@ from services.chassis.leadership import Leadership
 from services.compute.controllers import AUTOSCALING_PERIOD_S
 from services.compute.main import MIGRATIONS
 from tests.clocks import LoopClock
-from tests.simulation.small_stack import ReplicatedStack
+from tests.small_stack import ReplicatedStack
 from tests.stack import Stack
 
 pytestmark = pytest.mark.looptime

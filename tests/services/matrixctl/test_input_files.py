@@ -18,8 +18,8 @@ BROKEN = {
     "list": b"- 1\n- 2",
     "nothing": b"",
     "nan": b"{apiVersion: v1, kind: X, metadata: {name: x}, spec: {npus: .nan}, target: {node: sn0-c00-n0}}",
-    "deep": b"[" * 5000,
-    "deeper": b'{"a":' * 5000,
+    "deep": b"[" * 1500,
+    "deeper": b'{"a":' * 1500,
     "half": b"{apiVersion: v1, kind: X, metadata: {name: x}}\n---\nkind: X",
 }
 COMMANDS = (

@@ -22,7 +22,7 @@ from services.matrixctl.scenarios import host
 from services.matrixctl.supervisor.process_lock import ProcessLock
 from tests.matrixcompute.scenarios.example import changed
 from tests.services.matrixctl.inprocess import ran
-from tests.simulation.small_stack import SmallStack
+from tests.small_stack import SmallStack
 
 NEVER: list[str] = ["scenario", "run", "nothing-of-the-kind"]
 

@@ -29,7 +29,7 @@ from services.chassis.http import http_client
 from services.compute import controllers as compute_controllers
 from services.testing.prepared import Prepared, prepared
 from tests.clocks import LoopClock
-from tests.simulation.small_stack import SmallStack, replica_of
+from tests.small_stack import SmallStack, replica_of
 from tests.simulation.whole_stack.kubernetes import Kubernetes, Operator
 from tests.simulation.whole_stack.loop import PROCESS, VirtualLoop
 from tests.simulation.whole_stack.network import CALM, Network, Process

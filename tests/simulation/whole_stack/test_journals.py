@@ -7,7 +7,7 @@ import pytest
 from matrixcommon.model.quantities import timestamp
 from tests.accounting import Acknowledged, audit
 from tests.rest_lists import fetch
-from tests.simulation.small_stack import SmallStack
+from tests.small_stack import SmallStack
 from tests.simulation.whole_stack.journals import Journals
 
 

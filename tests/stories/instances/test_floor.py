@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.small_stack import SmallStack
+from tests.small_stack import SmallStack
 from tests.stack import Stack
 
 pytestmark = pytest.mark.looptime

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.small_stack import SmallStack
+from tests.small_stack import SmallStack
 from tests.stack import Stack
 from tests.stories.autoscaling.test_scaling_policy import offer, policy, put_policy, settled_policy
 from tests.stories.instances.test_floor import events, members, operations, until, view

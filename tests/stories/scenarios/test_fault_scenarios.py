@@ -16,7 +16,7 @@ from matrixcompute.scenarios.runner import ScenarioRunner
 from matrixcompute.scenarios.schema import Scenario
 from matrixcompute.scenarios.world import World
 from tests.matrixcompute.scenarios.example import scenario
-from tests.simulation.small_stack import SmallStack
+from tests.small_stack import SmallStack
 from tests.stack import Stack
 
 pytestmark = pytest.mark.looptime

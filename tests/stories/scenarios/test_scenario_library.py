@@ -13,7 +13,7 @@ from matrixcompute.scenarios.preflight import preview
 from matrixcompute.scenarios.runner import ScenarioRunner
 from matrixcompute.scenarios.world import World
 from matrixresource.agent.fault_catalogue import CATALOGUE
-from tests.simulation.small_stack import SmallStack
+from tests.small_stack import SmallStack
 
 OF_PROCESSES = [
     name for name, each in library().items() if any(CATALOGUE[action.fault].of_processes for action in each.method)

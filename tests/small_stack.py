@@ -2,64 +2,25 @@
 
 from __future__ import annotations
 
-import atexit
 import re
-import shutil
-import tempfile
-from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import httpx
-import yaml
 from sqlalchemy import create_engine, text
 
-from matrixresource.topology.loading import DEFAULT_FILE
 from services.chassis.database import DatabaseEngine
 from services.chassis.leadership import Leadership
+from tests.matrixresource.topology.three_cabinets import three_cabinets
 from tests.stack import Seat, Stack
-
-CABINETS, NODES_OF_CABINET = 3, 4
-NODES = [f"sn0-c{cabinet:02d}-n{node}" for cabinet in range(CABINETS) for node in range(NODES_OF_CABINET)]
-
-NUMBERS: dict[str, dict[str, int]] = {
-    "supernode": {
-        "cabinets": 7,
-        "compute_cabinets": 3,
-        "nodes": 12,
-        "npus": 96,
-        "dies": 192,
-        "cpus": 48,
-        "l1_switches": 84,
-        "optical_modules": 1728,
-    },
-    "ub": {"l2_ports": 12, "bus_device_ports": 12, "optical_links": 672, "optical_modules": 1344},
-    "rdma": {"leaves_per_subnet": 3, "optical_modules": 384},
-    "vpc": {"uplinks": 12},
-}
-"""Where it differs from the published one. Nodes and switches are as they are there."""
-
-
-@cache
-def _file() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="small-supernode-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    document: dict[str, Any] = yaml.safe_load(DEFAULT_FILE.read_text())
-    for section, numbers in NUMBERS.items():
-        for figure, number in numbers.items():
-            document[section][figure]["value"] = number
-    file = folder / "three_cabinets.yaml"
-    file.write_text(yaml.safe_dump(document))
-    return file
-
 
 class SmallStack(Stack):
     """`async with SmallStack(folder) as stack`."""
 
     def __init__(self, folder: Path, *args: Any, **more: Any) -> None:
         super().__init__(folder, *args, **more)
-        self.spec = _file()
+        self.spec = three_cabinets()
 
 
 REPLICATED = ("resource", "compute")
