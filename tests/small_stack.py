@@ -15,6 +15,7 @@ from services.chassis.leadership import Leadership
 from tests.matrixresource.topology.three_cabinets import three_cabinets
 from tests.stack import Seat, Stack
 
+
 class SmallStack(Stack):
     """`async with SmallStack(folder) as stack`."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.matrixresource.topology.three_cabinets import NODES
 from tests.simulation.drawing import integers, just, one_of, sampled_from
 from tests.simulation.rest_actions import action
 from tests.simulation.rest_life import SERVICES, Life
-from tests.matrixresource.topology.three_cabinets import NODES
 from tests.small_stack import REPLICATED, replica_of
 
 FAULTS: list[dict[str, Any]] = [

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from matrixcommon.model.resource_key import key_of
+from tests.matrixresource.topology.three_cabinets import NODES
 from tests.simulation.drawing import booleans, fixed_dictionaries, just, sampled_from
 from tests.simulation.rest_actions import ANY, action, pick
 from tests.simulation.rest_life import Life
-from tests.matrixresource.topology.three_cabinets import NODES
 
 SOME = sampled_from(["x0", "x1"])
 ELEMENTS = sampled_from(["sn0-l2p3-k11", "sn0-l2p0-k02", "sn0-rdma-leaf-1", f"{NODES[0]}/vpc", NODES[5]])

@@ -6,10 +6,10 @@ from typing import Any
 
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import key_of
+from tests.matrixresource.topology.three_cabinets import NODES
 from tests.simulation.drawing import booleans, fixed_dictionaries, integers, just, lists, sampled_from
 from tests.simulation.rest_actions import ANY, action, pick
 from tests.simulation.rest_life import Answer, Life
-from tests.matrixresource.topology.three_cabinets import NODES
 
 INSTANCES, ALLOCATIONS, RESERVATIONS = ([f"{letter}{number}" for number in range(3)] for letter in "iar")
 PROJECTS = sampled_from(["default", "default", "red"])

@@ -191,7 +191,9 @@ def test_what_cannot_be_read_is_refused(text):
 
 
 def test_every_form_and_level_is_read_as_the_same_machine():
-    other = Supernode("sn7", SN.spec)  # made here: only the last few machines are kept, and tests before this one draw many
+    other = Supernode(
+        "sn7", SN.spec
+    )  # made here: only the last few machines are kept, and tests before this one draw many
     for document in (
         DRAWN,
         {"topologyVersion": "v1", "graph": DRAWN},

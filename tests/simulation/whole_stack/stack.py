@@ -29,11 +29,11 @@ from services.chassis.http import http_client
 from services.compute import controllers as compute_controllers
 from services.testing.prepared import Prepared, prepared
 from tests.clocks import LoopClock
-from tests.small_stack import SmallStack, replica_of
 from tests.simulation.whole_stack.kubernetes import Kubernetes, Operator
 from tests.simulation.whole_stack.loop import PROCESS, VirtualLoop
 from tests.simulation.whole_stack.network import CALM, Network, Process
 from tests.simulation.whole_stack.served import ServedModels
+from tests.small_stack import SmallStack, replica_of
 from tests.stack import EPOCH_S, Seat
 
 QUICKER = 8.0

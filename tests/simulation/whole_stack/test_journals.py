@@ -7,8 +7,8 @@ import pytest
 from matrixcommon.model.quantities import timestamp
 from tests.accounting import Acknowledged, audit
 from tests.rest_lists import fetch
-from tests.small_stack import SmallStack
 from tests.simulation.whole_stack.journals import Journals
+from tests.small_stack import SmallStack
 
 
 @pytest.mark.looptime

@@ -25,7 +25,6 @@ from matrixlink.maintenance.drain_workflow import WORKFLOWS as DRAINS
 from matrixresource.defragmentation import workflows as rooms
 from services.chassis.leadership import RENEWALS_A_LEASE
 from services.link import main as link_main
-from tests.small_stack import ReplicatedStack
 from tests.simulation.workflows.test_drain_and_room_mishaps import (
     CHIPS,
     ROOM_STEPS,
@@ -38,6 +37,7 @@ from tests.simulation.workflows.test_drain_and_room_mishaps import (
     scattered,
     serving,
 )
+from tests.small_stack import ReplicatedStack
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(900)]
 
