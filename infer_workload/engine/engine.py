@@ -101,7 +101,10 @@ class Engine:
 
     def next_at(self) -> float:
         """When something happens next if nothing is submitted; infinity when all is quiet."""
-        return min(self._events[0][0] if self._events else inf, self.pool.due, self.transfers.due)
+        at, moved = self.pool.due, self.transfers.due
+        if moved < at:
+            at = moved
+        return self._events[0][0] if self._events and self._events[0][0] < at else at
 
     def advance(self, until: float) -> None:
         """Play everything up to and including that moment."""

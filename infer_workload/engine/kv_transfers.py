@@ -2,13 +2,15 @@
 
 Each moves from a prefill instance into the port of one decode die; what they take of the ports in common is decided by
 the same `share` that MatrixLink admits slices with. Where every port can give all that is asked of it, which is the
-usual case, each transfer simply runs at its narrowest port and nothing has to be solved.
+usual case, each transfer simply runs at its narrowest port and nothing has to be solved; where some cannot, only those
+that pass them are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from math import inf, ulp
 
 from infer_workload.engine.request import InferenceRequest
@@ -36,21 +38,32 @@ class Transfer:
 
 
 class Transfers:
-    """All transfers of a deployment. `capacity(port)` says what a port gives at present, GB/s."""
+    """All transfers of a deployment. `capacity(port)` says what a port gives, GB/s, until the next `reprice`.
+
+    What starts or ends at one moment is shared out once, when somebody asks what is due or time passes.
+    """
 
     def __init__(self, capacity: Callable[[Port], float]) -> None:
-        self.due = inf
-        self._capacity = capacity
+        self._capacity = cache(capacity)
         self._active: list[Transfer] = []
         self._at = 0.0
+        self._due = inf
+        self._shared = True
 
     def __len__(self) -> int:
         return len(self._active)
 
+    @property
+    def due(self) -> float:
+        """When the first transfer ends; infinity while none does."""
+        if not self._shared:
+            self._share()
+        return self._due
+
     def start(self, now: float, request: InferenceRequest, ports: tuple[Port, ...], size_bytes: float) -> None:
         self._progress(now)
         self._active.append(Transfer(request, request.attempts, ports, size_bytes))
-        self._share()
+        self._shared = False
 
     def finish(self, now: float) -> list[Transfer]:
         """Those that have arrived by now."""
@@ -61,7 +74,7 @@ class Transfers:
         for current in self._active:
             (done if current.left <= current.rate * 1e9 * moved_s else going).append(current)
         self._active = going
-        self._share()
+        self._shared = False
         return done
 
     def drop(self, now: float, gone: Iterable[InferenceRequest]) -> None:
@@ -70,27 +83,32 @@ class Transfers:
         if any(current.request in leaving for current in self._active):
             self._progress(now)
             self._active = [current for current in self._active if current.request not in leaving]
-            self._share()
+            self._shared = False
 
     def reprice(self, now: float) -> None:
         """Ports give something else from now on."""
         self._progress(now)
-        self._share()
+        self._capacity.cache_clear()
+        self._shared = False
 
     def _progress(self, now: float) -> None:
-        passed = max(0.0, now - self._at)
-        self._at = max(now, self._at)
+        if now <= self._at:
+            return
+        if not self._shared:
+            self._share()
+        passed, self._at = now - self._at, now
         for current in self._active:
             current.left = max(0.0, current.left - current.rate * 1e9 * passed)
 
     def _share(self) -> None:
         """New rates, and when the first transfer ends."""
+        self._shared = True
         if len(self._active) < 2:
-            self.due = inf
+            self._due = inf
             for alone in self._active:
                 alone.rate = min(self._capacity(port) for port in alone.ports)
                 if alone.rate > 0:
-                    self.due = self._at + alone.left / (alone.rate * 1e9)
+                    self._due = self._at + alone.left / (alone.rate * 1e9)
             return
         links = {port: self._capacity(port) for current in self._active for port in current.ports}
         asked = dict.fromkeys(links, 0.0)
@@ -98,9 +116,15 @@ class Transfers:
             current.rate = min(links[port] for port in current.ports)
             for port in current.ports:
                 asked[port] += current.rate
-        if any(asked[port] > links[port] * (1 + 1e-9) for port in links):
-            rates = share([Flow(current.ports) for current in self._active], links)
-            for current, rate in zip(self._active, rates, strict=True):
-                current.rate = float(rate)
+        if crowded := {port: gbps for port, gbps in links.items() if asked[port] > gbps * (1 + 1e-9)}:
+            self._divide(crowded)
         ends = [current.left / (current.rate * 1e9) for current in self._active if current.rate > 0]
-        self.due = self._at + min(ends) if ends else inf
+        self._due = self._at + min(ends) if ends else inf
+
+    def _divide(self, crowded: Mapping[Port, float]) -> None:
+        """Have those that pass ports of which more is asked than they give (GB/s) share them. No other port can be
+        full: whoever passes it asks for no more than it gets of its narrowest."""
+        sharing = [(current, path) for current in self._active if (path := [p for p in current.ports if p in crowded])]
+        rates = share([Flow(tuple(path), ceiling=current.rate) for current, path in sharing], crowded)
+        for (current, _), rate in zip(sharing, rates, strict=True):
+            current.rate = float(rate)

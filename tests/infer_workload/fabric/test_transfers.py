@@ -67,6 +67,7 @@ def test_rates_are_those_that_share_gives(ports, out, into):
         transfers.start(0.0, request(number), path, 1e12)
     links = {port: (out if port[0] == "out" else into) for path in paths for port in path}
     expected = share([Flow(path) for path in paths], links)
+    assert 0 < transfers.due < float("inf")
     assert [current.rate for current in transfers._active] == pytest.approx([float(rate) for rate in expected])
 
 
