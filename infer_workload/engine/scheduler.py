@@ -12,6 +12,7 @@ later priority: the latest priority first, and of those who came last, as vLLM p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from infer_workload.ems.context_cache import STORED, Match
@@ -23,16 +24,18 @@ if TYPE_CHECKING:
     from infer_workload.engine.request import InferenceRequest
 
 
-def choose_die(dies: Iterable[DecodeDie], tokens: int, batch_max: int, kv_max: int) -> DecodeDie | None:
-    """The emptiest die with room for that many tokens, or None."""
-    best: DecodeDie | None = None
-    least = kv_max - tokens + 1
-    for die in dies:
-        if die.reserved_tokens < least and die.reserved < batch_max:
-            best, least = die, die.reserved_tokens
-            if least == 0:
-                break
-    return best
+RESERVED, RESERVED_TOKENS = attrgetter("reserved"), attrgetter("reserved_tokens")
+
+
+def choose_die(dies: Sequence[DecodeDie], tokens: int, batch_max: int, kv_max: int) -> DecodeDie | None:
+    """The emptiest die with room for that many tokens, the first of several, or None."""
+    for die in dies:  # while there is little to do, one of the first has nothing
+        if not die.reserved_tokens:
+            return die if tokens <= kv_max else None
+    best = min(dies, key=RESERVED_TOKENS, default=None)
+    if best is not None and best.reserved >= batch_max:  # many short requests
+        best = min((die for die in dies if die.reserved < batch_max), key=RESERVED_TOKENS, default=None)
+    return best if best is not None and best.reserved_tokens + tokens <= kv_max else None
 
 
 def choose_instance(instances: Sequence[PrefillInstance], match: Match, priority: int = 0) -> PrefillInstance:
@@ -85,7 +88,7 @@ def keeps(
 
 def _most(pool: DecodePool) -> tuple[int, int]:
     """The most requests, and the most tokens, that have a place on one die."""
-    return max(each.reserved for each in pool.dies), max(each.reserved_tokens for each in pool.dies)
+    return max(map(RESERVED, pool.dies)), max(map(RESERVED_TOKENS, pool.dies))
 
 
 def _with(die: DecodeDie, tokens: int, without: Sequence[InferenceRequest]) -> tuple[int, int]:
