@@ -177,14 +177,22 @@ class InstanceHost(Host[StepContext, OperationRow]):
 
     def cancelled(self, session: Session, row: OperationRow, target: InstanceRow) -> None:
         """The instance goes back to the shape that last was active; one that never was waits, without nodes, for
-        `:retry` or another shape."""
-        given_up = row.spec_generation == target.generation != target.observed_generation
-        if given_up and target.state == "Updating" and target.applied is not None:
+        `:retry` or another shape. Of a stop or a start only the power goes back: what else is asked for follows."""
+        if target.applied is None or target.state not in ("Updating", "Stopping", "Starting"):
+            return
+        if row.verb in (STOP, START):
+            given_up = target.shape.power == ("Off" if row.verb == STOP else "On")
+            power = InstanceRequest.model_validate(target.applied).power
+            spec, leaving = target.shape.model_copy(update={"power": power}).wire(), target.leaving
+        else:
+            given_up = row.spec_generation == target.generation != target.observed_generation
+            spec, leaving = target.applied, None
+        if given_up:
             shape = InstanceShape.model_validate(target.shape.model_dump(exclude={"labels"}))
             target.cancelled = CancelledChange(operation=name_of(row.name), shape=shape).wire()
-            target.spec = {**target.applied, "labels": target.labels}
+            target.spec = {**spec, "labels": target.labels}
             target.generation += 1
-            target.leaving = None
+            target.leaving = leaving
 
     def check_abandon(self, row: OperationRow, target: InstanceRow) -> None:
         if target.state in ("Deleting", "Suspending"):
