@@ -12,8 +12,18 @@ from matrixcommon.model.errors import Conflict
 from matrixcommon.workflows.verbs import abandon
 from matrixcommon.workflows.workflow import Step, StepPending, Workflow
 from matrixcompute.operations.context import StepContext
-from matrixcompute.store.store import EventRow, OperationRow
-from tests.matrixcompute.workflow_world import DO, UNDO, Process, World, a_process, refused_to_pending, waiting_at
+from matrixcompute.store.store import EventRow, InstanceRow, OperationRow
+from matrixcompute.workflows.steps import mark_deleted
+from tests.matrixcompute.workflow_world import (
+    DO,
+    UNDO,
+    Killed,
+    Process,
+    World,
+    a_process,
+    refused_to_pending,
+    waiting_at,
+)
 from tests.upkeep.workflow_steps import ever, every
 
 
@@ -138,3 +148,25 @@ async def test_two_replicas_that_do_a_step_count_it_once(tmp_path):
         log.done(name, "do_0")
     assert process.workflow(name).reached == "do_1"
     process.database.close()
+
+
+# -- repeated after a crash --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("before", [True, False])
+async def test_a_deletion_whose_process_dies_as_the_instance_goes_is_done_and_has_not_failed(tmp_path, before):
+    deletion = Workflow("delete-instance", (Step(mark_deleted),))
+    async with a_process(tmp_path, deletion) as process:
+        name = process.open("delete-instance")
+        process.store.at, process.store.before = process.store.transactions + 1, before
+        process.runner.resume()
+        with pytest.raises(Killed):
+            await process.ended(name)
+    async with a_process(tmp_path, deletion) as process:
+        process.runner.resume()
+        row = await process.ended(name)
+        assert (row.state, row.error) == ("Done", None)
+        with process.store.reading() as session:
+            assert session.get(InstanceRow, "one") is None
+        assert [each.reason for each in events(process)] == ["Deleted"]
