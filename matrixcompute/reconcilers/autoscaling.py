@@ -10,7 +10,7 @@ waits and brings both back. Without CloudMatrix-Infer nothing shrinks.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import lcm
 from typing import Any
@@ -114,7 +114,7 @@ class AutoscalingReconciler:
         found = self._decide(name, seen, away, _changing(served))
         if found is None or found.replicas >= nodes:
             if marked is not None and not away:
-                await self._stay(name, list(served))
+                await self._stay(name, served)
             if not away:
                 await self._converge(name, served)
             return found is not None and found.replicas > nodes
@@ -353,10 +353,11 @@ class AutoscalingReconciler:
             row.draining = leaving
         return leaving
 
-    async def _stay(self, name: str, deployments: Sequence[str]) -> None:
-        """End a drain: the target keeps its nodes."""
-        for each in deployments:
-            await self._reached.undrain(each)
+    async def _stay(self, name: str, served: Views) -> None:
+        """End a drain: the target keeps its nodes. What drains for an operation meanwhile, a repair say, continues."""
+        for each, view in served.items():
+            if not (view.get("drain") or {}).get("by"):
+                await self._reached.undrain(each)
         with self._store.transaction() as session:
             if (row := session.get(ScalingPolicyRow, name)) is not None:
                 row.draining = None
