@@ -12,7 +12,7 @@ from matrixcommon.workflows.verbs import unstick
 from matrixcommon.workflows.workflow import StepAgain, StepPending
 from matrixcompute.store.store import OperationRow
 from tests.matrixcompute.test_workflow_runner import run_to_the_end
-from tests.matrixcompute.workflow_world import DO, World, a_process
+from tests.matrixcompute.workflow_world import DO, UNDO, World, a_process
 
 
 def test_retries_come_later_and_later_and_not_more_than_a_minute_apart():
@@ -67,6 +67,35 @@ async def test_a_step_that_outlives_its_deadline_is_stuck_and_goes_on(tmp_path):
         steps = row.view().steps
         assert [step.state for step in steps] == ["Done", "Done"]
         assert all(step.started_at and step.finished_at for step in steps)
+
+
+@pytest.mark.looptime
+async def test_what_is_undone_has_the_time_of_its_step_for_itself(tmp_path):
+    world = World(2, refused=1)
+    world.raises[DO, 1] = [StepPending("waits")] * 110
+    for at in (0, 1):
+        world.raises[UNDO, at] = [StepPending("routes are being cleared")] * 20
+    row = await run_to_the_end(tmp_path, world)
+    assert row.finished_at - row.created_at > 1800, "the first step was begun longer ago than it may take"
+    assert (row.state, row.conditions) == ("Failed", [])
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("overtaken", [False, True])
+async def test_what_outlives_its_deadline_while_it_is_undone_is_stuck_until_it_has_ended(tmp_path, overtaken):
+    world = World(1, refused=0)
+    world.raises[UNDO, 0] = [StepPending("routes are being cleared")] * 200
+    async with a_process(tmp_path, world.workflow) as process:
+        name = process.open()
+        process.runner.resume()
+        await asyncio.sleep(1900)
+        row = process.workflow(name)
+        assert (row.state, row.stuck["reason"]) == ("Undoing", "StepDeadline")
+        if overtaken:
+            process.open()
+            process.runner.resume()
+        row = await process.ended(name, within_s=7200)
+        assert (row.state, row.stuck) == ("Cancelled" if overtaken else "Failed", None)
 
 
 @pytest.mark.looptime
