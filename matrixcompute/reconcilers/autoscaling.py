@@ -18,6 +18,7 @@ from typing import Any
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, MatrixError, Unavailable
 from matrixcommon.model.resource_key import name_of
+from matrixcompute.autoscaling.behavior import bounds
 from matrixcompute.autoscaling.decision import SENTENCES, Observation, Recommendation, scaled
 from matrixcompute.autoscaling.node_waits import NodeWaits
 from matrixcompute.autoscaling.policy import PoolSizes, Reason, ScalingPolicyRequest, ScalingState
@@ -160,6 +161,13 @@ class AutoscalingReconciler:
                 return None
             blocks = [each.nodes for each in instance.shape.placement.blocks or []]
             policy = row.policy.model_copy(update={"block": lcm(row.policy.block, *blocks)})
+            least, most = bounds(policy)
+            if most < max(least, policy.block):
+                raise Conflict(
+                    f"nodes come {policy.block} at a time, in blocks of the policy and of the target's placement: no "
+                    f"number of those is between minReplicas, {policy.min_replicas}, and maxReplicas, "
+                    f"{policy.max_replicas}"
+                )
             memory = session.get(ScalingMemoryRow, name)
             state = ScalingState.of(memory.state if memory is not None else None)
             waits = NodeWaits.of(instance.node_waits)
