@@ -90,7 +90,11 @@ class WorkflowLog(Generic[C, R]):
         step = workflow.step(again.step)
         with self._open(name) as (_, row):
             if row is not None and step is not None and (row.state, row.reached) == ("Running", reached):
-                row.step = row.steps.index(step.name)
+                # What an earlier release did under another name, or not at all, is done by the step that there is now.
+                ahead = workflow.names[workflow.names.index(step.name) :]
+                known = [workflow.step(each) for each in row.steps]
+                row.step = next(at for at, each in enumerate(known) if each is not None and each.name in ahead)
+                row.steps = [*row.steps[: row.step], *ahead]
                 row.trace = begun_again(row.trace, row.steps[row.step :], self._clock.now())
                 row.message = str(again)
 

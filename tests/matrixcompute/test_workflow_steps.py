@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from matrixcommon.model.errors import Conflict
 from matrixcommon.workflows.verbs import abandon
-from matrixcommon.workflows.workflow import Step, StepPending, Workflow
+from matrixcommon.workflows.workflow import Step, StepAgain, StepPending, Workflow
 from matrixcompute.operations.context import StepContext
 from matrixcompute.store.store import EventRow, InstanceRow, OperationRow
 from matrixcompute.workflows.steps import mark_deleted
@@ -39,7 +39,7 @@ def test_no_step_that_an_earlier_release_had_is_unknown_to_this_one() -> None:
 
 def merged(world: World) -> Workflow:
     """A release in which one step does what the second and the third did."""
-    first, second, third = world.workflow.steps
+    first, second, third, *more = world.workflow.steps
 
     async def both(work: StepContext) -> None:
         await second.do(work)
@@ -50,7 +50,7 @@ def merged(world: World) -> Workflow:
             assert step.undo is not None
             await step.undo(work)
 
-    steps = (first, Step(both, undo=neither))
+    steps = (first, Step(both, undo=neither), *more)
     return Workflow("test", steps, refused=refused_to_pending, retired={second.name: "both", third.name: "both"})
 
 
@@ -75,6 +75,19 @@ async def test_who_stands_at_a_step_that_is_gone_goes_on_with_the_one_that_does_
     assert len(changed) == 1
     assert changed[0].endswith("with both")
     assert world.effects == {0, 1, 2}
+
+
+@pytest.mark.looptime
+async def test_who_is_sent_back_to_a_step_that_had_other_names_does_it_as_it_is_now(tmp_path):
+    world = World(4)
+    async with a_process(tmp_path, world.workflow) as process:
+        name = await waiting_at(process, world, (DO, 3))
+    world.raises[DO, 3] = [StepAgain("both", "another one failed")]
+    async with a_process(tmp_path, merged(world)) as process:
+        process.runner.resume()
+        row = await process.ended(name)
+    assert (row.state, world.calls) == ("Done", [(DO, 3), (DO, 1), (DO, 2), (DO, 3)])
+    assert row.steps == ["do_0", "both", "do_3"]
 
 
 @pytest.mark.looptime
