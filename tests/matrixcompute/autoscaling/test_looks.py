@@ -11,6 +11,7 @@ import pytest
 
 from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicyView
 from matrixcompute.contract import InstanceRequest
+from matrixcompute.instances.scaling_policies import ScalingPolicies
 from matrixcompute.instances.service import InstanceService
 from matrixcompute.reconcilers.autoscaling import AutoscalingReconciler
 from matrixcompute.store.store import InstanceRow, ScalingPolicyRow
@@ -98,3 +99,16 @@ async def test_where_no_whole_block_of_the_target_is_within_the_bounds_it_keeps_
         assert (shape.nodes, shape.suspend) == (8, False)
         assert (view.reason, view.desired_replicas) == ("Refused", 8)
         assert "nodes come 8 at a time" in view.message
+
+
+@pytest.mark.looptime
+async def test_a_policy_goes_though_the_instance_that_it_scaled_to_zero_is_being_deleted(tmp_path):
+    inference = Inference({}, {})
+    async with looked(tmp_path, inference, {"nodes": 2, "suspend": True}, "Deleting", maxReplicas=4) as (process, _):
+        with process.store.transaction() as session:
+            session.get_one(ScalingPolicyRow, "few").desired_pools = {"prefill": 0, "decode": 0}
+        service = InstanceService(process.store, None, process.runner, process.clock, lambda: None)  # type: ignore[arg-type]
+        ScalingPolicies(process.store, service).delete("few")
+        with process.store.reading() as session:
+            assert session.get(ScalingPolicyRow, "few") is None
+            assert session.get_one(InstanceRow, "one").state == "Deleting"
