@@ -195,7 +195,7 @@ class InstanceHost(Host[StepContext, OperationRow]):
             target.leaving = leaving
 
     def check_abandon(self, row: OperationRow, target: InstanceRow) -> None:
-        if target.state in ("Deleting", "Suspending"):
+        if target.state in ("Deleting", "Suspending") or row.verb == YIELD_CAPACITY:
             raise Conflict(f"{row.verb} cannot be abandoned: what an instance has is given back in any case")
 
     def abandoned(

@@ -9,9 +9,11 @@ import pytest
 from sqlalchemy import select
 
 from matrixcommon.model.errors import Conflict
+from matrixcommon.workflows.operations import Operations
 from matrixcommon.workflows.verbs import abandon
 from matrixcommon.workflows.workflow import Step, StepAgain, StepPending, Workflow
-from matrixcompute.operations.context import StepContext
+from matrixcompute.operations.context import InstanceHost, StepContext
+from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.store import EventRow, InstanceRow, OperationRow
 from matrixcompute.workflows.steps import mark_deleted
 from tests.matrixcompute.workflow_world import (
@@ -161,6 +163,20 @@ async def test_two_replicas_that_do_a_step_count_it_once(tmp_path):
         log.done(name, "do_0")
     assert process.workflow(name).reached == "do_1"
     process.database.close()
+
+
+@pytest.mark.looptime
+async def test_an_instance_that_yields_what_it_has_is_not_kept_from_it(tmp_path):
+    async with a_process(tmp_path, replace(World(1).workflow, verb="yield-capacity")) as process:
+        name = process.open("yield-capacity")
+        with process.store.transaction() as session:
+            instance = process.store.instance(session, "one")
+            instance.move("Pending")
+            instance.applied = instance.spec
+        host = InstanceHost(process.store, None, process.clock, RecoveryPolicy())  # type: ignore[arg-type]
+        operations = Operations(process.runner, host, process.clock, lambda: None)
+        with pytest.raises(Conflict, match="given back in any case"):
+            operations.abandon(name, "it takes too long")
 
 
 # -- repeated after a crash --------------------------------------------------------------------------------------------
