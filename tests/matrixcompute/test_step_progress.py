@@ -10,6 +10,8 @@ from matrixcommon.model.errors import Conflict
 from matrixcommon.workflows.progress import RetryPolicy
 from matrixcommon.workflows.verbs import unstick
 from matrixcommon.workflows.workflow import StepAgain, StepPending
+from matrixcompute.instances.stuck import stuck_instances
+from matrixcompute.operations.starter import WorkflowStarter
 from matrixcompute.store.store import OperationRow
 from tests.matrixcompute.test_workflow_runner import run_to_the_end
 from tests.matrixcompute.workflow_world import DO, UNDO, World, a_process
@@ -125,3 +127,33 @@ async def test_a_workflow_continues_from_an_earlier_step_where_that_has_more_to_
     places = [place for _, place in world.order()]
     assert (row.state, places) == ("Done", [0, 1, 2, 3, 1, 2, 3])
     assert row.trace["do_1"]["firstFinishedAt"] == first < row.trace["do_1"]["finishedAt"]
+
+
+@pytest.mark.looptime
+async def test_the_deadline_of_an_instance_s_state_counts_from_its_own_beginning(tmp_path):
+    async with a_process(tmp_path, World(1).workflow) as process:
+        starter = WorkflowStarter(process.store, process.runner, process.clock)
+
+        def begin(state: str) -> None:
+            with process.store.transaction() as session:
+                starter.open(session, "test", process.store.instance(session, "one"), state, "Scaling")
+
+        def listed() -> list[tuple[str, float]]:
+            with process.store.reading() as session:
+                found = stuck_instances(process.store, session, process.clock.now())
+            return [(each.state, each.seconds) for each in found]
+
+        process.open()
+        begin("Provisioning")
+        await asyncio.sleep(2000)
+        with process.store.transaction() as session:
+            process.store.instance(session, "one").move("Active")
+        begin("Updating")  # another spec came meanwhile: there was no moment at which nothing was under way
+        await asyncio.sleep(2000)
+        assert listed() == []
+        await asyncio.sleep(2000)
+        assert listed() == [("Updating", 4000.0)]
+        begin("Updating")
+        assert listed() == [("Updating", 4000.0)], "another operation does not end the state"
+        begin("Deleting")
+        assert listed() == []
