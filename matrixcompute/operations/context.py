@@ -31,6 +31,8 @@ AS_LAST_ACTIVE = (REPAIR, RELOCATE, RESTORE, RESTORE_SLICES, RESTART)
 """Verbs that bring back what last was active, whatever has been requested since."""
 BESIDE = "beside"
 """The parameter of a workflow that carries what last was active while a changed spec, of this generation, waits."""
+LEAVING = "leaving"
+"""The parameter of a workflow whose spec names members to go: who drained those is not asked again for a newer spec."""
 SUSPEND = "suspend-instance"
 
 
@@ -66,9 +68,13 @@ class StepContext:
             return self.store.instance(session, self.instance).generation
 
     def leaving(self) -> list[str]:
-        """The members that the instance's present spec names as those to go."""
+        """The members that the spec which this workflow carries names as those to go."""
+        if (named := self.parameters.get(LEAVING)) is not None:
+            return named.split()
         with self.store.reading() as session:
-            return list(self.store.instance(session, self.instance).leaving or [])
+            instance = self.store.instance(session, self.instance)
+            # One from before workflows carried these brings the present spec.
+            return list(instance.leaving or []) if instance.generation == self.spec_generation else []
 
     def since(self, step: str) -> float:
         """When that step of this workflow was begun (s); now where it was not."""
@@ -147,6 +153,8 @@ class InstanceHost(Host[StepContext, OperationRow]):
         as_it_is = target.applied is not None and (row.verb in AS_LAST_ACTIVE or BESIDE in (row.parameters or {}))
         row.spec_generation = target.observed_generation if as_it_is else target.generation
         row.shape = target.applied if as_it_is and target.applied else target.spec
+        if target.leaving and not as_it_is:
+            row.parameters = {**(row.parameters or {}), LEAVING: " ".join(target.leaving)}
         if row.verb in (STOP, START) and (switched := target.switched()) is not None:
             row.spec_generation, row.shape = target.observed_generation, switched.wire()  # the rest follows
         target.operation = row.name

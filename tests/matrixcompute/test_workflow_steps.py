@@ -12,10 +12,13 @@ from matrixcommon.model.errors import Conflict
 from matrixcommon.workflows.operations import Operations
 from matrixcommon.workflows.verbs import abandon
 from matrixcommon.workflows.workflow import Step, StepAgain, StepPending, Workflow
+from matrixcompute.contract import InstanceRequest
 from matrixcompute.operations.context import InstanceHost, StepContext
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.store import EventRow, InstanceRow, OperationRow
-from matrixcompute.workflows.steps import mark_deleted
+from matrixcompute.workflows.steps import mark_deleted, reserve_nodes
+from matrixresource.contract.allocations import AllocationRequest, AllocationView, PlacementPolicy
+from tests.matrixcompute.test_decisions import member
 from tests.matrixcompute.workflow_world import (
     DO,
     UNDO,
@@ -199,3 +202,45 @@ async def test_a_deletion_whose_process_dies_as_the_instance_goes_is_done_and_ha
         with process.store.reading() as session:
             assert session.get(InstanceRow, "one") is None
         assert [each.reason for each in events(process)] == ["Deleted"]
+
+
+# -- overtaken by a newer spec -----------------------------------------------------------------------------------------
+
+
+class Allocated:
+    """An allocation of three members; how it is asked to change is kept."""
+
+    def __init__(self) -> None:
+        self.asked: list[AllocationRequest] = []
+
+    async def find_allocation(self, name: str) -> AllocationView:
+        members = [member(f"sn0-c00-n{number}") for number in range(3)]
+        return AllocationView(
+            name=name, nodes=3, npus=24, spares=0, placement=PlacementPolicy(), topology_version="v", bound=True,
+            members=members,
+        )  # fmt: skip
+
+    async def reserve(self, name: str, request: AllocationRequest) -> AllocationView:
+        self.asked.append(request)
+        return await self.find_allocation(name)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("later", [[], ["sn0-c00-n0", "sn0-c00-n1"]])
+async def test_whom_a_spec_lets_go_is_not_changed_by_a_newer_one(tmp_path, later):
+    neighbours = Allocated()
+    async with a_process(tmp_path, replace(World(1).workflow, verb="scale-instance")) as process:
+        process.open("scale-instance")
+        with process.store.transaction() as session:
+            instance = process.store.instance(session, "one")
+            instance.spec, instance.leaving = InstanceRequest(nodes=2).wire(), ["sn0-c00-n2"]
+        name = process.open("scale-instance")
+        with process.store.transaction() as session:
+            instance = process.store.instance(session, "one")
+            instance.generation, instance.leaving = instance.generation + 1, later
+        host = InstanceHost(process.store, neighbours, process.clock, RecoveryPolicy())  # type: ignore[arg-type]
+        with process.store.reading() as session:
+            work = host.context(session, session.get_one(OperationRow, name))
+        await reserve_nodes(work)
+    (request,) = neighbours.asked
+    assert (request.nodes, request.exclude_nodes) == (2, ["sn0-c00-n2"])
