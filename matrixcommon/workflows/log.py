@@ -16,7 +16,7 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Cancelled, MatrixError, from_problem
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.workflows.host import Host, R
-from matrixcommon.workflows.progress import attempts, begun_again, noted
+from matrixcommon.workflows.progress import attempts, begun_again, noted, start_of
 from matrixcommon.workflows.rows import OPEN, STUCK
 from matrixcommon.workflows.verbs import roll_back
 from matrixcommon.workflows.workflow import C, Step, StepAgain, Workflow
@@ -51,7 +51,10 @@ class WorkflowLog(Generic[C, R]):
             if failed or (row.trace or {}).get(step.name, {}).get("message") != message:
                 row.trace = noted(row.trace, step.name, message=message, attempts=count)
             if row.stuck is None:
-                started = (row.trace or {}).get(step.name, {}).get("startedAt", now)
+                start = start_of(row.state)
+                started = (row.trace or {}).get(step.name, {}).get(start)
+                if started is None:
+                    started, row.trace = now, noted(row.trace, step.name, **{start: now})
                 if now - started > step.deadline_s:
                     late = "StepDeadline", f"{step.name} for longer than {step.deadline_s:g} s: {message}"
                 elif now - row.timed_from > workflow.deadline_s:
@@ -87,7 +90,11 @@ class WorkflowLog(Generic[C, R]):
         step = workflow.step(again.step)
         with self._open(name) as (_, row):
             if row is not None and step is not None and (row.state, row.reached) == ("Running", reached):
-                row.step = row.steps.index(step.name)
+                # What an earlier release did under another name, or not at all, is done by the step that there is now.
+                ahead = workflow.names[workflow.names.index(step.name) :]
+                known = [workflow.step(each) for each in row.steps]
+                row.step = next(at for at, each in enumerate(known) if each is not None and each.name in ahead)
+                row.steps = [*row.steps[: row.step], *ahead]
                 row.trace = begun_again(row.trace, row.steps[row.step :], self._clock.now())
                 row.message = str(again)
 
@@ -98,6 +105,8 @@ class WorkflowLog(Generic[C, R]):
             if row is None or row.reached != reached:
                 return
             row.trace = noted(row.trace, row.reached, undoneAt=now)
+            if row.stuck is not None:
+                row.set_condition(STUCK, False, "Resumed", "the step it was stuck in is undone", now)
             if row.step > 0:
                 row.step -= 1
                 return

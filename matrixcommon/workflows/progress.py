@@ -13,11 +13,11 @@ from matrixcommon.model.quantities import timestamp
 from matrixcommon.workflows.contract import StepView
 
 Trace = Mapping[str, dict[str, Any]]
-"""By the name of a step: `startedAt`, `finishedAt` and `undoneAt` (s, emulated), `attempts` that failed, `message`,
-`refused` where it was for good; `firstFinishedAt` of one that was begun again."""
+"""By the name of a step: `startedAt`, `finishedAt`, `undoStartedAt` and `undoneAt` (s, emulated), `attempts` that
+failed, `message`, `refused` where it was for good; `firstFinishedAt` of one that was begun again."""
 
 
-OF_THE_ENGINE = ("startedAt", "finishedAt", "undoneAt", "attempts", "message", "refused")
+OF_THE_ENGINE = ("startedAt", "finishedAt", "undoStartedAt", "undoneAt", "attempts", "message", "refused")
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,12 @@ def begun_again(trace: Trace | None, steps: Sequence[str], now: float) -> dict[s
             first = {} if entry.get("finishedAt") is None else {"firstFinishedAt": entry["finishedAt"]}
             found[step] = first | kept
     return noted(found, steps[0], startedAt=now)
+
+
+def start_of(state: str) -> str:
+    """Under which word it is noted when the step was begun at which a workflow in this state stands: an undo has the
+    time of its step for itself."""
+    return "undoStartedAt" if state == "Undoing" else "startedAt"
 
 
 def attempts(trace: Trace | None, step: str) -> int:

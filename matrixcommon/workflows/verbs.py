@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from matrixcommon.model.errors import Abandoned, Cancelled, Conflict, MatrixError
-from matrixcommon.workflows.progress import noted
+from matrixcommon.workflows.progress import noted, start_of
 from matrixcommon.workflows.rows import OPEN, STUCK, WorkflowRow
 from matrixcommon.workflows.workflow import Workflow
 
@@ -43,7 +43,7 @@ def unstick(row: WorkflowRow, now: float) -> None:
         raise Conflict(f"{row.verb} is {row.state} and not stuck; there is nothing to resume")
     if reported["reason"] not in RESUMABLE:
         raise Conflict(f"{row.verb} resumes in a release that knows it: {reported['message']}")
-    row.trace = noted(row.trace, row.reached, attempts=0, startedAt=now)
+    row.trace = noted(row.trace, row.reached, attempts=0, **{start_of(row.state): now})
     row.set_condition(STUCK, False, "Resumed", "somebody had it tried again", now)
 
 
@@ -69,3 +69,5 @@ def fail(row: WorkflowRow, reason: MatrixError, now: float) -> None:
 def overtake(row: WorkflowRow, by: str, now: float) -> None:
     """End a workflow whose target is to be something else by now; whatever overtakes it takes over what it did."""
     row.state, row.finished_at, row.message = "Cancelled", now, f"overtaken by {by}"
+    if row.stuck is not None:
+        row.set_condition(STUCK, False, "Cancelled", row.message, now)

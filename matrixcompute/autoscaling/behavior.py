@@ -39,6 +39,11 @@ def whole(nodes: float, block: int, up: bool = True) -> int:
     return (ceil(blocks - 1e-9) if up else int(blocks + 1e-9)) * block
 
 
+def bounds(policy: ScalingPolicySpec) -> tuple[int, int]:
+    """The least and the most, in whole blocks; the most is below the least where no such number is between them."""
+    return whole(policy.min_replicas, policy.block), whole(policy.max_replicas, policy.block, up=False)
+
+
 def stabilized(
     state: ScalingState, behavior: Behavior, wanted: int, current: int, now: float, down_window_s: float = DOWN_WINDOW_S
 ) -> int:
@@ -61,8 +66,7 @@ def limited(
     state: ScalingState, policy: ScalingPolicySpec, wanted: int, current: int, now: float
 ) -> tuple[int, Reason | None]:
     """(size, what limits it) after the rates, the bounds and whole blocks; None: nothing does."""
-    least = whole(policy.min_replicas, policy.block)
-    most = whole(policy.max_replicas, policy.block, up=False)
+    least, most = bounds(policy)
     if wanted > current:
         limit = max(whole(_rate_limit(state, policy.behavior, current, now, up=True), policy.block, up=False), current)
         if limit < min(wanted, most):

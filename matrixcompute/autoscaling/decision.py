@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from math import ceil
 
 from matrixcompute.autoscaling.backtest import Sizing, floor
-from matrixcompute.autoscaling.behavior import DOWN_WINDOW_S, limited, remember, stabilized, tolerances, whole
+from matrixcompute.autoscaling.behavior import DOWN_WINDOW_S, bounds, limited, remember, stabilized, tolerances, whole
 from matrixcompute.autoscaling.forecast import KEPT_S, SAMPLES_MIN, SMOOTHED_S, highest, smoothed
 from matrixcompute.autoscaling.policy import Metric, PoolSizes, Reason, ScalingPolicySpec, ScalingState, Schedule
 
@@ -165,7 +165,7 @@ def to_or_from_zero(
     floor = schedule_floor(policy.schedules, now)
     if seen.members == 0:
         waits = seen.waiting > 0 or floor > 0 or policy.min_replicas > 0
-        size = whole(min(max(seen.returns_to, floor, policy.min_replicas), policy.max_replicas), policy.block)
+        size = min(whole(max(seen.returns_to, floor, policy.min_replicas), policy.block), bounds(policy)[1])
         reason = Reason.SCALE_TARGET_ACTIVATED if waits else Reason.DESIRED_WITHIN_RANGE
         size = size if waits else 0
         return Recommendation(size, state, reason, f"0 nodes, {seen.waiting} requests wait: {SENTENCES[reason]}")

@@ -90,8 +90,7 @@ class Maintenances:
                     f"{', '.join(fixed)} cannot change once it has begun; abort it and have another", field=fixed[0]
                 )
             row.generation += bool(differs - {"labels"})
-        if [unit.name for unit in units] != [unit.name for unit in row.progress()]:
-            row.units = [unit.wire() for unit in units]
+        row.write(_continued(row.progress(), units))
         row.spec, row.labels = body.wire(), body.labels
         return row
 
@@ -157,3 +156,11 @@ class Maintenances:
             if row.open and any(unit.state != "Pending" for unit in row.progress()):
                 raise Conflict(f"maintenance {name!r} is {row.state}; abort it first")
             session.delete(row)
+
+
+def _continued(before: list[MaintenanceUnit], selected: list[MaintenanceUnit]) -> list[MaintenanceUnit]:
+    """What its target selects now, each as far as it was: a cabinet may have got another node meanwhile. What was begun
+    and is selected no longer stays, so that it is brought to an end."""
+    known, names = {unit.name: unit for unit in before}, {unit.name for unit in selected}
+    left = [unit for unit in before if unit.name not in names and unit.state != "Pending"]
+    return sorted([*(known.get(unit.name, unit) for unit in selected), *left], key=lambda unit: unit.name)

@@ -155,6 +155,8 @@ def _step(look: _Look, unit: MaintenanceUnit) -> tuple[MaintenanceUnit, list[Ask
         return _to(look, unit, "Failed", "NotFound", "it is no part of the inventory any more"), []
     if look.ending and unit.state in ("Cordoned", "Draining"):
         unit = _to(look, unit, "Returning")
+    if unit.state in ("Cordoned", "Draining") and node.desired_state in KEPT_OUT:
+        return _left_to_others(look, unit, node)
     if unit.state == "Cordoned":
         return unit, _cordoned(look, node)
     if unit.state == "Draining":
@@ -168,6 +170,16 @@ def _skipped(look: _Look, unit: MaintenanceUnit) -> MaintenanceUnit:
     late = look.now >= look.spec.ends_at
     reason = ("DeadlinePassed", "the deadline came first") if late else ("Aborted", "it was aborted before")
     return _to(look, unit, "Skipped", *reason)
+
+
+def _left_to_others(look: _Look, unit: MaintenanceUnit, node: NodeView) -> tuple[MaintenanceUnit, list[Ask]]:
+    """Somebody else has come to want it out. It settles once the own cordon is gone: nobody would lift that later."""
+    if unit.state == "Draining":
+        return _returned(look, unit, node)
+    kept_out = ("KeptOut", f"it is {node.state}: {node.state_message}")
+    if look.owner in node.cordoned_by:
+        return _to(look, unit, "Cordoned", *kept_out), [Ask(Action.UNCORDON, node.name)]
+    return _to(look, unit, "Skipped", *kept_out), []
 
 
 def _cordoned(look: _Look, node: NodeView) -> list[Ask]:
@@ -280,7 +292,7 @@ def _begun(look: _Look, unit: MaintenanceUnit, units: Iterable[MaintenanceUnit])
     if node is None:
         return _to(look, unit, "Failed", "NotFound", "it is no part of the inventory any more"), []
     if node.desired_state in KEPT_OUT:
-        return _to(look, unit, "Skipped", "KeptOut", f"it is {node.state}: {node.state_message}"), []
+        return (unit, []) if unit.state == "Cordoned" else _left_to_others(look, unit, node)
     if look.spec.action == "Firmware" and node.firmware == look.spec.firmware and unit.state == "Pending":
         return _to(look, unit, "Skipped", "UpToDate", f"it has firmware {node.firmware} already"), []
     occupied = node.allocation is not None or bool(node.shared_by)

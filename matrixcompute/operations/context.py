@@ -31,6 +31,8 @@ AS_LAST_ACTIVE = (REPAIR, RELOCATE, RESTORE, RESTORE_SLICES, RESTART)
 """Verbs that bring back what last was active, whatever has been requested since."""
 BESIDE = "beside"
 """The parameter of a workflow that carries what last was active while a changed spec, of this generation, waits."""
+LEAVING = "leaving"
+"""The parameter of a workflow whose spec names members to go: who drained those is not asked again for a newer spec."""
 SUSPEND = "suspend-instance"
 
 
@@ -66,9 +68,13 @@ class StepContext:
             return self.store.instance(session, self.instance).generation
 
     def leaving(self) -> list[str]:
-        """The members that the instance's present spec names as those to go."""
+        """The members that the spec which this workflow carries names as those to go."""
+        if (named := self.parameters.get(LEAVING)) is not None:
+            return named.split()
         with self.store.reading() as session:
-            return list(self.store.instance(session, self.instance).leaving or [])
+            instance = self.store.instance(session, self.instance)
+            # One from before workflows carried these brings the present spec.
+            return list(instance.leaving or []) if instance.generation == self.spec_generation else []
 
     def since(self, step: str) -> float:
         """When that step of this workflow was begun (s); now where it was not."""
@@ -147,6 +153,8 @@ class InstanceHost(Host[StepContext, OperationRow]):
         as_it_is = target.applied is not None and (row.verb in AS_LAST_ACTIVE or BESIDE in (row.parameters or {}))
         row.spec_generation = target.observed_generation if as_it_is else target.generation
         row.shape = target.applied if as_it_is and target.applied else target.spec
+        if target.leaving and not as_it_is:
+            row.parameters = {**(row.parameters or {}), LEAVING: " ".join(target.leaving)}
         if row.verb in (STOP, START) and (switched := target.switched()) is not None:
             row.spec_generation, row.shape = target.observed_generation, switched.wire()  # the rest follows
         target.operation = row.name
@@ -177,17 +185,25 @@ class InstanceHost(Host[StepContext, OperationRow]):
 
     def cancelled(self, session: Session, row: OperationRow, target: InstanceRow) -> None:
         """The instance goes back to the shape that last was active; one that never was waits, without nodes, for
-        `:retry` or another shape."""
-        given_up = row.spec_generation == target.generation != target.observed_generation
-        if given_up and target.state == "Updating" and target.applied is not None:
+        `:retry` or another shape. Of a stop or a start only the power goes back: what else is asked for follows."""
+        if target.applied is None or target.state not in ("Updating", "Stopping", "Starting"):
+            return
+        if row.verb in (STOP, START):
+            given_up = target.shape.power == ("Off" if row.verb == STOP else "On")
+            power = InstanceRequest.model_validate(target.applied).power
+            spec, leaving = target.shape.model_copy(update={"power": power}).wire(), target.leaving
+        else:
+            given_up = row.spec_generation == target.generation != target.observed_generation
+            spec, leaving = target.applied, None
+        if given_up:
             shape = InstanceShape.model_validate(target.shape.model_dump(exclude={"labels"}))
             target.cancelled = CancelledChange(operation=name_of(row.name), shape=shape).wire()
-            target.spec = {**target.applied, "labels": target.labels}
+            target.spec = {**spec, "labels": target.labels}
             target.generation += 1
-            target.leaving = None
+            target.leaving = leaving
 
     def check_abandon(self, row: OperationRow, target: InstanceRow) -> None:
-        if target.state in ("Deleting", "Suspending"):
+        if target.state in ("Deleting", "Suspending") or row.verb == YIELD_CAPACITY:
             raise Conflict(f"{row.verb} cannot be abandoned: what an instance has is given back in any case")
 
     def abandoned(

@@ -72,9 +72,13 @@ class WorkflowStarter:
         about: dict[str, str] | None = None,
     ) -> None:
         self._runner.open(session, verb, instance, about)
+        now, message = self._clock.now(), f"{verb} generation {instance.generation}"
+        if instance.state != state:
+            # What was under way has ended, though nobody may have looked since: the deadline of the state that begins
+            # here counts from here.
+            instance.set_condition("Progressing", False, reason, message, now)
         instance.move(state)
-        message = f"{verb} generation {instance.generation}"
-        instance.set_condition("Progressing", True, reason, message, self._clock.now())
+        instance.set_condition("Progressing", True, reason, message, now)
 
     def open_repair(
         self,

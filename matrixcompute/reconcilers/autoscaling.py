@@ -10,7 +10,7 @@ waits and brings both back. Without CloudMatrix-Infer nothing shrinks.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import lcm
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, MatrixError, Unavailable
 from matrixcommon.model.resource_key import name_of
+from matrixcompute.autoscaling.behavior import bounds
 from matrixcompute.autoscaling.decision import SENTENCES, Observation, Recommendation, scaled
 from matrixcompute.autoscaling.node_waits import NodeWaits
 from matrixcompute.autoscaling.policy import PoolSizes, Reason, ScalingPolicyRequest, ScalingState
@@ -114,7 +115,7 @@ class AutoscalingReconciler:
         found = self._decide(name, seen, away, _changing(served))
         if found is None or found.replicas >= nodes:
             if marked is not None and not away:
-                await self._stay(name, list(served))
+                await self._stay(name, served)
             if not away:
                 await self._converge(name, served)
             return found is not None and found.replicas > nodes
@@ -160,6 +161,13 @@ class AutoscalingReconciler:
                 return None
             blocks = [each.nodes for each in instance.shape.placement.blocks or []]
             policy = row.policy.model_copy(update={"block": lcm(row.policy.block, *blocks)})
+            least, most = bounds(policy)
+            if most < max(least, policy.block):
+                raise Conflict(
+                    f"nodes come {policy.block} at a time, in blocks of the policy and of the target's placement: no "
+                    f"number of those is between minReplicas, {policy.min_replicas}, and maxReplicas, "
+                    f"{policy.max_replicas}"
+                )
             memory = session.get(ScalingMemoryRow, name)
             state = ScalingState.of(memory.state if memory is not None else None)
             waits = NodeWaits.of(instance.node_waits)
@@ -353,10 +361,11 @@ class AutoscalingReconciler:
             row.draining = leaving
         return leaving
 
-    async def _stay(self, name: str, deployments: Sequence[str]) -> None:
-        """End a drain: the target keeps its nodes."""
-        for each in deployments:
-            await self._reached.undrain(each)
+    async def _stay(self, name: str, served: Views) -> None:
+        """End a drain: the target keeps its nodes. What drains for an operation meanwhile, a repair say, continues."""
+        for each, view in served.items():
+            if not (view.get("drain") or {}).get("by"):
+                await self._reached.undrain(each)
         with self._store.transaction() as session:
             if (row := session.get(ScalingPolicyRow, name)) is not None:
                 row.draining = None

@@ -4,12 +4,15 @@ for."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Literal, TypeVar
 
 from sqlalchemy.orm import Session
 
 from matrixcommon.api.client import WatchEvent
 from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.workflows.runner import WorkflowRunner
@@ -34,6 +37,10 @@ from matrixcompute.recovery.policy import (
 from matrixcompute.store.recovery_policies import policies_by_target, policy_of
 from matrixcompute.store.store import ComputeStore, InstanceRow, OperationRow
 from matrixresource.contract.allocations import AllocationView, MemberView
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 UNSCHEDULED = ("Pending", "Provisioning")
 """States in which an instance waits for its nodes."""
@@ -138,25 +145,33 @@ class InstanceReconciler:
             instance.down_time = after.wire()
 
     async def _act_on(self, findings: Findings, allocations: Collection[AllocationView]) -> int:
-        """What needs the neighbours, asked once everything is written down; how many workflows were opened in all."""
+        """What needs the neighbours, asked once everything is written down; how many workflows were opened in all. What
+        is refused of one instance keeps none of the others, and is looked at again."""
         opened = findings.opened
         for name, loss in findings.losses.items():
-            opened += await self._preemption.give_up(name, loss, allocations)
+            opened += await self._asked(name, self._preemption.give_up(name, loss, allocations))
         for name, nodes in findings.to_leave.items():
-            opened += await self._preemption.leave(name, nodes)
+            opened += await self._asked(name, self._preemption.leave(name, nodes))
         for name in findings.to_restore:
-            if restored := await self._room.restore(name):
+            if restored := await self._asked(name, self._room.restore(name)):
                 opened += restored
                 break  # the others ask when it has taken its nodes
         for name, broken in findings.to_repair.items():
-            opened += await self._room.repair(name, *broken)
+            opened += await self._asked(name, self._room.repair(name, *broken))
         for name, node in findings.gone_spares:
-            await self._neighbours.replace(name, node, "SpareGone")
+            await self._asked(name, self._neighbours.replace(name, node, "SpareGone"))
         if opened:
             self._wake()
         for name in findings.changed:
             self._runner.nudge(name)
         return opened
+
+    async def _asked(self, name: str, asking: Awaitable[T]) -> T | Literal[0]:
+        try:
+            return await asking
+        except MatrixError as refused:
+            log.warning("an instance waits", extra={"instance": name, "why": refused.message})
+            return 0
 
     def _decide(
         self,

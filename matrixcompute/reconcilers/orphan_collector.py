@@ -7,6 +7,8 @@ A thing is let go only when it was ownerless on two looks in a row, so that one 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import NotFound, Unavailable
 from matrixcommon.model.quantities import timestamp
@@ -16,7 +18,7 @@ from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.clients.inference import Inference
 from matrixcompute.instances.scaling_policies import owner_of
 from matrixcompute.model.composition import OWNER_LABEL
-from matrixcompute.store.store import ComputeStore, OperationRow
+from matrixcompute.store.store import ComputeStore, InstanceRow, OperationRow
 from matrixresource.contract.allocations import CACHING_ON_LABEL, of_former
 
 
@@ -55,14 +57,25 @@ class OrphanCollector:
                 continue
             if owner not in busy | since.keys() or of_former(each, since.get(owner, "")):
                 found.add(("cache memory", each.key, owner))
+        released = 0
         for kind, name, owner in sorted(found & self._suspects):
+            if self._wanted_since(owner, instances, busy):
+                continue
+            released += 1
             await (self._neighbours.withdraw(name) if kind == "slice" else self._neighbours.release(name))
             with self._store.transaction() as session:
                 text = f"{kind} {name_of(name)} was left behind and is given back"
                 self._store.record_event(session, owner, "OrphanReleased", text, self._clock.now(), "Warning")
-        released = len(found & self._suspects)
         self._suspects = found
         return f"{released} orphans released, {withdrawn} drains withdrawn, {unscaled} sizes of pools withdrawn"
+
+    def _wanted_since(self, owner: str, instances: Mapping[str, str], busy: Collection[str]) -> bool:
+        """Whether an owner is made, or has a workflow, that was not there at the look: what bears its name is its own
+        by now."""
+        with self._store.reading() as session:
+            row = session.get(InstanceRow, owner)
+            made = row is not None and timestamp(row.created_at) != instances.get(owner)
+            return made or (owner not in busy and bool(self._store.open_operations(session, owner)))
 
     async def _withdraw_drains(self) -> int:
         """Those of operations that were overtaken; one that has ended well has none left. A process that is away keeps

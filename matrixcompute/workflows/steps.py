@@ -358,9 +358,9 @@ async def mark_suspended(work: StepContext) -> None:
 async def mark_deleted(work: StepContext) -> None:
     """Nothing is left to give back: the instance is gone."""
     with work.store.transaction() as session:
-        instance = work.store.instance(session, work.instance)
-        work.store.record_event(session, work.instance, "Deleted", "everything was given back", work.clock.now())
-        session.delete(instance)
+        if (instance := session.get(InstanceRow, work.instance)) is not None:  # else repeated after a crash
+            work.store.record_event(session, work.instance, "Deleted", "everything was given back", work.clock.now())
+            session.delete(instance)
 
 
 async def current_allocation(work: StepContext) -> AllocationView:

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from matrixcommon.model.quantities import timestamp
 from matrixcompute.maintenance.spec import MaintenanceView
 from tests.matrixcompute.maintenance_world import Machine, World
+from tests.matrixcompute.test_maintenance_decision import seen
 
 FIRMWARE = {"target": {"cabinet": "sn0-c00"}, "action": "Firmware", "firmware": "b"}
 SWITCH = {"target": {"switch": "sn0-l2p4-k11"}, "serviceS": 60}
@@ -70,3 +72,20 @@ def test_a_node_that_fails_stops_the_rest(tmp_path):
     left = world.machine.found["sn0-c00-n1"]
     assert (left.cordoned_by, left.state) == ([], "Servicing")
     assert "until somebody recovers it" in world.view("fw").units[1].message
+
+
+def test_one_that_has_begun_continues_where_it_is_when_its_cabinet_has_other_nodes_and_it_is_changed(tmp_path):
+    world = World(tmp_path, Machine(3))
+    world.put("fw", **FIRMWARE)
+    while [unit.state for unit in world.view("fw").units][:2] != ["Done", "InService"]:
+        world.look()
+    found = world.machine.found
+    found["sn0-c00-n3"] = seen("sn0-c00-n3")
+    del found["sn0-c00-n1"], found["sn0-c00-n2"]
+    changed = world.put("fw", **FIRMWARE, reason="longer", deadline=timestamp(world.clock.now() + 1e6))
+    assert [(unit.name[-2:], unit.state) for unit in changed.units] == [
+        ("n0", "Done"), ("n1", "InService"), ("n3", "Pending"),
+    ], "what was not begun of those that are gone is forgotten"  # fmt: skip
+    over = world.until_over("fw")
+    assert [unit.state for unit in over.units] == ["Done", "Failed", "Done"]
+    assert firmwares(world.machine) == {"sn0-c00-n0": "b", "sn0-c00-n3": "b"}

@@ -90,3 +90,24 @@ async def test_memory_of_caches_goes_with_the_instance_that_they_were_on(
         assert neighbours.released == []
         await collector.reconcile()
         assert neighbours.released == released, sentence
+
+
+@pytest.mark.looptime
+async def test_what_bears_the_name_of_an_instance_that_is_made_meanwhile_is_left_to_it(tmp_path):
+    world = World(1)
+    async with a_process(tmp_path, world.workflow) as process:
+
+        class Slow(Neighbours):
+            async def slice_owners(self) -> dict[str, str]:
+                return {"first-ub": "first", "second-ub": "second"}
+
+            async def withdraw(self, name: str) -> bool:
+                process.open(instance="second")
+                return await super().withdraw(name)
+
+        neighbours = Slow(allocated=False)
+        collector = OrphanCollector(process.store, neighbours, process.clock)
+        await collector.reconcile()
+        released = await collector.reconcile()
+        assert neighbours.withdrawn == ["first-ub"]
+        assert released.startswith("1 orphans released")

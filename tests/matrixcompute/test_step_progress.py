@@ -10,9 +10,11 @@ from matrixcommon.model.errors import Conflict
 from matrixcommon.workflows.progress import RetryPolicy
 from matrixcommon.workflows.verbs import unstick
 from matrixcommon.workflows.workflow import StepAgain, StepPending
+from matrixcompute.instances.stuck import stuck_instances
+from matrixcompute.operations.starter import WorkflowStarter
 from matrixcompute.store.store import OperationRow
 from tests.matrixcompute.test_workflow_runner import run_to_the_end
-from tests.matrixcompute.workflow_world import DO, World, a_process
+from tests.matrixcompute.workflow_world import DO, UNDO, World, a_process
 
 
 def test_retries_come_later_and_later_and_not_more_than_a_minute_apart():
@@ -70,6 +72,35 @@ async def test_a_step_that_outlives_its_deadline_is_stuck_and_goes_on(tmp_path):
 
 
 @pytest.mark.looptime
+async def test_what_is_undone_has_the_time_of_its_step_for_itself(tmp_path):
+    world = World(2, refused=1)
+    world.raises[DO, 1] = [StepPending("waits")] * 110
+    for at in (0, 1):
+        world.raises[UNDO, at] = [StepPending("routes are being cleared")] * 20
+    row = await run_to_the_end(tmp_path, world)
+    assert row.finished_at - row.created_at > 1800, "the first step was begun longer ago than it may take"
+    assert (row.state, row.conditions) == ("Failed", [])
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("overtaken", [False, True])
+async def test_what_outlives_its_deadline_while_it_is_undone_is_stuck_until_it_has_ended(tmp_path, overtaken):
+    world = World(1, refused=0)
+    world.raises[UNDO, 0] = [StepPending("routes are being cleared")] * 200
+    async with a_process(tmp_path, world.workflow) as process:
+        name = process.open()
+        process.runner.resume()
+        await asyncio.sleep(1900)
+        row = process.workflow(name)
+        assert (row.state, row.stuck["reason"]) == ("Undoing", "StepDeadline")
+        if overtaken:
+            process.open()
+            process.runner.resume()
+        row = await process.ended(name, within_s=7200)
+        assert (row.state, row.stuck) == ("Cancelled" if overtaken else "Failed", None)
+
+
+@pytest.mark.looptime
 async def test_a_refused_workflow_shows_which_step_was_refused_and_what_was_undone(tmp_path):
     row = await run_to_the_end(tmp_path, World(3, refused=1))
     shown = [(step.name, step.state) for step in row.view().steps]
@@ -96,3 +127,33 @@ async def test_a_workflow_continues_from_an_earlier_step_where_that_has_more_to_
     places = [place for _, place in world.order()]
     assert (row.state, places) == ("Done", [0, 1, 2, 3, 1, 2, 3])
     assert row.trace["do_1"]["firstFinishedAt"] == first < row.trace["do_1"]["finishedAt"]
+
+
+@pytest.mark.looptime
+async def test_the_deadline_of_an_instance_s_state_counts_from_its_own_beginning(tmp_path):
+    async with a_process(tmp_path, World(1).workflow) as process:
+        starter = WorkflowStarter(process.store, process.runner, process.clock)
+
+        def begin(state: str) -> None:
+            with process.store.transaction() as session:
+                starter.open(session, "test", process.store.instance(session, "one"), state, "Scaling")
+
+        def listed() -> list[tuple[str, float]]:
+            with process.store.reading() as session:
+                found = stuck_instances(process.store, session, process.clock.now())
+            return [(each.state, each.seconds) for each in found]
+
+        process.open()
+        begin("Provisioning")
+        await asyncio.sleep(2000)
+        with process.store.transaction() as session:
+            process.store.instance(session, "one").move("Active")
+        begin("Updating")  # another spec came meanwhile: there was no moment at which nothing was under way
+        await asyncio.sleep(2000)
+        assert listed() == []
+        await asyncio.sleep(2000)
+        assert listed() == [("Updating", 4000.0)]
+        begin("Updating")
+        assert listed() == [("Updating", 4000.0)], "another operation does not end the state"
+        begin("Deleting")
+        assert listed() == []

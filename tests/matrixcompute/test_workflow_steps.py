@@ -9,11 +9,26 @@ import pytest
 from sqlalchemy import select
 
 from matrixcommon.model.errors import Conflict
+from matrixcommon.workflows.operations import Operations
 from matrixcommon.workflows.verbs import abandon
-from matrixcommon.workflows.workflow import Step, StepPending, Workflow
-from matrixcompute.operations.context import StepContext
-from matrixcompute.store.store import EventRow, OperationRow
-from tests.matrixcompute.workflow_world import DO, UNDO, Process, World, a_process, refused_to_pending, waiting_at
+from matrixcommon.workflows.workflow import Step, StepAgain, StepPending, Workflow
+from matrixcompute.contract import InstanceRequest
+from matrixcompute.operations.context import InstanceHost, StepContext
+from matrixcompute.recovery.policy import RecoveryPolicy
+from matrixcompute.store.store import EventRow, InstanceRow, OperationRow
+from matrixcompute.workflows.steps import mark_deleted, reserve_nodes
+from matrixresource.contract.allocations import AllocationRequest, AllocationView, PlacementPolicy
+from tests.matrixcompute.test_decisions import member
+from tests.matrixcompute.workflow_world import (
+    DO,
+    UNDO,
+    Killed,
+    Process,
+    World,
+    a_process,
+    refused_to_pending,
+    waiting_at,
+)
 from tests.upkeep.workflow_steps import ever, every
 
 
@@ -29,7 +44,7 @@ def test_no_step_that_an_earlier_release_had_is_unknown_to_this_one() -> None:
 
 def merged(world: World) -> Workflow:
     """A release in which one step does what the second and the third did."""
-    first, second, third = world.workflow.steps
+    first, second, third, *more = world.workflow.steps
 
     async def both(work: StepContext) -> None:
         await second.do(work)
@@ -40,7 +55,7 @@ def merged(world: World) -> Workflow:
             assert step.undo is not None
             await step.undo(work)
 
-    steps = (first, Step(both, undo=neither))
+    steps = (first, Step(both, undo=neither), *more)
     return Workflow("test", steps, refused=refused_to_pending, retired={second.name: "both", third.name: "both"})
 
 
@@ -65,6 +80,19 @@ async def test_who_stands_at_a_step_that_is_gone_goes_on_with_the_one_that_does_
     assert len(changed) == 1
     assert changed[0].endswith("with both")
     assert world.effects == {0, 1, 2}
+
+
+@pytest.mark.looptime
+async def test_who_is_sent_back_to_a_step_that_had_other_names_does_it_as_it_is_now(tmp_path):
+    world = World(4)
+    async with a_process(tmp_path, world.workflow) as process:
+        name = await waiting_at(process, world, (DO, 3))
+    world.raises[DO, 3] = [StepAgain("both", "another one failed")]
+    async with a_process(tmp_path, merged(world)) as process:
+        process.runner.resume()
+        row = await process.ended(name)
+    assert (row.state, world.calls) == ("Done", [(DO, 3), (DO, 1), (DO, 2), (DO, 3)])
+    assert row.steps == ["do_0", "both", "do_3"]
 
 
 @pytest.mark.looptime
@@ -138,3 +166,81 @@ async def test_two_replicas_that_do_a_step_count_it_once(tmp_path):
         log.done(name, "do_0")
     assert process.workflow(name).reached == "do_1"
     process.database.close()
+
+
+@pytest.mark.looptime
+async def test_an_instance_that_yields_what_it_has_is_not_kept_from_it(tmp_path):
+    async with a_process(tmp_path, replace(World(1).workflow, verb="yield-capacity")) as process:
+        name = process.open("yield-capacity")
+        with process.store.transaction() as session:
+            instance = process.store.instance(session, "one")
+            instance.move("Pending")
+            instance.applied = instance.spec
+        host = InstanceHost(process.store, None, process.clock, RecoveryPolicy())  # type: ignore[arg-type]
+        operations = Operations(process.runner, host, process.clock, lambda: None)
+        with pytest.raises(Conflict, match="given back in any case"):
+            operations.abandon(name, "it takes too long")
+
+
+# -- repeated after a crash --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("before", [True, False])
+async def test_a_deletion_whose_process_dies_as_the_instance_goes_is_done_and_has_not_failed(tmp_path, before):
+    deletion = Workflow("delete-instance", (Step(mark_deleted),))
+    async with a_process(tmp_path, deletion) as process:
+        name = process.open("delete-instance")
+        process.store.at, process.store.before = process.store.transactions + 1, before
+        process.runner.resume()
+        with pytest.raises(Killed):
+            await process.ended(name)
+    async with a_process(tmp_path, deletion) as process:
+        process.runner.resume()
+        row = await process.ended(name)
+        assert (row.state, row.error) == ("Done", None)
+        with process.store.reading() as session:
+            assert session.get(InstanceRow, "one") is None
+        assert [each.reason for each in events(process)] == ["Deleted"]
+
+
+# -- overtaken by a newer spec -----------------------------------------------------------------------------------------
+
+
+class Allocated:
+    """An allocation of three members; how it is asked to change is kept."""
+
+    def __init__(self) -> None:
+        self.asked: list[AllocationRequest] = []
+
+    async def find_allocation(self, name: str) -> AllocationView:
+        members = [member(f"sn0-c00-n{number}") for number in range(3)]
+        return AllocationView(
+            name=name, nodes=3, npus=24, spares=0, placement=PlacementPolicy(), topology_version="v", bound=True,
+            members=members,
+        )  # fmt: skip
+
+    async def reserve(self, name: str, request: AllocationRequest) -> AllocationView:
+        self.asked.append(request)
+        return await self.find_allocation(name)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("later", [[], ["sn0-c00-n0", "sn0-c00-n1"]])
+async def test_whom_a_spec_lets_go_is_not_changed_by_a_newer_one(tmp_path, later):
+    neighbours = Allocated()
+    async with a_process(tmp_path, replace(World(1).workflow, verb="scale-instance")) as process:
+        process.open("scale-instance")
+        with process.store.transaction() as session:
+            instance = process.store.instance(session, "one")
+            instance.spec, instance.leaving = InstanceRequest(nodes=2).wire(), ["sn0-c00-n2"]
+        name = process.open("scale-instance")
+        with process.store.transaction() as session:
+            instance = process.store.instance(session, "one")
+            instance.generation, instance.leaving = instance.generation + 1, later
+        host = InstanceHost(process.store, neighbours, process.clock, RecoveryPolicy())  # type: ignore[arg-type]
+        with process.store.reading() as session:
+            work = host.context(session, session.get_one(OperationRow, name))
+        await reserve_nodes(work)
+    (request,) = neighbours.asked
+    assert (request.nodes, request.exclude_nodes) == (2, ["sn0-c00-n2"])

@@ -97,6 +97,26 @@ async def test_who_has_a_node_that_is_serviced_moves_away_first(tmp_path):
         await stack.check()
 
 
+async def test_who_cannot_move_away_says_why_and_keeps_nobody_else(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("home", 1)
+        await stack.active("home")
+        await stack.apply("guest", 2, affinity={"instances": ["home"], "level": "cabinet"})
+        guest = await member(stack, "guest")
+        await stack.apply("other", 2)
+        other = await member(stack, "other")
+        await stack.compute.delete_instance("home")
+        await stack.gone("home")
+        await ask(stack, guest, "service")
+        await ask(stack, other, "service")
+        await until_state(stack, "Servicing", other)
+        items = (await stack.get("compute", "/v1/events", params={"filter": "instance=guest"})).json()["items"]
+        blocked = [each["message"] for each in items if each["reason"] == "DrainBlocked"]
+        assert blocked == [f"{guest} cannot leave: there is no allocation 'home' for the affinity"]
+        assert (await view(stack, guest))["state"] == "Draining"
+        await stack.active("guest", 2)
+
+
 async def test_retiring_a_node_that_somebody_has_takes_force_and_is_a_loss(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2)

@@ -76,6 +76,19 @@ def test_one_look(sentence, policy, seen, replicas, reason):
     assert SENTENCES[reason] in found.message
 
 
+@pytest.mark.parametrize(
+    ("policy", "returns_to", "replicas"),
+    [
+        (a_policy(minReplicas=0, maxReplicas=5, block=2), 5, 4),
+        (a_policy(minReplicas=0, maxReplicas=5, block=2), 3, 4),
+        (a_policy(minReplicas=0, maxReplicas=5, block=2, schedules=[{"name": "day", "start": "08:00", "end": "18:00", "minReplicas": 5}]), 1, 4),
+    ],
+)  # fmt: skip
+def test_what_comes_back_from_zero_is_in_whole_blocks_within_the_bounds(policy, returns_to, replicas):
+    found = recommend(Observation(0, 0, waiting=1, returns_to=returns_to), policy, ScalingState(), NOON)
+    assert (found.replicas, found.reason) == (replicas, Reason.SCALE_TARGET_ACTIVATED)
+
+
 def test_every_reason_has_its_sentence():
     assert set(SENTENCES) == set(Reason)
 

@@ -87,6 +87,45 @@ async def test_a_cancelled_change_leaves_the_instance_in_the_shape_it_had(tmp_pa
         await stack.check()
 
 
+async def test_a_cancelled_stop_or_start_is_not_made_up_for(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 3)
+        before = await stack.active("one", 3)
+        for verb, state, power in (("stop", "Active", "On"), ("start", "Stopped", "Off")):
+            assert (await stack.http["compute"].post(f"/v1/instances/one:{verb}")).status_code == 202
+            operation = await at_step(stack, "one", "await_ready")
+            assert (await ask(stack, operation, "cancel")).status_code == 202
+            assert (await ended(stack, operation))["state"] == "Cancelled"
+            await asyncio.sleep(600)
+            view = await stack.compute.find_instance("one")
+            assert (view.state, view.power, view.nodes) == (state, power, 3), verb
+            assert view.generation == view.observed_generation, "going back is a change too"
+            assert view.cancelled.operation == operation["name"]
+            assert {m.node for m in view.members} == {m.node for m in before.members}
+            assert (await stack.http["compute"].post("/v1/instances/one:stop")).status_code == 202
+            await stack.until(lambda: is_state(stack, "Stopped"), "it is stopped", within_s=1200)
+        await stack.check()
+
+
+async def test_of_a_cancelled_stop_only_the_power_goes_back(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 3)
+        await stack.active("one", 3)
+        await stack.apply("one", 4, power="Off")
+        operation = await at_step(stack, "one", "await_ready")
+        assert operation["name"].startswith("stop-instance")
+        assert (await ask(stack, operation, "cancel")).status_code == 202
+        assert (await ended(stack, operation))["state"] == "Cancelled"
+        after = await stack.active("one", 4)
+        assert (after.power, after.cancelled.shape.power) == ("On", "Off")
+        await stack.check()
+
+
+async def is_state(stack: Stack, state: str) -> bool:
+    view = await stack.compute.find_instance("one")
+    return view is not None and view.state == state
+
+
 async def test_an_operation_that_cannot_be_cancelled_says_which_can(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2)

@@ -1,0 +1,114 @@
+"""What one look of a scaling policy does to its target, and to what is served there."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicyView
+from matrixcompute.contract import InstanceRequest
+from matrixcompute.instances.scaling_policies import ScalingPolicies
+from matrixcompute.instances.service import InstanceService
+from matrixcompute.reconcilers.autoscaling import AutoscalingReconciler
+from matrixcompute.store.store import InstanceRow, ScalingPolicyRow
+from tests.matrixcompute.workflow_world import Process, World, a_process
+
+
+class Inference:
+    """One deployment, as it is shown: its `view` and its `statistics`."""
+
+    def __init__(self, view: dict[str, Any], statistics: dict[str, Any]) -> None:
+        self._view, self._statistics = view, statistics
+        self.undrained: list[str] = []
+        self.rescaled: list[tuple[int, int]] = []
+
+    async def deployments_on(self, instance: str) -> dict[str, dict[str, Any]]:
+        return {"chat": self._view}
+
+    async def statistics(self, name: str, window_s: float, tpot_s: float | None) -> dict[str, Any]:
+        return self._statistics
+
+    async def undrain(self, name: str) -> None:
+        self.undrained.append(name)
+
+    async def rescale(self, name: str, prefill: int, decode: int, caching: int | None, by: str) -> None:
+        self.rescaled.append((prefill, decode))
+
+
+@contextlib.asynccontextmanager
+async def looked(
+    folder: Path, inference: Inference, instance: dict[str, Any], state: str = "Active", **policy: Any
+) -> AsyncIterator[tuple[Process, ScalingPolicyView]]:
+    """The policy after one look at an instance of that spec, from which a member drained."""
+    body = ScalingPolicyRequest.model_validate({"scaleTargetRef": {"name": "one"}} | policy)
+    request = InstanceRequest.model_validate(instance)
+    async with a_process(folder, World(1).workflow) as process:
+        with process.store.transaction() as session:
+            session.add(
+                InstanceRow(
+                    name="one", project="default", labels={}, spec=request.wire(), applied=request.wire(), state=state,
+                    generation=1, observed_generation=1, conditions=[], members=[], slices=[],
+                    ready_nodes=request.nodes,
+                )
+            )  # fmt: skip
+            row = ScalingPolicyRow(name="few", project="default", state="Active", generation=1, target="one")
+            row.declare(body)
+            row.draining = ["sn0-c00-n1"]
+            session.add(row)
+        service = InstanceService(process.store, None, process.runner, process.clock, lambda: None)  # type: ignore[arg-type]
+        reconciler = AutoscalingReconciler(process.store, service, inference, process.clock, lambda: None)  # type: ignore[arg-type]
+        await reconciler.reconcile()
+        with process.store.reading() as session:
+            view = session.get_one(ScalingPolicyRow, "few").view()
+        yield process, view
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("sentence", "state", "by", "undrained"),
+    [
+        ("its own is ended", "Active", {}, ["chat"]),
+        ("that of a repair which came meanwhile goes on", "Repairing", {"by": "replace-node-one-1"}, []),
+    ],
+)
+async def test_a_policy_that_keeps_its_nodes_ends_no_drain_but_its_own(tmp_path, sentence, state, by, undrained):
+    inference = Inference({"drain": {"nodes": ["sn0-c00-n1"], "state": "Draining"} | by}, {})
+    async with looked(tmp_path, inference, {"nodes": 2}, state, maxReplicas=4) as (process, _):
+        assert inference.undrained == undrained, sentence
+        with process.store.reading() as session:
+            assert session.get_one(ScalingPolicyRow, "few").draining is None
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("least", [0, 1])
+async def test_where_no_whole_block_of_the_target_is_within_the_bounds_it_keeps_its_size_and_says_so(tmp_path, least):
+    inference = Inference(
+        {}, {"idleS": 1.0, "work": {"nodes": 0.5, "backlogNodeSeconds": 0, "startS": 60, "staysS": 9}}
+    )
+    blocks = {"policy": "pack", "blocks": [{"level": "supernode", "nodes": 8}]}
+    async with looked(
+        tmp_path, inference, {"nodes": 8, "placement": blocks}, minReplicas=least, maxReplicas=6
+    ) as (process, view):  # fmt: skip
+        assert inference.rescaled == []
+        with process.store.reading() as session:
+            shape = session.get_one(InstanceRow, "one").shape
+        assert (shape.nodes, shape.suspend) == (8, False)
+        assert (view.reason, view.desired_replicas) == ("Refused", 8)
+        assert "nodes come 8 at a time" in view.message
+
+
+@pytest.mark.looptime
+async def test_a_policy_goes_though_the_instance_that_it_scaled_to_zero_is_being_deleted(tmp_path):
+    inference = Inference({}, {})
+    async with looked(tmp_path, inference, {"nodes": 2, "suspend": True}, "Deleting", maxReplicas=4) as (process, _):
+        with process.store.transaction() as session:
+            session.get_one(ScalingPolicyRow, "few").desired_pools = {"prefill": 0, "decode": 0}
+        service = InstanceService(process.store, None, process.runner, process.clock, lambda: None)  # type: ignore[arg-type]
+        ScalingPolicies(process.store, service).delete("few")
+        with process.store.reading() as session:
+            assert session.get(ScalingPolicyRow, "few") is None
+            assert session.get_one(InstanceRow, "one").state == "Deleting"
