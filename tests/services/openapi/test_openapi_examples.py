@@ -19,7 +19,7 @@ from tests.services.furnished import MARK, furnished_stack
 from tests.stack import Stack
 
 DOCUMENTS = {
-    service: json.loads((Path(__file__).parents[2] / "docs" / "reference" / "openapi" / f"{service}.json").read_text())
+    service: json.loads((Path(__file__).parents[3] / "docs" / "reference" / "openapi" / f"{service}.json").read_text())
     for service in RULES
 }
 CHANGING = ("put", "post", "patch")
