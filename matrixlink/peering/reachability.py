@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from matrixcommon.model.errors import InvalidField, NotFound
 from matrixcommon.model.planes import Plane
-from matrixlink.contract.peerings import ReachabilityView, SecurityRule
+from matrixlink.contract.peerings import ReachabilityView, SecurityRule, is_block
 from matrixlink.store.store import LinkStore
 from matrixlink.store.tables import PEERED, SliceRow
 
@@ -103,7 +103,8 @@ def _allows(rule: SecurityRule, remote: str | ipaddress.IPv4Network, asked: Reac
         return False
     if rule.remote == "*" or isinstance(remote, str):
         return rule.remote in ("*", remote)
-    return "/" in rule.remote and remote.subnet_of(ipaddress.IPv4Network(rule.remote, strict=False))
+    block = ipaddress.ip_network(rule.remote, strict=False) if is_block(rule.remote) else None
+    return isinstance(block, ipaddress.IPv4Network) and remote.subnet_of(block)
 
 
 def _described(asked: ReachabilityView, allowed: bool, reason: str, by: str, message: str) -> ReachabilityView:
