@@ -247,6 +247,19 @@ async def test_what_passes_on_vpc_and_by_which_rule(stack):
     assert await ask(stack, "a-vpc", "b-vpc", port=443) == (False, "EgressDenied", "slice/a-vpc")
 
 
+async def test_of_several_peerings_of_two_slices_every_one_that_is_active_counts(stack):
+    slices = await two(stack, "vpc")
+    await put(stack, slices, name="p1", securityRules=[{"protocol": "icmp"}])
+    for name, protocol in (("p2", "udp"), ("p3", "tcp")):
+        await put(stack, slices, name=name, securityRules=[{"protocol": protocol}])
+        await accept(stack, name=name)
+    await stack.settle()
+    assert [(await get(stack, name))["state"] for name in ("p1", "p2", "p3")] == ["PendingAcceptance"] + ["Active"] * 2
+    assert await ask(stack, *slices, protocol="udp") == (True, "RuleAllows", "peering/p2/securityRules[0]")
+    assert await ask(stack, *slices, protocol="tcp") == (True, "RuleAllows", "peering/p3/securityRules[0]")
+    assert await ask(stack, *slices, protocol="icmp") == (False, "IngressDenied", f"slice/{slices[1]}")
+
+
 async def test_rules_that_name_slices_and_other_blocks_say_nothing_of_an_address(stack):
     remotes = ("blue/a-vpc", "fd00::/8", "192.0.2.7")
     rules = [{"protocol": "any", "remote": remote} for remote in remotes]
