@@ -105,8 +105,8 @@ class TopologyManager:
         return row.view_of(nodes)
 
     def _redraw(self, session: Session, before: Supernode, after: Supernode) -> None:
-        """Nodes and domains as another graph of the same supernode has them. What was found of its ports begins anew:
-        it was judged by the graph before."""
+        """Nodes and domains as another graph of the same supernode has them. What was found of its ports is judged by
+        that graph, and settles anew: agents say of ports what changes, and would not say it again."""
         if before.spec.fingerprint != after.spec.fingerprint:
             raise Conflict(f"{before.name} is built to another spec; remove it first", field="spec")
         gone = set(before.nodes()) - set(after.nodes())
@@ -120,7 +120,12 @@ class TopologyManager:
         for cabinet in emptied:
             session.delete(find(session, DomainRow, cabinet))
         for row in session.scalars(select(ObservedPortsRow).where(ObservedPortsRow.supernode == before.name)):
-            session.delete(row)
+            if row.node in gone:
+                session.delete(row)
+            else:
+                otherwise = {port: each.seen for port, each in row.read().items() if not each.usual}
+                row.write(record_report({}, otherwise, as_built(after.links(row.node)), self._clock.now()))
+                row.digest = ""
         session.flush()
         self._enrol(session, after)
 
