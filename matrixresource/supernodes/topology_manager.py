@@ -23,6 +23,7 @@ from matrixcommon.model.hardware_names import checked_supernode_name
 from matrixcommon.persistence.database_session import find
 from matrixresource.contract.nodes import SupernodeView
 from matrixresource.contract.topology import DomainView, SupernodeRequest
+from matrixresource.store import node_inventories
 from matrixresource.store.maintenance_domains import (
     DomainRow,
     allocations_in,
@@ -116,6 +117,7 @@ class TopologyManager:
             raise Conflict(f"{holders[0][1]} lies on {holders[0][0]}, which the graph lacks", blocking=blocking)
         for node in gone:
             session.delete(find(session, NodeRow, node))
+        node_inventories.forget(session, gone)
         emptied = set(before.compute_cabinets()) - set(after.compute_cabinets())
         for cabinet in emptied:
             session.delete(find(session, DomainRow, cabinet))
@@ -145,6 +147,7 @@ class TopologyManager:
             inside: list[Any] = [node for node in self._store.nodes(session) if node.supernode == name]
             for kind in (DomainRow, ObservedPortsRow):
                 inside += session.scalars(select(kind).where(kind.supernode == name))
+            node_inventories.forget(session, [each.name for each in inside if isinstance(each, NodeRow)])
             for each in (*inside, row):
                 session.delete(each)
             mine = before.of(name)

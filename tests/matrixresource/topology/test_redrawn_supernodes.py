@@ -9,6 +9,7 @@ import pytest
 
 from matrixresource.contract.agents import NodeReport, ReportAnswer
 from matrixresource.contract.topology import SupernodeRequest
+from matrixresource.nodes.expected_inventory import inventory
 from matrixresource.store.topology_versions import topology_at
 from matrixresource.topology import Supernode
 from matrixresource.topology.deviations import Deviation
@@ -65,3 +66,17 @@ def test_a_cable_that_is_dark_is_so_in_another_drawing_too(machine: Drawn) -> No
     machine.clock.at += 60
     machine.topology_manager.reconcile()
     assert machine.deviations() == {f"{STAYS}.ub-p3-k11"}
+
+
+def test_a_node_that_comes_back_is_asked_what_it_consists_of(machine: Drawn) -> None:
+    lacking = inventory(machine.spec, ["dimm7"])
+    machine.say(GOES, inventory=lacking)
+    assert machine.obstacles(GOES) == ["InventoryMismatch"]
+    machine.draw(GOES)
+    machine.draw()
+    assert machine.say(GOES).inventory_wanted, "its agent says that once in a life, unless it is asked"
+    machine.say(GOES, inventory=lacking)
+    assert machine.obstacles(GOES) == ["InventoryMismatch"]
+    machine.topology_manager.remove_supernode("sn0", by="me")
+    machine.topology_manager.ensure_supernode("sn0", SupernodeRequest(), by="me")
+    assert machine.say(GOES).inventory_wanted
