@@ -80,3 +80,24 @@ def test_a_node_that_comes_back_is_asked_what_it_consists_of(machine: Drawn) -> 
     machine.topology_manager.remove_supernode("sn0", by="me")
     machine.topology_manager.ensure_supernode("sn0", SupernodeRequest(), by="me")
     assert machine.say(GOES).inventory_wanted
+
+
+@pytest.mark.parametrize("closed", ["sn0", "sn0-c02"])
+def test_a_node_that_is_drawn_into_a_closed_domain_takes_nobody(machine: Drawn, closed: str) -> None:
+    machine.draw(GOES)
+    machine.topology_manager.close(closed, by="me")
+    machine.draw()
+    machine.say(GOES)
+    assert machine.obstacles(GOES) == ["DomainClosed"]
+    machine.topology_manager.open(closed, by="me")
+    assert machine.obstacles(GOES) == [None]
+
+
+def test_a_closed_cabinet_that_is_drawn_no_more_comes_back_open(machine: Drawn) -> None:
+    machine.topology_manager.close("sn0-c02", by="me")
+    machine.draw(*CABINET)
+    with machine.store.reading() as session:
+        assert topology_at(session).closed == frozenset()
+    machine.draw()
+    machine.say(GOES)
+    assert machine.obstacles(GOES) == [None]
