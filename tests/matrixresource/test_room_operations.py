@@ -130,3 +130,16 @@ def test_a_plan_that_is_approved_while_workflows_are_drained_begins_afterwards(t
     assert (waits.state, waits.moves_done) == ("Approved", 0)
     machine.operations.undrain("upgrade")
     assert machine.carried_on().state == "Done"
+
+
+def test_a_plan_made_again_under_its_name_tries_its_moves_anew(tmp_path: Path) -> None:
+    machine = Watched(tmp_path)
+    first = machine.approve()
+    machine.carry_on()
+    machine.operations.cancel(machine.listed("move-member")[0].name)
+    assert machine.carried_on().state == "Cancelled"
+    machine.plans.delete("p")
+    machine.clock.at += 60
+    assert machine.approve().moves == first.moves
+    done = machine.carried_on()
+    assert (done.state, done.moves_done) == ("Done", 2)
