@@ -1,4 +1,4 @@
-"""What becomes of a reservation once what it held is released."""
+"""What becomes of a reservation whose nodes are taken out, and of its name once what it held is released."""
 
 from __future__ import annotations
 
@@ -27,13 +27,27 @@ class Promising(Machine):
     def due(self) -> str:
         self.clock.at += 60
         self.allocator.reservations.reconcile()
-        self.check()
         return self.promise("later").state
 
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Promising:
     return Promising(tmp_path)
+
+
+def test_one_whose_nodes_were_taken_out_is_held_elsewhere(machine: Promising) -> None:
+    machine.topology_manager.remove_supernode("sn1", by="me")
+    machine.allocator.release("here")
+    assert machine.due() == "Active"
+    assert len(machine.allocation("later").members) == 2
+
+
+def test_one_whose_nodes_were_taken_out_waits_where_there_are_no_others(machine: Promising) -> None:
+    machine.topology_manager.remove_supernode("sn1", by="me")
+    assert machine.due() == "Waiting"
+    assert "later" not in machine.names()
+    machine.allocator.release("here")
+    assert machine.due() == "Active"
 
 
 def test_it_is_over_as_soon_as_what_it_held_is_released(machine: Promising) -> None:
