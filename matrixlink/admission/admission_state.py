@@ -25,7 +25,7 @@ from matrixlink.admission.admission import BandwidthRequest, admit, grantable, r
 from matrixlink.admission.bandwidth_ledger import BandwidthLedger, Booking
 from matrixlink.admission.node_shares import SubPlaneSums, node_ports
 from matrixlink.admission.slice_index import SliceIndex, SliceState, terms_of
-from matrixlink.fabric.condition.elements import together
+from matrixlink.fabric.condition.elements import ports_left, together
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.fabric.condition.planes import PlaneModel, plane_models
 from matrixlink.model.slice_states import WITHDRAWN
@@ -82,10 +82,16 @@ class AdmissionState:
         self.slices.put(terms_of(row))
 
     def take_topology(self, supernode: Supernode) -> bool:
-        """Take up a supernode's graph: floors, routes and shares follow it. True when that is news."""
+        """Take up a supernode's graph: floors, routes, shares and what is drained follow it. True when that is news."""
         if not self.fabric.set_topology(supernode):
             return False
         self.pristine = self.fabric.as_built()
+        with self._store.transaction() as session:
+            for drain in self._store.out_of_use(session):
+                ports = ports_left(self.fabric, drain.elements)
+                now = {owner: sorted(names) for owner, names in sorted(ports.items())}
+                if drain.ports != now:
+                    drain.ports = now
         self.load()
         return True
 

@@ -25,7 +25,8 @@ class PortRange(ApiModel):
 
 
 def is_block(text: str) -> bool:
-    """Whether it is an address block, or an address, and no name or key of a slice."""
+    """Whether it is an address block, or an address, and no name or key of a slice. Raises ValueError for what is
+    neither."""
     if "." not in text and ":" not in text:
         return False
     ipaddress.ip_network(text, strict=False)
@@ -44,7 +45,7 @@ class SecurityRule(ApiModel):
     @field_validator("remote")
     @classmethod
     def _sound(cls, remote: str) -> str:
-        if "/" in remote and not is_block(remote):
+        if not is_block(remote) and "/" in remote:
             checked_resource_name(remote, "securityRules.remote")
         return remote
 

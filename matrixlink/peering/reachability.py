@@ -1,8 +1,8 @@
 """reachability: whether something sent from one slice (or address) to another arrives, and by which rule.
 
-Inside a slice everybody reaches everybody. Between slices there must be an Active peering; on UB and RDMA its partition
-key is all there is to it. On the VPC plane rules allow and nothing else does: what leaves is free unless the sender has
-egress rules, what arrives needs an ingress rule of the receiver or of the peering.
+Inside a slice everybody reaches everybody. Between slices there must be an Active peering, of several any; on UB and
+RDMA its partition key is all there is to it. On the VPC plane rules allow and nothing else does: what leaves is free
+unless the sender has egress rules, what arrives needs an ingress rule of the receiver or of a peering.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from matrixcommon.model.errors import InvalidField, NotFound
 from matrixcommon.model.planes import Plane
-from matrixlink.contract.peerings import ReachabilityView, SecurityRule
+from matrixlink.contract.peerings import ReachabilityView, SecurityRule, is_block
 from matrixlink.store.store import LinkStore
 from matrixlink.store.tables import PEERED, SliceRow
 
@@ -37,27 +37,28 @@ def reachability(
         asked.source = sender.name
         if sender.name == to.name:
             return _described(asked, True, "SameSlice", f"slice/{to.name}", "members of one slice reach one another")
-        peering = next(
-            (row for row in store.peerings(session) if row.slices == sorted([sender.name, to.name])), None
-        )  # fmt: skip
-        if sender.plane != to.plane or peering is None:
+        peerings = [row for row in store.peerings(session) if row.slices == sorted([sender.name, to.name])]
+        if sender.plane != to.plane or not peerings:
             return _described(asked, False, "NotPeered", "", f"{sender.name} and {to.name} are not peered")
-        if peering.state != PEERED:
-            return _described(asked, False, "PeeringNotActive", f"peering/{peering.name}", f"it is {peering.state}")
+        active = [row for row in peerings if row.state == PEERED]  # members hold every one of them
+        if not active:
+            first = peerings[0]
+            return _described(asked, False, "PeeringNotActive", f"peering/{first.name}", f"it is {first.state}")
         if to.plane != Plane.VPC:
-            key = f"partition key {peering.isolation_key}"
-            return _described(asked, True, "Peered", f"peering/{peering.name}", f"both sides hold {key}")
-        common = _rules(peering.security_rules)
-        out = [rule for rule in [*_rules(sender.security_rules), *common] if rule.direction == "egress"]
+            key = f"partition key {active[0].isolation_key}"
+            return _described(asked, True, "Peered", f"peering/{active[0].name}", f"both sides hold {key}")
+        common = [(f"peering/{row.name}", _rules(row.security_rules)) for row in active]
+        every = [*_rules(sender.security_rules), *(rule for _, rules in common for rule in rules)]
+        out = [rule for rule in every if rule.direction == "egress"]
         if out and not any(_allows(rule, to.name, asked) for rule in out):
             return _described(asked, False, "EgressDenied", f"slice/{sender.name}", "no egress rule allows it")
-        for owner, rules in ((f"slice/{to.name}", _rules(to.security_rules)), (f"peering/{peering.name}", common)):
+        for owner, rules in ((f"slice/{to.name}", _rules(to.security_rules)), *common):
             for at, rule in enumerate(rules):
                 if rule.direction == "ingress" and _allows(rule, sender.name, asked):
                     return _described(
                         asked, True, "RuleAllows", f"{owner}/securityRules[{at}]", "an ingress rule allows it"
                     )
-        return _described(asked, False, "IngressDenied", f"slice/{to.name}", "no ingress rule allows it")
+    return _described(asked, False, "IngressDenied", f"slice/{to.name}", "no ingress rule allows it")
 
 
 def _from_outside(asked: ReachabilityView, to: SliceRow, network: ipaddress.IPv4Network) -> ReachabilityView:
@@ -103,7 +104,8 @@ def _allows(rule: SecurityRule, remote: str | ipaddress.IPv4Network, asked: Reac
         return False
     if rule.remote == "*" or isinstance(remote, str):
         return rule.remote in ("*", remote)
-    return "/" in rule.remote and remote.subnet_of(ipaddress.IPv4Network(rule.remote, strict=False))
+    block = ipaddress.ip_network(rule.remote, strict=False) if is_block(rule.remote) else None
+    return isinstance(block, ipaddress.IPv4Network) and remote.subnet_of(block)
 
 
 def _described(asked: ReachabilityView, allowed: bool, reason: str, by: str, message: str) -> ReachabilityView:

@@ -3,6 +3,7 @@ finds."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace as changed_to
 
 from sqlalchemy.orm import Session
@@ -29,6 +30,7 @@ class Failover:
         """Give up what `held` has of a node; False when it has nothing there. Raises InsufficientCapacity."""
         nodes = self._store.allocated_to(session, allocation.name)
         gone = next((node for node in nodes if node.name == name), None)
+        moves = _has_successors(nodes)
         if gone is not None:
             if gone.role == "member" and not self._one_of_ours(session, allocation, gone, nodes):
                 self._from_elsewhere(session, allocation, name)
@@ -38,6 +40,8 @@ class Failover:
             self._from_elsewhere(session, allocation, name)
         else:
             return False
+        if moves and not _has_successors(self._store.allocated_to(session, allocation.name)):
+            allocation.moving_to = None  # its last successor is given up, or steps in
         self._ledger.refresh(session, allocation)
         return True
 
@@ -94,3 +98,7 @@ class Failover:
                 changed_to(request, nodes=1, spares=0, supernode_block=1, cabinet_block=1),
             )
         apply_placement(session, self._store, self._assignments, ledger_sync, allocation, place)
+
+
+def _has_successors(nodes: Iterable[NodeRow]) -> bool:
+    return any(node.role == "successor" for node in nodes)

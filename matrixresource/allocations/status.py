@@ -6,6 +6,7 @@ from sqlalchemy.orm import Session
 
 from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.contract.allocations import MemberView
+from matrixresource.store.reservations import ReservationRow
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AllocationRow
 
@@ -23,6 +24,7 @@ class AllocationStatus:
         """Read the state off. True when it was released and is gone."""
         self._let_go_of_wiped_parts(session, allocation)
         if allocation.state == "Releasing" and self._released(session, allocation):
+            self._end_reservation(session, allocation.name)
             session.delete(allocation)
             return True
         members = self._members(session, allocation)
@@ -43,6 +45,12 @@ class AllocationStatus:
         message = f"{spares} of {allocation.spares} spares stand ready"
         allocation.set_condition("SparesAvailable", enough, reason, message, now)
         return False
+
+    def _end_reservation(self, session: Session, name: str) -> None:
+        """What a reservation held is gone with the allocation of its name; the next of that name is somebody else's."""
+        reservation = session.get(ReservationRow, name)
+        if reservation is not None and reservation.state == "Active":
+            reservation.move("Ended")
 
     def _members(self, session: Session, allocation: AllocationRow) -> list[MemberView]:
         views = [node.member_view() for node in self._store.allocated_to(session, allocation.name)]

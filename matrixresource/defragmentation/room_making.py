@@ -113,7 +113,8 @@ class RoomMaking:
             return
         about = {"defragmentation": row.name, "node": str(step.source), "to": str(step.to)}
         wanted = select(OperationRow).where(OperationRow.target == step.allocation).order_by(OperationRow.version)
-        tried = [each for each in session.scalars(wanted) if each.parameters == about]
+        since = row.created_at  # a plan of this name that was deleted may have made the same move
+        tried = [each for each in session.scalars(wanted) if each.parameters == about and each.created_at >= since]
         refused = [from_problem(each.error, 500) for each in tried if each.error and each.state not in OPEN]
         if any(each.state in OPEN for each in tried):
             return

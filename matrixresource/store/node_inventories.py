@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import JSON, Float, String, select
+from sqlalchemy import JSON, Float, String, delete, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from matrixcommon.model.errors import NotFound
@@ -43,6 +43,11 @@ def take(session: Session, node: NodeRow, found: NodeInventory, spec: SupernodeS
     differs = mismatches(spec, found)
     reason = "InventoryMismatch" if differs else "AsExpected"
     node.set_condition(INVENTORY_MATCHES, not differs, reason, "; ".join(differs), now)
+
+
+def forget(session: Session, nodes: Iterable[str]) -> None:
+    """Of nodes that are taken out: one that comes back under such a name is asked what it consists of."""
+    session.execute(delete(InventoryRow).where(InventoryRow.node.in_([*map(str, nodes)])))
 
 
 def inventory_view(session: Session, node: NodeRow, spec: SupernodeSpec) -> InventoryView:

@@ -23,6 +23,7 @@ from matrixcommon.model.hardware_names import checked_supernode_name
 from matrixcommon.persistence.database_session import find
 from matrixresource.contract.nodes import SupernodeView
 from matrixresource.contract.topology import DomainView, SupernodeRequest
+from matrixresource.store import node_inventories
 from matrixresource.store.maintenance_domains import (
     DomainRow,
     allocations_in,
@@ -90,10 +91,11 @@ class TopologyManager:
                 if request.labels and row.labels != request.labels:
                     row.labels, row.generation = request.labels, row.generation + 1
                 if request.graph is not None and topology.fingerprint != before.supernodes[name]:
-                    self._redraw(session, built, Supernode(name, topology=topology))
+                    emptied = self._redraw(session, built, Supernode(name, topology=topology))
                     after = {**before.supernodes, name: keep_graph(session, topology)}
-                    left = before.deviations - before.of(name).deviations
-                    record(session, head, replace(before, supernodes=after, deviations=left), by=by)
+                    left, closed = before.deviations - before.of(name).deviations, before.closed - emptied
+                    redrawn = replace(before, supernodes=after, closed=closed, deviations=left)
+                    record(session, head, redrawn, by=by)
             else:
                 _check_fits(name, spec, supernodes(session))
                 added = Supernode(name, topology=topology)
@@ -104,9 +106,10 @@ class TopologyManager:
             nodes = [node for node in self._store.nodes(session) if node.supernode == name]
         return row.view_of(nodes)
 
-    def _redraw(self, session: Session, before: Supernode, after: Supernode) -> None:
-        """Nodes and domains as another graph of the same supernode has them. What was found of its ports begins anew:
-        it was judged by the graph before."""
+    def _redraw(self, session: Session, before: Supernode, after: Supernode) -> set[str]:
+        """Nodes and domains as another graph of the same supernode has them; the cabinets that it has not. What was
+        found of its ports is judged by that graph, and settles anew: agents say of ports what changes, and would not
+        say it again."""
         if before.spec.fingerprint != after.spec.fingerprint:
             raise Conflict(f"{before.name} is built to another spec; remove it first", field="spec")
         gone = set(before.nodes()) - set(after.nodes())
@@ -116,13 +119,20 @@ class TopologyManager:
             raise Conflict(f"{holders[0][1]} lies on {holders[0][0]}, which the graph lacks", blocking=blocking)
         for node in gone:
             session.delete(find(session, NodeRow, node))
+        node_inventories.forget(session, gone)
         emptied = set(before.compute_cabinets()) - set(after.compute_cabinets())
         for cabinet in emptied:
             session.delete(find(session, DomainRow, cabinet))
         for row in session.scalars(select(ObservedPortsRow).where(ObservedPortsRow.supernode == before.name)):
-            session.delete(row)
+            if row.node in gone:
+                session.delete(row)
+            else:
+                otherwise = {port: each.seen for port, each in row.read().items() if not each.usual}
+                row.write(record_report({}, otherwise, as_built(after.links(row.node)), self._clock.now()))
+                row.digest = ""
         session.flush()
         self._enrol(session, after)
+        return emptied
 
     def remove_supernode(self, name: str, *, by: str) -> None:
         """Forget a supernode, once nobody holds anything in it. Raises Conflict with who does in `blocking`.
@@ -140,6 +150,7 @@ class TopologyManager:
             inside: list[Any] = [node for node in self._store.nodes(session) if node.supernode == name]
             for kind in (DomainRow, ObservedPortsRow):
                 inside += session.scalars(select(kind).where(kind.supernode == name))
+            node_inventories.forget(session, [each.name for each in inside if isinstance(each, NodeRow)])
             for each in (*inside, row):
                 session.delete(each)
             mine = before.of(name)
@@ -244,6 +255,7 @@ class TopologyManager:
             session.add(row)
         row.cabinets = len(supernode.cabinets())
         row.npus_per_node, row.cpus_per_node = node.npus, node.cpus
+        added = []
         for name in supernode.nodes():
             if session.get(NodeRow, name) is not None:
                 continue
@@ -251,8 +263,13 @@ class TopologyManager:
             if desired is None:
                 desired = AssignmentRow(name=name, generation=1, state="Wanted", desired_role="Clean", parts=[])
                 session.add(desired)
-            session.add(_new_node(name, supernode, desired.generation))
+            added.append(_new_node(name, supernode, desired.generation))
         session.add_all(domain for domain in domains_of(supernode) if session.get(DomainRow, domain.name) is None)
+        session.flush()
+        shut = closed_cabinets(session)
+        for each in added:
+            each.domain_closed = each.node_name.cabinet in shut
+        session.add_all(added)
         session.flush()
         return row
 

@@ -4,6 +4,8 @@ newcomers keep off; faults and drains compose; what is put back is used again.""
 import pytest
 
 from matrixcommon.model.errors import InsufficientBandwidth
+from matrixresource.topology import Supernode
+from matrixresource.topology.deviations import Deviation
 from tests.matrixlink.fleet import NODES, a_request
 
 CHIP = "sn0-l2p3-k11"
@@ -223,3 +225,17 @@ async def test_drains_are_listed_watched_and_refused_with_their_field(stack):
     assert answer.json()["field"] == "name"
     answer = await stack.http.put("/v1/drains/d1", json={"elements": ["vpc"]}, headers={"If-Match": '"0"'})
     assert answer.status_code == 412
+
+
+async def test_a_cable_that_is_drawn_to_a_drained_switch_is_out_of_use_and_one_drawn_away_is_not(stack):
+    await stack.active()
+    await put(stack)
+    await stack.settle()
+    there, away = f"{N0}.ub-p3-k12", f"{NODES[1]}.ub-p3-k11"
+    drawn = Supernode().deviating([Deviation("CableMoved", there, CHIP), Deviation("CableMoved", away, "sn0-l2p3-k12")])
+    assert stack.slice_controller().promises.take_topology(drawn)
+    await stack.settle()
+    drained = {link: (await stack.http.get(f"/v1/links/{link}")).json()["drained"] for link in (there, away)}
+    assert drained == {there: True, away: False}
+    assert (await get(stack))["ports"] == 48
+    assert N0 not in uses(stack, "ub-p3-k12")

@@ -233,3 +233,22 @@ def test_a_pull_goes_from_its_members_to_its_targets():
     found = machine.traffic.burst("l")
     assert found.gbps_per_die is None
     assert found.ports[NODES[3]].endpoint_in_gbps == [25.0]
+
+
+def test_counters_of_slices_that_no_node_forwards_any_more_are_forgotten_and_those_of_ports_are_not():
+    machine = Machine()
+    machine.load(slice=None, instance="i")
+    machine.clock.at += 10
+    before = machine.traffic.read(NODES[0])
+    machine.program("t")
+    for node in machine.nodes.values():
+        del node.tables["s"]
+    machine.traffic.settle()
+    machine.clock.at += 10
+    assert set(machine.traffic.read(NODES[0]).slices) == {"t"}, "a report has room for those that there are"
+    for node in machine.nodes.values():
+        node.tables.clear()
+    machine.traffic.settle()
+    after = machine.traffic.read(NODES[0])
+    assert after.slices == {}
+    assert sum(after.sent_gb) > sum(before.sent_gb) > 0

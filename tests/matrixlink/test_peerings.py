@@ -165,6 +165,8 @@ async def test_bad_peerings_are_refused_with_their_field(stack):
             "securityRules[0].ports[0].first",
         ),
         ({"slices": slices, "securityRules": [{"remote": "10.0.0/99"}]}, "securityRules[0].remote"),
+        ({"slices": slices, "securityRules": [{"remote": "web.example"}]}, "securityRules[0].remote"),
+        ({"slices": slices, "securityRules": [{"remote": "web:443"}]}, "securityRules[0].remote"),
     ]:
         answer = await stack.http.put("/v1/peerings/p9", json={"project": "default"} | body)
         assert (answer.status_code, answer.json()["field"]) == (422, field), answer.text
@@ -243,6 +245,27 @@ async def test_what_passes_on_vpc_and_by_which_rule(stack):
     out = {"direction": "egress", "protocol": "udp"}
     await stack.client.admit("a-vpc", a_request("vpc", LEFT, instance="a", project="default", security_rules=[out]))
     assert await ask(stack, "a-vpc", "b-vpc", port=443) == (False, "EgressDenied", "slice/a-vpc")
+
+
+async def test_of_several_peerings_of_two_slices_every_one_that_is_active_counts(stack):
+    slices = await two(stack, "vpc")
+    await put(stack, slices, name="p1", securityRules=[{"protocol": "icmp"}])
+    for name, protocol in (("p2", "udp"), ("p3", "tcp")):
+        await put(stack, slices, name=name, securityRules=[{"protocol": protocol}])
+        await accept(stack, name=name)
+    await stack.settle()
+    assert [(await get(stack, name))["state"] for name in ("p1", "p2", "p3")] == ["PendingAcceptance"] + ["Active"] * 2
+    assert await ask(stack, *slices, protocol="udp") == (True, "RuleAllows", "peering/p2/securityRules[0]")
+    assert await ask(stack, *slices, protocol="tcp") == (True, "RuleAllows", "peering/p3/securityRules[0]")
+    assert await ask(stack, *slices, protocol="icmp") == (False, "IngressDenied", f"slice/{slices[1]}")
+
+
+async def test_rules_that_name_slices_and_other_blocks_say_nothing_of_an_address(stack):
+    remotes = ("blue/a-vpc", "fd00::/8", "192.0.2.7")
+    rules = [{"protocol": "any", "remote": remote} for remote in remotes]
+    await stack.active("b-vpc", a_request("vpc", RIGHT, instance="b", project="default", security_rules=rules))
+    assert await ask(stack, "10.0.0.0/8", "b-vpc") == (False, "IngressDenied", "slice/b-vpc")
+    assert await ask(stack, "192.0.2.7", "b-vpc") == (True, "RuleAllows", "slice/b-vpc/securityRules[2]")
 
 
 async def test_a_tenants_token_does_not_touch_another_tenants_slices_peerings_or_the_fabric(stack, tmp_path):

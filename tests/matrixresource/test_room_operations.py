@@ -11,6 +11,7 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.workflows import verbs
 from matrixcommon.workflows.contract import OperationRecord, WorkflowDrainRequest
 from matrixcommon.workflows.operations import Operations
+from matrixresource.defragmentation.eligibility import migration_owner
 from matrixresource.defragmentation.workflows import RoomHost
 from tests.clocks import StandingClock
 from tests.matrixresource.test_defragmentations import Scattered
@@ -130,3 +131,31 @@ def test_a_plan_that_is_approved_while_workflows_are_drained_begins_afterwards(t
     assert (waits.state, waits.moves_done) == ("Approved", 0)
     machine.operations.undrain("upgrade")
     assert machine.carried_on().state == "Done"
+
+
+def test_a_plan_made_again_under_its_name_tries_its_moves_anew(tmp_path: Path) -> None:
+    machine = Watched(tmp_path)
+    first = machine.approve()
+    machine.carry_on()
+    machine.operations.cancel(machine.listed("move-member")[0].name)
+    assert machine.carried_on().state == "Cancelled"
+    machine.plans.delete("p")
+    machine.clock.at += 60
+    assert machine.approve().moves == first.moves
+    done = machine.carried_on()
+    assert (done.state, done.moves_done) == ("Done", 2)
+
+
+@pytest.mark.parametrize("lost", ["to", "source"])
+def test_a_move_is_over_when_its_successor_is_given_up_or_steps_in(tmp_path: Path, lost: str) -> None:
+    machine = Watched(tmp_path)
+    move = machine.approve().moves[0]
+    machine.carry_on()
+    machine.allocator.replace(move.allocation, NodeName(getattr(move, lost)), "it is loud")
+    with machine.store.reading() as session:
+        assert machine.store.allocation(session, move.allocation).moving_to is None
+    machine.plans.cancel("p")
+    assert machine.carried_on().state == "Cancelled"
+    with machine.store.reading() as session:
+        row = machine.store.allocation(session, move.allocation)
+        assert migration_owner(row, []) == "MatrixResource", "whoever makes room next may move it"

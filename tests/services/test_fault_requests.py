@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,12 @@ from starlette.testclient import TestClient
 
 from matrixcommon.model.hardware_names import NodeName
 from matrixresource.agent.fault_catalogue import FAULT_KINDS
+from matrixresource.agent.hardware import InjectedFault
+from matrixresource.topology import Supernode
+from matrixresource.topology.deviations import Deviation
+from matrixresource.topology.graph_document import compile_document
+from matrixresource.topology.observed_graph import node_link
+from matrixresource.topology.rewiring import apply_deviations
 from services.chassis.app import create_app
 from services.matrixctl.commands.apply import fault_target
 from services.node_agent.access import ACCESS
@@ -24,7 +31,8 @@ NODE, OTHER = "sn0-c03-n2", "sn0-c04-n0"
 class Desk:
     def __init__(self) -> None:
         self.memory = Cards()
-        self.fleet = Fleet([NodeName(NODE), NodeName(OTHER)], self.memory, FixedClock(), 1)
+        self.clock = FixedClock()
+        self.fleet = Fleet([NodeName(NODE), NodeName(OTHER)], self.memory, self.clock, 1)
         self.http = TestClient(create_app("agents", "Emulated nodes", all_routes(self.fleet, Path("no-stack")), ACCESS))
 
     def put(self, kind: str, target: str, **parameters: Any) -> Any:
@@ -124,6 +132,29 @@ def test_what_does_not_fit_is_refused_by_its_field(
 def test_a_chip_hurts_every_node(desk: Desk) -> None:
     desk.put("switch-down", "sn0-l2p3-k11")
     assert [node.ports for node in desk.fleet.nodes.values()] == [{"ub-p3-k11": 0.0}] * 2
+
+
+async def test_faults_on_a_node_that_was_taken_away_end_and_keep_no_other_from_acting(desk: Desk) -> None:
+    for name, node in (("gone", OTHER), ("stays", NODE)):
+        parameters = {"port": "vpc", "periodS": 20}
+        desk.fleet.inject(InjectedFault(name=name, kind="link-flapping", target=node, parameters=parameters))
+    graph = Supernode("sn0", desk.fleet.spec).model_graph()
+    away = [Deviation("NodeAbsent", node) for node in Supernode("sn0", desk.fleet.spec).nodes() if node != NODE]
+    drawn = node_link(apply_deviations(graph, away))
+    desk.fleet.rack(Supernode("sn0", topology=compile_document(drawn, desk.fleet.spec)))
+    assert list(desk.fleet.nodes) == [NODE]
+    flapping = asyncio.create_task(desk.fleet.background[0]())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    desk.clock.at += 10
+    desk.fleet.inject(InjectedFault(name="more", kind="slow-node", target=NODE))  # the loop looks what is due
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not flapping.done()
+    assert desk.fleet.nodes[NodeName(NODE)].ports == {}, "it rests"
+    flapping.cancel()
+    assert desk.http.delete("/v1/faults/gone").status_code == 204
+    assert set(desk.fleet.faults) == {"stays", "more"}
 
 
 def test_a_switch_is_a_target_on_the_command_line() -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.planes import Plane
@@ -21,7 +22,7 @@ from matrixlink.fabric.condition.fabric import Fabric
 from matrixresource.topology.compiled import together
 from matrixresource.topology.supernode import UnknownPart
 
-__all__ = ["ACCEPTED", "Ports", "all_ports", "by_plane", "ports_of", "together"]
+__all__ = ["ACCEPTED", "Ports", "all_ports", "by_plane", "ports_left", "ports_of", "together"]
 
 Ports = dict[str, set[str]]
 
@@ -49,6 +50,15 @@ def all_ports(fabric: Fabric, elements: Iterable[str], field: str) -> Ports:
             raise InvalidField(
                 f"the fabric has no {element[:80]!r}; name {ACCEPTED}", field=f"{field}[{at}]"
             ) from unknown
+    return together(found)
+
+
+def ports_left(fabric: Fabric, elements: Iterable[str]) -> Ports:
+    """The ports of all elements together that the fabric still has."""
+    found: list[Ports] = []
+    for element in elements:
+        with suppress(UnknownPart):
+            found.append(ports_of(fabric, element))
     return together(found)
 
 

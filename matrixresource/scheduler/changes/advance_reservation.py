@@ -3,7 +3,7 @@
 A reservation waits until `due` finds that its start has come; from then on it is held under its own name, and `claim`
 hands it over, whole or bit by bit. What was claimed is the claimer's: it does not go back to the reservation. Leases
 count as reported: who leaves by the start is taken to be gone by then. Nobody is preempted: who overstays stays, and
-the reservation is placed anew or reported.
+the reservation is placed anew or reported; so is one that has lost nodes.
 """
 
 from __future__ import annotations
@@ -122,7 +122,8 @@ def activate_due(ledger: LedgerState, now: float) -> tuple[dict[str, Placement],
         request, place = reservation.request, reservation.place
         reservation.holds = True
         ledger.promises = ReservedCapacity(ledger.reservations.values())
-        anew = place if ledger.index.serves(place) else choose(ledger, request)
+        served = _is_complete(ledger, request, place) and ledger.index.serves(place)
+        anew = place if served else choose(ledger, request)
         if anew is None:
             reservation.holds = False
             ledger.promises = ReservedCapacity(ledger.reservations.values())
@@ -131,6 +132,14 @@ def activate_due(ledger: LedgerState, now: float) -> tuple[dict[str, Placement],
         ledger.activate(name, request, anew, now)
         current[name] = reservation.place = anew
     return current, failed
+
+
+def _is_complete(ledger: LedgerState, request: PlacementRequest, place: Placement) -> bool:
+    """Whether a promised place still has all that it was promised with: nodes may have been taken out since."""
+    index = ledger.index
+    counted = len(members_of(index, place)), len(nodes_in(index, place.spares))
+    pooled = sum(amount for _, amount in place.cpus), sum(amount for _, amount in place.mem)
+    return (*counted, *pooled) == (request.nodes, request.spares, request.cpus, request.mem)
 
 
 def claim(

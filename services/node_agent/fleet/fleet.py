@@ -314,8 +314,8 @@ class Fleet:
             struck = list(self.nodes)
         elif fault.kind in CABINET_KINDS:
             struck = [name for name in self.nodes if name.cabinet == fault.target]
-        else:
-            struck = [NodeName(fault.target)]
+        else:  # one that a graph no longer has feels it when it is put up again
+            struck = [name for name in (NodeName(fault.target),) if name in self.nodes]
         for name in struck:
             self._suffer(name)
 

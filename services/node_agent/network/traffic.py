@@ -176,7 +176,7 @@ class EmulatedTraffic:
         self.rates()
         at = self._index[node]
         slices = {slice: current[at] for slice, current in self._slices.items() if at in current}
-        if not slices and not self._dropped[at].any():
+        if not slices and not any(each[at].any() for each in (self._sent, self._received, self._dropped)):
             return None
         return CounterSample(
             at=self._until,
@@ -190,6 +190,8 @@ class EmulatedTraffic:
 
     def _work_out(self) -> Rates:
         self._bursts.clear()
+        forwarded = {slice for node in self._nodes for slice in node.tables}
+        self._slices = {slice: counted for slice, counted in self._slices.items() if slice in forwarded}
         self._offered, offers = {}, list[Offer]()
         for name, load in self.loads.items():
             for offer in self._offers(load):

@@ -1,0 +1,60 @@
+"""What becomes of a reservation whose nodes are taken out, and of its name once what it held is released."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from matrixcommon.model.errors import Conflict
+from matrixcommon.model.quantities import timestamp
+from matrixresource.contract.reservations import ReservationRequest
+from matrixresource.topology.loading import load_spec
+from tests.matrixresource.machine import Machine
+from tests.matrixresource.topology.three_cabinets import three_cabinets
+
+
+class Promising(Machine):
+    """Two small supernodes, and a promise of two nodes in the second."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, supernodes=2, spec=load_spec(three_cabinets()))
+        self.ask("here", nodes=12)
+        request = {"nodes": 2, "startsAt": timestamp(self.clock.now() + 60), "durationS": 600}
+        promised = self.allocator.reservations.put("later", ReservationRequest.model_validate(request))
+        assert {node.partition("-")[0] for node in promised.nodes} == {"sn1"}
+
+    def due(self) -> str:
+        self.clock.at += 60
+        self.allocator.reservations.reconcile()
+        return self.promise("later").state
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Promising:
+    return Promising(tmp_path)
+
+
+def test_one_whose_nodes_were_taken_out_is_held_elsewhere(machine: Promising) -> None:
+    machine.topology_manager.remove_supernode("sn1", by="me")
+    machine.allocator.release("here")
+    assert machine.due() == "Active"
+    assert len(machine.allocation("later").members) == 2
+
+
+def test_one_whose_nodes_were_taken_out_waits_where_there_are_no_others(machine: Promising) -> None:
+    machine.topology_manager.remove_supernode("sn1", by="me")
+    assert machine.due() == "Waiting"
+    assert "later" not in machine.names()
+    machine.allocator.release("here")
+    assert machine.due() == "Active"
+
+
+def test_it_is_over_as_soon_as_what_it_held_is_released(machine: Promising) -> None:
+    assert machine.due() == "Active"
+    machine.allocator.release("later")
+    machine.ask("later", nodes=3)  # somebody else's, before anything looks at reservations again
+    with pytest.raises(Conflict, match="is Ended"):
+        machine.ask("job", nodes=1, reservation="later")
+    assert len(machine.allocation("later").members) == 3
+    machine.check()
