@@ -94,7 +94,7 @@ class Completion:
                     charged = True
                     await self.charge.end(reported, request.input_tokens, request.cached_first)
                     return
-                if not request.done:
+                if not request.done and not self.live.lost(request):  # nobody plays a deployment that is gone
                     await self.live.news()
         except MatrixError:
             raise

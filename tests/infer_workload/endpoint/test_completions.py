@@ -6,6 +6,7 @@ import json
 import pytest
 
 from infer_workload.metering.accounts import Charge
+from tests.infer_workload.conftest import Stage
 
 
 async def test_chat_through_the_openai_client(serving):
@@ -153,3 +154,22 @@ async def test_a_stream_has_all_its_tokens_however_long_charging_them_takes(serv
     documents = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
     assert sum(len(each["choices"]) for each in documents) == 2000
     assert documents[-1]["usage"]["completion_tokens"] == 2000
+
+
+async def test_a_stream_whose_deployment_is_deleted_while_its_tokens_are_charged_ends_and_says_so(fresh, monkeypatch):
+    """Nobody plays a deployment that is gone, so there is no news of it to wait for."""
+    async with Stage(fresh, scale=60.0) as stage:
+        await stage.ensure()
+        await stage.until("Serving")
+        service, ahead = stage.app.state.serving, Charge.ahead
+
+        async def deleted_meanwhile(self, *given):
+            await ahead(self, *given)
+            if "r1" in service.live:
+                service.delete("r1")
+
+        monkeypatch.setattr(Charge, "ahead", deleted_meanwhile)
+        asked = {"model": "r1", "prompt": "one two", "max_tokens": 5000, "ignore_eos": True, "stream": True}
+        answer = await asyncio.wait_for(stage.http.post("/v1/completions", json=asked), 10)
+    last = json.loads(answer.text.splitlines()[-2].removeprefix("data: "))
+    assert "the deployment was deleted" in last["error"]["message"]
