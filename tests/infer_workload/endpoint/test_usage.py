@@ -71,6 +71,34 @@ async def test_a_stream_that_is_given_up_is_charged_for_what_there_was(fresh):
         assert entry["requests"] == 2
 
 
+async def test_a_stream_is_charged_for_what_was_sent_where_its_client_reads_no_more_and_goes_away(serving):
+    """The server waits for room in the connection then, and not for the next token."""
+    body = json.dumps(TEXT | {"max_tokens": 500, "stream": True}).encode()
+    asked, sent, stalled = [{"type": "http.request", "body": body}], [], asyncio.Event()
+
+    async def receive():
+        if asked:
+            return asked.pop()
+        await stalled.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        sent.append(message.get("body", b""))
+        if sent[-1]:
+            stalled.set()
+            await asyncio.Event().wait()
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/completions", "raw_path": b"/v1/completions", "headers": [],
+             "query_string": b"", "http_version": "1.1", "scheme": "http", "client": ("c", 1), "server": ("infer", 80),
+             "root_path": "", "asgi": {"version": "3.0", "spec_version": "2.3"}}  # fmt: skip
+    await serving.app(scope, receive, send)
+    tokens = b"".join(sent).count(b'"finish_reason"')
+    (entry,) = await usage(serving)
+    assert (entry["requests"], entry["promptTokens"]) == (1, 3)
+    assert 0 < tokens <= entry["completionTokens"]
+    assert not serving.app.state.serving.live["r1"].engine.in_flight
+
+
 async def test_usage_is_summed_by_what_is_asked_for(serving):
     service = serving.app.state.serving.usage
     with service.records.transaction() as session:
