@@ -87,6 +87,30 @@ async def test_bad_completions_are_refused_in_openais_form(serving, body, status
 
 
 @pytest.mark.parametrize(
+    ("path", "asked", "param"),
+    [
+        ("completions", {"prompt": "half an emoji: \ud83d"}, "prompt"),
+        ("chat/completions", {"messages": [{"role": "user", "content": "\udc00"}]}, "messages[0].content"),
+        (
+            "chat/completions",
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": "\ud83d"}]}]},
+            "messages[0].content",
+        ),
+        ("completions", {"model": "\ud83d", "prompt": "x"}, "model"),
+    ],
+)
+async def test_half_a_surrogate_pair_is_refused_by_name(serving, path, asked, param):
+    """A client that cuts a text within a character sends one, escaped as JSON has it."""
+    answer = await serving.http.post(f"/v1/{path}", content=json.dumps({"model": "r1"} | asked))
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+
+
+async def test_a_body_that_is_nested_too_deeply_to_be_read_is_refused(serving):
+    answer = await serving.http.post("/v1/completions", content=b'{"prompt": ' + b"[" * 100_000)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "Malformed")
+
+
+@pytest.mark.parametrize(
     ("given", "param"),
     [
         ({"temperature": 9}, "temperature"),
