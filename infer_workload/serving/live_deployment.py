@@ -75,10 +75,9 @@ class LiveDeployment:
         self.loading: dict[str, float] = {}
         self._numbers = count(1)
         self._played = asyncio.Event()
-        self.stream_count = 0
         self.handover, self.activation, self.admission = Handover(request), Activation(), Admission()
         self.booting: frozenset[str] = frozenset()
-        self.submitted = self.cancelled = self.cut_off = self.requeued = 0
+        self.stream_count = self.submitted = self.cancelled = self.cut_off = self.requeued = 0
 
     # The fabric.
 
@@ -300,6 +299,7 @@ class LiveDeployment:
         return request
 
     def _admit(self, engine: Engine, request: InferenceRequest) -> None:
+        self.activation.active_at = engine.now
         try:
             self.admission.check(engine, self.spec, request)
         except Overloaded:
@@ -318,7 +318,7 @@ class LiveDeployment:
     def cancel(self, request: InferenceRequest) -> None:
         if self.engine is not None and request.number in self.engine.in_flight:
             self.engine.cancel(request)
-            self.cancelled += 1
+            self.cancelled, self.activation.active_at = self.cancelled + 1, self.engine.now
 
     async def news(self) -> None:
         """Return when time has been played on."""

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from infer_workload.contract import ScaleRequest
+from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.scale import PoolScale
 from infer_workload.serving.states import IDLE, LOADING, PENDING, SERVING
 from infer_workload.serving.status import progress
+from matrixcommon.model.errors import Overloaded
 from tests.infer_workload.loaded import NODES, Stage, sizes
 
 
@@ -229,3 +231,25 @@ def test_scaled_to_zero_it_is_idle_and_comes_back_with_what_is_asked_for():
     stage.plays(120)
     assert (live.state, sizes(live), live.activation.holds(live)) == (SERVING, (2, 4), False)
     assert live.cut_off == 0
+
+
+def test_it_is_idle_since_a_request_last_came_was_refused_or_was_given_up():
+    """Not since one last finished: a policy would scale it to zero in the moment that its only client goes away."""
+    stage = Stage()
+    live = stage.live
+    live.start_load_generator(None, stage.now)
+    while live.engine.in_flight:
+        stage.plays(1)
+    stage.plays(300)
+    assert live.activation.idle_s(live, stage.now) >= 300
+    request = live.submit(stage.now, InferenceRequest(0, stage.now, 100, 20_000))
+    stage.plays(200)
+    assert live.activation.idle_s(live, stage.now) == 0
+    live.cancel(request)
+    assert live.activation.idle_s(live, stage.now) == 0
+    stage.plays(60)
+    assert live.activation.idle_s(live, stage.now) == 60
+    live.spec = live.spec.model_copy(update={"queue_max": 0})
+    with pytest.raises(Overloaded):
+        live.submit(stage.now, InferenceRequest(0, stage.now, 100, 100))
+    assert live.activation.idle_s(live, stage.now) == 0
