@@ -12,7 +12,7 @@ from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.scale import PoolScale
 from infer_workload.serving.states import IDLE, LOADING, PENDING, SERVING
 from infer_workload.serving.status import progress
-from matrixcommon.model.errors import Overloaded
+from matrixcommon.model.errors import Overloaded, Unavailable
 from tests.infer_workload.loaded import NODES, Stage, sizes
 
 
@@ -253,3 +253,12 @@ def test_it_is_idle_since_a_request_last_came_was_refused_or_was_given_up():
     with pytest.raises(Overloaded):
         live.submit(stage.now, InferenceRequest(0, stage.now, 100, 100))
     assert live.activation.idle_s(live, stage.now) == 0
+
+
+def test_a_request_that_comes_in_the_moment_that_the_last_nodes_leave_is_refused():
+    stage = Stage()
+    stage.live.start_load_generator(None, stage.now)
+    stage.drain(frozenset(NODES), deadline_s=5.0)
+    assert stage.live.serves
+    with pytest.raises(Unavailable, match="is Unavailable"):
+        stage.live.submit(stage.now + 6, InferenceRequest(0, stage.now, 100, 100))
