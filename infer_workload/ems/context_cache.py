@@ -165,10 +165,11 @@ class ContextCache:
         for key in hashes:
             if key not in self._blocks:
                 self._blocks[key] = promised
-                if self._namespaces is not None:
-                    self._namespaces.add(key, namespace)
         self._memory.used(hashes)
         if self._namespaces is not None:
+            for key in hashes:
+                if key not in self._namespaces:  # those too that `match` has brought back from solid state
+                    self._namespaces.add(key, namespace)
             over = self._namespaces.over(namespace, self.capacity)
             self._memory.drop(key for key in over if key in self._blocks)
             self.counts.evicted += len(over)

@@ -185,6 +185,25 @@ def test_a_namespace_holds_no_more_than_its_share():
     assert cache.match(range(76, 80), 4 * 512).blocks == 4, "what it used last stays"
 
 
+def test_what_comes_back_from_solid_state_counts_to_the_share():
+    cache = ContextCache(8, 512, NODES, ssd_capacity=20, share=0.5)
+
+    def asks(of: str, *hashes: int) -> int:
+        found = cache.match(hashes, 512 * len(hashes))
+        cache.promise(hashes, 1, of)
+        cache.keep(hashes, 1)
+        return found.ssd_tokens // 512
+
+    asks("greedy", 1, 2, 3, 4)
+    asks("modest", 11, 12, 13, 14)
+    asks("other", 21, 22, 23, 24)
+    asks("greedy", 5, 6, 7, 8)
+    assert asks("greedy", 1, 2, 3, 4) == 4
+    in_memory = [block for block in cache.stored() if not block.ssd]
+    assert sorted(block.key for block in in_memory if block.namespace == "greedy") == [1, 2, 3, 4]
+    assert not [block for block in in_memory if not block.namespace]
+
+
 def test_a_cache_begins_with_what_another_one_held():
     before = ContextCache(4, 512, NODES, ssd_capacity=4)
     put(before, 1, 2, 3)
