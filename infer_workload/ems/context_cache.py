@@ -182,9 +182,14 @@ class ContextCache:
             if block is not None and block[0] == maker:
                 self._blocks[key] = (STORED, block[1])
 
+    def owed(self, hashes: Iterable[int], maker: int) -> set[int]:
+        """Which of the blocks that instance has promised and not computed."""
+        return {key for key in hashes if (block := self._blocks.get(key)) is not None and block[0] == maker}
+
     def forget(self, hashes: Iterable[int], maker: int) -> None:
-        """A prompt was withdrawn from that instance: what it alone would have computed is no longer promised."""
-        self._drop([key for key in hashes if (block := self._blocks.get(key)) is not None and block[0] == maker])
+        """Prompts were withdrawn from that instance: these blocks, that they alone would have computed, are no longer
+        promised."""
+        self._drop(list(self.owed(hashes, maker)))
 
     def break_promises(self, maker: int) -> int:
         """The instance will not deliver: what it owed is forgotten. Returns how many blocks."""

@@ -1,10 +1,12 @@
-"""Where the blocks of the context cache may lie, and how many: what the layout says, as far as nodes lend memory."""
+"""Where the blocks of the context cache may lie, and how many: what the layout says, as far as nodes lend memory; and
+which of those that are promised nobody computes any more."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from infer_workload.ems.context_cache import ContextCache
+from infer_workload.engine.request import Prefiller
 from infer_workload.layout.deployment import Deployment
 
 
@@ -23,3 +25,10 @@ def lend_memory(cache: ContextCache, deployment: Deployment, lent: Mapping[str, 
     """The same with so many bytes of each node from now on; None: as the layout says."""
     cache.lent = lent
     return place_cache(cache, deployment)
+
+
+def forget_owed(cache: ContextCache, left: Mapping[Prefiller, set[int]]) -> None:
+    """Prompts with these blocks were withdrawn from instances: what no other prompt there computes is forgotten."""
+    for instance, blocks in left.items():
+        owed = cache.owed(blocks, instance.number)
+        cache.forget(owed - instance.still_due(owed, cache.block_tokens), instance.number)
