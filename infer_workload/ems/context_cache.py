@@ -103,6 +103,8 @@ class ContextCache:
     ) -> None:
         self.capacity, self.ssd_capacity = capacity, ssd_capacity
         self.block_tokens = block_tokens
+        self.terms = block_tokens, policy, share
+        """What stays as it is: other terms are another cache's."""
         self.counts = CacheCounts()
         self._memory: Tier[tuple[int, Place]] = Tier(policy, block_tokens)
         self._ssd: Tier[Place] = Tier(policy, block_tokens)

@@ -21,6 +21,21 @@ def place_cache(cache: ContextCache, deployment: Deployment) -> int:
     return cache.move_to(nodes, blocks, ssd_blocks)
 
 
+def adapted_cache(cache: ContextCache, deployment: Deployment) -> ContextCache:
+    """The cache that a layout is to have from now on, placed: this one, or, where it says that blocks are of another
+    size, go by another policy or have other shares, one that begins with what this one holds. Of blocks of another size
+    it can use none. What was counted stays counted."""
+    fresh = deployment.context_cache()
+    if fresh.terms == cache.terms:
+        place_cache(cache, deployment)
+        return cache
+    fresh.lent, fresh.counts = cache.lent, cache.counts
+    place_cache(fresh, deployment)
+    if fresh.block_tokens == cache.block_tokens:
+        fresh.warm(cache.stored())
+    return fresh
+
+
 def lend_memory(cache: ContextCache, deployment: Deployment, lent: Mapping[str, float] | None) -> int:
     """The same with so many bytes of each node from now on; None: as the layout says."""
     cache.lent = lent

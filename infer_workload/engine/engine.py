@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from math import inf
 from random import Random
 
-from infer_workload.engine.cache_placement import forget_owed, place_cache
+from infer_workload.engine.cache_placement import adapted_cache, forget_owed
 from infer_workload.engine.decode_pool import DecodeDie, DecodePool
 from infer_workload.engine.kv_transfers import Transfers
 from infer_workload.engine.moving import fetch_s, new_dies, port_gbps, transfer_start_s
@@ -185,7 +185,7 @@ class Engine:
         self._send_back(lost)
         for instance in gone:
             self.cache.break_promises(instance.number)
-        place_cache(self.cache, deployment)
+        self.cache = adapted_cache(self.cache, deployment)
         self.instances = sorted(kept + added, key=lambda instance: pools.prefill.index(instance.nodes))
         self._time_instances()
         self.transfers.reprice(self.now)
