@@ -24,7 +24,7 @@ from infer_workload.reports.served import Served
 from infer_workload.timing.calibration import Calibration, load_calibration
 from infer_workload.timing.fabric import Fabric
 from infer_workload.timing.model import load_model
-from infer_workload.traffic.generator import Arrival, generate, read_trace
+from infer_workload.traffic.generator import Arrival, blocks_of, generate, read_trace
 
 PROGRESS_EVERY = 200
 COLLECT_EVERY = 50_000
@@ -108,8 +108,9 @@ def replay(
         if progress and number % PROGRESS_EVERY == 0:
             progress(number, count, engine.now)
         tokens = arrival.input_tokens, arrival.output_tokens
+        blocks = blocks_of(arrival, engine.cache.block_tokens)
         try:
-            engine.submit(InferenceRequest(number, arrival.at_s, *tokens, arrival.blocks, priority=arrival.priority))
+            engine.submit(InferenceRequest(number, arrival.at_s, *tokens, blocks, priority=arrival.priority))
         except ContextTooLong:
             refused += 1
     engine.advance(inf)

@@ -28,6 +28,9 @@ import yaml
 BATCH_S_MAX = 3.0
 """No batch of the trace is spread over more than this, its recorder's period."""
 
+BLOCK_TOKENS = 512
+"""Tokens of the blocks that `hash_ids` of a trace stand for."""
+
 OPEN_CONVERSATIONS_MAX = 4096
 
 
@@ -44,6 +47,20 @@ class Arrival(NamedTuple):
     output_tokens: int
     blocks: tuple[int, ...]
     priority: int = 0
+
+
+def blocks_of(arrival: Arrival, block_tokens: int) -> tuple[int, ...]:
+    """The prefix hashes of the prompt's blocks of that size. One that is not a trace's is known by the trace's block
+    that it ends in, and where: prompts that share that one share it."""
+    if block_tokens == BLOCK_TOKENS:
+        return arrival.blocks
+    hashed = min(arrival.input_tokens, len(arrival.blocks) * BLOCK_TOKENS)
+    last, found = len(arrival.blocks) - 1, list[int]()
+    for start in range(0, hashed, block_tokens):
+        end = start + block_tokens
+        place = min((end - 1) // BLOCK_TOKENS, last)
+        found.append(arrival.blocks[place] * 2 * BLOCK_TOKENS + end - place * BLOCK_TOKENS)
+    return tuple(found)
 
 
 def read_trace(path: Path) -> list[Arrival]:

@@ -17,7 +17,7 @@ from infer_workload.experiments.trial import Trial
 from infer_workload.layout.deployment import lay_out
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.model import load_model
-from infer_workload.traffic.generator import read_trace
+from infer_workload.traffic.generator import Arrival, blocks_of, read_trace
 
 NODES = ("sn0-c00-n0", "sn0-c00-n1", "sn0-c00-n2")
 
@@ -172,6 +172,24 @@ def test_by_cost_more_is_reused_than_by_use_alone():
             put(cache, *prompt)
         hits[policy] = cache.counts.block_hit_rate
     assert hits["cost"] > hits["lru"]
+
+
+@pytest.mark.parametrize(("block_tokens", "least"), [(256, 0.97), (200, 400 / 512), (128, 0.97)])
+def test_smaller_blocks_find_as_much_of_recorded_prompts(block_tokens, least):
+    """The hashes of a trace stand for 512 tokens, whatever the size of the cache's blocks is; of what is shared, only
+    whole blocks are found."""
+    whole, fine = (run(Trial(generate=300, nodes=8, seed=3, block_tokens=size)).report for size in (512, block_tokens))
+    assert least <= fine.cache_hit_rate_tokens / whole.cache_hit_rate_tokens < 1.03
+
+
+def test_prompts_share_smaller_blocks_as_far_as_they_share_a_traces():
+    one, other = (blocks_of(Arrival(0.0, 1100, 1, blocks), 256) for blocks in ((7, 8, 9), (7, 18, 19)))
+    assert len(one) == len(other) == 5
+    assert one[:2] == other[:2]
+    assert not set(one[2:]) & set(other[2:])
+    assert len(set(one)) == 5
+    assert len(blocks_of(Arrival(0.0, 1100, 1, (7,)), 200)) == 3, "no more than there are hashes for"
+    assert blocks_of(Arrival(0.0, 1100, 1, ()), 200) == ()
 
 
 def test_a_namespace_holds_no_more_than_its_share():
