@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from infer_workload.experiments import experiment
+from infer_workload.experiments.experiment import run
 from infer_workload.experiments.sweep import axis
+from infer_workload.experiments.trial import Trial, trial_of
+from infer_workload.layout.deployment import DoesNotFit
 from matrixcommon.model.errors import InvalidField
 
 
@@ -15,3 +19,24 @@ def test_a_range_without_an_end_or_a_step_is_refused(text: str) -> None:
     with pytest.raises(InvalidField) as refused:
         axis(text)
     assert refused.value.field == "--over"
+
+
+def test_a_node_is_lost_after_the_last_request_came_as_long_as_one_runs() -> None:
+    trial = Trial(generate=20, nodes=8, rate=10.0, seed=3)
+    whole = run(trial)
+    ends = max(request.finished_at for request in whole.requests)
+    late = run(trial.varied({"lose_node_at": ends - 1.0}))
+    assert "was lost: decode paused" in late.report.notes[0]
+    assert late.report.finished == 20
+    assert max(request.finished_at for request in late.requests) > ends
+    never = run(trial.varied({"lose_node_at": ends + 1.0}))
+    assert never.report.notes == [f"no node was lost at {ends + 1:g} s: the last request had finished by then"]
+    assert list(never.requests) == list(whole.requests)
+
+
+def test_a_loss_that_leaves_too_few_nodes_is_refused_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiment, "replay", lambda *_, **__: pytest.fail("it ran"))
+    with pytest.raises(DoesNotFit):
+        run(Trial(generate=20, nodes=2, lose_node_at=1000.0))
+    with pytest.raises(InvalidField, match="finite"):
+        trial_of({"generate": "5", "lose_node_at": "inf"})
