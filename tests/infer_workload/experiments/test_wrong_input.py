@@ -6,7 +6,7 @@ import pytest
 
 from infer_workload.experiments import experiment
 from infer_workload.experiments.experiment import run
-from infer_workload.experiments.sweep import axis
+from infer_workload.experiments.sweep import axis, points_of
 from infer_workload.experiments.trial import Trial, trial_of
 from infer_workload.layout.deployment import DoesNotFit
 from matrixcommon.model.errors import InvalidField
@@ -40,3 +40,10 @@ def test_a_loss_that_leaves_too_few_nodes_is_refused_before_anything_runs(monkey
         run(Trial(generate=20, nodes=2, lose_node_at=1000.0))
     with pytest.raises(InvalidField, match="finite"):
         trial_of({"generate": "5", "lose_node_at": "inf"})
+
+
+def test_a_rate_of_requests_that_a_trace_has_the_times_of_is_refused() -> None:
+    """It would change nothing, and a sweep over it would find the same at every point."""
+    with pytest.raises(InvalidField, match="of generated requests") as refused:
+        points_of({"trace": "requests.jsonl"}, [axis("rate=1:5:1")])
+    assert refused.value.field == "--rate"
