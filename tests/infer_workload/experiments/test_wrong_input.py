@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from infer_workload.experiments import experiment
+from infer_workload.experiments import autoscale, experiment
 from infer_workload.experiments.experiment import run
 from infer_workload.experiments.sweep import axis, points_of
 from infer_workload.experiments.trial import Trial, trial_of
 from infer_workload.layout.deployment import DoesNotFit
 from matrixcommon.model.errors import InvalidField
+from tests.services.matrixctl.inprocess import ran
 
 
 @pytest.mark.parametrize(
@@ -47,3 +50,23 @@ def test_a_rate_of_requests_that_a_trace_has_the_times_of_is_refused() -> None:
     with pytest.raises(InvalidField, match="of generated requests") as refused:
         points_of({"trace": "requests.jsonl"}, [axis("rate=1:5:1")])
     assert refused.value.field == "--rate"
+
+
+@pytest.mark.parametrize(
+    ("over", "field", "says"),
+    [
+        (("maxReplicas=8,99",), "maxReplicas", "48 nodes at most"),
+        (("objective.utilization=0.7,high",), "objective.utilization", "valid number"),
+        (("maxReplicas=8", "maxReplicas=9"), "--over", "varied twice"),
+    ],
+)
+def test_every_policy_is_judged_before_one_is_played(
+    over: tuple[str, ...], field: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(autoscale, "play", lambda *_, **__: pytest.fail("one was played"))
+    file = tmp_path / "policy.yaml"
+    file.write_text("{scaleTargetRef: {name: served}, minReplicas: 3, maxReplicas: 8}")
+    words = [f"--over={each}" for each in over]
+    code, _, wrong = ran(capsys, "experiment", "autoscale", "-f", str(file), "--generate", "20", *words)
+    assert (code != 0, field in wrong, says in wrong) == (True, True, True), wrong
