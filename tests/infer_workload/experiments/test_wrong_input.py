@@ -70,3 +70,24 @@ def test_every_policy_is_judged_before_one_is_played(
     words = [f"--over={each}" for each in over]
     code, _, wrong = ran(capsys, "experiment", "autoscale", "-f", str(file), "--generate", "20", *words)
     assert (code != 0, field in wrong, says in wrong) == (True, True, True), wrong
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (("run",), "--html"),
+        (("run",), "--csv"),
+        (("what-if", "no-mtp"), "--html"),
+        (("sweep", "--over=nodes=8,16", "--workers=1"), "--html"),
+        (("sweep", "--over=nodes=8,16", "--workers=1"), "--csv"),
+        (("capacity", "--least=7"), "--html"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(
+    command: tuple[str, ...], option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(experiment, "run", lambda *_, **__: pytest.fail("it ran"))
+    for path, why in ((tmp_path / "nowhere" / "found", "No such file or directory"), (tmp_path, "Is a directory")):
+        code, _, wrong = ran(capsys, "experiment", *command, "--generate", "20", option, str(path))
+        assert (code != 0, option in wrong, why in wrong) == (True, True, True), wrong
