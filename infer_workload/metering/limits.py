@@ -128,14 +128,24 @@ class Lease:
             self._describe(counted, now, scale)
 
     def charge(self, tokens: int, now: float) -> None:
-        """So many of what was set aside are used; negative: too many were."""
+        """So many of what was set aside are used."""
         taken = min(tokens, self._left)
         self._left -= taken
         for limit in self._limits:
             limit.set_aside -= taken
             for window in limit.windows.values():
                 window.turn(now)
-                window.tokens = max(0, window.tokens + tokens)
+                window.tokens += tokens
+
+    def give_back(self, tokens: int, charged_at: float, now: float) -> None:
+        """So many were used too many, and charged then: a window that has begun since knows nothing of them."""
+        self._left += tokens
+        for limit in self._limits:
+            limit.set_aside += tokens
+            for window in limit.windows.values():
+                window.turn(now)
+                if charged_at >= window.start:
+                    window.tokens = max(0, window.tokens - tokens)
 
     def withdraw(self, now: float) -> None:
         """The request was not taken: it does not count."""

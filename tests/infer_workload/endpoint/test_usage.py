@@ -211,6 +211,24 @@ def test_windows_turn_and_what_is_set_aside_counts(stage_usage):
     service.admit(ACCOUNT, 1)
 
 
+async def test_what_was_charged_ahead_is_given_back_to_the_minute_that_it_was_charged_in(stage_usage):
+    service, clock = stage_usage
+    service.ensure("small", UsageLimitRequest(tokens_per_minute=1000, tokens_per_day=1000))
+    _, cut = service.admit(ACCOUNT, 110)
+    await cut.ahead(1, 100, 10, 0)
+    await cut.ahead(34, 100, 10, 0)
+    clock.at += MINUTE_S
+    await cut.ahead(67, 100, 10, 0)
+    _, other = service.admit(ACCOUNT, 30)
+    await other.end(20, 10, 0)
+    cut.close(40, 10, 0)
+    assert [row["completion_tokens"] for row in service.summed((), MINUTE_S, None, None)] == [40, 20]
+    used = {name: each.used for name, each in service.view("small").used.items()}
+    assert used == {"tokensPerMinute": 30, "tokensPerDay": 80}
+    assert service.restore() == 1
+    assert {name: each.used for name, each in service.view("small").used.items()} == used
+
+
 @pytest.fixture
 def stage_usage(fresh):
     from infer_workload.metering.service import UsageService
