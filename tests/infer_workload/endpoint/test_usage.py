@@ -229,6 +229,25 @@ async def test_what_was_charged_ahead_is_given_back_to_the_minute_that_it_was_ch
     assert {name: each.used for name, each in service.view("small").used.items()} == used
 
 
+async def test_a_limit_that_is_set_counts_the_requests_that_run_then(stage_usage):
+    service, _ = stage_usage
+    (_, waits), (_, runs), (gone, _) = (service.admit(ACCOUNT, 110) for _ in range(3))
+    await runs.ahead(1, 100, 10, 0)
+    gone.end()
+    for again in range(2):  # the second time under a name that had another limit
+        if again:
+            service.delete("small")
+        service.ensure("small", UsageLimitRequest(tokens_per_minute=300, requests_per_minute=9, requests_in_flight=2))
+        used = {name: each.used for name, each in service.view("small").used.items()}
+        assert used == {"tokensPerMinute": 220, "requestsPerMinute": 2, "requestsInFlight": 2}
+        with pytest.raises(RateLimitExceeded, match="at once"):
+            service.admit(ACCOUNT, 1)
+    await waits.end(5, 10, 0)
+    await runs.end(7, 10, 0)
+    used = {name: each.used for name, each in service.view("small").used.items()}
+    assert used == {"tokensPerMinute": 32, "requestsPerMinute": 2, "requestsInFlight": 0}
+
+
 @pytest.fixture
 def stage_usage(fresh):
     from infer_workload.metering.service import UsageService
