@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from infer_workload.contract import ScaleRequest
+from infer_workload.contract import ScaleRequest, ServingObjective
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.scale import PoolScale
 from infer_workload.serving.states import IDLE, LOADING, PENDING, SERVING
@@ -249,7 +249,7 @@ def test_it_is_idle_since_a_request_last_came_was_refused_or_was_given_up():
     assert live.activation.idle_s(live, stage.now) == 0
     stage.plays(60)
     assert live.activation.idle_s(live, stage.now) == 60
-    live.spec = live.spec.model_copy(update={"queue_max": 0})
+    live.spec = live.spec.model_copy(update={"objective": ServingObjective(ttft_s=1e-6)})
     with pytest.raises(Overloaded):
         live.submit(stage.now, InferenceRequest(0, stage.now, 100, 100))
     assert live.activation.idle_s(live, stage.now) == 0
