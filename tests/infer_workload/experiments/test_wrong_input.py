@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from infer_workload.experiments import autoscale, experiment
+from infer_workload.experiments.comparison import read
 from infer_workload.experiments.experiment import run
 from infer_workload.experiments.sweep import axis, points_of
 from infer_workload.experiments.trial import Trial, trial_of
@@ -91,3 +92,21 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(
     for path, why in ((tmp_path / "nowhere" / "found", "No such file or directory"), (tmp_path, "Is a directory")):
         code, _, wrong = ran(capsys, "experiment", *command, "--generate", "20", option, str(path))
         assert (code != 0, option in wrong, why in wrong) == (True, True, True), wrong
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ('"made_by": "me"', "no report"),
+        ('"made_by": {"seed": 1}', "no report"),
+        ('"made_by": {"command": 5}', "no report"),
+        ('"tpot": {"p50": NaN}', "its tpot.p50 is no finite number"),
+        ('"tpot": {"p50": 1e999}', "its tpot.p50 is no finite number"),
+        ('"notes": ' + "[" * 100_000, "no JSON"),
+    ],
+    ids=range(6),
+)
+def test_a_report_that_cannot_be_compared_is_refused(more: str, says: str) -> None:
+    with pytest.raises(InvalidField, match=says) as refused:
+        read('{"ttft": {"p50": 1}, "finished": 2, ' + more + "}", "AFTER")
+    assert refused.value.field == "AFTER"
