@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from itertools import pairwise
-from math import exp, inf, log
+from math import exp, log
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -32,6 +32,10 @@ BLOCK_TOKENS = 512
 """Tokens of the blocks that `hash_ids` of a trace stand for."""
 
 OPEN_CONVERSATIONS_MAX = 4096
+
+
+LATEST_S = 1e11
+"""Three thousand years. A float tells moments of then 15 microseconds apart, and later ones less and less."""
 
 
 class BadTrace(ValueError):
@@ -92,8 +96,11 @@ def _parsed(number: int, line: str) -> Arrival:
         raise BadTrace(f"line {number} is no request of a trace: it has no {lacks}") from lacks
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as wrong:
         raise BadTrace(f"line {number} is no request of a trace: {wrong}") from wrong
-    if arrival.input_tokens < 1 or arrival.output_tokens < 1 or not 0 <= arrival.at_s < inf:
-        raise BadTrace(f"line {number}: lengths must be at least 1 and the timestamp finite and not negative")
+    if arrival.input_tokens < 1 or arrival.output_tokens < 1 or not 0 <= arrival.at_s <= LATEST_S:
+        raise BadTrace(
+            f"line {number}: lengths must be at least 1 and the timestamp finite, not negative and at most "
+            f"{LATEST_S * 1000:.0e} ms"
+        )
     return arrival
 
 

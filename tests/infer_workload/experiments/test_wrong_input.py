@@ -12,6 +12,7 @@ from infer_workload.experiments.experiment import run
 from infer_workload.experiments.sweep import axis, points_of
 from infer_workload.experiments.trial import Trial, trial_of
 from infer_workload.layout.deployment import DoesNotFit
+from infer_workload.traffic.generator import BadTrace, read_trace
 from matrixcommon.model.errors import InvalidField
 from tests.services.matrixctl.inprocess import ran
 
@@ -110,3 +111,13 @@ def test_a_report_that_cannot_be_compared_is_refused(more: str, says: str) -> No
     with pytest.raises(InvalidField, match=says) as refused:
         read('{"ttft": {"p50": 1}, "finished": 2, ' + more + "}", "AFTER")
     assert refused.value.field == "AFTER"
+
+
+def test_a_request_of_a_time_too_late_to_be_told_from_the_next_is_refused(tmp_path: Path) -> None:
+    """Of seconds that many, a float has no fractions: every latency would be none."""
+    file = tmp_path / "late.jsonl"
+    file.write_text('{"timestamp": 1e18, "input_length": 5, "output_length": 5, "hash_ids": []}')
+    with pytest.raises(BadTrace, match="line 1: .*timestamp"):
+        read_trace(file)
+    file.write_text('{"timestamp": 1767571200000, "input_length": 5, "output_length": 5, "hash_ids": []}')
+    assert read_trace(file)[0].at_s == 1_767_571_200.0, "the clock of its recorder"
