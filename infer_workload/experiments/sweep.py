@@ -146,8 +146,11 @@ def here(workers: int) -> Runner:
         fresh = multiprocessing.get_context("spawn")  # a process with threads is not forked
         with ProcessPoolExecutor(min(workers, len(trials)), mp_context=fresh) as pool:
             asked = {pool.submit(measured, trial): number for number, trial in enumerate(trials)}
-            for one in as_completed(asked):
-                yield asked[one], one.result()
+            try:
+                for one in as_completed(asked):
+                    yield asked[one], one.result()
+            finally:  # where one cannot be measured at all, a trace that cannot be read, the others are not tried
+                pool.shutdown(wait=False, cancel_futures=True)
 
     return run
 

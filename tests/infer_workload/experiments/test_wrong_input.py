@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 
-from infer_workload.experiments import autoscale, experiment
+from infer_workload.experiments import autoscale, experiment, sweep
 from infer_workload.experiments.comparison import read
 from infer_workload.experiments.experiment import run
 from infer_workload.experiments.sweep import axis, points_of
@@ -117,7 +119,31 @@ def test_a_request_of_a_time_too_late_to_be_told_from_the_next_is_refused(tmp_pa
     """Of seconds that many, a float has no fractions: every latency would be none."""
     file = tmp_path / "late.jsonl"
     file.write_text('{"timestamp": 1e18, "input_length": 5, "output_length": 5, "hash_ids": []}')
-    with pytest.raises(BadTrace, match="line 1: .*timestamp"):
+    with pytest.raises(BadTrace, match="timestamp finite, not negative and at most"):
         read_trace(file)
     file.write_text('{"timestamp": 1767571200000, "input_length": 5, "output_length": 5, "hash_ids": []}')
     assert read_trace(file)[0].at_s == 1_767_571_200.0, "the clock of its recorder"
+
+
+def test_where_one_point_cannot_be_measured_the_others_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    released, tried = Event(), list[Trial]()
+
+    class Threads(ThreadPoolExecutor):
+        """In place of processes; what runs ends once nothing more is to be begun."""
+
+        def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+            super().shutdown(False, cancel_futures=cancel_futures)
+            released.set()
+            super().shutdown(wait)
+
+    def measured(trial: Trial) -> None:
+        tried.append(trial)
+        if trial.seed == 0:
+            raise BadTrace("line 5 is no request")
+        released.wait()
+
+    monkeypatch.setattr(sweep, "ProcessPoolExecutor", lambda workers, mp_context: Threads(workers))
+    monkeypatch.setattr(sweep, "measured", measured)
+    with pytest.raises(BadTrace):
+        list(sweep.here(2)([Trial(generate=5, seed=seed) for seed in range(100)]))
+    assert len(tried) <= 3
