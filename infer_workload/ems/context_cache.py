@@ -103,6 +103,8 @@ class ContextCache:
     ) -> None:
         self.capacity, self.ssd_capacity = capacity, ssd_capacity
         self.block_tokens = block_tokens
+        self.terms = block_tokens, policy, share
+        """What stays as it is: other terms are another cache's."""
         self.counts = CacheCounts()
         self._memory: Tier[tuple[int, Place]] = Tier(policy, block_tokens)
         self._ssd: Tier[Place] = Tier(policy, block_tokens)
@@ -165,10 +167,11 @@ class ContextCache:
         for key in hashes:
             if key not in self._blocks:
                 self._blocks[key] = promised
-                if self._namespaces is not None:
-                    self._namespaces.add(key, namespace)
         self._memory.used(hashes)
         if self._namespaces is not None:
+            for key in hashes:
+                if key not in self._namespaces:  # those too that `match` has brought back from solid state
+                    self._namespaces.add(key, namespace)
             over = self._namespaces.over(namespace, self.capacity)
             self._memory.drop(key for key in over if key in self._blocks)
             self.counts.evicted += len(over)
@@ -181,9 +184,14 @@ class ContextCache:
             if block is not None and block[0] == maker:
                 self._blocks[key] = (STORED, block[1])
 
+    def owed(self, hashes: Iterable[int], maker: int) -> set[int]:
+        """Which of the blocks that instance has promised and not computed."""
+        return {key for key in hashes if (block := self._blocks.get(key)) is not None and block[0] == maker}
+
     def forget(self, hashes: Iterable[int], maker: int) -> None:
-        """A prompt was withdrawn from that instance: what it alone would have computed is no longer promised."""
-        self._drop([key for key in hashes if (block := self._blocks.get(key)) is not None and block[0] == maker])
+        """Prompts were withdrawn from that instance: these blocks, that they alone would have computed, are no longer
+        promised."""
+        self._drop(list(self.owed(hashes, maker)))
 
     def break_promises(self, maker: int) -> int:
         """The instance will not deliver: what it owed is forgotten. Returns how many blocks."""

@@ -13,6 +13,10 @@ class Namespaces:
         self._blocks: dict[str, OrderedDict[int, None]] = {}
         self._of: dict[int, str] = {}
 
+    def __contains__(self, key: int) -> bool:
+        """Whether it is known whose that block is."""
+        return key in self._of
+
     def add(self, key: int, namespace: str) -> None:
         """A new block, of that namespace."""
         self.remove(key)

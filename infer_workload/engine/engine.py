@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from math import inf
 from random import Random
 
-from infer_workload.engine.cache_placement import place_cache
+from infer_workload.engine.cache_placement import adapted_cache, forget_owed
 from infer_workload.engine.decode_pool import DecodeDie, DecodePool
 from infer_workload.engine.kv_transfers import Transfers
 from infer_workload.engine.moving import fetch_s, new_dies, port_gbps, transfer_start_s
@@ -28,6 +28,7 @@ from infer_workload.engine.request import (
     WAITING,
     ContextTooLong,
     InferenceRequest,
+    Prefiller,
 )
 from infer_workload.engine.scheduler import choose_die, choose_instance, choose_preempted, keeps, needs
 from infer_workload.engine.waiting_queue import WaitingQueue
@@ -142,8 +143,7 @@ class Engine:
     def close(self, target: Pools | None) -> int:
         """Begin nothing on decode nodes and prefill instances that are not in `target`; None opens all of them.
         Returns how many requests still need what is closed."""
-        pools = self.deployment.pools
-        self._closing = pools.beyond(target or pools)
+        self._closing = (pools := self.deployment.pools).beyond(target or pools)
         self._assign()
         return self.on_closing()
 
@@ -183,13 +183,12 @@ class Engine:
             request
             for request in self.in_flight.values()
             if (request.die is not None and request.die.node not in decode)
-            or (request.state == PREFILLING and request.instance in gone)
-            or (request.state == TRANSFERRING and request.instance in gone)
+            or (request.state in (PREFILLING, TRANSFERRING) and request.instance in gone)
         ]
         self._send_back(lost)
         for instance in gone:
             self.cache.break_promises(instance.number)
-        place_cache(self.cache, deployment)
+        self.cache = adapted_cache(self.cache, deployment)
         self.instances = sorted(kept + added, key=lambda instance: pools.prefill.index(instance.nodes))
         self._time_instances()
         self.transfers.reprice(self.now)
@@ -234,11 +233,10 @@ class Engine:
             match = self.cache.match(request.blocks, request.prompt)
             instance = choose_instance(instances, match, request.priority)
             self.cache.promise(request.blocks, instance.number, request.project)
-            request.instance = instance
-            request.cached, request.cached_ssd = min(match.tokens, request.prompt - 1), match.ssd_tokens
+            request.instance, request.cached_ssd = instance, match.ssd_tokens
+            request.cached = request.prefilled = min(match.tokens, request.prompt - 1)
             if request.attempts == 1:
                 request.cached_first = match.tokens
-            request.prefilled = request.cached
             request.move(PREFILLING)
             instance.enqueue(request, self.cache.block_tokens)
             instance.backlog_tokens += request.prompt - request.cached
@@ -356,6 +354,7 @@ class Engine:
     def _withdraw(self, requests: list[InferenceRequest]) -> None:
         """Take requests off their dies and instances; what they generated stays theirs and joins their prompt."""
         self.pool.settle(self.now)
+        left: dict[Prefiller, set[int]] = {}
         for request in requests:
             if request.state == DECODING:
                 request.generated = max(request.generated, min(self.tokens_of(request), request.output_tokens - 1))
@@ -363,7 +362,9 @@ class Engine:
                 self.waiting.remove(request)
             if request.state == PREFILLING and request.instance is not None:
                 request.instance.backlog_tokens -= request.prompt - request.prefilled
-                self.cache.forget(request.blocks, request.instance.number)
+                left.setdefault(request.instance, set()).update(request.blocks)
+                request.instance = None
+        forget_owed(self.cache, left)
         self.pool.remove(requests, self.now)
         self.transfers.drop(self.now, requests)
         for request in requests:

@@ -56,6 +56,31 @@ class PrefillInstance:
                 before -= request.prompt - request.prefilled
         return before
 
+    def still_due(self, owed: set[int], block_tokens: int) -> set[int]:
+        """Of blocks that prompts which were withdrawn owed, those that others here compute in their place.
+
+        The first that has counted on one computes it itself, but in the chunk under way, where the one that is gone has
+        its part still; whoever is behind that one counts on it.
+        """
+        due: set[int] = set()
+        begun = {request.number for request, _, _ in self.chunk}
+        for request, life in [*((request, life) for request, life, _ in self.chunk), *self.queue]:
+            if not owed or not self.holds(request, life) or owed.isdisjoint(request.blocks):
+                continue
+            first = next((at for at, key in enumerate(request.blocks) if key in owed and key not in due), None)
+            if first is not None and request.number not in begun and request.prefilled == request.cached:
+                self._count_on(request, min(request.cached, first * block_tokens))
+            due.update(owed.intersection(request.blocks))
+        return due
+
+    def _count_on(self, request: InferenceRequest, tokens: int) -> None:
+        """Have no more of a prompt that is in the queue from the context cache."""
+        self.backlog_tokens += request.cached - tokens
+        request.cached = request.prefilled = tokens
+        request.cached_ssd = min(request.cached_ssd, tokens)
+        if request.attempts == 1:
+            request.cached_first = min(request.cached_first, tokens)
+
     def pace(self, now: float, whole_s: float) -> float | None:
         """Work on the chunk at a pace at which all of it takes so long; when it ends, or None where that is no news.
 

@@ -65,6 +65,9 @@ class Prefiller(Protocol):
     nodes: tuple[str, ...]
     backlog_tokens: int
 
+    def still_due(self, owed: set[int], block_tokens: int) -> set[int]:
+        """Of blocks that prompts which were withdrawn owed, those that others here compute in their place."""
+
 
 class Latencies:
     """How long a request took, of whoever knows its times."""

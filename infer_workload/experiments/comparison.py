@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import Any
 
 from infer_workload.reports.report import Report, flat
@@ -46,11 +47,19 @@ def read(text: str, field: str) -> dict[str, Any]:
     """A report that `matrixctl experiment run -o json` printed. Raises InvalidField."""
     try:
         document = json.loads(text)
-    except ValueError as wrong:
+    except (ValueError, RecursionError) as wrong:
         raise InvalidField(f"it is no JSON: {wrong}", field=field) from wrong
-    if not isinstance(document, dict) or not comparable(document):
+    if not isinstance(document, dict) or not comparable(document) or not _has_maker(document):
         raise InvalidField("it is no report of `matrixctl experiment run -o json`", field=field)
+    if odd := next((name for name, value in numbers(document).items() if not isfinite(value)), None):
+        raise InvalidField(f"its {odd} is no finite number", field=field)
     return document
+
+
+def _has_maker(document: Mapping[str, Any]) -> bool:
+    """Whether it says what made it, or says nothing of that."""
+    made = document.get("made_by")
+    return made is None or (isinstance(made, dict) and isinstance(made.get("command"), str))
 
 
 def comparable(document: Mapping[str, Any]) -> bool:

@@ -18,13 +18,13 @@ from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import ContextTooLong, InferenceRequest
 from infer_workload.experiments.trial import SHARES, Trial
 from infer_workload.layout.deployment import Deployment, lay_out
-from infer_workload.layout.recovery import plan_change
+from infer_workload.layout.recovery import Change, plan_change
 from infer_workload.reports.report import Objectives, Report, report_of
 from infer_workload.reports.served import Served
 from infer_workload.timing.calibration import Calibration, load_calibration
 from infer_workload.timing.fabric import Fabric
 from infer_workload.timing.model import load_model
-from infer_workload.traffic.generator import Arrival, generate, read_trace
+from infer_workload.traffic.generator import Arrival, blocks_of, generate, read_trace
 
 PROGRESS_EVERY = 200
 COLLECT_EVERY = 50_000
@@ -66,6 +66,8 @@ def run(trial: Trial, progress: Progress | None = None) -> Outcome:
         fabric = fabric.beside(TrialContention(trial, tuple(fabric.nodes), machine))
     deployment = lay_out(fabric, model, machine, trial.shape())
     lost = () if trial.lose_node_at is None else (trial.lose_node_at,)
+    if lost:
+        without_decode_node(deployment)  # to be refused now, and not when it comes to that
     objectives = Objectives(trial.ttft, trial.tpot)
     if trial.trace is not None:
         recorded = read_trace(trial.trace)
@@ -96,7 +98,7 @@ def replay(
     count: int = 0,
 ) -> Outcome:
     """Put the arrivals through a deployment, each at its time, and wait until the last has finished. At each of
-    `node_losses_s` the last decode node is lost. `count`, how many there are, is for `progress` alone."""
+    `node_losses_s` before that the last decode node is lost. `count`, how many there are, is for `progress` alone."""
     finished = Served()
     engine = Engine(deployment, seed, finished=finished.add)
     refused, losses, notes = 0, sorted(node_losses_s), list[str]()
@@ -108,10 +110,19 @@ def replay(
         if progress and number % PROGRESS_EVERY == 0:
             progress(number, count, engine.now)
         tokens = arrival.input_tokens, arrival.output_tokens
+        blocks = blocks_of(arrival, engine.cache.block_tokens)
         try:
-            engine.submit(InferenceRequest(number, arrival.at_s, *tokens, arrival.blocks, priority=arrival.priority))
+            engine.submit(InferenceRequest(number, arrival.at_s, *tokens, blocks, priority=arrival.priority))
         except ContextTooLong:
             refused += 1
+    for at in losses:
+        while engine.in_flight and (due := engine.next_at()) <= at and due < inf:
+            engine.advance(due)
+        if not engine.in_flight:
+            notes.append(f"no node was lost at {at:g} s: the last request had finished by then")
+            continue
+        engine.advance(at)
+        notes.append(lose_decode_node(engine))
     engine.advance(inf)
     if progress:
         progress(count, count, engine.now)
@@ -121,15 +132,18 @@ def replay(
 
 def lose_decode_node(engine: Engine) -> str:
     """Take the last node of the decode pool out of the fabric and lay out again without it; says what happened."""
-    current = engine.deployment
-    node = current.pools.decode[-1]
-    fabric = current.fabric.without([node])
-    change = plan_change(current, fabric)
+    node, change = without_decode_node(engine.deployment)
     requeued = engine.apply_layout(change.deployment, change.pause_s, change.start_s)
     return (
         f"at {engine.now:.1f} s {node} was lost: decode paused {change.pause_s:.1f} s and continued as "
         f"EP{change.deployment.decode_dies}, {requeued} requests were sent back"
     )
+
+
+def without_decode_node(current: Deployment) -> tuple[str, Change]:
+    """The last node of the decode pool, and the layout without it. Raises DoesNotFit."""
+    node = current.pools.decode[-1]
+    return node, plan_change(current, current.fabric.without([node]))
 
 
 def healthy_fabric(nodes: int, machine: Calibration | None = None) -> Fabric:

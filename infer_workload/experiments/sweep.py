@@ -12,7 +12,7 @@ import multiprocessing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from itertools import product
 from typing import Any
 
@@ -77,8 +77,9 @@ def _range(text: str, values: str) -> Iterator[str]:
     try:
         first, last, *rest = (Decimal(number) for number in values.split(":"))
         step = rest[0] if rest else Decimal(1)
-        count = int((last - first) / step) + 1 if step > 0 and len(rest) < 2 else 0
-    except (ValueError, InvalidOperation) as wrong:
+        steps = (last - first) / step if step > 0 and len(rest) < 2 else Decimal(-1)
+        count = int(min(steps, Decimal(POINTS_MAX))) + 1 if steps >= 0 and step.is_finite() else 0
+    except (ValueError, ArithmeticError) as wrong:
         raise InvalidField(f"{text!r} is not of the form FIRST:LAST:STEP", field="--over") from wrong
     if not 0 < count <= POINTS_MAX:
         raise InvalidField(f"{text!r} has no value, or more than {POINTS_MAX:,}", field="--over")
@@ -145,8 +146,11 @@ def here(workers: int) -> Runner:
         fresh = multiprocessing.get_context("spawn")  # a process with threads is not forked
         with ProcessPoolExecutor(min(workers, len(trials)), mp_context=fresh) as pool:
             asked = {pool.submit(measured, trial): number for number, trial in enumerate(trials)}
-            for one in as_completed(asked):
-                yield asked[one], one.result()
+            try:
+                for one in as_completed(asked):
+                    yield asked[one], one.result()
+            finally:  # where one cannot be measured at all, a trace that cannot be read, the others are not tried
+                pool.shutdown(wait=False, cancel_futures=True)
 
     return run
 

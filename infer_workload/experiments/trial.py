@@ -18,7 +18,7 @@ from infer_workload.timing.model import MODEL, load_model
 from matrixcommon.model.errors import InvalidField
 
 PAPER_NODES = 32
-NO_PLANE = "no_plane"
+NO_PLANE, RATE_OF_TRACE = "no_plane", "rate_of_trace"
 SHARES = {"ub": "ub_share", "rdma": "rdma_share", "vpc": "vpc_share"}
 
 
@@ -63,7 +63,7 @@ class Trial(BaseModel):
     floor_share: float = Field(0.0, ge=0, le=1, description="part of every port of that plane that is guaranteed")
     lost_l2_chips: int = Field(0, ge=0, le=96, description="L2 chips of the UB plane that are lost, of 112")
     half_lanes: int = Field(0, ge=0, le=48, description="decode nodes whose UB cables have half of their lanes")
-    lose_node_at: float | None = Field(None, ge=0, description="when the last decode node is lost")
+    lose_node_at: float | None = Field(None, ge=0, allow_inf_nan=False, description="when the last decode node is lost")
     ttft: float = Field(TTFT_OBJECTIVE_S, gt=0, description="objective for the first token, s")
     tpot: float = Field(TPOT_OBJECTIVE_S, gt=0, description="objective for each token after it, s")
 
@@ -81,6 +81,9 @@ class Trial(BaseModel):
     def _one_workload(self) -> Trial:
         if (self.trace is None) == (self.generate is None):
             raise ValueError("give a trace or a number of requests to generate, one of the two")
+        if self.trace is not None and self.rate is not None:
+            text = "it is that of generated requests; those of a trace come when they came"
+            raise PydanticCustomError(RATE_OF_TRACE, text, {"field": "rate"})
         return self
 
     @model_validator(mode="after")
@@ -177,7 +180,7 @@ def trial_of(parameters: dict[str, Any]) -> Trial:
     except ValidationError as wrong:
         first = wrong.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "trace"
-        if first["type"] == NO_PLANE:
+        if first["type"] in (NO_PLANE, RATE_OF_TRACE):
             name = first["ctx"]["field"]
         if first["type"] == "extra_forbidden":
             raise InvalidField(f"{name!r} is no parameter; there are {', '.join(PARAMETERS)}", field=name) from wrong

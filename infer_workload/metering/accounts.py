@@ -36,11 +36,14 @@ class Accounts:
         self._open: Charges = defaultdict(Counter)
         self._writing: asyncio.Future[None] | None = None
 
-    def add(self, account: Account, **counts: int) -> None:
-        """In the present minute; not written yet."""
+    def minute(self) -> int:
+        """When the present minute began."""
+        return int(self._clock.now()) // MINUTE_S * MINUTE_S
+
+    def add(self, account: Account, minute: int | None = None, **counts: int) -> None:
+        """In that minute, or the present one; not written yet."""
         if counted := {name: count for name, count in counts.items() if count}:
-            minute = int(self._clock.now()) // MINUTE_S * MINUTE_S
-            self._open[account, minute].update(counted)
+            self._open[account, self.minute() if minute is None else minute].update(counted)
 
     def settle(self) -> int:
         """Write what is open; how many accounts. Raises what the database does, and then keeps all of it."""
@@ -85,6 +88,8 @@ class Charge:
         self._lease = lease
         self._now = now
         self._charged = 0
+        self._minutes: list[tuple[int, int]] = []
+        """When minutes began, and the tokens of the answer that were charged in each, in order."""
         self._begun = self._closed = False
 
     async def ahead(self, tokens: int, most: int, prompt: int, cached: int) -> None:
@@ -111,8 +116,23 @@ class Charge:
         self._lease.end()
 
     def _take(self, tokens: int, prompt: int, cached: int) -> None:
-        more = tokens - self._charged
+        more, minute = tokens - self._charged, self._accounts.minute()
         first = {} if self._begun else {"requests": 1, "prompt_tokens": prompt, "cached_tokens": min(cached, prompt)}
-        self._accounts.add(self._account, completion_tokens=more, **first)
-        self._lease.charge(more + first.get("prompt_tokens", 0), self._now())
+        self._accounts.add(self._account, minute, completion_tokens=max(0, more), **first)
+        self._lease.charge(max(0, more) + first.get("prompt_tokens", 0), self._now())
+        if more > 0:
+            same = self._minutes.pop()[1] if self._minutes and self._minutes[-1][0] == minute else 0
+            self._minutes.append((minute, same + more))
+        self._give_back(-more)
         self._charged, self._begun = tokens, True
+
+    def _give_back(self, tokens: int) -> None:
+        """So many were charged too much, the last ones: in the minutes in which they were."""
+        while tokens > 0 and self._minutes:
+            minute, charged = self._minutes.pop()
+            back = min(tokens, charged)
+            self._accounts.add(self._account, minute, completion_tokens=-back)
+            self._lease.give_back(back, minute, self._now())
+            if charged > back:
+                self._minutes.append((minute, charged - back))
+            tokens -= back

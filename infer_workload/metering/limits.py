@@ -113,10 +113,11 @@ class UsageLimit:
 class Lease:
     """What the limits set aside for one request, until it ends."""
 
-    def __init__(self, limits: Iterable[UsageLimit], tokens: int, now: float, scale: float) -> None:
-        self._limits = tuple(limits)
+    def __init__(self, account: Account, limits: Iterable[UsageLimit], tokens: int, now: float, scale: float) -> None:
+        self._account = account
+        self._limits = list(limits)
         self._left = tokens
-        self._ended = False
+        self._charged = self._ended = False
         self.headers: dict[str, str] = {}
         for limit in self._limits:
             limit.in_flight += 1
@@ -128,14 +129,36 @@ class Lease:
             self._describe(counted, now, scale)
 
     def charge(self, tokens: int, now: float) -> None:
-        """So many of what was set aside are used; negative: too many were."""
+        """So many of what was set aside are used."""
+        self._charged = True
         taken = min(tokens, self._left)
         self._left -= taken
         for limit in self._limits:
             limit.set_aside -= taken
             for window in limit.windows.values():
                 window.turn(now)
-                window.tokens = max(0, window.tokens + tokens)
+                window.tokens += tokens
+
+    def give_back(self, tokens: int, charged_at: float, now: float) -> None:
+        """So many were used too many, and charged then: a window that has begun since knows nothing of them."""
+        self._left += tokens
+        for limit in self._limits:
+            limit.set_aside += tokens
+            for window in limit.windows.values():
+                window.turn(now)
+                if charged_at >= window.start:
+                    window.tokens = max(0, window.tokens - tokens)
+
+    def join(self, limit: UsageLimit, now: float) -> None:
+        """A limit that was set meanwhile, and has counted what the accounts have: set aside what is left in it too."""
+        if self._ended or not limit.applies(self._account):
+            return
+        self._limits.append(limit)
+        limit.in_flight += 1
+        limit.set_aside += self._left
+        for window in () if self._charged else limit.windows.values():
+            window.turn(now)
+            window.requests += 1
 
     def withdraw(self, now: float) -> None:
         """The request was not taken: it does not count."""

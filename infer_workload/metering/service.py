@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import floor
 from typing import Any
+from weakref import WeakSet
 
 from sqlalchemy import select
 
@@ -26,6 +27,8 @@ class UsageService:
         self.accounts = Accounts(records, clock)
         self._clock = clock
         self._limits: dict[str, UsageLimit] = {}
+        self._leases: WeakSet[Lease] = WeakSet()
+        """Those of requests in flight, and some that have ended."""
 
     def restore(self) -> int:
         """Take up the limits and what of them is used; how many."""
@@ -36,7 +39,7 @@ class UsageService:
         return len(self._limits)
 
     def ensure(self, name: str, request: UsageLimitRequest, *, validate_only: bool = False) -> UsageLimitView:
-        """Have this limit. What was used before it was set counts too."""
+        """Have this limit. What was used before it was set counts too, and what runs then."""
         checked_resource_name(name)
         with self.records.transaction(dry=validate_only) as session:
             row = session.get(UsageLimitRow, name)
@@ -60,6 +63,8 @@ class UsageService:
         else:
             self._limits[name] = fresh
             self._count([fresh])
+            for lease in self._leases:
+                lease.join(fresh, self._clock.now())
         return self.view(name)
 
     def delete(self, name: str, *, validate_only: bool = False) -> None:
@@ -83,7 +88,8 @@ class UsageService:
         limits = [each for _, each in sorted(self._limits.items()) if each.applies(account)]
         for limit in limits:
             limit.check(tokens, now, scale)
-        lease = Lease(limits, tokens, now, scale)
+        lease = Lease(account, limits, tokens, now, scale)
+        self._leases.add(lease)
         return lease, Charge(self.accounts, account, lease, self._clock.now)
 
     def summed(

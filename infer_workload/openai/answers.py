@@ -8,7 +8,7 @@ what there was by then; who gets an error in place of a whole answer is charged 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -94,7 +94,7 @@ class Completion:
                     charged = True
                     await self.charge.end(reported, request.input_tokens, request.cached_first)
                     return
-                if not request.done:
+                if not request.done and not self.live.lost(request):  # nobody plays a deployment that is gone
                     await self.live.news()
         except MatrixError:
             raise
@@ -123,17 +123,18 @@ class Streamed(StreamingResponse):
 
     def __init__(self, completion: Completion) -> None:
         headers = {"Cache-Control": "no-cache", **completion.headers}
-        super().__init__(stream(completion), media_type="text/event-stream", headers=headers)
-        self._completion = completion
+        self._completion, self._events = completion, stream(completion)
+        super().__init__(self._events, media_type="text/event-stream", headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await super().__call__(scope, receive, send)
+            async with aclosing(self._events):  # which charges what there was, where it ends while that is sent
+                await super().__call__(scope, receive, send)
         finally:
             self._completion.abandon()
 
 
-async def stream(completion: Completion) -> AsyncIterator[bytes]:
+async def stream(completion: Completion) -> AsyncGenerator[bytes, None]:
     """The answer as server-sent events."""
     shape, reported = completion.shape, 0
     if shape is Chat:

@@ -116,7 +116,7 @@ async def _disconnected(request: Request) -> None:
 async def _body(request: Request) -> dict[str, Any]:
     try:
         body = json.loads(await request.body())
-    except ValueError as wrong:
+    except (ValueError, RecursionError) as wrong:
         raise Malformed(f"the body is no JSON: {wrong}", field="body") from wrong
     if not isinstance(body, dict):
         raise Malformed("the body must be a JSON object", field="body")

@@ -22,7 +22,7 @@ class Text:
         if isinstance(given, list) and len(given) == 1 and isinstance(given[0], str | list):
             given = given[0]
         if isinstance(given, str):
-            return tokens_of(given)
+            return _tokens(given, "prompt")
         if isinstance(given, list) and all(type(token) is int for token in given):
             return [str(token) for token in given]
         raise InvalidField("give one prompt, as text or as a list of token ids", field="prompt")
@@ -50,7 +50,8 @@ class Chat:
                 raise InvalidField("a message is an object with a role and content", field=f"messages[{at}]")
             if message["role"] not in ROLES:
                 raise InvalidField(f"a role is one of {', '.join(ROLES)}", field=f"messages[{at}].role")
-            tokens += [f"<{message['role']}>", *tokens_of(_content(message.get("content"), at))]
+            content = _content(message.get("content"), at)
+            tokens += [f"<{message['role']}>", *_tokens(content, f"messages[{at}].content")]
         return tokens
 
     @staticmethod
@@ -60,6 +61,15 @@ class Chat:
 
 
 Shape = type[Chat] | type[Text]
+
+
+def _tokens(text: str, field: str) -> list[str]:
+    """JSON may hold half of a surrogate pair, which is what a client sends that cuts a text within a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as wrong:
+        raise InvalidField("it holds half of a surrogate pair, which is no character", field=field) from wrong
+    return tokens_of(text)
 
 
 def _content(content: Any, at: int) -> str:

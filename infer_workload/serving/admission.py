@@ -47,7 +47,9 @@ class Admission:
 def _over_s(engine: Engine, spec: DeploymentRequest, request: InferenceRequest, cached: int) -> float:
     """How many seconds too late it would come; 0 where it is in time."""
     ahead, answer = engine.waiting.ahead_of(request.priority), request.output_tokens
-    if ahead >= spec.queue_max or len(engine.waiting) >= QUEUES * max(1, spec.queue_max):
+    if (ahead >= spec.queue_max and (ahead or not _begins_at_once(engine, request))) or len(
+        engine.waiting
+    ) >= QUEUES * max(1, spec.queue_max):
         return 1.0
     objective = spec.objective
     if objective is None:
@@ -57,6 +59,13 @@ def _over_s(engine: Engine, spec: DeploymentRequest, request: InferenceRequest, 
     if objective.ttft_s is not None and (late := _ttft_s(engine, request, cached) - objective.ttft_s) > 0:
         return late if late < inf else 1.0
     return 0.0
+
+
+def _begins_at_once(engine: Engine, request: InferenceRequest) -> bool:
+    """Whether it waits for nothing: what a deployment takes whose requests may not wait (`queueMax` 0)."""
+    _, instances = engine.open_places()
+    place = engine.place_for(request.priority, request.prompt + request.output_tokens)
+    return bool(instances) and place is not None
 
 
 def _tpot_s(engine: Engine, request: InferenceRequest) -> float:

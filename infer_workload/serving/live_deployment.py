@@ -23,7 +23,7 @@ from infer_workload.layout.draining import Drain
 from infer_workload.layout.recovery import Change, first_start_s, plan_change_at_any_size
 from infer_workload.layout.scale import ROLE_CHANGE_S, PoolScale
 from infer_workload.layout.views import layout_text, pools_view, roles_of
-from infer_workload.serving.activation import Activation
+from infer_workload.serving.activation import RETRY_AFTER_S, Activation
 from infer_workload.serving.admission import Admission
 from infer_workload.serving.handover import Handover
 from infer_workload.serving.load_generator import BuiltInLoad
@@ -33,7 +33,7 @@ from infer_workload.timing.calibration import MACHINE, Calibration, load_calibra
 from infer_workload.timing.contention import MeasuredContention
 from infer_workload.timing.fabric import Fabric
 from infer_workload.timing.model import ServedModel, load_model
-from matrixcommon.model.errors import Overloaded
+from matrixcommon.model.errors import Overloaded, Unavailable
 
 
 class LiveDeployment:
@@ -75,10 +75,9 @@ class LiveDeployment:
         self.loading: dict[str, float] = {}
         self._numbers = count(1)
         self._played = asyncio.Event()
-        self.stream_count = 0
         self.handover, self.activation, self.admission = Handover(request), Activation(), Admission()
         self.booting: frozenset[str] = frozenset()
-        self.submitted = self.cancelled = self.cut_off = self.requeued = 0
+        self.stream_count = self.submitted = self.cancelled = self.cut_off = self.requeued = 0
 
     # The fabric.
 
@@ -290,16 +289,17 @@ class LiveDeployment:
         return self.engine is not None and self.state in (SERVING, DEGRADED)
 
     def submit(self, now: float, request: InferenceRequest, waited_s: float = 0.0) -> InferenceRequest:
-        """Take a request, which had to wait so long before. Raises ContextTooLong, and Overloaded where it would not
-        be served in time; call only while it `serves`."""
+        """Take a request, which had to wait so long before. Raises ContextTooLong, Overloaded where it would not be
+        served in time, and Unavailable where it does not serve by now."""
         self.play(now)
-        engine = self.engine
-        assert engine is not None
+        if (engine := self.engine) is None or not self.serves:
+            raise Unavailable(f"{self.name} is {self.state}: {self.why}", retry_after_s=RETRY_AFTER_S)
         request.number, request.arrived_at = next(self._numbers), engine.now - waited_s
         self._admit(engine, request)
         return request
 
     def _admit(self, engine: Engine, request: InferenceRequest) -> None:
+        self.activation.active_at = engine.now
         try:
             self.admission.check(engine, self.spec, request)
         except Overloaded:
@@ -318,7 +318,7 @@ class LiveDeployment:
     def cancel(self, request: InferenceRequest) -> None:
         if self.engine is not None and request.number in self.engine.in_flight:
             self.engine.cancel(request)
-            self.cancelled += 1
+            self.cancelled, self.activation.active_at = self.cancelled + 1, self.engine.now
 
     async def news(self) -> None:
         """Return when time has been played on."""

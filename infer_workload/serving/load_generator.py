@@ -8,7 +8,7 @@ from math import inf
 from infer_workload.contract import LoadRequest, LoadView
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import ContextTooLong, InferenceRequest
-from infer_workload.traffic.generator import Arrival, generate
+from infer_workload.traffic.generator import Arrival, blocks_of, generate
 from matrixcommon.model.errors import Overloaded
 
 Admit = Callable[[Engine, InferenceRequest], None]
@@ -57,8 +57,9 @@ class BuiltInLoad:
                 return False
             engine.advance(arrival.at_s)
             tokens = arrival.input_tokens, arrival.output_tokens
+            blocks = blocks_of(arrival, engine.cache.block_tokens)
             try:
-                admit(engine, InferenceRequest(next(numbers), arrival.at_s, *tokens, arrival.blocks))
+                admit(engine, InferenceRequest(next(numbers), arrival.at_s, *tokens, blocks))
                 self.view.submitted += 1
             except (ContextTooLong, Overloaded):
                 self.view.refused += 1

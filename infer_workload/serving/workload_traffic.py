@@ -101,12 +101,17 @@ class WorkloadTraffic:
     def __init__(self, hardware: Hardware) -> None:
         self._hardware = hardware
         self._offered: dict[str, WorkloadLoad | None] | None = None
-        self._means: dict[str, Means] = {}
+        self._means: dict[Engine, Means] = {}
+        """Each engine counts from nothing, whatever the one before it under its deployment's name had counted."""
 
     async def tell(self, lives: Iterable[LiveDeployment], now: float) -> int:
         """Bring the loads up to date; how many were reported. Raises Unavailable where the hardware cannot be asked."""
-        current = {live.name: loads_of(live, self._mean_of(live, now)) for live in lives}
-        loads = {name: load for each in current.values() for name, load in each.items()}
+        known, self._means, loads = self._means, {}, dict[str, WorkloadLoad]()
+        for live in lives:
+            if (engine := live.engine) is not None:
+                moved = counted(engine)
+                means = self._means[engine] = known.get(engine) or Means(now, moved)
+                loads |= loads_of(live, means.look(now, moved))
         if self._offered is None:
             self._offered = {
                 name: None for name in await self._hardware.traffic_names() if name_of(name).startswith(PREFIX)
@@ -137,11 +142,3 @@ class WorkloadTraffic:
             if own:
                 changed += live.take_contention(contention_of(own, bursts), now)
         return changed
-
-    def _mean_of(self, live: LiveDeployment, now: float) -> dict[str, float]:
-        if live.engine is None:
-            self._means.pop(live.name, None)
-            return {}
-        found = counted(live.engine)
-        means = self._means.setdefault(live.name, Means(now, found))
-        return means.look(now, found)

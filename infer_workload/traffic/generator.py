@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from itertools import pairwise
-from math import exp, inf, log
+from math import exp, log
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -28,7 +28,14 @@ import yaml
 BATCH_S_MAX = 3.0
 """No batch of the trace is spread over more than this, its recorder's period."""
 
+BLOCK_TOKENS = 512
+"""Tokens of the blocks that `hash_ids` of a trace stand for."""
+
 OPEN_CONVERSATIONS_MAX = 4096
+
+
+LATEST_S = 1e11
+"""Three thousand years. A float tells moments of then 15 microseconds apart, and later ones less and less."""
 
 
 class BadTrace(ValueError):
@@ -44,6 +51,20 @@ class Arrival(NamedTuple):
     output_tokens: int
     blocks: tuple[int, ...]
     priority: int = 0
+
+
+def blocks_of(arrival: Arrival, block_tokens: int) -> tuple[int, ...]:
+    """The prefix hashes of the prompt's blocks of that size. One that is not a trace's is known by the trace's block
+    that it ends in, and where: prompts that share that one share it."""
+    if block_tokens == BLOCK_TOKENS:
+        return arrival.blocks
+    hashed = min(arrival.input_tokens, len(arrival.blocks) * BLOCK_TOKENS)
+    last, found = len(arrival.blocks) - 1, list[int]()
+    for start in range(0, hashed, block_tokens):
+        end = start + block_tokens
+        place = min((end - 1) // BLOCK_TOKENS, last)
+        found.append(arrival.blocks[place] * 2 * BLOCK_TOKENS + end - place * BLOCK_TOKENS)
+    return tuple(found)
 
 
 def read_trace(path: Path) -> list[Arrival]:
@@ -75,8 +96,11 @@ def _parsed(number: int, line: str) -> Arrival:
         raise BadTrace(f"line {number} is no request of a trace: it has no {lacks}") from lacks
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as wrong:
         raise BadTrace(f"line {number} is no request of a trace: {wrong}") from wrong
-    if arrival.input_tokens < 1 or arrival.output_tokens < 1 or not 0 <= arrival.at_s < inf:
-        raise BadTrace(f"line {number}: lengths must be at least 1 and the timestamp finite and not negative")
+    if arrival.input_tokens < 1 or arrival.output_tokens < 1 or not 0 <= arrival.at_s <= LATEST_S:
+        raise BadTrace(
+            f"line {number}: lengths must be at least 1 and the timestamp finite, not negative and at most "
+            f"{LATEST_S * 1000:.0e} ms"
+        )
     return arrival
 
 

@@ -116,13 +116,12 @@ async def _passed(answer: httpx.Response, stream: bool) -> AsyncIterator[bytes]:
         async for chunk in answer.aiter_raw():
             if not stream:
                 yield chunk
-            elif b"\n\n" in chunk:  # whole events only, so that nobody has to read half a one
-                cut = chunk.rfind(b"\n\n") + 2
-                events, last = last + chunk[:cut], chunk[cut:]
+                continue
+            last += chunk
+            if cut := last.rfind(b"\n\n") + 1:  # whole events only, so that nobody has to read half a one
+                events, last = last[: cut + 1], last[cut + 1 :]
                 ended = ended or any(end in events for end in ENDS)
                 yield events
-            else:
-                last += chunk
     except httpx.HTTPError:
         if not stream:
             raise

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infer_workload.contract import DeploymentRequest
+from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.deployment import DoesNotFit
 from infer_workload.layout.scale import ROLE_CHANGE_S, PoolScale
 from infer_workload.layout.views import pools_of
@@ -102,6 +103,24 @@ def test_what_is_no_size_counts_at_once():
     assert (now.drafts, now.cache_gb_per_node, live.spec.queue_max) == (False, 64.0, 7)
     assert (sizes(live), progress(live)[1]) == ((4, 8), "RolesChanging")
     assert now.cache_blocks == int(12 * 64e9 // now.block_bytes)
+
+
+def test_the_cache_is_as_another_spec_has_it_and_keeps_what_it_can_use():
+    stage = Stage()
+    live = stage.live
+    live.start_load_generator(None, stage.now)
+    while live.engine.in_flight:
+        stage.plays(1)
+    known, asked = len(live.engine.cache), live.engine.cache.counts.blocks_asked
+    live.reshape(spec(4, 8, cache_eviction="cost", cache_project_share=0.5), stage.now)
+    assert live.engine.cache.terms == (512, "cost", 0.5)
+    assert len(live.engine.cache) == known > 0
+    live.reshape(spec(4, 8, block_tokens=128), stage.now)
+    assert (len(live.engine.cache), live.engine.cache.counts.blocks_asked) == (0, asked)
+    for blocks in ((1, 2, 3, 4, 5, 6, 7, 8), (1, 2, 13, 14, 15, 16, 17, 18)):
+        request = live.submit(stage.now, InferenceRequest(0, stage.now, 8 * 128, 2, blocks))
+        stage.plays(30)
+    assert request.cached_first == 2 * 128, "two blocks of the size that there are now"
 
 
 def test_a_spec_that_changes_no_role_changes_nothing_else():

@@ -201,6 +201,44 @@ def test_a_cancelled_request_frees_its_place():
     assert stays.generated == 500
 
 
+SHARED = tuple(range(1, 9))
+
+
+def test_the_cache_keeps_what_a_prompt_computes_that_begins_as_a_cancelled_one():
+    watched = Watched()
+    first, second = (watched.submit(number, 4500, 2, SHARED) for number in (1, 2))
+    assert (first.cached, second.cached) == (0, 8 * 512), "it counts on the one before it"
+    watched.engine.cancel(second)
+    watched.engine.advance(inf)
+    assert watched.submit(3, 4500, 2, SHARED).cached_first == 8 * 512
+
+
+def test_a_prompt_computes_itself_what_it_counted_on_a_cancelled_one_for():
+    alone = Watched().submit(1, 4500, 2, SHARED)
+    watched = Watched()
+    first, second, third = (watched.submit(number, 4500, 2, SHARED) for number in (1, 2, 3))
+    instance = second.instance
+    watched.engine.cancel(first)
+    assert (second.cached, second.cached_first, third.cached) == (0, 0, 8 * 512), "one computes it, once"
+    assert instance.backlog_tokens == 4500 + (4500 - 8 * 512)
+    watched.engine.advance(inf)
+    assert (alone.cached_first, third.cached_first) == (0, 8 * 512)
+    assert instance.prefilled_tokens == 4500 + (4500 - 8 * 512)
+    assert instance.backlog_tokens == 0
+    assert watched.submit(4, 4500, 2, SHARED).cached_first == 8 * 512
+
+
+def test_of_prompts_that_share_a_beginning_and_are_lost_together_nothing_is_kept():
+    watched = Watched()
+    requests = [watched.submit(number, 4500, 2, SHARED) for number in range(4)]
+    watched.submit(4, 4500, 2, (77, 77, 77))  # a recorder's mistake
+    for request in requests:
+        watched.engine.cancel(request)
+    watched.engine.cancel(watched.engine.in_flight[4])
+    assert len(watched.engine.cache) == 0
+    assert all(instance.backlog_tokens == 0 for instance in watched.engine.instances)
+
+
 def test_requests_wait_while_every_die_is_full():
     watched = Watched(4, batch_per_npu=2)
     requests = [watched.submit(number, 100, 50) for number in range(100)]

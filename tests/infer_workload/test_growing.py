@@ -1,5 +1,7 @@
 """New nodes serve once they have booted and loaded; a load that takes over from another brings prompts of its own."""
 
+import pytest
+
 from infer_workload.contract import DeploymentRequest, LoadRequest
 from infer_workload.experiments.experiment import healthy_fabric
 from infer_workload.serving.live_deployment import LiveDeployment
@@ -39,3 +41,17 @@ def test_a_load_that_takes_over_repeats_no_prompt_of_the_one_before():
     again = {block for arrival in iter(lambda: second.take(120.0), None) for block in arrival.blocks}
     assert len(blocks) > 100 < len(again)
     assert blocks & again == {0}, "the system prompt alone"
+
+
+def test_built_in_load_finds_as_much_in_a_cache_of_smaller_blocks():
+    rates = []
+    for size in (512, 128):
+        spec, now = DeploymentRequest(instance="i", block_tokens=size), 1000.0
+        live = LiveDeployment("d", spec, 1, lambda live: None, lambda request: None)
+        live.take_view(Fabric.healthy(NODES, 1), now)
+        live.play(now + 100)
+        live.start_load_generator(LoadRequest(requests_per_second=5.0, seed=7), now + 100)
+        while not live.play(now + 200):
+            pass
+        rates.append(live.engine.cache.counts.token_hit_rate)
+    assert rates[1] == pytest.approx(rates[0], rel=0.03)

@@ -7,10 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from infer_workload.contract import ScaleRequest
+from infer_workload.contract import ScaleRequest, ServingObjective
+from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.scale import PoolScale
 from infer_workload.serving.states import IDLE, LOADING, PENDING, SERVING
 from infer_workload.serving.status import progress
+from matrixcommon.model.errors import Overloaded, Unavailable
 from tests.infer_workload.loaded import NODES, Stage, sizes
 
 
@@ -229,3 +231,34 @@ def test_scaled_to_zero_it_is_idle_and_comes_back_with_what_is_asked_for():
     stage.plays(120)
     assert (live.state, sizes(live), live.activation.holds(live)) == (SERVING, (2, 4), False)
     assert live.cut_off == 0
+
+
+def test_it_is_idle_since_a_request_last_came_was_refused_or_was_given_up():
+    """Not since one last finished: a policy would scale it to zero in the moment that its only client goes away."""
+    stage = Stage()
+    live = stage.live
+    live.start_load_generator(None, stage.now)
+    while live.engine.in_flight:
+        stage.plays(1)
+    stage.plays(300)
+    assert live.activation.idle_s(live, stage.now) >= 300
+    request = live.submit(stage.now, InferenceRequest(0, stage.now, 100, 20_000))
+    stage.plays(200)
+    assert live.activation.idle_s(live, stage.now) == 0
+    live.cancel(request)
+    assert live.activation.idle_s(live, stage.now) == 0
+    stage.plays(60)
+    assert live.activation.idle_s(live, stage.now) == 60
+    live.spec = live.spec.model_copy(update={"objective": ServingObjective(ttft_s=1e-6)})
+    with pytest.raises(Overloaded):
+        live.submit(stage.now, InferenceRequest(0, stage.now, 100, 100))
+    assert live.activation.idle_s(live, stage.now) == 0
+
+
+def test_a_request_that_comes_in_the_moment_that_the_last_nodes_leave_is_refused():
+    stage = Stage()
+    stage.live.start_load_generator(None, stage.now)
+    stage.drain(frozenset(NODES), deadline_s=5.0)
+    assert stage.live.serves
+    with pytest.raises(Unavailable, match="is Unavailable"):
+        stage.live.submit(stage.now + 6, InferenceRequest(0, stage.now, 100, 100))

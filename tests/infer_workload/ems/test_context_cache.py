@@ -17,7 +17,7 @@ from infer_workload.experiments.trial import Trial
 from infer_workload.layout.deployment import lay_out
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.model import load_model
-from infer_workload.traffic.generator import read_trace
+from infer_workload.traffic.generator import Arrival, blocks_of, read_trace
 
 NODES = ("sn0-c00-n0", "sn0-c00-n1", "sn0-c00-n2")
 
@@ -174,6 +174,24 @@ def test_by_cost_more_is_reused_than_by_use_alone():
     assert hits["cost"] > hits["lru"]
 
 
+@pytest.mark.parametrize(("block_tokens", "least"), [(256, 0.97), (200, 400 / 512), (128, 0.97)])
+def test_smaller_blocks_find_as_much_of_recorded_prompts(block_tokens, least):
+    """The hashes of a trace stand for 512 tokens, whatever the size of the cache's blocks is; of what is shared, only
+    whole blocks are found."""
+    whole, fine = (run(Trial(generate=300, nodes=8, seed=3, block_tokens=size)).report for size in (512, block_tokens))
+    assert least <= fine.cache_hit_rate_tokens / whole.cache_hit_rate_tokens < 1.03
+
+
+def test_prompts_share_smaller_blocks_as_far_as_they_share_a_traces():
+    one, other = (blocks_of(Arrival(0.0, 1100, 1, blocks), 256) for blocks in ((7, 8, 9), (7, 18, 19)))
+    assert len(one) == len(other) == 5
+    assert one[:2] == other[:2]
+    assert not set(one[2:]) & set(other[2:])
+    assert len(set(one)) == 5
+    assert len(blocks_of(Arrival(0.0, 1100, 1, (7,)), 200)) == 3, "no more than there are hashes for"
+    assert blocks_of(Arrival(0.0, 1100, 1, ()), 200) == ()
+
+
 def test_a_namespace_holds_no_more_than_its_share():
     cache = ContextCache(100, 512, NODES, share=0.5)
     for block in range(0, 80, 4):
@@ -183,6 +201,25 @@ def test_a_namespace_holds_no_more_than_its_share():
     assert len(cache) == 90
     assert cache.counts.evicted == 30
     assert cache.match(range(76, 80), 4 * 512).blocks == 4, "what it used last stays"
+
+
+def test_what_comes_back_from_solid_state_counts_to_the_share():
+    cache = ContextCache(8, 512, NODES, ssd_capacity=20, share=0.5)
+
+    def asks(of: str, *hashes: int) -> int:
+        found = cache.match(hashes, 512 * len(hashes))
+        cache.promise(hashes, 1, of)
+        cache.keep(hashes, 1)
+        return found.ssd_tokens // 512
+
+    asks("greedy", 1, 2, 3, 4)
+    asks("modest", 11, 12, 13, 14)
+    asks("other", 21, 22, 23, 24)
+    asks("greedy", 5, 6, 7, 8)
+    assert asks("greedy", 1, 2, 3, 4) == 4
+    in_memory = [block for block in cache.stored() if not block.ssd]
+    assert sorted(block.key for block in in_memory if block.namespace == "greedy") == [1, 2, 3, 4]
+    assert not [block for block in in_memory if not block.namespace]
 
 
 def test_a_cache_begins_with_what_another_one_held():

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from infer_workload.metering.accounts import Charge
+from tests.infer_workload.conftest import Stage
 
 
 async def test_chat_through_the_openai_client(serving):
@@ -86,6 +87,30 @@ async def test_bad_completions_are_refused_in_openais_form(serving, body, status
 
 
 @pytest.mark.parametrize(
+    ("path", "asked", "param"),
+    [
+        ("completions", {"prompt": "half an emoji: \ud83d"}, "prompt"),
+        ("chat/completions", {"messages": [{"role": "user", "content": "\udc00"}]}, "messages[0].content"),
+        (
+            "chat/completions",
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": "\ud83d"}]}]},
+            "messages[0].content",
+        ),
+        ("completions", {"model": "\ud83d", "prompt": "x"}, "model"),
+    ],
+)
+async def test_half_a_surrogate_pair_is_refused_by_name(serving, path, asked, param):
+    """A client that cuts a text within a character sends one, escaped as JSON has it."""
+    answer = await serving.http.post(f"/v1/{path}", content=json.dumps({"model": "r1"} | asked))
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+
+
+async def test_a_body_that_is_nested_too_deeply_to_be_read_is_refused(serving):
+    answer = await serving.http.post("/v1/completions", content=b'{"prompt": ' + b"[" * 100_000)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "Malformed")
+
+
+@pytest.mark.parametrize(
     ("given", "param"),
     [
         ({"temperature": 9}, "temperature"),
@@ -153,3 +178,22 @@ async def test_a_stream_has_all_its_tokens_however_long_charging_them_takes(serv
     documents = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
     assert sum(len(each["choices"]) for each in documents) == 2000
     assert documents[-1]["usage"]["completion_tokens"] == 2000
+
+
+async def test_a_stream_whose_deployment_is_deleted_while_its_tokens_are_charged_ends_and_says_so(fresh, monkeypatch):
+    """Nobody plays a deployment that is gone, so there is no news of it to wait for."""
+    async with Stage(fresh, scale=60.0) as stage:
+        await stage.ensure()
+        await stage.until("Serving")
+        service, ahead = stage.app.state.serving, Charge.ahead
+
+        async def deleted_meanwhile(self, *given):
+            await ahead(self, *given)
+            if "r1" in service.live:
+                service.delete("r1")
+
+        monkeypatch.setattr(Charge, "ahead", deleted_meanwhile)
+        asked = {"model": "r1", "prompt": "one two", "max_tokens": 5000, "ignore_eos": True, "stream": True}
+        answer = await asyncio.wait_for(stage.http.post("/v1/completions", json=asked), 10)
+    last = json.loads(answer.text.splitlines()[-2].removeprefix("data: "))
+    assert "the deployment was deleted" in last["error"]["message"]

@@ -3,11 +3,12 @@
 import asyncio
 import json
 from contextlib import asynccontextmanager
+from itertools import pairwise
 
 import httpx
 import openai
 
-from services.infer.front_end import FrontEndSettings, build
+from services.infer.front_end import FrontEndSettings, _passed, build
 from services.testing.asgi import StreamingASGITransport
 from tests.infer_workload.conftest import Stage
 
@@ -120,3 +121,17 @@ async def test_an_answer_that_has_begun_says_that_it_was_cut(fresh):
         doors.engine.down = False
         large = await doors.http[0].put("/v1/deployments/r1", content=b" " * (1 << 20) + b"{}")
         assert (large.status_code, large.json()["reason"]) == (413, "TooLarge")
+
+
+async def test_a_stream_passes_whole_wherever_its_bytes_are_cut():
+    """The connection cuts where it likes, between the two line ends of an event too."""
+    whole = b'data: {"choices":[1]}\n\ndata: {"choices":[2]}\n\ndata: [DONE]\n\n'
+
+    async def pieces(*cuts):
+        for start, end in pairwise((0, *cuts, len(whole))):
+            yield whole[start:end]
+
+    for cuts in [(), *((at,) for at in range(1, len(whole))), tuple(range(1, len(whole)))]:
+        passed = [events async for events in _passed(httpx.Response(200, content=pieces(*cuts)), stream=True)]
+        assert b"".join(passed) == whole, cuts
+        assert all(events.endswith(b"\n\n") for events in passed)

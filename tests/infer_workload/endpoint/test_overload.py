@@ -105,6 +105,21 @@ def test_without_an_objective_the_queue_is_bounded_all_the_same():
     offered.accounted_for()
 
 
+def test_a_deployment_without_a_queue_takes_what_begins_at_once():
+    offered = Offered(CAPACITY, objective=None, queue_max=0, batch_per_npu=2)
+    live = offered.live
+    live.start_load_generator(None, offered.now)
+    places = 2 * live.engine.deployment.decode_dies // live.engine.deployment.calibration.dies_per_npu
+    for _ in range(places):
+        live.submit(offered.now, InferenceRequest(0, offered.now, 1000, 500))
+    assert len(live.engine.waiting) == 0
+    with pytest.raises(Overloaded):
+        live.submit(offered.now, InferenceRequest(0, offered.now, 1000, 500))
+    offered.plays(60)
+    assert live.submit(offered.now, InferenceRequest(0, offered.now, 1000, 500))
+    assert (live.admission.refused, len(live.engine.waiting)) == (1, 0)
+
+
 def test_a_refusal_says_when_to_come_again_and_counts_as_work():
     offered = Offered(3 * CAPACITY)
     offered.plays(120)

@@ -71,6 +71,34 @@ async def test_a_stream_that_is_given_up_is_charged_for_what_there_was(fresh):
         assert entry["requests"] == 2
 
 
+async def test_a_stream_is_charged_for_what_was_sent_where_its_client_reads_no_more_and_goes_away(serving):
+    """The server waits for room in the connection then, and not for the next token."""
+    body = json.dumps(TEXT | {"max_tokens": 500, "stream": True}).encode()
+    asked, sent, stalled = [{"type": "http.request", "body": body}], [], asyncio.Event()
+
+    async def receive():
+        if asked:
+            return asked.pop()
+        await stalled.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        sent.append(message.get("body", b""))
+        if sent[-1]:
+            stalled.set()
+            await asyncio.Event().wait()
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/completions", "raw_path": b"/v1/completions", "headers": [],
+             "query_string": b"", "http_version": "1.1", "scheme": "http", "client": ("c", 1), "server": ("infer", 80),
+             "root_path": "", "asgi": {"version": "3.0", "spec_version": "2.3"}}  # fmt: skip
+    await serving.app(scope, receive, send)
+    tokens = b"".join(sent).count(b'"finish_reason"')
+    (entry,) = await usage(serving)
+    assert (entry["requests"], entry["promptTokens"]) == (1, 3)
+    assert 0 < tokens <= entry["completionTokens"]
+    assert not serving.app.state.serving.live["r1"].engine.in_flight
+
+
 async def test_usage_is_summed_by_what_is_asked_for(serving):
     service = serving.app.state.serving.usage
     with service.records.transaction() as session:
@@ -181,6 +209,43 @@ def test_windows_turn_and_what_is_set_aside_counts(stage_usage):
     service.admit(("other", "anyone", "r1", "deepseek-r1"), 1)
     clock.at += DAY_S
     service.admit(ACCOUNT, 1)
+
+
+async def test_what_was_charged_ahead_is_given_back_to_the_minute_that_it_was_charged_in(stage_usage):
+    service, clock = stage_usage
+    service.ensure("small", UsageLimitRequest(tokens_per_minute=1000, tokens_per_day=1000))
+    _, cut = service.admit(ACCOUNT, 110)
+    await cut.ahead(1, 100, 10, 0)
+    await cut.ahead(34, 100, 10, 0)
+    clock.at += MINUTE_S
+    await cut.ahead(67, 100, 10, 0)
+    _, other = service.admit(ACCOUNT, 30)
+    await other.end(20, 10, 0)
+    cut.close(40, 10, 0)
+    assert [row["completion_tokens"] for row in service.summed((), MINUTE_S, None, None)] == [40, 20]
+    used = {name: each.used for name, each in service.view("small").used.items()}
+    assert used == {"tokensPerMinute": 30, "tokensPerDay": 80}
+    assert service.restore() == 1
+    assert {name: each.used for name, each in service.view("small").used.items()} == used
+
+
+async def test_a_limit_that_is_set_counts_the_requests_that_run_then(stage_usage):
+    service, _ = stage_usage
+    (_, waits), (_, runs), (gone, _) = (service.admit(ACCOUNT, 110) for _ in range(3))
+    await runs.ahead(1, 100, 10, 0)
+    gone.end()
+    for again in range(2):  # the second time under a name that had another limit
+        if again:
+            service.delete("small")
+        service.ensure("small", UsageLimitRequest(tokens_per_minute=300, requests_per_minute=9, requests_in_flight=2))
+        used = {name: each.used for name, each in service.view("small").used.items()}
+        assert used == {"tokensPerMinute": 220, "requestsPerMinute": 2, "requestsInFlight": 2}
+        with pytest.raises(RateLimitExceeded, match="at once"):
+            service.admit(ACCOUNT, 1)
+    await waits.end(5, 10, 0)
+    await runs.end(7, 10, 0)
+    used = {name: each.used for name, each in service.view("small").used.items()}
+    assert used == {"tokensPerMinute": 32, "requestsPerMinute": 2, "requestsInFlight": 0}
 
 
 @pytest.fixture

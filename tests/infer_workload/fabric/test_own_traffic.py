@@ -105,6 +105,26 @@ async def test_means_are_what_moved_over_the_time_it_took():
     assert ports.loads["infer-r1-kv"].gbps_per_npu == 0
 
 
+async def test_a_deployment_made_again_under_its_name_sends_nothing_of_the_former_one():
+    """Its engine counts from nothing: what the one before had moved is no rate of its own, before MEAN_S or after."""
+    ports = Ports()
+    own = WorkloadTraffic(ports)
+    former = a_live()
+    former.engine.transferred_bytes = 0.0
+    await own.tell([former], 0.0)
+    former.engine.transferred_bytes = 900e9
+    await own.tell([former], MEAN_S)
+    assert ports.loads["infer-r1-kv"].gbps_per_npu > 0
+    await own.tell([], MEAN_S + 1)
+    again = a_live(requests=0)
+    await own.tell([again], MEAN_S + 2)
+    assert ports.loads["infer-r1-kv"].gbps_per_npu == 0
+    again.engine.transferred_bytes = 300e9
+    await own.tell([again], 2 * MEAN_S + 2)
+    npus = 8 * again.engine.deployment.pools.prefill_nodes
+    assert ports.loads["infer-r1-kv"].gbps_per_npu == pytest.approx(300 / MEAN_S / npus)
+
+
 @pytest.mark.parametrize("changes", [{"serves": False}, {"nodes": 2, "requests": 0}])
 def test_nothing_is_sent_where_nothing_serves_or_nothing_leaves(changes):
     assert "infer-r1" not in loads_of(a_live(**changes), {})

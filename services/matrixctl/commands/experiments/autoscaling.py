@@ -53,24 +53,26 @@ def autoscale(
     Beside it stands the fewest nodes that keep the objectives without any autoscaler. What MatrixCompute would decide
     is what it decides here; the load is a fluid one, so compare rows, and try the best on a stack.
     """
-    from infer_workload.experiments.autoscale import fewest_fixed, play, read_policy, varied
+    from infer_workload.experiments.autoscale import check, fewest_fixed, play, read_policy, varied
 
     document = _document(file)
     policy = read_policy(document)
     spec: dict[str, Any] = document.get("spec", document)
     axes = _axes(over or [])
+    points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+    policies = [read_policy(varied(spec, changes)) for changes in points]
+    for each in (policy, *policies):
+        check(each)
     keeping.check()
     with refusals():
         asked = _trace(trace, generate, rate, seed).swinging(swing, period)
         rows: list[tuple[dict[str, Any], Outcome]] = []
-        for values in product(*axes.values()):
-            changes = dict(zip(axes, values, strict=True))
-            one = read_policy(varied(spec, changes))
+        for changes, one in zip(points, policies, strict=True):
             rows.append((changes, play(asked, one, ttft_s=ttft, tpot_s=tpot, start_s=start)))
         nodes, static = fewest_fixed(asked, policy, attained, ttft_s=ttft, tpot_s=tpot)
-    points = [{"varied": changes, **asdict(outcome)} for changes, outcome in rows]
     objectives = {"ttft_s": ttft, "tpot_s": tpot, "attained": attained}
-    found = {"points": points, "fixed": {"nodes": nodes, **asdict(static)}, "objectives": objectives}
+    played = [{"varied": changes, **asdict(outcome)} for changes, outcome in rows]
+    found = {"points": played, "fixed": {"nodes": nodes, **asdict(static)}, "objectives": objectives}
     name = f"fixed at {nodes}" if nodes else f"fixed at {static.nodes_most}: not enough"
     columns = list(axes) or ["policy"]
     shown = [[*(str(value) for value in changes.values()), *_figures(each)] for changes, each in rows]
@@ -124,7 +126,11 @@ def _axes(over: list[str]) -> dict[str, list[Any]]:
     """Values by field: numbers, true, false, or else words (YAML would take Off for false)."""
     from infer_workload.experiments.sweep import named_values
 
-    axes = {name: [_value(value) for value in values] for name, values in map(named_values, over)}
+    axes: dict[str, list[Any]] = {}
+    for name, words in map(named_values, over):
+        if name in axes:
+            raise InvalidField(f"{name} is varied twice", field="--over")
+        axes[name] = [_value(word) for word in words]
     points = 1
     for values in axes.values():
         points *= len(values)

@@ -13,7 +13,7 @@ import typer
 
 from matrixcommon.api.client import at
 from matrixcommon.model.hardware_names import checked_resource_name
-from services.matrixctl.commands.experiments.parameters import written
+from services.matrixctl.commands.experiments.parameters import check_writable, written
 from services.matrixctl.commands.options import OfProject
 
 if TYPE_CHECKING:
@@ -74,9 +74,11 @@ class Keeping(OfProject):
         str | None, typer.Option("--keep", help="Keep the report under that name on the running stack.")
     ] = None
 
-    def check(self) -> None:
-        """Before the work begins: that there is a stack to keep it, under a name that may be. Raises NotRunning,
-        InvalidField."""
+    def check(self, html: Path | None = None, csv: Path | None = None) -> None:
+        """Before the work begins: that the files it is to be written to can be, and that there is a stack to keep it,
+        under a name that may be. Raises NotAccessible, NotRunning, InvalidField."""
+        check_writable(html, "--html")
+        check_writable(csv, "--csv")
         if self.keep is not None:
             checked_resource_name(self.keep, "--keep")
             self.client.call("infer", "GET", "/v1/reports", params={"pageSize": "1"})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -113,6 +115,18 @@ def refusals() -> Iterator[None]:
         raise DoesNotFit(str(wrong), field="--nodes") from wrong
     except (BadTrace, OSError) as wrong:
         raise InvalidField(in_words(wrong), field="--trace") from wrong
+
+
+def check_writable(path: Path | None, option: str) -> None:
+    """That a file can be written, before the work whose outcome it is to have. Raises NotAccessible."""
+    if path is None:
+        return
+    there = path.exists()
+    why = errno.EISDIR if path.is_dir() else 0 if there or path.parent.is_dir() else errno.ENOENT
+    if not why and not os.access(path if there else path.parent, os.W_OK):
+        why = errno.EACCES
+    if why:
+        raise NotAccessible(f"{path} cannot be written: {os.strerror(why)}", field=option)
 
 
 def written(path: Path | None, text: str, option: str) -> None:

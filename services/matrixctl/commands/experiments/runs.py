@@ -38,7 +38,7 @@ def run(
 ) -> None:
     """Serve requests in virtual time; print TTFT, TPOT, tokens a second per NPU and the cache hit rate."""
     trial = options.trial()
-    keeping.check()
+    keeping.check(html, csv)
     outcome = served(trial)
     made = made_by("run", trial)
     document = asdict(outcome.report) | {"made_by": made}
@@ -87,7 +87,7 @@ def what_if(
     trial = options.trial()
     with refusals():
         changed = what_if(name, trial)
-    keeping.check()
+    keeping.check(html)
     first, second = served(trial), served(changed)
     made = {"before": made_by("run", trial), "after": made_by("run", changed)}
     command_line = made_by("what-if", trial, name)["command"]
@@ -123,7 +123,7 @@ def compare(
             documents.append(read(path.read_text(encoding="utf-8"), field))
         except (OSError, UnicodeDecodeError) as wrong:
             raise InvalidField(f"{path} cannot be read: {in_words(wrong)}", field=field) from wrong
-    keeping.check()
+    keeping.check(html)
     made = {"before": documents[0].get("made_by"), "after": documents[1].get("made_by")}
     changes = changed_between(documents[0], documents[1], made)
     line = shlex.join(["matrixctl", "experiment", "compare", str(before), str(after)])

@@ -57,7 +57,7 @@ def sweep(
 
     axes = [sweeps.axis(text) for text in over or ()]
     points = sweeps.points_of(options.given(), axes)
-    keeping.check()
+    keeping.check(html, csv)
     runner = sweeps.here(workers) if ray is None else on_ray(ray, workers)
     with refusals(), progress() as show:
         found = sweeps.sweep(points, runner, (lambda done, total: show(done, total, "points")) if show else _quiet)
@@ -122,7 +122,7 @@ def capacity(
     if least > most:
         raise InvalidField(f"{least} is more than --most {most}", field="--least")
     trial = options.trial()
-    keeping.check()
+    keeping.check(html)
     with refusals(), progress() as show:
         sizes = (most - least + 1).bit_length() + 1
         count = 0

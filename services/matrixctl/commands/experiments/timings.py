@@ -9,7 +9,7 @@ import typer
 
 from matrixcommon.model.errors import InvalidField
 from services.matrixctl.commands.command import command
-from services.matrixctl.commands.experiments.parameters import written
+from services.matrixctl.commands.experiments.parameters import check_writable, written
 from services.matrixctl.commands.experiments.runs import Html
 from services.matrixctl.commands.options import Output, printed
 from services.matrixctl.output.screen import Form, say, table
@@ -125,6 +125,7 @@ def validate(html: Html = None, output: Output = Form.TABLE) -> None:
     from infer_workload.experiments.validation.tables import text
     from infer_workload.experiments.validation.validation import validate as compared
 
+    check_writable(html, "--html")
     found = compared()
     if html is not None:
         from infer_workload.reports.html import table_page

@@ -1,0 +1,149 @@
+"""Wrong input to experiments is refused by name before anything runs, and what cannot come to pass is said."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from infer_workload.experiments import autoscale, experiment, sweep
+from infer_workload.experiments.comparison import read
+from infer_workload.experiments.experiment import run
+from infer_workload.experiments.sweep import axis, points_of
+from infer_workload.experiments.trial import Trial, trial_of
+from infer_workload.layout.deployment import DoesNotFit
+from infer_workload.traffic.generator import BadTrace, read_trace
+from matrixcommon.model.errors import InvalidField
+from tests.services.matrixctl.inprocess import ran
+
+
+@pytest.mark.parametrize(
+    "text", ["rate=1:inf", "rate=1:1e9999999", "rate=1:1e999999", "rate=1:2:1e-9999999", "rate=1:10:inf", "rate=1:nan"]
+)
+def test_a_range_without_an_end_or_a_step_is_refused(text: str) -> None:
+    with pytest.raises(InvalidField) as refused:
+        axis(text)
+    assert refused.value.field == "--over"
+
+
+def test_a_node_is_lost_after_the_last_request_came_as_long_as_one_runs() -> None:
+    trial = Trial(generate=20, nodes=8, rate=10.0, seed=3)
+    whole = run(trial)
+    ends = max(request.finished_at for request in whole.requests)
+    late = run(trial.varied({"lose_node_at": ends - 1.0}))
+    assert "was lost: decode paused" in late.report.notes[0]
+    assert late.report.finished == 20
+    assert max(request.finished_at for request in late.requests) > ends
+    never = run(trial.varied({"lose_node_at": ends + 1.0}))
+    assert never.report.notes == [f"no node was lost at {ends + 1:g} s: the last request had finished by then"]
+    assert list(never.requests) == list(whole.requests)
+
+
+def test_a_loss_that_leaves_too_few_nodes_is_refused_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiment, "replay", lambda *_, **__: pytest.fail("it ran"))
+    with pytest.raises(DoesNotFit):
+        run(Trial(generate=20, nodes=2, lose_node_at=1000.0))
+    with pytest.raises(InvalidField, match="finite"):
+        trial_of({"generate": "5", "lose_node_at": "inf"})
+
+
+def test_a_rate_of_requests_that_a_trace_has_the_times_of_is_refused() -> None:
+    """It would change nothing, and a sweep over it would find the same at every point."""
+    with pytest.raises(InvalidField, match="of generated requests") as refused:
+        points_of({"trace": "requests.jsonl"}, [axis("rate=1:5:1")])
+    assert refused.value.field == "--rate"
+
+
+@pytest.mark.parametrize(
+    ("over", "field", "says"),
+    [
+        (("maxReplicas=8,99",), "maxReplicas", "48 nodes at most"),
+        (("objective.utilization=0.7,high",), "objective.utilization", "valid number"),
+        (("maxReplicas=8", "maxReplicas=9"), "--over", "varied twice"),
+    ],
+)
+def test_every_policy_is_judged_before_one_is_played(
+    over: tuple[str, ...], field: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(autoscale, "play", lambda *_, **__: pytest.fail("one was played"))
+    file = tmp_path / "policy.yaml"
+    file.write_text("{scaleTargetRef: {name: served}, minReplicas: 3, maxReplicas: 8}")
+    words = [f"--over={each}" for each in over]
+    code, _, wrong = ran(capsys, "experiment", "autoscale", "-f", str(file), "--generate", "20", *words)
+    assert (code != 0, field in wrong, says in wrong) == (True, True, True), wrong
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (("run",), "--html"),
+        (("run",), "--csv"),
+        (("what-if", "no-mtp"), "--html"),
+        (("sweep", "--over=nodes=8,16", "--workers=1"), "--html"),
+        (("sweep", "--over=nodes=8,16", "--workers=1"), "--csv"),
+        (("capacity", "--least=7"), "--html"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(
+    command: tuple[str, ...], option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(experiment, "run", lambda *_, **__: pytest.fail("it ran"))
+    for path, why in ((tmp_path / "nowhere" / "found", "No such file or directory"), (tmp_path, "Is a directory")):
+        code, _, wrong = ran(capsys, "experiment", *command, "--generate", "20", option, str(path))
+        assert (code != 0, option in wrong, why in wrong) == (True, True, True), wrong
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ('"made_by": "me"', "no report"),
+        ('"made_by": {"seed": 1}', "no report"),
+        ('"made_by": {"command": 5}', "no report"),
+        ('"tpot": {"p50": NaN}', "its tpot.p50 is no finite number"),
+        ('"tpot": {"p50": 1e999}', "its tpot.p50 is no finite number"),
+        ('"notes": ' + "[" * 100_000, "no JSON"),
+    ],
+    ids=range(6),
+)
+def test_a_report_that_cannot_be_compared_is_refused(more: str, says: str) -> None:
+    with pytest.raises(InvalidField, match=says) as refused:
+        read('{"ttft": {"p50": 1}, "finished": 2, ' + more + "}", "AFTER")
+    assert refused.value.field == "AFTER"
+
+
+def test_a_request_of_a_time_too_late_to_be_told_from_the_next_is_refused(tmp_path: Path) -> None:
+    """Of seconds that many, a float has no fractions: every latency would be none."""
+    file = tmp_path / "late.jsonl"
+    file.write_text('{"timestamp": 1e18, "input_length": 5, "output_length": 5, "hash_ids": []}')
+    with pytest.raises(BadTrace, match="timestamp finite, not negative and at most"):
+        read_trace(file)
+    file.write_text('{"timestamp": 1767571200000, "input_length": 5, "output_length": 5, "hash_ids": []}')
+    assert read_trace(file)[0].at_s == 1_767_571_200.0, "the clock of its recorder"
+
+
+def test_where_one_point_cannot_be_measured_the_others_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    released, tried = Event(), list[Trial]()
+
+    class Threads(ThreadPoolExecutor):
+        """In place of processes; what runs ends once nothing more is to be begun."""
+
+        def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+            super().shutdown(False, cancel_futures=cancel_futures)
+            released.set()
+            super().shutdown(wait)
+
+    def measured(trial: Trial) -> None:
+        tried.append(trial)
+        if trial.seed == 0:
+            raise BadTrace("line 5 is no request")
+        released.wait()
+
+    monkeypatch.setattr(sweep, "ProcessPoolExecutor", lambda workers, mp_context: Threads(workers))
+    monkeypatch.setattr(sweep, "measured", measured)
+    with pytest.raises(BadTrace):
+        list(sweep.here(2)([Trial(generate=5, seed=seed) for seed in range(100)]))
+    assert len(tried) <= 3
