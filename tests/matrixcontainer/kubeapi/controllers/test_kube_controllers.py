@@ -4,6 +4,9 @@ from typing import Any
 
 import pytest
 
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.registry.options import Options
+from matrixcontainer.kubeapi.registry.resource import Resource
 from tests.matrixcontainer.kubeapi.talk import WIDGETS, Talk, a_widget
 
 CM = "/api/v1/namespaces/default/configmaps"
@@ -157,6 +160,26 @@ async def test_events_are_forgotten_after_an_hour(talk: Talk) -> None:
     talk.clock.moment += 3700
     assert await talk.api.manager.compaction.forget_events() == 1
     assert (await talk.get(f"{path}/e")).code == 404
+
+
+async def test_an_event_lives_an_hour_from_its_last_write_whatever_it_says_and_whoever_objects(talk: Talk) -> None:
+    async def refuse(resource: Resource, verb: str, new: Any, old: Any, options: Options) -> None:
+        if verb == "DELETE":
+            raise errors.forbidden(resource.plural, resource.group, old["metadata"]["name"], "it is evidence")
+
+    talk.api.core.verbs.writer.validating.append(refuse)
+    path = f"{NS}/default/events"
+    event = {"involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}}
+    for name, more in (("once", {"lastTimestamp": "2999-01-01T00:00:00Z"}), ("series", {}), ("held", {})):
+        finalizers = ["example.test/hold"] if name == "held" else []
+        made = await talk.post(path, event | more | {"metadata": {"name": name, "finalizers": finalizers}})
+        assert made.code == 201
+    talk.clock.moment += 3000
+    written = {"series": {"count": 2, "lastObservedTime": "2026-09-21T15:00:00.000000Z"}}
+    assert (await talk.patch(f"{path}/series", written)).code == 200
+    talk.clock.moment += 700
+    assert await talk.api.manager.compaction.forget_events() == 2
+    assert [item["metadata"]["name"] for item in (await talk.get(path)).body["items"]] == ["series"]
 
 
 @pytest.mark.parametrize("policy", ["Sideways", "background"])
