@@ -1,5 +1,6 @@
 """Garbage collection, namespaces, events: what a cluster does by itself."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -138,6 +139,60 @@ async def test_a_deleted_namespace_is_emptied(widgets: Talk) -> None:
     assert "widgets.example.test has 1 resource instances" in text
     await widgets.patch(f"{team}/held", {"metadata": {"finalizers": None}})
     await widgets.until(f"{NS}/team", gone)
+
+
+def _refuse_to_delete(talk: Talk, *names: str) -> Callable[[], None]:
+    """Admission keeps what is so named; call what is returned to have it give in."""
+
+    async def refuse(resource: Resource, verb: str, new: Any, old: Any, options: Options) -> None:
+        if verb == "DELETE" and old["metadata"]["name"] in names:
+            raise errors.forbidden(resource.plural, resource.group, old["metadata"]["name"], "it is precious")
+
+    talk.api.core.verbs.writer.validating.append(refuse)
+    return lambda: talk.api.core.verbs.writer.validating.remove(refuse)
+
+
+async def test_what_admission_keeps_in_a_namespace_keeps_nothing_else_there(talk: Talk) -> None:
+    await talk.post(NS, {"metadata": {"name": "team"}})
+    for plural in ("configmaps", "secrets", "services"):
+        for name in ("a", "kept", "z") if plural == "configmaps" else ("a",):
+            spec = {"spec": {"ports": [{"port": 80}]}} if plural == "services" else {}
+            assert (await talk.post(f"{NS}/team/{plural}", {"metadata": {"name": name}} | spec)).code == 201
+    give_in = _refuse_to_delete(talk, "kept")
+    await talk.delete(f"{NS}/team")
+    for path in ("configmaps/a", "configmaps/z", "secrets/a", "services/a"):
+        await talk.until(f"{NS}/team/{path}", gone)
+    wanted = "NamespaceDeletionContentFailure"
+
+    def failure(reported: Any) -> Any:
+        found = reported.body["status"].get("conditions", [])
+        return next((c for c in found if c["type"] == wanted and c["status"] == "True"), None)
+
+    reported = failure(await talk.until(f"{NS}/team", failure))
+    assert reported["reason"] == "ContentDeletionFailed"
+    text = 'Failed to delete all resource types, 1 remaining: configmaps "kept" is forbidden: it is precious'
+    assert reported["message"] == text
+    give_in()
+    await talk.delete(f"{NS}/team/configmaps/kept")
+    await talk.until(f"{NS}/team", gone)
+
+
+async def test_what_admission_keeps_of_a_definition_keeps_no_other_object_of_it(widgets: Talk) -> None:
+    for name in ("a", "kept", "z"):
+        assert (await widgets.post(WIDGETS, a_widget(name))).code == 201
+    give_in = _refuse_to_delete(widgets, "kept")
+    definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.test"
+    await widgets.delete(definition)
+
+    def failed(reported: Any) -> Any:
+        found = {c["type"]: c for c in reported.body["status"]["conditions"]}
+        return found["Terminating"]["reason"] == "InstanceDeletionFailed"
+
+    await widgets.until(f"{WIDGETS}/z", gone)
+    await widgets.until(definition, failed)
+    give_in()
+    await widgets.delete(f"{WIDGETS}/kept")
+    await widgets.until(definition, gone)
 
 
 async def test_a_namespace_with_a_bound_pod_waits_for_its_kubelet(talk: Talk) -> None:
