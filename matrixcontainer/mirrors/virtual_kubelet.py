@@ -14,7 +14,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from matrixcommon.model.errors import Conflict, NotFound
+from matrixcommon.model.errors import Conflict, MatrixError, NotFound
 from matrixcontainer.client.client import LEASE, NODE, POD, KubeClient
 from matrixcontainer.client.events import event_on, record
 from matrixcontainer.kubeapi.kubelet.node_info import made_up_address
@@ -32,7 +32,10 @@ RENEW_S = 10.0
 
 
 class Kubelets:
-    """All of them. `again_s` after a pass: when a pod's next stage is due, None when none is."""
+    """All of them. `again_s` after a pass: when a pod's next stage is due, None when none is.
+
+    What is refused of one pod or Lease keeps no other from its turn; the first refusal is raised afterwards.
+    """
 
     def __init__(
         self, kube: KubeClient, resource: ResourceClient, wall: Callable[[], float], pace: Pace | None = None
@@ -50,10 +53,15 @@ class Kubelets:
         if not pods:
             return "no pods"
         alive = await self._alive()
-        touched = 0
+        touched, refusals = 0, list[MatrixError]()
         for pod in pods:
             if pod["spec"]["nodeName"] in alive:
-                touched += await self._reconcile(pod)
+                try:
+                    touched += await self._reconcile(pod)
+                except MatrixError as refused:
+                    refusals.append(refused)
+        if refusals:
+            raise refusals[0]
         return f"{touched} pods touched"
 
     async def renew_leases(self) -> str:
@@ -61,8 +69,14 @@ class Kubelets:
         alive = await self._alive()
         nodes, _ = await self._kube.list(NODE, labels=f"{MANAGED_LABEL}={MANAGED_BY}")
         mirrored = {node["metadata"]["name"]: node["metadata"]["uid"] for node in nodes}
+        refusals = list[MatrixError]()
         for name in sorted(alive & set(mirrored)):
-            await self._kube.apply(LEASE, self._lease(name, mirrored[name]))
+            try:
+                await self._kube.apply(LEASE, self._lease(name, mirrored[name]))
+            except MatrixError as refused:
+                refusals.append(refused)
+        if refusals:
+            raise refusals[0]
         return f"{len(alive & set(mirrored))} leases renewed"
 
     async def _alive(self) -> set[str]:

@@ -44,6 +44,8 @@ class Leadership:
         self._namespace = namespace
         self._seen: tuple[str, float] = ("", 0.0)
         self.holder = ""
+        self._renewed_at = 0.0
+        """When the last renewal was sent: others count from when it was written, maybe long before its answer."""
 
     async def acquire(self) -> None:
         """Return once the Lease is ours."""
@@ -57,18 +59,18 @@ class Leadership:
 
     async def keep(self) -> None:
         """Renew for ever; return when leadership is lost and no more work may be done."""
-        renewed_at = self._now()
         while True:
             await asyncio.sleep(RETRY_S)
             try:
-                if not await self._try():
-                    log.error("leadership went to another", extra={"holder": self.holder})
-                    return
-                renewed_at = self._now()
+                async with asyncio.timeout(max(0.0, self._renewed_at + RENEW_DEADLINE_S - self._now())):
+                    if not await self._try():
+                        log.error("leadership went to another", extra={"holder": self.holder})
+                        return
+            except TimeoutError:
+                log.error("leadership was not renewed in time")
+                return
             except MatrixError as refused:
                 log.warning("leadership was not renewed", extra={"why": refused.message})
-                if self._now() - renewed_at > RENEW_DEADLINE_S:
-                    return
 
     async def release(self) -> None:
         """Let the next one begin at once."""
@@ -80,6 +82,13 @@ class Leadership:
             log.info("leadership was not released", extra={"why": refused.message})
 
     async def _try(self) -> bool:
+        began = self._now()
+        acquired = await self._acquire_or_renew()
+        if acquired:
+            self._renewed_at = began
+        return acquired
+
+    async def _acquire_or_renew(self) -> bool:
         lease = await self._kube.find(LEASE, self._name, self._namespace)
         if lease is None:
             body = {"metadata": {"name": self._name, "namespace": self._namespace}, "spec": self._spec(0)}

@@ -38,25 +38,35 @@ class PodScheduler:
         self._reported: dict[str, str] = {}
 
     async def reconcile(self) -> str:
-        """Place what waits, release what is over. A sentence about what was done."""
+        """Place what waits, release what is over. A sentence about what was done.
+
+        What is refused of one gang keeps no other from its turn; the first refusal is raised afterwards.
+        """
         pods, _ = await self._kube.list(POD)
         ours = [pod for pod in pods if pod["spec"].get("schedulerName") == SCHEDULER_NAME]
         gangs = gangs_of(ours, await pod_groups(self._kube, ours), await self._node_npus(ours))
         current = {each.key: each for each in await self._resource.allocations() if GANG_LABEL in each.labels}
-        bound = 0
+        uids = {pod["metadata"]["uid"] for pod in ours}
+        self._reported = {uid: message for uid, message in self._reported.items() if uid in uids}
+        bound, refusals = 0, list[MatrixError]()
         for gang in gangs:
             if not gang.alive():
                 continue
             try:
                 bound += await self._place(gang, current.get(gang.allocation))
-            except MatrixError:
-                raise
+            except MatrixError as refused:
+                refusals.append(refused)
             except Exception as wrong:  # one gang that cannot be read does not hold up the others
                 log.exception("a gang cannot be placed", extra={"gang": f"{gang.namespace}/{gang.name}"})
                 await self._explain(gang, "Unreadable", f"{type(wrong).__name__}: {wrong}")
         wanted = {gang.allocation for gang in gangs if gang.alive()}
         for name in set(current) - wanted:
-            await self._resource.release(name)
+            try:
+                await self._resource.release(name)
+            except MatrixError as refused:
+                refusals.append(refused)
+        if refusals:
+            raise refusals[0]
         return f"{bound} pods bound, {len(set(current) - wanted)} gangs released"
 
     async def _node_npus(self, ours: list[dict[str, Any]]) -> int:

@@ -108,10 +108,11 @@ class OperatorProcess:
         self._on_standby = False
 
     async def _reconcile_pods(self) -> str:
-        text = await self._kubelets.reconcile()
-        if self._kubelets.again_s is not None:
-            asyncio.get_running_loop().call_later(self._kubelets.again_s, self.kubelets.nudge)
-        return text
+        try:
+            return await self._kubelets.reconcile()
+        finally:  # what was refused of one pod delays no other's next stage
+            if self._kubelets.again_s is not None:
+                asyncio.get_running_loop().call_later(self._kubelets.again_s, self.kubelets.nudge)
 
     async def _instance_changed(self, event: WatchEvent | None) -> None:
         """An instance changed, and with it what the deployments on it have to say; or any of them did."""

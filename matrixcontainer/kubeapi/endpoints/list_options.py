@@ -7,7 +7,7 @@ from matrixcontainer.kubeapi.meta.errors import ApiError, Cause
 
 MATCH = "resourceVersionMatch"
 EXACT, NOT_OLDER = "Exact", "NotOlderThan"
-UNSIGNED_64_END = 2**64
+UNSIGNED_64_END, UNSIGNED_64_DIGITS_MAX = 2**64, 20
 
 
 def check_list(query: Mapping[str, str]) -> None:
@@ -58,6 +58,8 @@ def _refuse(found: list[Cause]) -> None:
 
 
 def _no_revision(text: str) -> str:
-    if not text or (text.isascii() and text.isdigit() and int(text) < UNSIGNED_64_END):
+    """Why it is none; its digits are counted first, as Python reads no number with thousands of them."""
+    digits = text.isascii() and text.isdigit() and len(text) <= UNSIGNED_64_DIGITS_MAX
+    if not text or (digits and int(text) < UNSIGNED_64_END):
         return ""
     return f'resourceVersion: Invalid value: {errors.shown(text)}: strconv.ParseUint: parsing "{text}": invalid syntax'

@@ -11,7 +11,7 @@ from matrixcontainer.kubeapi.endpoints.request import VERBS, Request, Target
 from matrixcontainer.kubeapi.endpoints.respond import Responder
 from matrixcontainer.kubeapi.endpoints.response import Response, as_json
 from matrixcontainer.kubeapi.endpoints.write import WriteHandler
-from matrixcontainer.kubeapi.endpoints.write_options import options_of, parsed, parsed_patch
+from matrixcontainer.kubeapi.endpoints.write_options import as_type, options_of, parsed, parsed_patch
 from matrixcontainer.kubeapi.kubelet.logs import LogOptions, read_log
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import ApiError
@@ -21,11 +21,18 @@ from matrixcontainer.kubeapi.patch.patches import json_patch, merge_patch
 from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.registry.decoding import broken_patch, report_unknown
 from matrixcontainer.kubeapi.registry.options import Options
+from matrixcontainer.kubeapi.registry.patching import demand_map
 from matrixcontainer.kubeapi.registry.resource import Resource, ScalePaths
 from matrixcontainer.kubeapi.registry.scale import SCALES, scale_of
 from matrixcontainer.kubeapi.registry.validation import demand_name
-from matrixcontainer.kubeapi.schema.validation import validate
+from matrixcontainer.kubeapi.schema.validation import type_of, validate
 
+TYPES = {  # of what is created below an object
+    "binding": "core.v1.Binding",
+    "eviction": "policy.v1.Eviction",
+    "token": "authentication.v1.TokenRequest",
+}
+SCALE_TYPE = "autoscaling.v1.Scale"
 NEEDS_A_CONTAINER = ("attach", "exec", "portforward", "proxy")
 TOKEN_LIFETIME_S = 3600
 TOKEN_LIFETIME_S_MIN = 600
@@ -58,7 +65,7 @@ class SubresourceHandler:
         if sub == "finalize" and request.method == "PUT":
             options = options_of(request, "finalize")
             options.from_controller = True
-            body = await parsed(request, resource, options)
+            body = as_type(await parsed(request, resource, options), resource.type_name)
             finalizers = (body.get("spec") or {}).get("finalizers") or []
 
             def change(obj: dict[str, Any]) -> dict[str, Any]:
@@ -69,7 +76,7 @@ class SubresourceHandler:
             outcome = await verbs.modify(resource, target.namespace, target.name, change, options)
             return self._responder.outcome(request, resource, outcome)
         options = options_of(request, sub)
-        body = await parsed(request, resource, options)
+        body = as_type(await parsed(request, resource, options), TYPES[sub])
         await self._webhooks.admit_other(resource, target.name, target.namespace, body, options)
         if sub == "binding":
             return await self._bind(resource, target, body, options)
@@ -98,10 +105,12 @@ class SubresourceHandler:
             raise errors.method_not_allowed()
         options = options_of(request, "scale")
         if request.method == "PUT":
-            stated = await parsed(request, resource, options)
+            stated = _as_scale(await parsed(request, resource, options))
             kind = "replace"
         else:
             kind, stated = await parsed_patch(request, resource, options)
+            if kind != "json":
+                demand_map(stated, kind)
 
         def change(obj: dict[str, Any]) -> dict[str, Any]:
             scale = scale_of(obj, paths)
@@ -219,8 +228,19 @@ def _token_request(spec: dict[str, Any]) -> tuple[int, list[str]]:
     return lifetime_s, audiences
 
 
+def _as_scale(body: Any) -> dict[str, Any]:
+    """A body as a Scale; whether its replicas are a number is for the rules of the kind that is scaled."""
+    spec = body.get("spec") if isinstance(body, dict) else None
+    if isinstance(spec, dict):
+        as_type(body | {"spec": {key: value for key, value in spec.items() if key != "replicas"}}, SCALE_TYPE)
+        return body
+    return as_type(body, SCALE_TYPE)
+
+
 def _demand_scale(scale: dict[str, Any], resource: Resource, options: Options) -> None:
     """What a patch made of a Scale must still be one."""
+    if not isinstance(scale, dict):
+        raise broken_patch(scale, f"json: cannot unmarshal {type_of(scale)} into Go value of type v1.Scale")
     found = {key: scale[key] for key in sorted(scale)}
     if scale.get("kind") != "Scale":
         raise broken_patch(found, f'no kind "{scale.get("kind", "")}" is registered for version "autoscaling/v1"')

@@ -9,6 +9,9 @@ from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.registry.decoding import report_unknown
 from matrixcontainer.kubeapi.registry.options import Deletion, Options
 from matrixcontainer.kubeapi.registry.resource import Resource
+from matrixcontainer.kubeapi.schema import structural
+from matrixcontainer.kubeapi.schema.types import schema_of
+from matrixcontainer.kubeapi.schema.validation import type_of, validate
 
 PATCH_TYPES = {
     "application/json-patch+json": "json",
@@ -71,6 +74,21 @@ async def parsed_patch(request: Request, resource: Resource, options: Options) -
     return kind, patch
 
 
+def as_type(value: Any, type_name: str) -> dict[str, Any]:
+    """A body as what is no resource but has a type; 400 naming the field that is of another."""
+    _, version, kind = type_name.rsplit(".", 2)
+    schema = schema_of(type_name)
+    if not isinstance(value, dict):
+        why = f"json: cannot unmarshal {type_of(value)} into Go value of type {version}.{kind}"
+        raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): {why}")
+    structural.drop_nulls(value, schema)
+    for cause in validate({key: item for key, item in value.items() if key in schema.properties}, schema):
+        if cause.reason == "FieldValueTypeInvalid":
+            why = f"json: cannot unmarshal into field {cause}"
+            raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
+    return value
+
+
 def deletion_of(request: Request) -> Deletion:
     """DeleteOptions from the body, else from the query."""
     reported: dict[str, Any] = {}
@@ -81,9 +99,7 @@ def deletion_of(request: Request) -> Deletion:
             if failure.code != 400:
                 raise
             raise errors.untyped(failure.message) from failure
-        if not isinstance(value, dict):
-            raise errors.bad_request("DeleteOptions must be an object")
-        reported = value
+        reported = as_type(value, "meta.v1.DeleteOptions")
     reported = {key: reported.get(key, request.query.get(key)) for key in DELETE_KEYS} | {
         "preconditions": reported.get("preconditions") or {}
     }

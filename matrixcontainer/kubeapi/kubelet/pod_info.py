@@ -45,6 +45,11 @@ class PodFacts:
     restart_sum: int = 0
 
     @property
+    def job_name(self) -> str:
+        """The Job that controls it; "" where none does."""
+        return self.owner_name if self.owner_kind == "Job" else ""
+
+    @property
     def ready(self) -> bool:
         return self.ready_since > 0
 
@@ -141,6 +146,8 @@ class FactsIndex(Generic[F]):
 
 def _places_of(pod: PodFacts) -> list[Place]:
     found: list[Place] = [("owner", pod.owner_uid) if pod.owner_uid else ("ownerless", pod.key[0])]
+    if pod.tracked:
+        found.append(("tracked", pod.key[0], pod.job_name))
     return [*found, ("node", pod.node)] if pod.node else found
 
 
@@ -164,6 +171,10 @@ class PodIndex(FactsIndex[PodFacts]):
 
     def tracked(self) -> list[PodFacts]:
         return [facts for facts in self._facts.values() if facts.tracked]
+
+    def tracked_for(self, namespace: str, job_name: str) -> list[PodFacts]:
+        """Those that Jobs of that name have still to count, of whatever uid; with "" those that no Job controls."""
+        return self.at("tracked", namespace, job_name)
 
     def put(self, record: Record) -> tuple[PodFacts | None, PodFacts]:
         before, facts = super().put(record)

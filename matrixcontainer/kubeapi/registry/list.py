@@ -120,7 +120,7 @@ def read_token(token: str) -> tuple[int, list[str]]:
         if found["v"] != "meta.k8s.io/v1" or not all(isinstance(word, str) for word in start) or len(start) != 2:
             raise ValueError
         return int(found["rv"]), start
-    except (ValueError, KeyError, TypeError) as failure:
+    except (ValueError, KeyError, TypeError, OverflowError) as failure:
         raise errors.bad_request("continue key is not valid") from failure
 
 

@@ -38,12 +38,10 @@ class Patcher:
             if patch_type == "json":
                 report_unknown(patches.odd_words(patch), resource, options)
                 new = patches.json_patch(old, patch)
-            elif not isinstance(patch, dict):
-                why = f"json: cannot unmarshal {type_of(patch)} into Go value of type map[string]interface {{}}"
-                raise errors.bad_request(why if patch_type == "strategic" else f"error decoding patch: {why}")
             elif patch_type == "merge":
-                new = patches.merge_patch(old, patch)
+                new = patches.merge_patch(old, demand_map(patch, patch_type))
             else:
+                demand_map(patch, patch_type)
                 new = patches.strategic_patch(old, patch, resource.schema)
                 new |= {"apiVersion": resource.api_version, "kind": resource.kind}  # whatever it says of them
             made = self._decoder.decode_patched(resource, new, options, old["metadata"])
@@ -109,6 +107,14 @@ class Patcher:
             return merged
 
         return await self._writer.modify(resource, namespace, name, change, options, track=False)
+
+
+def demand_map(patch: Any, patch_type: str) -> dict[str, Any]:
+    """A merge patch, strategic or not, is a map."""
+    if isinstance(patch, dict):
+        return patch
+    why = f"json: cannot unmarshal {type_of(patch)} into Go value of type map[string]interface {{}}"
+    raise errors.bad_request(why if patch_type == "strategic" else f"error decoding patch: {why}")
 
 
 def _narrow(resource: Resource, config: dict[str, Any], options: Options) -> None:

@@ -339,10 +339,11 @@ class Store:
         deleted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def then(count: int, failure: Exception | None) -> None:
-            if failure is None:
-                deleted.set_result(count)
-            else:
-                deleted.set_exception(failure)
+            if not deleted.done():  # who asked may have been stopped meanwhile; the writers wait all the same
+                if failure is None:
+                    deleted.set_result(count)
+                else:
+                    deleted.set_exception(failure)
             self._finish(None, None)
 
         self._do(lambda: self.database.forget(compacted_revision), then)

@@ -1,5 +1,6 @@
 """Whatever is thrown at it, the server answers with a Status, keeps its state and never trips."""
 
+import base64
 import copy
 import random
 from typing import Any
@@ -148,6 +149,8 @@ async def test_spoiled_objects(talk: Talk, kind: str) -> None:
         {"timeoutSeconds": "soon", "watch": "true"},
         {"resourceVersion": "x", "watch": "true"},
         {"fieldManager": "m" * 200, "dryRun": "No"},
+        {"resourceVersion": "9" * 5000},
+        {"continue": base64.urlsafe_b64encode(b'{"v":"meta.k8s.io/v1","rv":1e400,"start":["a","b"]}').decode()},
     ],
 )
 async def test_odd_queries(talk: Talk, query: dict[str, str]) -> None:
@@ -163,3 +166,58 @@ async def test_odd_paths(talk: Talk, path: str) -> None:
     for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"):
         reported = await talk.ask(method, path, {} if method != "GET" else None)
         assert reported.code < 500
+
+
+BELOW: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "eviction": (
+        "POST",
+        f"{NS}/pods/one/eviction",
+        {
+            "metadata": {"name": "one"},
+            "deleteOptions": {"gracePeriodSeconds": 1, "dryRun": ["All"], "preconditions": {"uid": "u"}},
+        },
+    ),
+    "binding": ("POST", f"{NS}/pods/one/binding", {"metadata": {"name": "one", "uid": "u"}, "target": {"name": "n"}}),
+    "token": (
+        "POST",
+        f"{NS}/serviceaccounts/default/token",
+        {"metadata": {"name": "default"}, "spec": {"expirationSeconds": 600, "audiences": ["a"]}},
+    ),
+    "scale": (
+        "PUT",
+        "/apis/apps/v1/namespaces/default/deployments/one/scale",
+        {"metadata": {"name": "one", "namespace": "default"}, "spec": {"replicas": 1}},
+    ),
+    "finalize": ("PUT", "/api/v1/namespaces/one/finalize", {"metadata": {"name": "one"}, "spec": {"finalizers": []}}),
+    "deletion": (
+        "DELETE",
+        f"{NS}/configmaps/one",
+        {"gracePeriodSeconds": 1, "dryRun": ["All"], "preconditions": {"uid": "u"}, "propagationPolicy": "Orphan"},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(BELOW))
+async def test_junk_below_an_object_is_refused_by_the_name_of_its_field(talk: Talk, kind: str) -> None:
+    """What is no resource of its own has a type all the same."""
+    for victim in ("pod", "deployment", "namespace"):
+        await talk.post(*VICTIMS[victim])
+    await talk.post(f"{NS}/configmaps", {"metadata": {"name": "one"}})
+    method, path, body = BELOW[kind]
+    for place in places(body):
+        for junk in JUNK:
+            reported = await talk.ask(method, path, put_at(body, place, copy.deepcopy(junk)))
+            crashed = reported.code == 500 and reported.body.get("reason")
+            assert not crashed, (place, junk, reported.body)
+    for junk in ([{}], "x", 5):
+        for media in (MERGE, STRATEGIC, JSON_PATCH):
+            reported = await talk.patch(BELOW["scale"][1], junk, media)
+            assert 400 <= reported.code < 500, (junk, media, reported.body)
+
+
+def put_at(node: Any, path: tuple[Any, ...], value: Any) -> Any:
+    if not path:
+        return value
+    node = copy.copy(node)
+    node[path[0]] = put_at(node[path[0]], path[1:], value)
+    return node

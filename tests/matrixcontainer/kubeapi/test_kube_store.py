@@ -152,6 +152,19 @@ async def test_compaction_forgets_the_old_and_remembers_how_far(tmp_path: Path) 
     assert (again.compacted_revision, again.revision, again.get(KEY).obj["n"]) == (4, 5, 4)
 
 
+async def test_a_compaction_that_is_given_up_leaves_the_store_writable(tmp_path: Path) -> None:
+    """Controllers are stopped in the middle of one when their process no longer leads."""
+    database = open_database(f"sqlite:///{tmp_path}/k.db")
+    create_tables(database)
+    store = Store(database, lambda: 1000.0, threaded=True)
+    compacting = asyncio.ensure_future(store.compact())
+    await asyncio.sleep(0)
+    compacting.cancel()
+    async with asyncio.timeout(5):
+        await store.put(KEY, obj(), None)
+    store.close()
+
+
 def test_unknown_durability_is_refused() -> None:
     with pytest.raises(ValueError, match="NORMAL or FULL"):
         open_database("sqlite:///x", "OFF")

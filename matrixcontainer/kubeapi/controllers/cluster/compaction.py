@@ -1,12 +1,17 @@
-"""Housekeeping once a minute: events past their hour are forgotten, history past its minutes is compacted."""
+"""Housekeeping once a minute: events past their hour are forgotten, history past its minutes is compacted.
+
+An event's hour is the lease of its key in etcd: it runs from the last write, whatever the event itself says of when,
+and nobody is asked when it ends, neither admission nor finalizers.
+"""
 
 import asyncio
+import contextlib
+from typing import Any
 
 from matrixcontainer.kubeapi.builtin.events import LIFETIME_S
-from matrixcontainer.kubeapi.meta.errors import ignoring
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp
 from matrixcontainer.kubeapi.registry.core import Core
-from matrixcontainer.kubeapi.registry.options import Deletion, Options
+from matrixcontainer.kubeapi.storage.objects import Conflict
 
 PERIOD_S = 60.0
 
@@ -22,16 +27,20 @@ class Compaction:
             await self.core.store.compact()
 
     async def forget_events(self) -> int:
-        """Delete events whose last write is an hour old; returns how many."""
+        """Erase events whose last write is an hour old; returns how many."""
         resource = self.core.builtin("", "events")
         oldest = self.core.now() - LIFETIME_S
         gone = 0
         for record in list(self.core.store.objects_of("events")):
-            obj = record.obj
-            seen = [obj["metadata"].get("creationTimestamp", ""), obj.get("lastTimestamp") or ""]
-            if max(parse_timestamp(text) for text in seen) < oldest:
-                with ignoring(404):
-                    _, namespace, name = record.key
-                    await self.core.verbs.delete(resource, namespace, name, Deletion(), Options(from_controller=True))
+            if _written(event := record.obj) < oldest:
+                with contextlib.suppress(Conflict):  # written or deleted meanwhile
+                    await self.core.verbs.writer.erase(resource, record, event)
                     gone += 1
         return gone
+
+
+def _written(event: dict[str, Any]) -> float:
+    """When it was last written, as the server noted it."""
+    meta = event["metadata"]
+    noted = [entry.get("time") or "" for entry in meta.get("managedFields") or []]
+    return max(parse_timestamp(text) for text in [meta.get("creationTimestamp", ""), *noted])

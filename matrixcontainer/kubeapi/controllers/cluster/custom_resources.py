@@ -12,7 +12,7 @@ from matrixcontainer.kubeapi.apiextensions import crds
 from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller, keep_only
 from matrixcontainer.kubeapi.kubelet.pod_info import Name
 from matrixcontainer.kubeapi.meta.conditions import set_condition
-from matrixcontainer.kubeapi.meta.errors import ignoring
+from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.registry.options import Deletion
 from matrixcontainer.kubeapi.storage.objects import Change
 
@@ -125,9 +125,9 @@ class CustomResources(Controller):
     async def _empty(self, crd: dict[str, Any]) -> None:
         """Delete every object of a CRD that goes; let the CRD go when none is left."""
         name = crd["metadata"]["name"]
-        await self._set(
-            name, "Terminating", "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress"
-        )
+        progress = "Terminating", "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress"
+        if _condition(crd, "Terminating") != "True":
+            await self._set(name, *progress)
         for current in self.core.registry.all():
             current.ending = current.ending or current.storage == name
         resource = self.core.registry.by_storage(name)
@@ -135,10 +135,18 @@ class CustomResources(Controller):
         if resource is None and left:
             self._serve(crd, self.core.store.revision)
             resource = self.core.registry.by_storage(name)
+        refused: ApiError | None = None  # what is refused of one keeps no other
         for record in left:
             assert resource is not None
-            with ignoring(404):
+            try:
                 await self.core.verbs.delete(resource, record.key[1], record.key[2], Deletion(), self.options())
+            except ApiError as failure:
+                refused = refused or (failure if failure.code != 404 else None)
+        if refused is not None:
+            why = f"could not issue all deletes: {refused}"
+            await self._set(name, "Terminating", "True", "InstanceDeletionFailed", why)
+            raise refused  # to be tried again
+        await self._set(name, *progress)
         if not self.core.store.count(name):
             await self.modify(("", name), _drop_finalizer)
 

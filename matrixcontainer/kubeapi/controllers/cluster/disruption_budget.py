@@ -9,10 +9,9 @@ import math
 from typing import Any
 
 from matrixcontainer.kubeapi.builtin.disruption_budgets import BUDGETS, is_ready, selects
-from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller
+from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller, attempt_all
 from matrixcontainer.kubeapi.kubelet.pod_info import Name
 from matrixcontainer.kubeapi.meta.conditions import set_condition
-from matrixcontainer.kubeapi.meta.errors import ignoring
 from matrixcontainer.kubeapi.meta.jsonpath import compiled
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp
 from matrixcontainer.kubeapi.storage.objects import Change
@@ -44,10 +43,18 @@ class DisruptionBudgets(Controller):
         if not budgets:
             return None
         pods = [record.obj for record in self.core.store.objects_of("pods", namespace)]
-        for record in budgets:
-            with ignoring(404, 409):
-                await self.modify(record.key[1:], lambda budget: self._counted(budget, pods), "status")
-        return None
+
+        def count(budget: dict[str, Any]) -> dict[str, Any]:
+            return self._counted(budget, pods)
+
+        await attempt_all((self.modify(record.key[1:], count, "status") for record in budgets), 404, 409)
+        return self._seconds_left(namespace)
+
+    def _seconds_left(self, namespace: str) -> float | None:
+        """Until the first eviction that has led to nothing is given back."""
+        statuses = [record.obj.get("status") or {} for record in self.core.store.objects_of(BUDGETS, namespace)]
+        evicted = [parse_timestamp(at) for status in statuses for at in (status.get("disruptedPods") or {}).values()]
+        return min(evicted) + EVICTION_EXPIRY_S - self.core.now() if evicted else None
 
     def _counted(self, budget: dict[str, Any], pods: list[dict[str, Any]]) -> dict[str, Any]:
         now = self.core.now()

@@ -10,7 +10,7 @@ absent.
 from collections.abc import Callable
 from typing import Any
 
-from matrixcontainer.kubeapi.controllers.runtime.workqueue import Workqueue, keep_only
+from matrixcontainer.kubeapi.controllers.runtime.workqueue import Workqueue, attempt_all, keep_only
 from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.registry.options import Deletion
 from matrixcontainer.kubeapi.registry.resource import Resource
@@ -174,10 +174,12 @@ class GarbageCollector(Workqueue[Key]):
         return False
 
     async def _orphan(self, resource: Resource, record: Record) -> None:
-        for key in list(self._dependents.get(record.uid, ())):
-            dependent, kind = self.core.store.get(key), self.core.registry.by_storage(key[0])
-            if dependent is not None and kind is not None:
-                await self._strip(kind, dependent, {record.uid})
+        found = [
+            (kind, dependent)
+            for key in self._dependents.get(record.uid, ())
+            if (dependent := self.core.store.get(key)) and (kind := self.core.registry.by_storage(key[0]))
+        ]
+        await attempt_all((self._strip(kind, dependent, {record.uid}) for kind, dependent in found), 404)
         await self._drop_finalizer(resource, record, ORPHAN)
 
     async def _strip(self, resource: Resource, record: Record, uids: set[str]) -> None:

@@ -105,21 +105,27 @@ class Namespaces(Controller):
         for resource in kinds:
             left += [(resource, record) for record in self.core.store.objects_of(resource.storage, name)]
         pods = [pair for pair in left if pair[0].storage == "pods"]
+        refused: dict[str, ApiError] = {}  # the first refusal of each kind: it keeps nothing else here
         for resource, record in pods or left:
             if b'"deletionTimestamp"' in record.body and "deletionTimestamp" in record.obj["metadata"]:
                 continue
-            await self.remove(resource, name, record.key[2], Deletion(propagation="Background"))
+            try:
+                await self.remove(resource, name, record.key[2], Deletion(propagation="Background"))
+            except ApiError as failure:
+                refused.setdefault(resource.storage, failure)
         remaining = [
             (resource, record) for resource in kinds for record in self.core.store.objects_of(resource.storage, name)
         ]
         if remaining:
-            await self._report(name, remaining)
+            await self._report(name, remaining, refused)
             if pods and not self.core.store.objects_of("pods", name):
                 self.enqueue(("", name))
+            if refused:
+                raise next(iter(refused.values()))  # to be tried again
             return
         await self.core.verbs.modify(self.resource, "", name, _release, self.options("finalize"), track=False)
 
-    async def _report(self, name: str, remaining: list[tuple[Resource, Record]]) -> None:
+    async def _report(self, name: str, remaining: list[tuple[Resource, Record]], refused: dict[str, ApiError]) -> None:
         counts: dict[str, int] = {}
         finalizers: dict[str, int] = {}
         for resource, record in remaining:
@@ -136,6 +142,10 @@ class Namespaces(Controller):
         if current:
             text = f"Some content in the namespace has finalizers remaining: {current}"
             reported["NamespaceFinalizersRemaining"] = ("SomeFinalizersRemain", text)
+        if refused:
+            why = ", ".join(sorted({str(failure) for failure in refused.values()}))
+            text = f"Failed to delete all resource types, {len(refused)} remaining: {why}"
+            reported["NamespaceDeletionContentFailure"] = ("ContentDeletionFailed", text)
 
         def change(obj: dict[str, Any]) -> dict[str, Any]:
             status = obj.setdefault("status", {})

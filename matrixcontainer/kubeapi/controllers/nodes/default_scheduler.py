@@ -11,12 +11,12 @@ from matrixcontainer.kubeapi.builtin.pods import BINDING, bind
 from matrixcontainer.kubeapi.controllers.nodes.node_fit import choose_node
 from matrixcontainer.kubeapi.controllers.runtime.event_recorder import EventRecorder
 from matrixcontainer.kubeapi.controllers.runtime.informers import Informers
-from matrixcontainer.kubeapi.controllers.runtime.workqueue import WorkloadController
+from matrixcontainer.kubeapi.controllers.runtime.workqueue import WorkloadController, attempt_all
 from matrixcontainer.kubeapi.kubelet.node_info import NodeFacts
 from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodFacts
 from matrixcontainer.kubeapi.kubelet.pod_lifecycle import set_condition
 from matrixcontainer.kubeapi.meta import errors
-from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.meta.errors import ignoring
 from matrixcontainer.kubeapi.meta.timestamps import timestamp
 from matrixcontainer.kubeapi.registry.core import Core
 
@@ -61,14 +61,18 @@ class DefaultScheduler(WorkloadController):
         fresh, self._fresh = self._fresh, set()
         pods = [pod for name in fresh if self._waits(pod := self.informers.pods.get(name))]
         nodes = self.informers.nodes.all()
-        for pod in sorted((pod for pod in pods if pod), key=lambda p: (-p.priority, p.created, p.key)):
-            try:
-                await self._place(pod, nodes)
-            except ApiError as failure:
-                if failure.code not in (404, 409):
-                    self._fresh |= fresh
-                    raise
+        ordered = sorted((pod for pod in pods if pod), key=lambda p: (-p.priority, p.created, p.key))
+        await attempt_all(self._try_to_place(pod, nodes) for pod in ordered)
         return None
+
+    async def _try_to_place(self, pod: PodFacts, nodes: list[NodeFacts]) -> None:
+        """One that fails is tried again, and keeps nobody else from a node."""
+        try:
+            with ignoring(404, 409):
+                await self._place(pod, nodes)
+        except Exception:
+            self._fresh.add(pod.key)
+            raise
 
     async def _place(self, facts: PodFacts, nodes: list[NodeFacts]) -> None:
         record = self.record(facts.key)

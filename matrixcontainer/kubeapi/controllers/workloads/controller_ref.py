@@ -42,33 +42,43 @@ def sort_out(owner: dict[str, Any], owned: list[Any], ownerless: list[Any]) -> t
 
 
 async def claim(
-    controller: Controller, resource: Resource, owner: dict[str, Any], owned: list[Any], ownerless: list[Any]
+    controller: Controller,
+    resource: Resource,
+    owner: dict[str, Any],
+    owned: list[Any],
+    ownerless: list[Any],
+    finalizer: str = "",
 ) -> bool:
-    """Adopt and release; True when anything changed hands."""
+    """Adopt and release; True when anything changed hands. The finalizer comes and goes with the reference."""
     _, adopted, released = sort_out(owner, owned, ownerless)
     for thing in adopted:
         namespace, name = thing.key
-        change = _with_owner(owner, thing.uid, resource)
+        change = _with_owner(owner, thing.uid, resource, finalizer)
         await controller.core.verbs.modify(resource, namespace, name, change, controller.options())
     for thing in released:
         namespace, name = thing.key
-        await controller.core.verbs.modify(resource, namespace, name, _without_owner(owner), controller.options())
+        change = _without_owner(owner, finalizer)
+        await controller.core.verbs.modify(resource, namespace, name, change, controller.options())
     return bool(adopted or released)
 
 
-def _with_owner(owner: dict[str, Any], uid: str, resource: Resource) -> Any:
+def _with_owner(owner: dict[str, Any], uid: str, resource: Resource, finalizer: str) -> Any:
     def change(obj: dict[str, Any]) -> dict[str, Any]:
         meta = obj["metadata"]
         if meta["uid"] != uid or controller_of(meta) is not None or "deletionTimestamp" in meta:
             raise errors.conflict(resource.plural, resource.group, meta["name"])
         meta.setdefault("ownerReferences", []).append(reference_to(owner))
+        if finalizer and finalizer not in meta.setdefault("finalizers", []):
+            meta["finalizers"].append(finalizer)
         return obj
 
     return change
 
 
-def _without_owner(owner: dict[str, Any]) -> Any:
+def _without_owner(owner: dict[str, Any], finalizer: str) -> Any:
     def change(obj: dict[str, Any]) -> dict[str, Any]:
+        if finalizer:
+            keep_only(obj["metadata"], "finalizers", lambda one: one != finalizer)
         keep_only(obj["metadata"], "ownerReferences", lambda one: one["uid"] != owner["metadata"]["uid"])
         return obj
 

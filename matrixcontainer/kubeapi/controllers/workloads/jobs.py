@@ -5,7 +5,7 @@ import asyncio
 from matrixcontainer.kubeapi.controllers.runtime.workqueue import keep_only
 from matrixcontainer.kubeapi.controllers.workloads.job_decision import INDEX, Obj, Plan, plan
 from matrixcontainer.kubeapi.controllers.workloads.pod_control import BURST, PodController, pod_from
-from matrixcontainer.kubeapi.kubelet.pod_info import TRACKING, Name, PodFacts
+from matrixcontainer.kubeapi.kubelet.pod_info import TRACKING, Name, PodFacts, controller_of
 from matrixcontainer.kubeapi.meta.errors import ApiError, ignoring
 from matrixcontainer.kubeapi.registry.options import Deletion
 
@@ -15,22 +15,30 @@ MANAGER = "kubernetes.io/job-controller"
 class Jobs(PodController):
     storage = "jobs.batch"
     account = "job-controller"
+    finalizer = TRACKING
+
+    def load(self) -> None:
+        super().load()
+        for pod in self.informers.pods.tracked():
+            self.enqueue((pod.key[0], pod.job_name))
 
     def on_pod(self, before: PodFacts | None, pod: PodFacts | None) -> None:
         for facts in (before, pod):
-            if facts is not None and facts.owner_kind == "Job":
-                self.enqueue((facts.key[0], facts.owner_name))
+            if facts is not None and (facts.job_name or facts.tracked):
+                self.enqueue((facts.key[0], facts.job_name))
 
     async def reconcile(self, key: Name) -> float | None:
+        """With "" for a name: of the pods that no Job controls."""
         record = self.record(key)
         if record is None:
-            await self._release_orphans(key)
+            await self._release_orphans(key, "")
             return None
         job = record.obj
         if job["spec"].get("managedBy") not in (None, "", MANAGER):
             return None
         pods = self.informers.pods
         await self.claim_pods(job)
+        await self._release_orphans(key, record.uid)
         coming = plan(job, pods.owned_by(record.uid), self.core.now())
         await self._carry_out(key, job, coming)
         return coming.again_s
@@ -59,22 +67,22 @@ class Jobs(PodController):
         await self.remove_pod(job, pod)
 
     async def _release(self, pod: PodFacts) -> None:
-        """The pod has been counted: what kept it goes."""
+        """The pod has been counted, or nobody will: what kept it goes, unless another Job has adopted it by now."""
         if not pod.tracked:
             return
 
         def change(obj: Obj) -> Obj:
-            keep_only(obj["metadata"], "finalizers", lambda finalizer: finalizer != TRACKING)
+            if (controller_of(obj["metadata"]) or {}).get("uid", "") == pod.owner_uid:
+                keep_only(obj["metadata"], "finalizers", lambda finalizer: finalizer != TRACKING)
             return obj
 
         with ignoring(404):
             await self.core.verbs.modify(self.informers.pod_resource, *pod.key, change, self.options())
 
-    async def _release_orphans(self, key: Name) -> None:
-        """Nobody counts the pods of a Job that is gone."""
-        for pod in self.informers.pods.tracked():
-            if pod.key[0] == key[0] and (not pod.owner_uid or pod.owner_name == key[1]):
-                await self._release(pod)
+    async def _release_orphans(self, key: Name, uid: str) -> None:
+        """Nobody counts the pods of a Job that is gone, though another one (`uid`) may have its name by now."""
+        orphans = [pod for pod in self.informers.pods.tracked_for(*key) if not uid or pod.owner_uid != uid]
+        await asyncio.gather(*(self._release(pod) for pod in orphans))
 
 
 def _pod(job: Obj, index: int | None) -> Obj:

@@ -23,7 +23,9 @@ def pod_from(template: Obj, owner: Obj, prefix: str) -> Obj:
 
 
 class PodController(WorkloadController):
-    """One whose objects own pods."""
+    """One whose objects own pods. A pod of theirs bears the `finalizer`, if there is one, until it is let go."""
+
+    finalizer = ""
 
     async def make_pods(self, owner: Obj, pods: list[Obj]) -> None:
         """In growing batches, so that what is refused is refused once and not five hundred times."""
@@ -50,5 +52,5 @@ class PodController(WorkloadController):
         """Adopt and release; when anything changed hands, come again."""
         meta, pods = owner["metadata"], self.informers.pods
         found = pods.owned_by(meta["uid"]), pods.ownerless(meta["namespace"])
-        if await controller_ref.claim(self, self.informers.pod_resource, owner, *found):
+        if await controller_ref.claim(self, self.informers.pod_resource, owner, *found, self.finalizer):
             self.enqueue((meta["namespace"], meta["name"]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from matrixcontainer.kubeapi.kubelet.pod_info import TRACKING
 from tests.matrixcontainer.kubeapi.virtual import JOBS, PODS, Cluster, condition_of, in_virtual_time
 
 WORK = f"{JOBS}/work"
@@ -137,3 +138,42 @@ async def test_what_nobody_acts_on_is_refused(cluster: Cluster) -> None:
     reported = await cluster.post(JOBS, a_job(successPolicy={"rules": [{"succeededCount": 1}]}))
     assert reported.code == 422
     assert "spec.successPolicy" in reported.causes
+
+
+@in_virtual_time
+async def test_pods_of_a_job_that_was_replaced_under_its_name_may_go(cluster: Cluster) -> None:
+    await cluster.node()
+    await cluster.made(JOBS, a_job(["sleep", "1h"]))
+    await cluster.eventually(WORK, lambda b: b.get("status", {}).get("ready") == 1)
+    former = (await cluster.items(PODS))[0]["metadata"]["name"]
+    await asyncio.gather(
+        cluster.delete(WORK, propagationPolicy="Background"), cluster.made(JOBS, a_job(["sleep", "1h"]))
+    )
+    await cluster.eventually(WORK, lambda b: b.get("status", {}).get("ready") == 1)
+    await cluster.eventually(PODS, lambda b: [pod["metadata"]["name"] != former for pod in b["items"]] == [True])
+
+
+@in_virtual_time
+async def test_a_pod_is_tracked_by_the_job_that_controls_it_and_by_nobody_else(cluster: Cluster) -> None:
+    await cluster.node()
+    await cluster.made(JOBS, a_job(["sleep", "1h"]))
+    await cluster.eventually(WORK, lambda b: b.get("status", {}).get("ready") == 1)
+    pod = (await cluster.items(PODS))[0]
+    path = f"{PODS}/{pod['metadata']['name']}"
+    labels = pod["metadata"]["labels"]
+    await cluster.patch(path, {"metadata": {"labels": dict.fromkeys(labels)}})
+    released = await cluster.eventually(path, lambda b: "ownerReferences" not in b["metadata"])
+    assert "finalizers" not in released["metadata"]
+    await cluster.patch(path, {"metadata": {"labels": labels}})
+    await cluster.patch(WORK, {"metadata": {"annotations": {"look": "again"}}})
+    adopted = await cluster.eventually(path, lambda b: "ownerReferences" in b["metadata"])
+    assert adopted["metadata"]["finalizers"] == [TRACKING]
+
+
+@in_virtual_time
+async def test_after_a_restart_nobody_waits_for_the_count_of_an_orphan(cluster: Cluster) -> None:
+    await cluster.api.manager.stop()
+    pod = {"metadata": {"name": "p", "finalizers": [TRACKING]}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    await cluster.made(PODS, pod)
+    await cluster.restart()
+    await cluster.eventually(f"{PODS}/p", lambda b: "finalizers" not in b["metadata"])

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.registry.options import Options
+from matrixcontainer.kubeapi.registry.resource import Resource
 from tests.matrixcontainer.kubeapi.virtual import (
     DEPLOYMENTS,
     NS,
@@ -269,3 +272,19 @@ async def test_a_node_bears_the_taints_of_what_it_says(cluster: Cluster) -> None
     await cluster.patch(path, {"spec": {"unschedulable": False, "taints": [own]}})
     await cluster.eventually(path, lambda body: keys(body) == ["mine"])
     assert await cluster.quiet() == 0
+
+
+@in_virtual_time
+async def test_a_pod_that_cannot_be_placed_keeps_no_other_from_its_node(cluster: Cluster) -> None:
+    async def refuse(resource: Resource, verb: str, new: Any, old: Any, options: Options) -> None:
+        if verb == "UPDATE" and resource.storage == "pods" and new["metadata"]["name"] == "first":
+            raise errors.forbidden("pods", "", "first", "nobody binds it")
+
+    cluster.api.core.verbs.writer.validating.append(refuse)
+    await cluster.made(PODS, a_pod(name="first"))
+    await asyncio.sleep(2)
+    await cluster.made(PODS, a_pod(name="second"))
+    await cluster.node()
+    await cluster.eventually(f"{PODS}/second", phase(RUNNING))
+    cluster.api.core.verbs.writer.validating.remove(refuse)
+    await cluster.eventually(f"{PODS}/first", phase(RUNNING))

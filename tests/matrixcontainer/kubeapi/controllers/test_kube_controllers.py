@@ -1,9 +1,13 @@
 """Garbage collection, namespaces, events: what a cluster does by itself."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.registry.options import Options
+from matrixcontainer.kubeapi.registry.resource import Resource
 from tests.matrixcontainer.kubeapi.talk import WIDGETS, Talk, a_widget
 
 CM = "/api/v1/namespaces/default/configmaps"
@@ -30,6 +34,17 @@ async def _owner(talk: Talk, name: str = "owner", **meta: Any) -> dict[str, Any]
 
 def gone(reported: Any) -> bool:
     return reported.code == 404
+
+
+def _refuse(talk: Talk, refused: str, *names: str) -> Callable[[], None]:
+    """Admission keeps what is so named as it is; call what is returned to have it give in."""
+
+    async def refuse(resource: Resource, verb: str, new: Any, old: Any, options: Options) -> None:
+        if verb == refused and old["metadata"]["name"] in names:
+            raise errors.forbidden(resource.plural, resource.group, old["metadata"]["name"], "it is precious")
+
+    talk.api.core.verbs.writer.validating.append(refuse)
+    return lambda: talk.api.core.verbs.writer.validating.remove(refuse)
 
 
 async def test_background_deletion_takes_dependents_along(talk: Talk) -> None:
@@ -60,6 +75,21 @@ async def test_orphans_lose_the_reference_and_live(talk: Talk) -> None:
     await talk.delete(f"{CM}/owner", {"propagationPolicy": "Orphan"})
     await talk.until(f"{CM}/owner", gone)
     assert "ownerReferences" not in (await talk.get(f"{CM}/child")).body["metadata"]
+
+
+async def test_a_dependent_that_cannot_be_orphaned_keeps_no_other_from_it(talk: Talk) -> None:
+    owner = await _owner(talk)
+    for name in ("a", "kept", "z"):
+        await talk.post(CM, owned(name, owner))
+    give_in = _refuse(talk, "UPDATE", "kept")
+    await talk.delete(f"{CM}/owner", {"propagationPolicy": "Orphan"})
+    for name in ("a", "z"):
+        await talk.until(f"{CM}/{name}", lambda s: "ownerReferences" not in s.body["metadata"])
+    assert (await talk.get(f"{CM}/owner")).body["metadata"]["finalizers"] == ["orphan"]
+    give_in()
+    await talk.patch(f"{CM}/kept", {"metadata": {"labels": {"look": "again"}}})
+    await talk.until(f"{CM}/owner", gone)
+    assert "ownerReferences" not in (await talk.get(f"{CM}/kept")).body["metadata"]
 
 
 async def test_a_second_living_owner_keeps_the_dependent(talk: Talk) -> None:
@@ -137,6 +167,49 @@ async def test_a_deleted_namespace_is_emptied(widgets: Talk) -> None:
     await widgets.until(f"{NS}/team", gone)
 
 
+async def test_what_admission_keeps_in_a_namespace_keeps_nothing_else_there(talk: Talk) -> None:
+    await talk.post(NS, {"metadata": {"name": "team"}})
+    for plural in ("configmaps", "secrets", "services"):
+        for name in ("a", "kept", "z") if plural == "configmaps" else ("a",):
+            spec = {"spec": {"ports": [{"port": 80}]}} if plural == "services" else {}
+            assert (await talk.post(f"{NS}/team/{plural}", {"metadata": {"name": name}} | spec)).code == 201
+    give_in = _refuse(talk, "DELETE", "kept")
+    await talk.delete(f"{NS}/team")
+    for path in ("configmaps/a", "configmaps/z", "secrets/a", "services/a"):
+        await talk.until(f"{NS}/team/{path}", gone)
+    wanted = "NamespaceDeletionContentFailure"
+
+    def failure(reported: Any) -> Any:
+        found = reported.body["status"].get("conditions", [])
+        return next((c for c in found if c["type"] == wanted and c["status"] == "True"), None)
+
+    reported = failure(await talk.until(f"{NS}/team", failure))
+    assert reported["reason"] == "ContentDeletionFailed"
+    text = 'Failed to delete all resource types, 1 remaining: configmaps "kept" is forbidden: it is precious'
+    assert reported["message"] == text
+    give_in()
+    await talk.delete(f"{NS}/team/configmaps/kept")
+    await talk.until(f"{NS}/team", gone)
+
+
+async def test_what_admission_keeps_of_a_definition_keeps_no_other_object_of_it(widgets: Talk) -> None:
+    for name in ("a", "kept", "z"):
+        assert (await widgets.post(WIDGETS, a_widget(name))).code == 201
+    give_in = _refuse(widgets, "DELETE", "kept")
+    definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.test"
+    await widgets.delete(definition)
+
+    def failed(reported: Any) -> Any:
+        found = {c["type"]: c for c in reported.body["status"]["conditions"]}
+        return found["Terminating"]["reason"] == "InstanceDeletionFailed"
+
+    await widgets.until(f"{WIDGETS}/z", gone)
+    await widgets.until(definition, failed)
+    give_in()
+    await widgets.delete(f"{WIDGETS}/kept")
+    await widgets.until(definition, gone)
+
+
 async def test_a_namespace_with_a_bound_pod_waits_for_its_kubelet(talk: Talk) -> None:
     await talk.post(NS, {"metadata": {"name": "team"}})
     pods = f"{NS}/team/pods"
@@ -157,6 +230,22 @@ async def test_events_are_forgotten_after_an_hour(talk: Talk) -> None:
     talk.clock.moment += 3700
     assert await talk.api.manager.compaction.forget_events() == 1
     assert (await talk.get(f"{path}/e")).code == 404
+
+
+async def test_an_event_lives_an_hour_from_its_last_write_whatever_it_says_and_whoever_objects(talk: Talk) -> None:
+    _refuse(talk, "DELETE", "once", "held")
+    path = f"{NS}/default/events"
+    event = {"involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}}
+    for name, more in (("once", {"lastTimestamp": "2999-01-01T00:00:00Z"}), ("series", {}), ("held", {})):
+        finalizers = ["example.test/hold"] if name == "held" else []
+        made = await talk.post(path, event | more | {"metadata": {"name": name, "finalizers": finalizers}})
+        assert made.code == 201
+    talk.clock.moment += 3000
+    written = {"series": {"count": 2, "lastObservedTime": "2026-09-21T15:00:00.000000Z"}}
+    assert (await talk.patch(f"{path}/series", written)).code == 200
+    talk.clock.moment += 700
+    assert await talk.api.manager.compaction.forget_events() == 2
+    assert [item["metadata"]["name"] for item in (await talk.get(path)).body["items"]] == ["series"]
 
 
 @pytest.mark.parametrize("policy", ["Sideways", "background"])

@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.registry.options import Options
+from matrixcontainer.kubeapi.registry.resource import Resource
 from tests.matrixcontainer.kubeapi.talk import Answer, Talk
+from tests.matrixcontainer.kubeapi.virtual import Cluster, in_virtual_time
 
 NS = "/api/v1/namespaces/default"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -106,3 +110,29 @@ async def test_two_budgets_over_one_pod(talk: Talk) -> None:
 )
 async def test_bounds_that_are_none(talk: Talk, spec: dict[str, Any]) -> None:
     assert (await talk.post(BUDGETS, {"metadata": {"name": "b"}, "spec": spec})).code == 422
+
+
+@in_virtual_time
+async def test_an_eviction_that_came_to_nothing_is_given_back_after_two_minutes(cluster: Cluster) -> None:
+    for name in ("p1", "p2", "p3"):
+        await a_pod(cluster, name)
+    await a_budget(cluster, minAvailable=2)
+    await counted(cluster, 3, 2, 3, 1)
+    refused = await evict(cluster, "p1", deleteOptions={"preconditions": {"uid": "of-another"}})
+    assert refused.code == 409
+    await counted(cluster, 2, 2, 3, 0)
+    began = cluster.now
+    await cluster.eventually(f"{BUDGETS}/b", lambda b: b["status"]["disruptionsAllowed"] == 1, within_s=180)
+    assert 118 <= cluster.now - began <= 122
+
+
+async def test_a_budget_that_cannot_be_written_keeps_no_other_from_being_counted(talk: Talk) -> None:
+    async def refuse(resource: Resource, verb: str, new: Any, old: Any, options: Options) -> None:
+        if verb == "UPDATE" and new["metadata"]["name"] == "a":
+            raise errors.forbidden(resource.plural, resource.group, "a", "nobody writes to it")
+
+    talk.api.core.verbs.writer.validating.append(refuse)
+    await a_budget(talk, "a", minAvailable=1)
+    await a_budget(talk, "b", minAvailable=1)
+    await a_pod(talk, "p")
+    await counted(talk, 1, 1, 1, 0)
