@@ -13,6 +13,9 @@ import yaml
 
 from matrixcommon.model.errors import InvalidField
 
+STAGE_NAME_MAX = 40
+"""Characters of a stage's name, which reports carry and tables keep."""
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -62,4 +65,7 @@ def read_stages(document: Any, source: str) -> Stages:
             stages[str(work)] = tuple(Stage(**entry) for entry in entries or ())
         except TypeError as wrong:
             raise InvalidField(f"{source}: {work}: {wrong}", field=f"stages.{work}") from wrong
+        if long := next((each.stage for each in stages[str(work)] if len(str(each.stage)) > STAGE_NAME_MAX), None):
+            text = f"{source}: {work}: the name {long!r} of a stage has more than {STAGE_NAME_MAX} characters"
+            raise InvalidField(text, field=f"stages.{work}")
     return stages

@@ -150,16 +150,20 @@ class ProgramView(ResourceView):
     message: str = ""
 
 
+GENERATION_MAX = 2**31 - 2
+"""The newest that tables keep, and one more to come after it."""
+
+
 class ReportedProgram(ApiModel):
     """How an agent stands with one slice. `Programming` says that it is at work on it."""
 
     slice: str = Field(max_length=253)
-    generation: int = Field(ge=0)
+    generation: int = Field(ge=0, le=GENERATION_MAX)
     status: Literal["Programming", "Programmed", "Cleared", "Failed"]
     message: str = Field("", max_length=300)
     digest: str | None = Field(None, max_length=64)
     """Of the table as it was read back (`tables_digest`), when it is Programmed."""
-    drifts: int = Field(0, ge=0)
+    drifts: Count = 0
     """How often the table was found otherwise than it was written."""
 
 

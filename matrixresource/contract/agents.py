@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from matrixcommon.api.reports import Count, EachByItself
+from matrixcommon.emulation.stages import STAGE_NAME_MAX
 from matrixcommon.model.empty import empty_list
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.resource_model import ApiModel, ResourceView
@@ -83,8 +84,8 @@ class NodeReport(ApiModel):
         "Updating", "Failed",
     ]  # fmt: skip
     generation: Count
-    allocation: str | None = None
-    stage: str | None = None
+    allocation: str | None = Field(None, max_length=127)
+    stage: str | None = Field(None, max_length=STAGE_NAME_MAX)
     parts: list[PartReport] = Field(default_factory=empty_list, max_length=64)
     message: str = Field("", max_length=300)
     inventory: NodeInventory | None = None

@@ -12,6 +12,7 @@ from typing import Any, cast
 from sqlalchemy import JSON, BigInteger, Boolean, Float, Integer, String
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+from matrixcommon.emulation.stages import STAGE_NAME_MAX
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.quantities import timestamp
@@ -150,7 +151,7 @@ class NodeRow(TimedStateRow, Base):
     agent: Mapped[str] = mapped_column(String(10), default="Lost")
     epoch: Mapped[int] = mapped_column(BigInteger, default=0)
     status: Mapped[str | None] = mapped_column(String(12))
-    stage: Mapped[str | None] = mapped_column(String(40))
+    stage: Mapped[str | None] = mapped_column(String(STAGE_NAME_MAX))
     observed_generation: Mapped[int] = mapped_column(BigInteger, default=0)
     desired_role: Mapped[str] = mapped_column(String(10), default="Clean")
     desired_power: Mapped[str] = mapped_column(String(10), default="On", server_default="On")

@@ -12,6 +12,7 @@ import openai
 import pytest
 
 from infer_workload.experiments.experiment import healthy_fabric
+from infer_workload.metering.tables import DAY_S
 from matrixcommon.model.clock import ScaledClock
 from matrixcommon.model.planes import Plane
 from matrixlink.fabric.condition.fabric_view import FabricView, NodePorts, PlaneView
@@ -60,7 +61,9 @@ class Stage:
     def __init__(self, path, views=None, scale=SCALE, **settings):
         self.views = views or Views()
         self.database = DatabaseEngine(f"sqlite:///{path}")
-        self.clock = ScaledClock(scale, time.time())
+        # From the start of a day: with its end come new limits, and it is most of a minute away at this pace.
+        now = time.time()
+        self.clock = ScaledClock(scale, now, now // DAY_S * DAY_S)
         self.app = build(InferSettings(seed=1, agents_url="", **settings), self.clock, self.database, self.views)
         self.http = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://infer", timeout=20)
         self.openai = openai.AsyncOpenAI(

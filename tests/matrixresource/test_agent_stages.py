@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from matrixcommon.emulation.stages import Stages, read_stages
+from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NodeName
 from matrixresource.agent.agent import ResourceAgent, node_stages
 from matrixresource.agent.hardware import EmulatedNode, InjectedFault
@@ -64,6 +65,12 @@ def test_nothing_fails_unless_odds_are_given():
     stages = read_stages({"deploy": [{"stage": "boot", "status": "Deploying", "delay_s": 1, "odds": 0.5}]}, "a file")
     failed = sum(stages["deploy"][0].fails(random) for random in [Random(1)] for _ in range(1000))
     assert 400 < failed < 600
+
+
+def test_a_name_that_no_report_could_carry_is_refused():
+    with pytest.raises(InvalidField, match="has more than 40 characters") as refused:
+        read_stages({"deploy": [{"stage": "s" * 41, "status": "Deploying", "delay_s": 1}]}, "a file")
+    assert refused.value.field == "stages.deploy"
 
 
 @pytest.mark.looptime

@@ -213,7 +213,8 @@ async def test_broken_ports_make_their_chips_raise_codes(tmp_path):
 
 @pytest.mark.looptime
 @pytest.mark.parametrize(
-    "changes", [{"epoch": 2**63}, {"sequence": -1}, {"leaseS": "soon"}, {"status": "Odd"}, {"x": 1}]
+    "changes",
+    [{"epoch": 2**63}, {"sequence": -1}, {"leaseS": "soon"}, {"status": "Odd"}, {"x": 1}, {"stage": "s" * 41}],
 )
 async def test_one_bad_report_fails_nobody_elses(tmp_path, changes):
     async with Stack(tmp_path) as stack:
