@@ -14,12 +14,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from matrixcommon.model.errors import Conflict, MatrixError, NotFound
+from matrixcommon.model.errors import Conflict, NotFound
 from matrixcontainer.client.client import LEASE, NODE, POD, KubeClient
 from matrixcontainer.client.events import event_on, record
 from matrixcontainer.kubeapi.kubelet.node_info import made_up_address
 from matrixcontainer.kubeapi.kubelet.stage_delays import Pace, load_pace
 from matrixcontainer.kubeapi.kubelet.virtual_kubelet import PodSync, pod_address, sync_pod
+from matrixcontainer.kubeapi.meta.attempts import attempt_all
 from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL
 from matrixresource.client import ResourceClient
 
@@ -53,31 +54,17 @@ class Kubelets:
         if not pods:
             return "no pods"
         alive = await self._alive()
-        touched, refusals = 0, list[MatrixError]()
-        for pod in pods:
-            if pod["spec"]["nodeName"] in alive:
-                try:
-                    touched += await self._reconcile(pod)
-                except MatrixError as refused:
-                    refusals.append(refused)
-        if refusals:
-            raise refusals[0]
-        return f"{touched} pods touched"
+        touched = await attempt_all(self._reconcile(pod) for pod in pods if pod["spec"]["nodeName"] in alive)
+        return f"{sum(touched)} pods touched"
 
     async def renew_leases(self) -> str:
         """Renew the Lease of every living node. The Lease goes with its Node."""
         alive = await self._alive()
         nodes, _ = await self._kube.list(NODE, labels=f"{MANAGED_LABEL}={MANAGED_BY}")
         mirrored = {node["metadata"]["name"]: node["metadata"]["uid"] for node in nodes}
-        refusals = list[MatrixError]()
-        for name in sorted(alive & set(mirrored)):
-            try:
-                await self._kube.apply(LEASE, self._lease(name, mirrored[name]))
-            except MatrixError as refused:
-                refusals.append(refused)
-        if refusals:
-            raise refusals[0]
-        return f"{len(alive & set(mirrored))} leases renewed"
+        due = sorted(alive & set(mirrored))
+        await attempt_all(self._kube.apply(LEASE, self._lease(name, mirrored[name])) for name in due)
+        return f"{len(due)} leases renewed"
 
     async def _alive(self) -> set[str]:
         return {node.name for node in await self._resource.nodes() if node.agent == "Connected" and node.power != "Off"}

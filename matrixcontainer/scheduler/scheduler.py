@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, MatrixError, NotFound
 from matrixcommon.model.hardware_names import NPUS_PER_NODE, NodeName
 from matrixcontainer.client.client import POD, KubeClient
 from matrixcontainer.client.events import event_on, record
+from matrixcontainer.kubeapi.meta.attempts import attempt_all
 from matrixcontainer.scheduler.gangs import SCHEDULER_NAME, Gang, bindings, gangs_of
 from matrixcontainer.scheduler.pod_groups import pod_groups
 from matrixresource.client import ResourceClient
@@ -48,26 +50,28 @@ class PodScheduler:
         current = {each.key: each for each in await self._resource.allocations() if GANG_LABEL in each.labels}
         uids = {pod["metadata"]["uid"] for pod in ours}
         self._reported = {uid: message for uid, message in self._reported.items() if uid in uids}
-        bound, refusals = 0, list[MatrixError]()
-        for gang in gangs:
-            if not gang.alive():
-                continue
-            try:
-                bound += await self._place(gang, current.get(gang.allocation))
-            except MatrixError as refused:
-                refusals.append(refused)
-            except Exception as wrong:  # one gang that cannot be read does not hold up the others
-                log.exception("a gang cannot be placed", extra={"gang": f"{gang.namespace}/{gang.name}"})
-                await self._explain(gang, "Unreadable", f"{type(wrong).__name__}: {wrong}")
-        wanted = {gang.allocation for gang in gangs if gang.alive()}
-        for name in set(current) - wanted:
-            try:
-                await self._resource.release(name)
-            except MatrixError as refused:
-                refusals.append(refused)
-        if refusals:
-            raise refusals[0]
-        return f"{bound} pods bound, {len(set(current) - wanted)} gangs released"
+        waiting = [gang for gang in gangs if gang.alive()]
+        over = set(current) - {gang.allocation for gang in waiting}
+        placed = (self._try_to_place(gang, current.get(gang.allocation)) for gang in waiting)
+        released = (self._release(name) for name in over)
+        bound = sum(await attempt_all(chain(placed, released)))
+        return f"{bound} pods bound, {len(over)} gangs released"
+
+    async def _try_to_place(self, gang: Gang, allocation: AllocationView | None) -> int:
+        """How many of its pods were bound; one gang that cannot be read explains itself."""
+        try:
+            return await self._place(gang, allocation)
+        except MatrixError:
+            raise
+        except Exception as wrong:
+            log.exception("a gang cannot be placed", extra={"gang": f"{gang.namespace}/{gang.name}"})
+            await self._explain(gang, "Unreadable", f"{type(wrong).__name__}: {wrong}")
+            return 0
+
+    async def _release(self, name: str) -> int:
+        """A gang that is over; it binds no pods."""
+        await self._resource.release(name)
+        return 0
 
     async def _node_npus(self, ours: list[dict[str, Any]]) -> int:
         """NPUs of a node, which is the same in the whole machine; read each time, for another machine may be there."""

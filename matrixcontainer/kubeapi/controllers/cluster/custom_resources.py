@@ -11,10 +11,11 @@ from typing import Any
 from matrixcontainer.kubeapi.apiextensions import crds
 from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller, keep_only
 from matrixcontainer.kubeapi.kubelet.pod_info import Name
+from matrixcontainer.kubeapi.meta.attempts import attempt_all
 from matrixcontainer.kubeapi.meta.conditions import set_condition
 from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.registry.options import Deletion
-from matrixcontainer.kubeapi.storage.objects import Change
+from matrixcontainer.kubeapi.storage.objects import Change, Record
 
 STORAGE = "customresourcedefinitions.apiextensions.k8s.io"
 
@@ -135,17 +136,17 @@ class CustomResources(Controller):
         if resource is None and left:
             self._serve(crd, self.core.store.revision)
             resource = self.core.registry.by_storage(name)
-        refused: ApiError | None = None  # what is refused of one keeps no other
-        for record in left:
+
+        async def delete(record: Record) -> None:
             assert resource is not None
-            try:
-                await self.core.verbs.delete(resource, record.key[1], record.key[2], Deletion(), self.options())
-            except ApiError as failure:
-                refused = refused or (failure if failure.code != 404 else None)
-        if refused is not None:
+            await self.core.verbs.delete(resource, record.key[1], record.key[2], Deletion(), self.options())
+
+        try:
+            await attempt_all(map(delete, left), 404)
+        except ApiError as refused:
             why = f"could not issue all deletes: {refused}"
             await self._set(name, "Terminating", "True", "InstanceDeletionFailed", why)
-            raise refused  # to be tried again
+            raise  # to be tried again
         await self._set(name, *progress)
         if not self.core.store.count(name):
             await self.modify(("", name), _drop_finalizer)

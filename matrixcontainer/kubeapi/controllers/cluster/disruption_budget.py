@@ -9,8 +9,9 @@ import math
 from typing import Any
 
 from matrixcontainer.kubeapi.builtin.disruption_budgets import BUDGETS, is_ready, selects
-from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller, attempt_all
+from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller
 from matrixcontainer.kubeapi.kubelet.pod_info import Name
+from matrixcontainer.kubeapi.meta.attempts import attempt_all
 from matrixcontainer.kubeapi.meta.conditions import set_condition
 from matrixcontainer.kubeapi.meta.jsonpath import compiled
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp

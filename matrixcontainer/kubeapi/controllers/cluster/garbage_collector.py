@@ -10,7 +10,8 @@ absent.
 from collections.abc import Callable
 from typing import Any
 
-from matrixcontainer.kubeapi.controllers.runtime.workqueue import Workqueue, attempt_all, keep_only
+from matrixcontainer.kubeapi.controllers.runtime.workqueue import Workqueue, keep_only
+from matrixcontainer.kubeapi.meta.attempts import attempt_all
 from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.registry.options import Deletion
 from matrixcontainer.kubeapi.registry.resource import Resource

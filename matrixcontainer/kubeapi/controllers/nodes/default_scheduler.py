@@ -11,11 +11,12 @@ from matrixcontainer.kubeapi.builtin.pods import BINDING, bind
 from matrixcontainer.kubeapi.controllers.nodes.node_fit import choose_node
 from matrixcontainer.kubeapi.controllers.runtime.event_recorder import EventRecorder
 from matrixcontainer.kubeapi.controllers.runtime.informers import Informers
-from matrixcontainer.kubeapi.controllers.runtime.workqueue import WorkloadController, attempt_all
+from matrixcontainer.kubeapi.controllers.runtime.workqueue import WorkloadController
 from matrixcontainer.kubeapi.kubelet.node_info import NodeFacts
 from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodFacts
 from matrixcontainer.kubeapi.kubelet.pod_lifecycle import set_condition
 from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.attempts import attempt_all
 from matrixcontainer.kubeapi.meta.errors import ignoring
 from matrixcontainer.kubeapi.meta.timestamps import timestamp
 from matrixcontainer.kubeapi.registry.core import Core

@@ -9,7 +9,7 @@ nothing due the loop sleeps until somebody changes something: no polling, no wri
 import asyncio
 import contextlib
 import heapq
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable
 from functools import cached_property
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -118,22 +118,6 @@ class Workqueue(Generic[K]):
         """Delete an object; one that is gone by now, or another one, is left alone."""
         with ignoring(404, 409):
             await self.core.verbs.delete(resource, namespace, name, request, self.options())
-
-
-async def attempt_all(attempts: Iterable[Awaitable[Any]], *ignored: int) -> None:
-    """One after another, all of them, whatever becomes of those before; then the first failure is raised.
-
-    Refusals with an `ignored` code are none.
-    """
-    first: Exception | None = None
-    for attempt in attempts:
-        try:
-            with ignoring(*ignored):
-                await attempt
-        except Exception as failure:
-            first = first or failure
-    if first is not None:
-        raise first
 
 
 def keep_only(meta: dict[str, Any], key: str, keep: Callable[[Any], bool]) -> None:
