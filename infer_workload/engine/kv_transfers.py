@@ -47,8 +47,8 @@ class Transfers:
         self._capacity = cache(capacity)
         self._active: list[Transfer] = []
         self._at = 0.0
-        self._due = inf
-        self._shared = True
+        self._due: float | None = inf
+        """None: something has started or ended since rates were worked out."""
 
     def __len__(self) -> int:
         return len(self._active)
@@ -56,14 +56,14 @@ class Transfers:
     @property
     def due(self) -> float:
         """When the first transfer ends; infinity while none does."""
-        if not self._shared:
-            self._share()
+        if self._due is None:
+            self._due = self._share()
         return self._due
 
     def start(self, now: float, request: InferenceRequest, ports: tuple[Port, ...], size_bytes: float) -> None:
         self._progress(now)
         self._active.append(Transfer(request, request.attempts, ports, size_bytes))
-        self._shared = False
+        self._due = None
 
     def finish(self, now: float) -> list[Transfer]:
         """Those that have arrived by now."""
@@ -74,7 +74,7 @@ class Transfers:
         for current in self._active:
             (done if current.left <= current.rate * 1e9 * moved_s else going).append(current)
         self._active = going
-        self._shared = False
+        self._due = None
         return done
 
     def drop(self, now: float, gone: Iterable[InferenceRequest]) -> None:
@@ -83,33 +83,32 @@ class Transfers:
         if any(current.request in leaving for current in self._active):
             self._progress(now)
             self._active = [current for current in self._active if current.request not in leaving]
-            self._shared = False
+            self._due = None
 
     def reprice(self, now: float) -> None:
         """Ports give something else from now on."""
         self._progress(now)
         self._capacity.cache_clear()
-        self._shared = False
+        self._due = None
 
     def _progress(self, now: float) -> None:
         if now <= self._at:
             return
-        if not self._shared:
-            self._share()
+        if self._due is None:
+            self._due = self._share()
         passed, self._at = now - self._at, now
         for current in self._active:
             current.left = max(0.0, current.left - current.rate * 1e9 * passed)
 
-    def _share(self) -> None:
-        """New rates, and when the first transfer ends."""
-        self._shared = True
+    def _share(self) -> float:
+        """New rates; when the first transfer ends."""
         if len(self._active) < 2:
-            self._due = inf
+            due = inf
             for alone in self._active:
                 alone.rate = min(self._capacity(port) for port in alone.ports)
                 if alone.rate > 0:
-                    self._due = self._at + alone.left / (alone.rate * 1e9)
-            return
+                    due = self._at + alone.left / (alone.rate * 1e9)
+            return due
         links = {port: self._capacity(port) for current in self._active for port in current.ports}
         asked = dict.fromkeys(links, 0.0)
         for current in self._active:
@@ -119,7 +118,7 @@ class Transfers:
         if crowded := {port: gbps for port, gbps in links.items() if asked[port] > gbps * (1 + 1e-9)}:
             self._divide(crowded)
         ends = [current.left / (current.rate * 1e9) for current in self._active if current.rate > 0]
-        self._due = self._at + min(ends) if ends else inf
+        return self._at + min(ends) if ends else inf
 
     def _divide(self, crowded: Mapping[Port, float]) -> None:
         """Have those that pass ports of which more is asked than they give (GB/s) share them. No other port can be
