@@ -11,6 +11,7 @@ from itertools import chain
 import pytest
 
 from services.testing import validators
+from tests import column_bounds
 from tests.figures import PROPERTY, Figures, printed
 from tests.stack import Stack
 
@@ -21,6 +22,7 @@ if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_LEAST
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
 
 validators.install()
+column_bounds.install()
 
 LONG_FIRST = ("simulation", "stories", "e2e")
 """Folders of few and long tests: begun last, one of their files would keep one worker busy while the others are idle."""
