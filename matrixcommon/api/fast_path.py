@@ -15,10 +15,11 @@ from functools import partial
 from typing import Any
 
 import orjson
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Depends, Response
 from pydantic import ValidationError
 
 from matrixcommon.api.authorization import GUARDED, AccessRules, Caller, Principal, Rule
+from matrixcommon.api.storable_text import refuse_unstorable_text, suspected
 from matrixcommon.model.resource_model import ApiModel
 
 PROJECT_ALONE = re.compile(rb"project=[-a-z0-9]{1,63}")
@@ -41,7 +42,7 @@ class FastRouter(APIRouter):
     """A router that also lists which of its routes are hot."""
 
     def __init__(self, prefix: str) -> None:
-        super().__init__(prefix=prefix, dependencies=GUARDED)
+        super().__init__(prefix=prefix, dependencies=(*GUARDED, Depends(refuse_unstorable_text)))
         self.hot_routes: list[FastRoute] = []
 
 
@@ -76,6 +77,8 @@ class FastPath:
         if route.body is not None:
             name, model = route.body
             if body is None or headers.get("content-type", "").partition(";")[0] != "application/json":
+                return None
+            if suspected(body):
                 return None
             try:
                 more[name] = model.model_validate(orjson.loads(body))

@@ -46,7 +46,7 @@ class SliceRequest(ApiModel):
     qos_class: QosClass
     floor_gbps_per_npu: Rate = 0.0
     ceiling_gbps_per_npu: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    weight: Annotated[float, Field(gt=0, le=1000)] | None = None
+    weight: Annotated[float, Field(ge=0.001, le=1000)] | None = None
     latency_bound_us: Annotated[float, Field(gt=0)] | None = None
     protection: Protection = Protection.NONE
     security_rules: SecurityRules = Field(default_factory=empty_list)

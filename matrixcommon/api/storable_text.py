@@ -1,0 +1,54 @@
+"""Texts of a JSON body that no database keeps: NUL, which PostgreSQL refuses, and halves of surrogate pairs.
+
+They are refused before a handler runs, whatever the field, with its name.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from fastapi import Request
+
+from matrixcommon.model.errors import InvalidField
+
+SUSPECTS = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])|\x00|\xed[\xa0-\xbf]")
+"""How either may stand in what was sent: escaped, in UTF-16 or UTF-32, or as the bytes of half a pair."""
+UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+def suspected(body: bytes) -> bool:
+    """Whether there may be such a text in a body; whole pairs, which emoji are, are suspected too."""
+    suspects = b"\\u" in body or b"\0" in body or b"\xed" in body  # most bodies end here, and quickly
+    return suspects and SUSPECTS.search(body) is not None
+
+
+async def refuse_unstorable_text(request: Request) -> None:
+    """A dependency of routes that keep what they are sent. Raises InvalidField."""
+    if suspected(await request.body()):
+        try:
+            document = await request.json()
+        except (ValueError, RecursionError):
+            return  # no JSON; whoever wants a body refuses it
+        check_text(document)
+
+
+def check_text(document: Any) -> None:
+    """Of every key and value of a JSON document. Raises InvalidField."""
+    parts = [("", document)]
+    while parts:  # no recursion: a document may be nested as deep as Python's own stack
+        field, value = parts.pop()
+        if isinstance(value, str):
+            _check(value, field)
+        elif isinstance(value, list):
+            parts += ((f"{field}[{index}]", each) for index, each in enumerate(value))
+        elif isinstance(value, dict):
+            for name, each in value.items():
+                _check(name, field)
+                parts.append((f"{field}.{name}" if field else name, each))
+
+
+def _check(text: str, field: str) -> None:
+    if found := UNSTORABLE.search(text):
+        what = "NUL" if found[0] == "\0" else "half of a surrogate pair"
+        raise InvalidField(f"{field or 'body'} holds {what}: texts are Unicode without NUL", field=field or "body")
