@@ -222,7 +222,7 @@ class LoadRequest(ApiModel):
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"requestsPerSecond": 2, "seed": 7},)
 
     requests_per_second: float = Field(gt=0, le=100_000, description="in emulated time")
-    seed: int = 0
+    seed: int = Field(0, ge=0, le=2**31, description="for everything that is left to chance")
     input_tokens_max: int | None = Field(None, ge=1, le=1_000_000, description="longer prompts are cut to this")
 
 

@@ -59,7 +59,9 @@ class Trial(BaseModel):
         0.0, ge=0, le=1, description="part of every port of a plane that a neighbour on the same nodes offers to send"
     )
     neighbour_plane: Literal["ub", "rdma", "vpc"] = Field("ub", description="the plane that it sends on")
-    neighbour_weight: float = Field(1.0, ge=0.001, le=1000, description="the weight of its slice, the instance's being 1")
+    neighbour_weight: float = Field(
+        1.0, ge=0.001, le=1000, description="the weight of its slice, the instance's being 1"
+    )
     floor_share: float = Field(0.0, ge=0, le=1, description="part of every port of that plane that is guaranteed")
     lost_l2_chips: int = Field(0, ge=0, le=96, description="L2 chips of the UB plane that are lost, of 112")
     half_lanes: int = Field(0, ge=0, le=48, description="decode nodes whose UB cables have half of their lanes")

@@ -14,6 +14,8 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from matrixcommon.model.empty import empty_dict, empty_list
+from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import key_of, resolve
 
@@ -75,11 +77,12 @@ class ApiModel(BaseModel):
     """Fields that name other resources, or hold models that do."""
 
     def in_project(self, project: str) -> Self:
-        """The same as a request of that project, with keys in place of the names it refers to."""
+        """The same as a request of that project, with keys in place of the names it refers to. Raises InvalidField
+        where one is no resource's name: its key could be longer than the name was allowed to be."""
         changed = {} if getattr(self, "project", project) == project else {"project": project}
         for field in self.REFERENCES:
             value = getattr(self, field)
-            if value and (keyed := _keyed(value, project)) != value:
+            if value and (keyed := _keyed(value, project, to_camel(field))) != value:
                 changed[field] = keyed
         return self.model_copy(update=changed) if changed else self
 
@@ -109,10 +112,16 @@ def build_all() -> None:
             model.model_rebuild()
 
 
-def _keyed(value: Any, project: str) -> Any:
-    if isinstance(value, ApiModel):
+def _keyed(value: Any, project: str, field: str) -> Any:
+    if isinstance(value, list):
+        return [_keyed(each, project, field) for each in value]
+    if not isinstance(value, ApiModel):
+        return checked_resource_name(resolve(value, project), field)
+    try:
         return value.in_project(project)
-    return [_keyed(each, project) for each in value] if isinstance(value, list) else resolve(value, project)
+    except InvalidField as wrong:
+        wrong.field = f"{field}.{wrong.field}"
+        raise
 
 
 class Condition(ApiModel):

@@ -51,7 +51,7 @@ class ScaleTarget(ApiModel):
     """What is scaled."""
 
     kind: Literal["CloudMatrixInstance"] = Field("CloudMatrixInstance", description="an instance, by its nodes")
-    name: str = Field(min_length=1, max_length=57, description="its name, in the policy's project")
+    name: str = Field(min_length=1, max_length=127, description="its name, in the policy's project")
 
     REFERENCES: ClassVar = ("name",)
 

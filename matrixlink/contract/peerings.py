@@ -45,7 +45,7 @@ class SecurityRule(ApiModel):
     @field_validator("remote")
     @classmethod
     def _sound(cls, remote: str) -> str:
-        if not is_block(remote) and "/" in remote:
+        if remote != "*" and not is_block(remote):
             checked_resource_name(remote, "securityRules.remote")
         return remote
 

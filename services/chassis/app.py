@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from matrixcommon.api.authorization import VIEWERS, AccessRules, Caller, Principal, principal_of
 from matrixcommon.api.fast_path import FastPath
-from matrixcommon.model.errors import Forbidden, MatrixError, TooLarge
+from matrixcommon.model.errors import Forbidden, Malformed, MatrixError, TooLarge
 from matrixcommon.model.fencing import ASKED_BY, FENCE, HEADER, parse_fence
 from matrixcommon.persistence.fences import Fences
 from matrixcommon.telemetry.trace import RESOURCE, traceparent
@@ -204,6 +204,7 @@ class Edge:
 
         principal = None
         try:
+            _refuse_nul(scope)
             if scope["path"] not in OPEN_PATHS:
                 principal = self._tokens.principal(headers.get("authorization"))
                 asks = partial(self._tokens.principal, headers.get("authorization"))
@@ -254,6 +255,13 @@ class Edge:
         if max(declared, read) > BODY_LIMIT_BYTES:
             raise TooLarge(f"the body is over {BODY_LIMIT_BYTES} bytes", field="body")
         return b"".join(chunks)
+
+
+def _refuse_nul(scope: Scope) -> None:
+    """Names and parameters are looked up in databases, and PostgreSQL takes no text with NUL. Raises Malformed."""
+    for field, holds in (("path", "\0" in scope["path"]), ("query", b"%00" in scope["query_string"])):
+        if holds:
+            raise Malformed(f"the {field} holds NUL, which no name and no parameter has", field=field)
 
 
 def _hiding(scope: Scope, send: Send, principal: Principal | None) -> Send:
