@@ -23,7 +23,7 @@ from tests.small_stack import SmallStack
 Place = tuple[str | int, ...]
 
 LONG = "x" * 300
-INTEGERS = (1 << 31, 1 << 63, -(1 << 63) - 1)
+INTEGERS = (1 << 31, 1 << 63, 1 << 64, -(1 << 63) - 1)
 NUMBERS = (1e308, -1e308, 5e-324)
 DEPTH = 7
 NAMES = ("nul%00", LONG, "A%20b", "%ED%A0%80")
@@ -45,7 +45,7 @@ def values_for(schema: dict[str, Any]) -> Iterator[Any]:
         yield from INTEGERS if kind == "integer" else NUMBERS
     elif kind == "object":
         yield {LONG: LONG}
-        yield {LONG: 1 << 63}
+        yield {LONG: 1 << 64}
     elif kind == "array":
         yield []
 
