@@ -137,8 +137,8 @@ def fault_inject(
         parameters[key] = _value(value)
     chosen = name or f"{kind}-{target}".lower().replace("/", "-")
     body = {"kind": kind, "target": node, "parameters": parameters}
-    stack.client.call("agents", "PUT", f"/v1/faults/{chosen}", body=body)
-    say(f"fault {chosen} injected; `matrixctl fault clear {chosen}` repairs it")
+    made = stack.client.call("agents", "PUT", at("faults", chosen), body=body)["name"]
+    say(f"fault {made} injected; `matrixctl fault clear {made}` repairs it")
 
 
 def fault_target(text: str) -> tuple[str, dict[str, Any]]:
@@ -204,9 +204,9 @@ def fault_clear(
     """Repair what was broken."""
     if (name is None) == (not all):
         raise InvalidField("give either a name or --all", field="--all")
-    names = [name] if name else [item["name"] for item in stack.client.list("agents", "/v1/faults")]
+    names = [item["name"] for item in stack.client.list("agents", "/v1/faults")] if name is None else [name]
     for each in names:
-        stack.client.call("agents", "DELETE", f"/v1/faults/{each}")
+        stack.client.call("agents", "DELETE", at("faults", each))
         say(f"fault {each} cleared")
     if not names:
         say("no faults")
