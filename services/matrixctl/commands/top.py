@@ -16,6 +16,8 @@ from services.matrixctl.output.screen import Form, console, say, table
 
 group("top", "How full the machine is, and what moves over the fabric.")
 
+DRAWN_WIDTH_MAX = 200
+"""Columns of the machine on one screen, where no terminal says how wide that is."""
 
 Once = Annotated[bool, typer.Option("--once", "-1", help="Print it once and end, also on a terminal.")]
 
@@ -43,7 +45,7 @@ def top(
     ascii = ascii or ascii_only()
     if once or not sys.stdout.isatty():
         screen = console()
-        for line in drawn(source.read(), screen.width, ascii):
+        for line in drawn(source.read(), min(screen.width, DRAWN_WIDTH_MAX), ascii):
             screen.print(line, no_wrap=True, overflow="crop")
         return
     from services.matrixctl.top.screen import TopApp  # only here: Textual takes a while to import

@@ -19,6 +19,8 @@ from matrixcommon.model.reasons import reasons
 if TYPE_CHECKING:
     from rich.console import Console
 
+UNBROKEN_WIDTH = 1_000_000
+"""Columns of what is no terminal: more than any table has."""
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
 EXIT_UNREACHABLE = 3
@@ -51,8 +53,8 @@ class NotAccessible(MatrixError):
 def console() -> Console:
     from rich.console import Console
 
-    # Piped output is for programs and greps: no wrapping at 80 columns.
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+    # Piped output is for programs and greps: no line is broken, and no column of a table is cut to make room for others.
+    return Console(highlight=False, width=None if sys.stdout.isatty() else UNBROKEN_WIDTH)
 
 
 def say(text: str = "") -> None:
