@@ -168,7 +168,7 @@ def _pack(target: Path, work: Path, stack: Stack, at_wall: float, folder: Folder
     manifest = Manifest(
         version=version(),
         taken_wall_s=at_wall,
-        emulated_s=stack.time.emulated(at_wall),
+        emulated_s=stack.time.reached(at_wall),
         time_scale=stack.time.scale,
         seed=stack.seed,
         processes=tuple(process.name for process in stack.processes),

@@ -57,6 +57,10 @@ class StackTime:
     def emulated(self, wall: float) -> float:
         return self.anchor_emulated + (wall - self.anchor_wall) * self.scale
 
+    def reached(self, wall: float) -> float:
+        """How far emulated time got by then: none passes while the stack is stopped."""
+        return self.emulated(wall if self.stopped_wall is None else max(self.stopped_wall, self.anchor_wall))
+
     def follow(self, timeline: Timeline, wall: float) -> StackTime:
         """As the clock's file has it: at the speed of an instant of the wall, or of when the stack was stopped."""
         now = timeline.at(wall if self.stopped_wall is None else min(wall, self.stopped_wall))
@@ -70,8 +74,7 @@ class StackTime:
 
         After a disorderly end nobody knows when the last process stopped reading the clock; it may have been now.
         """
-        reached = self.emulated(wall if self.stopped_wall is None else max(self.stopped_wall, self.anchor_wall))
-        return StackTime(scale, wall, max(reached, wall))
+        return StackTime(scale, wall, max(self.reached(wall), wall))
 
 
 @dataclass(frozen=True)

@@ -76,3 +76,13 @@ def test_of_two_at_once_one_is_refused_and_takes_nothing_of_the_other(
     take(folder, tmp_path / "second.snapshot")
     assert archive.read_manifest(tmp_path / "second.snapshot").databases.keys() == {"agents"}
     assert not under_way.exists()
+
+
+def test_no_emulated_time_passes_while_a_stack_is_stopped(folder: Folder, tmp_path: Path) -> None:
+    stopped = StackTime(scale=60.0, anchor_wall=1.7e9, anchor_emulated=1.8e9, stopped_wall=1.7e9 + 100)
+    folder.write(Stack.of_names(("agents",), stopped, None))
+    manifest = take(folder, tmp_path / "stopped.snapshot").manifest
+    assert manifest.emulated_s == 1.8e9 + 100 * 60
+    _, request = restore(Folder(tmp_path / "other"), tmp_path / "stopped.snapshot")
+    there = Folder(tmp_path / "other").read()
+    assert (request.scale, there and there.time.reached(2e9)) == (60.0, 1.8e9 + 100 * 60)
