@@ -24,6 +24,8 @@ UNBROKEN_WIDTH = 1_000_000
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
 EXIT_UNREACHABLE = 3
+EXIT_OUTPUT_CLOSED = 141
+"""As a shell reports who was ended by SIGPIPE."""
 
 
 class Form(StrEnum):

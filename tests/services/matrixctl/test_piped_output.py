@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -38,3 +42,45 @@ def test_text_of_a_table_is_never_broken(capsys: pytest.CaptureFixture[str]) -> 
     cells = ["a" * 300, "b" * 300, "c" * 300]
     screen.table(["one", "two", "three"], [cells])
     assert capsys.readouterr().out.splitlines()[1].split() == cells
+
+
+def run_into(descriptor: int, *words: str, unbuffered: str) -> tuple[int, str]:
+    """matrixctl with that standard output: exit code, standard error."""
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[3]), "PYTHONUNBUFFERED": unbuffered}
+    command = [sys.executable, "-m", "services.matrixctl", *words]
+    ended = subprocess.run(
+        command, stdout=descriptor, stderr=subprocess.PIPE, text=True, env=environment, check=False, timeout=60
+    )
+    os.close(descriptor)
+    return ended.returncode, ended.stderr
+
+
+def closed_pipe() -> int:
+    """Its writing end, of which nobody reads."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    return writing
+
+
+@pytest.mark.parametrize(
+    ("words", "unbuffered", "code"),
+    [
+        (("fault", "kinds"), "", 141),
+        (("fault", "kinds", "-o", "json"), "1", 141),
+        (("scenario", "list", "-o", "name"), "", 0),
+        (("status", "--state", "/nowhere", "-o", "json"), "", 3),
+    ],
+)
+def test_who_reads_only_the_beginning_is_told_nothing_on_standard_error(
+    words: tuple[str, ...], unbuffered: str, code: int
+) -> None:
+    """What was done before its output was found closed has its own exit code."""
+    assert run_into(closed_pipe(), *words, unbuffered=unbuffered) == (code, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_what_cannot_be_printed_is_a_refusal(unbuffered: str) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    code, err = run_into(full, "scenario", "list", "-o", "name", unbuffered=unbuffered)
+    assert (code, err.startswith("NotAccessible: [Errno 28]"), err.count("\n")) == (1, True, 1)
