@@ -44,6 +44,19 @@ def test_text_of_a_table_is_never_broken(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().out.splitlines()[1].split() == cells
 
 
+@pytest.mark.parametrize("folder", ["a[b]", "a[/b]", "[/]", "[link=x]", ":key:", "a[0]"])
+def test_a_name_with_brackets_is_shown_as_it_is(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: str
+) -> None:
+    code, out, _ = ran(capsys, "down", "--state", str(tmp_path / folder))
+    assert (code, out) == (0, f"nothing runs in {tmp_path / folder}\n")
+
+
+def test_what_is_marked_is_marked_and_what_was_escaped_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    screen.say(f"[bold]name[/]: [red]bad[/] {screen.text('[red] [x] [/x]')} [y]")
+    assert capsys.readouterr().out == "name: bad [red] [x] [/x] [y]\n"
+
+
 def run_into(descriptor: int, *words: str, unbuffered: str) -> tuple[int, str]:
     """matrixctl with that standard output: exit code, standard error."""
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[3]), "PYTHONUNBUFFERED": unbuffered}
