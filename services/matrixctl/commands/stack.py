@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from contextlib import suppress
 from importlib import metadata
@@ -13,7 +14,7 @@ import typer
 
 from matrixcommon.model.errors import Conflict, InvalidField, MatrixError
 from matrixcommon.model.hardware_names import RESOURCE_NAME
-from matrixcommon.model.quantities import timestamp
+from matrixcommon.model.quantities import LATEST_S, timestamp
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import DEFAULT_STATE, OnStack, Output, printed
 from services.matrixctl.output.resource_kinds import listing
@@ -222,7 +223,7 @@ def token_create(
             raise InvalidField(f"{text!r} is no name: small letters, digits and dashes, at most 63", field=field)
     if (role == "agent") != bool(node):
         raise InvalidField("an agent's token names its node, and no other does", field="--node")
-    expires_at = time.time() + _seconds(expires) if expires else None
+    expires_at = _moment_in(expires) if expires else None
     print(create_token(_tokens(stack), name, project, role, node, expires_at))
 
 
@@ -234,12 +235,16 @@ def _tokens(stack: OnStack) -> Path:
     return folder.tokens
 
 
-def _seconds(text: str) -> float:
-    """A duration as people write it: 90s, 15m, 12h, 30d."""
+def _moment_in(text: str) -> float:
+    """The moment after a duration as people write it: 90s, 15m, 12h, 30d."""
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-    if text[-1:] not in units or not text[:-1].isdigit() or int(text[:-1]) == 0:
-        raise InvalidField(f"{text!r} is no duration such as 12h or 30d", field="--expires")
-    return float(int(text[:-1]) * units[text[-1]])
+    found = re.fullmatch(r"([0-9]{1,15})([smhd])", text)
+    if found is None or not int(found[1]):
+        raise InvalidField(f"{text[:40]!r} is no duration such as 12h or 30d", field="--expires")
+    moment = time.time() + int(found[1]) * units[found[2]]
+    if moment > LATEST_S:
+        raise InvalidField(f"{text} from now is after {timestamp(LATEST_S)}; give none for never", field="--expires")
+    return moment
 
 
 @command("token revoke")

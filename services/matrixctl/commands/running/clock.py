@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from matrixcommon.model.errors import InvalidField
-from matrixcommon.model.quantities import timestamp
+from matrixcommon.model.quantities import LATEST_S, timestamp
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import OnStack, Output, printed
 from services.matrixctl.output.screen import Form, progress, say
@@ -84,7 +84,7 @@ def clock_until(
     interrupted, it sets the speed back at once.
     """
     now_s = _timeline(stack).emulated(time.time())
-    _run_until(stack, _instant(when, now_s), speed, then, output)
+    _run_until(stack, _instant(when, now_s), "WHEN", speed, then, output)
 
 
 @command("clock for")
@@ -97,7 +97,7 @@ def clock_for(
 ) -> None:
     """Run fast for an emulated duration, and return when it is over. As `clock until`."""
     seconds = _duration(duration)
-    _run_until(stack, _timeline(stack).emulated(time.time()) + seconds, speed, then, output)
+    _run_until(stack, _timeline(stack).emulated(time.time()) + seconds, "DURATION", speed, then, output)
 
 
 def _file(stack: OnStack) -> Path:
@@ -120,7 +120,7 @@ def _changed(stack: OnStack, speed_of: Callable[[Timeline, float], float], outpu
     _show(made, output)
 
 
-def _run_until(stack: OnStack, until_s: float, speed: float, then: float | None, output: Output) -> None:
+def _run_until(stack: OnStack, until_s: float, field: str, speed: float, then: float | None, output: Output) -> None:
     from matrixcommon.emulation.stack_clock import change_timeline
 
     if not _checked(speed, "--speed"):
@@ -129,7 +129,9 @@ def _run_until(stack: OnStack, until_s: float, speed: float, then: float | None,
         _checked(then, "--then")
     file, now_s = _file(stack), _timeline(stack).emulated(time.time())
     if until_s <= now_s:
-        raise InvalidField(f"{timestamp(until_s)} is over: it is {timestamp(now_s)}", field="WHEN")
+        raise InvalidField(f"{timestamp(until_s)} is over: it is {timestamp(now_s)}", field=field)
+    if until_s > LATEST_S:
+        raise InvalidField(f"emulated time ends at {timestamp(LATEST_S)}: it is {timestamp(now_s)}", field=field)
     before: list[float] = []
 
     def planned(timeline: Timeline, at_s: float) -> Timeline:
@@ -206,6 +208,9 @@ def _instant(text: str, now_s: float) -> float:
         return (at if at > now else at + timedelta(days=1)).timestamp()
     try:
         at = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
+        seconds = at.replace(tzinfo=at.tzinfo or UTC).timestamp()
+    except (ValueError, OverflowError):
+        seconds = -1.0
+    if seconds < 0:
         raise InvalidField(f"{text[:40]!r} is no time such as 2026-01-31T08:00:00Z or 14:00", field="WHEN") from None
-    return at.replace(tzinfo=at.tzinfo or UTC).timestamp()
+    return seconds
