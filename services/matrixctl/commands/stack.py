@@ -19,7 +19,7 @@ from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import DEFAULT_STATE, OnStack, Output, printed
 from services.matrixctl.output.resource_kinds import listing
 from services.matrixctl.output.screen import EXIT_REFUSED, EXIT_UNREACHABLE, Form, NotRunning, say, size_text
-from services.matrixctl.supervisor.state_folder import Unreadable
+from services.matrixctl.supervisor.state_folder import HOST, Unreadable
 from services.matrixctl.supervisor.up import (
     choose,
     halt,
@@ -56,8 +56,11 @@ def up(
         ),
     ] = "",
     host: Annotated[
-        str, typer.Option(help="Address to listen on; 0.0.0.0 is for containers: everybody with a token gets in.")
-    ] = "127.0.0.1",
+        str | None,
+        typer.Option(
+            help="Address to listen on (default: 127.0.0.1); 0.0.0.0 is for containers: everybody with a token gets in."
+        ),
+    ] = None,
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay, and log to the terminal.")] = False,
     wait: Annotated[
         float | None,
@@ -76,15 +79,16 @@ def up(
 
     if time_scale is not None and not 0 < time_scale <= 100_000:
         raise InvalidField("must be over 0 and at most 100000", field="--time-scale")
-    _check_host(host)
+    if host is not None:
+        _check_host(host)
     if database and "{service}" not in database:
         raise InvalidField("each service has a database of its own: put {service} into the URL", field="--database")
     folder = stack.folder
     machine = checked(topology, folder)
-    request = Request(choose(only), time_scale, seed, database, topology=machine, host=host).to_json()
+    request = Request(choose(only), time_scale, seed, database, topology=machine, host=host or HOST).to_json()
     if folder.supervisor() is not None:
         say(f"already running in {folder.path}; `matrixctl down` stops it")
-        _refuse_other_settings(folder, time_scale, only)
+        _refuse_other_settings(folder, time_scale, only, {"seed": seed, "database": database or None, "host": host})
         show_status(folder, Form.TABLE)
         return
     if foreground:
@@ -106,8 +110,10 @@ def _check_host(host: str) -> None:
         raise InvalidField(f"{host!r} is no address such as 127.0.0.1 or 0.0.0.0", field="--host") from wrong
 
 
-def _refuse_other_settings(folder: Any, time_scale: float | None, only: str | None) -> None:
-    """A running stack is not changed behind its users' backs."""
+def _refuse_other_settings(
+    folder: Any, time_scale: float | None, only: str | None, settings: dict[str, object]
+) -> None:
+    """A running stack is not changed behind its users' backs. `settings`: others, None where it is to stay."""
     stack = folder.read()
     if stack is None:
         return
@@ -118,6 +124,9 @@ def _refuse_other_settings(folder: Any, time_scale: float | None, only: str | No
         )
     if only is not None and {process.name for process in choose(only)} - set(stack.children):
         raise Conflict(f"it runs only {', '.join(stack.children)}; take it down first", field="--only")
+    for name, asked in settings.items():
+        if asked not in (None, getattr(stack, name)):
+            raise Conflict(f"it runs with another {name}; take it down first", field=f"--{name}")
 
 
 def show_where(folder: Any) -> None:

@@ -109,7 +109,14 @@ def reset(folder: Folder) -> Request:
 
 def request_of(stack: Stack) -> Request:
     """How a supervisor is asked for the same stack."""
-    return Request(stack.processes, stack.time.scale, seed=stack.seed, database=stack.database, topology=stack.topology)
+    return Request(
+        stack.processes,
+        stack.time.scale,
+        seed=stack.seed,
+        database=stack.database,
+        topology=stack.topology,
+        host=stack.host,
+    )
 
 
 def _stack_of(folder: Folder) -> Stack:

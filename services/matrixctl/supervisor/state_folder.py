@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 SUPERVISOR = "supervisor"
+HOST = "127.0.0.1"
 
 
 class Unreadable(MatrixError):
@@ -108,6 +109,8 @@ class Stack:
     """Its processes are containers: no seats, no supervisor of ours."""
     topology: str = ""
     """What its supernodes were begun as: a built-in machine, or the file in the folder with its numbers or drawing."""
+    host: str = HOST
+    """The address on which its processes listen."""
 
     @classmethod
     def of_names(cls, names: Iterable[str], when: StackTime, seed: int | None) -> Stack:

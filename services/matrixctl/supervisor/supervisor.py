@@ -44,11 +44,10 @@ from services.matrixctl.supervisor.process_spawn import (
 )
 from services.matrixctl.supervisor.restored_state import change_over, pending
 from services.matrixctl.supervisor.stack_record import StackRecord
-from services.matrixctl.supervisor.state_folder import SUPERVISOR, Child, Folder, Stack, StackTime
+from services.matrixctl.supervisor.state_folder import HOST, SUPERVISOR, Child, Folder, Stack, StackTime
 
 log = logging.getLogger("supervisor")
 
-HOST = "127.0.0.1"
 BACKOFF_FIRST_WALL_S = 0.2
 BACKOFF_MOST_WALL_S = 5.0
 BACKOFF_RESET_WALL_S = 30.0
@@ -63,7 +62,8 @@ LOGS_PERIOD_WALL_S = 5.0
 
 @dataclass(frozen=True)
 class Request:
-    """What `up` asks of a new supervisor. Without a scale the state's last one is kept, at first 1."""
+    """What `up` asks of a new supervisor. Without a scale the state's last one is kept, at first 1; likewise a seed, a
+    database and a machine."""
 
     processes: tuple[Process, ...] = PROCESSES
     scale: float | None = None
@@ -130,9 +130,17 @@ class Supervisor:
                 port = self._port(process, current.port if current else 0)
                 children[process.name] = Child(process.name, port=port, url=f"{process.scheme}://{HOST}:{port}")
         seed = self.request.seed if self.request.seed is not None else (before.seed if before else None)
+        database = self.request.database or (before.database if before else "")
         topology = kept(self.request.topology or (before.topology if before else ""), self.folder)
         return Stack(
-            self.request.processes, when, seed, self.request.database, children, os.getpid(), topology=topology
+            self.request.processes,
+            when,
+            seed,
+            database,
+            children,
+            os.getpid(),
+            topology=topology,
+            host=self.request.host,
         )
 
     def _first_time(self, before: Stack | None, living: bool, now: float) -> StackTime:
@@ -155,7 +163,7 @@ class Supervisor:
         """The CLOUDMATRIX_ settings of one process: where it listens, what time it is, and where its neighbours are."""
         process = next(process for process in self.stack.processes if process.name == name)
         settings = {
-            "HOST": self.request.host,
+            "HOST": self.stack.host,
             "PORT": str(self.stack.children[name].port),
             "STATE": str(self.folder.path),
             "CLOCK_FILE": str(self.folder.clock_file),

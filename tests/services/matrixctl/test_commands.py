@@ -88,11 +88,14 @@ def test_status_shows_each_process_for_people_and_programs(ctl: Ctl, bench: Benc
 
 
 def test_up_on_a_running_stack_shows_it_and_refuses_other_settings(ctl: Ctl, bench: Bench) -> None:
-    bench.up(scale=60.0)
+    bench.up(scale=60.0, seed=7, host="0.0.0.0")
     state = str(bench.folder.path)
-    code, out, _ = ctl("up", "--state", state)
+    code, out, _ = ctl("up", "--state", state, "--seed", "7")
     assert code == 0
     assert "already running" in out
+    for setting, value in (("--seed", "8"), ("--host", "127.0.0.1"), ("--database", "postgresql://me@there/{service}")):
+        code, _, err = ctl("up", "--state", state, setting, value)
+        assert (code, f"[field {setting}]" in err) == (1, True)
     code, _, err = ctl("up", "--state", state, "--time-scale", "10")
     assert code == 1
     assert "--time-scale 60" in err

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
+from services.matrixctl.snapshots.snapshot import request_of
 from services.matrixctl.supervisor import supervisor as supervising
 from services.matrixctl.supervisor.probe import Readiness, free_port
 from services.matrixctl.supervisor.process_lock import started_at
@@ -224,3 +225,16 @@ def test_who_never_answered_yet_is_given_longer_than_who_fell_silent(
     for wall.now in (660.0, 672.0):
         supervisor._probe("alpha")
     assert replaced[1:] == [("alpha", "no answer for 60 s")]
+
+
+def test_a_state_keeps_its_database_and_a_restart_its_address(bench: Bench) -> None:
+    bench.folder.prepare()
+    asked = Request(bench.processes, seed=7, database="postgresql://one/{service}", host="0.0.0.0", shared=())
+    begun = Supervisor(bench.folder, asked).stack
+    bench.folder.write(begun)
+    again = Supervisor(bench.folder, Request(bench.processes, shared=())).stack
+    assert (again.database, again.seed, again.host) == ("postgresql://one/{service}", 7, "127.0.0.1")
+    same = request_of(begun)
+    assert (same.database, same.host) == (asked.database, asked.host)
+    moved = Supervisor(bench.folder, Request(bench.processes, database="postgresql://two/{service}", shared=())).stack
+    assert moved.database == "postgresql://two/{service}"
