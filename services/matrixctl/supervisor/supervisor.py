@@ -39,6 +39,8 @@ from services.matrixctl.supervisor.process_spawn import (
     EXIT_SEAT_TAKEN,
     SHARED_MODULES,
     can_fork,
+    exit_text,
+    inherited,
     preload,
     spawn,
 )
@@ -194,8 +196,9 @@ class Supervisor:
 
     def run(self) -> None:
         """Supervise until told to stop. Raises SeatTaken where another supervisor does."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._stop)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as nohup leaves it
+                signal.signal(number, self._stop)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         os.set_blocking(self._wake, False)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
@@ -242,7 +245,7 @@ class Supervisor:
                 break
             if pid == 0:
                 break
-            ended[pid] = _exit_text(status)
+            ended[pid] = exit_text(status)
         for name, care in self.care.items():
             pid = self.stack.children[name].pid
             if care.own and pid in ended:
@@ -289,12 +292,16 @@ class Supervisor:
 
     def _start(self, name: str) -> None:
         process = next(process for process in self.stack.processes if process.name == name)
-        kept = {key: value for key, value in os.environ.items() if key not in _OURS}
         log_file = self.folder.logs / f"{name}.log"
         seat = self.folder.seat(name).path
-        pid = spawn(name, process.module, kept | self.environment(name), seat, log_file, self.forking)
         now = time.monotonic()
-        self.care[name] = replace(self.care[name], own=True, born_at=now, answered_at=None, probe_at=now)
+        self.care[name] = replace(self.care[name], born_at=now, answered_at=None, probe_at=now)
+        try:
+            pid = spawn(name, process.module, inherited() | self.environment(name), seat, log_file, self.forking)
+        except OSError as wrong:  # no room for another process, say; the others are not to suffer by it
+            self._ended(name, f"not started: {wrong.strerror or wrong}")
+            return
+        self.care[name].own = True
         self._update(
             name, pid=pid, state="Starting", ready=False, started_wall=time.time(), fingerprint=self.fingerprint(name)
         )
@@ -355,24 +362,6 @@ class Supervisor:
         self.stack = replace(self.stack, time=replace(self.stack.time, stopped_wall=time.time()))
         self._record.keep(self.stack)
         log.info("stopped", extra={"killed": killed})
-
-
-_OURS = frozenset(
-    f"CLOUDMATRIX_{key}"
-    for key in (
-        *("HOST", "PORT", "STATE", "TIME_SCALE", "TIME_ANCHOR_WALL", "TIME_ANCHOR_EMULATED"),
-        *("CLOCK_FILE", "TOKENS", "TOKEN"),
-        *("SEED", "DATABASE", "TOPOLOGY", "SPEC", "KUBECONFIG", "KUBE_ADMIN_TOKEN"),
-        *(f"{process.name.upper()}_URL" for process in PROCESSES),
-    )
-)
-"""Settings that only the supervisor decides; others, such as CLOUDMATRIX_LOG_LEVEL, pass through from the caller."""
-
-
-def _exit_text(status: int) -> str:
-    if os.WIFSIGNALED(status):
-        return f"killed by {signal.Signals(os.WTERMSIG(status)).name}"
-    return f"exit {os.waitstatus_to_exitcode(status)}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

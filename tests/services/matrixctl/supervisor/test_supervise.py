@@ -1,5 +1,6 @@
 """The supervisor keeps one living process per name, whatever is killed, itself included."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -238,3 +239,36 @@ def test_a_state_keeps_its_database_and_a_restart_its_address(bench: Bench) -> N
     assert (same.database, same.host) == (asked.database, asked.host)
     moved = Supervisor(bench.folder, Request(bench.processes, database="postgresql://two/{service}", shared=())).stack
     assert moved.database == "postgresql://two/{service}"
+
+
+def test_a_terminal_that_is_closed_leaves_nothing_behind(bench: Bench) -> None:
+    bench.up()
+    supervisor = bench.folder.supervisor()
+    assert supervisor is not None
+    supervisor.signal(signal.SIGHUP)
+    eventually(lambda: not supervisor.alive())
+    assert bench.folder.holders() == {}
+    assert bench.stack().time.stopped_wall is not None
+
+
+def test_who_cannot_be_started_now_is_tried_again_and_the_others_are_kept(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(*_: object) -> int:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    bench.folder.prepare()
+    supervisor = Supervisor(bench.folder, Request(bench.processes, shared=()))
+    monkeypatch.setattr(supervising, "spawn", no_room)
+    waits = []
+    for _ in range(3):
+        supervisor.care["alpha"].retry_at = 0.0
+        supervisor._ensure("alpha")
+        waits.append(supervisor.care["alpha"].backoff_s)
+    child = supervisor.stack.children["alpha"]
+    assert (child.state, child.last_exit) == ("Restarting", "not started: Resource temporarily unavailable")
+    assert waits == sorted(set(waits)), "it is tried less and less often"
+    monkeypatch.setattr(supervising, "spawn", lambda *_: 4711)
+    supervisor.care["alpha"].retry_at = 0.0
+    supervisor._ensure("alpha")
+    assert (supervisor.stack.children["alpha"].pid, supervisor.care["alpha"].own) == (4711, True)
