@@ -13,6 +13,7 @@ import yaml
 from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import CabinetName, NodeName, NpuName, SwitchName
+from services.matrixctl.clients.collections import owners
 from services.matrixctl.clients.input_files import documents_in, manifests_in
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.get import get
@@ -61,7 +62,9 @@ def delete(
     if not names:
         raise InvalidField(f"say which of the {kind.name}", field="NAMES")
     for name in names:
-        view = stack.client.call(kind.service, "DELETE", at(kind.path.removeprefix("/v1/"), name))
+        path = at(kind.path.removeprefix("/v1/"), name)
+        for service in owners(stack.client, kind, name):
+            view = stack.client.call(service, "DELETE", path)
         say(f"{name} is {view['state']}" if view.get("state") else f"{name} is gone")
         if kind.name == "instances":
             _warn_of_owner(name, view.get("labels") or {})
