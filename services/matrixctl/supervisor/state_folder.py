@@ -16,6 +16,7 @@ half of it.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import time
@@ -135,11 +136,14 @@ class Folder:
         self.operator_kubeconfig = self.path / "kubeconfig-operator"
 
     def prepare(self) -> None:
+        """Have all that a supervisor begins with; of several that do this at once, each finds what the first made."""
         for folder in (self.path, self.logs, self.run):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.secret("admin-token", "matrixctl", "admin")
-        for process in PROCESSES:
-            self.token_of(process)
+        with (self.path / "prepare.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.secret("admin-token", "matrixctl", "admin")
+            for process in PROCESSES:
+                self.token_of(process)
 
     def token_of(self, process: Process) -> str:
         """What this process shows to those it calls; nothing where it calls nobody. Agents speak for all nodes."""
