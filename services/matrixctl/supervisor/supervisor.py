@@ -195,7 +195,8 @@ class Supervisor:
     # --- the loop
 
     def run(self) -> None:
-        """Supervise until told to stop. Raises SeatTaken where another supervisor does."""
+        """Supervise until told to stop, or until the state folder is taken away, after which nobody could tell. Raises
+        SeatTaken where another supervisor does."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as nohup leaves it
                 signal.signal(number, self._stop)
@@ -204,7 +205,8 @@ class Supervisor:
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         self.folder.write(self.stack)
         self._end_strangers()
-        while not self.stopping:
+        seat = self.folder.seat(SUPERVISOR)
+        while not self.stopping and seat.held():
             self.round()
             self._wait()
         self.stop_all()
@@ -348,7 +350,8 @@ class Supervisor:
         """Who sits on a seat, and those just born who are on their way to it."""
         pids = {name: self.stack.children[name].pid for name, care in self.care.items() if care.own}
         born = {name: Holder(pid, started) for name, pid in pids.items() if (started := started_at(pid))}
-        return born | self.folder.holders()
+        adopted = {name: care.holder for name, care in self.care.items() if care.holder is not None}
+        return born | adopted | self.folder.holders()
 
     # --- the end
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -249,6 +250,20 @@ def test_a_terminal_that_is_closed_leaves_nothing_behind(bench: Bench) -> None:
     eventually(lambda: not supervisor.alive())
     assert bench.folder.holders() == {}
     assert bench.stack().time.stopped_wall is not None
+
+
+def test_a_stack_ends_whose_state_folder_is_taken_away(bench: Bench) -> None:
+    begun = bench.up()
+    first = bench.folder.supervisor()
+    assert first is not None
+    first.signal(signal.SIGKILL)
+    eventually(lambda: not first.alive())
+    bench.up()  # has taken over what the first had left
+    second = bench.folder.supervisor()
+    assert second is not None
+    shutil.rmtree(bench.folder.run)
+    eventually(lambda: not second.alive())
+    assert not any(started_at(child.pid) for child in begun.children.values())
 
 
 def test_who_cannot_be_started_now_is_tried_again_and_the_others_are_kept(
