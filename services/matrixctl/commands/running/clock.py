@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.quantities import LATEST_S, timestamp
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import OnStack, Output, printed
@@ -138,23 +139,31 @@ def _run_until(stack: OnStack, until_s: float, field: str, speed: float, then: f
         before[:] = [timeline.speed(at_s)]
         return timeline.run_until(at_s, speed, until_s, before[0] if then is None else then)
 
-    made = change_timeline(file, planned)
+    change_timeline(file, planned)
     try:
-        _follow(made, now_s, until_s)
+        made = _follow(file, now_s, until_s)
     except KeyboardInterrupt:
         change_timeline(file, lambda timeline, at: timeline.changed(at, before[0]))
         raise
     _show(made, output)
 
 
-def _follow(made: Timeline, since_s: float, until_s: float) -> None:
-    """Until it is reached; a bar on a terminal."""
-    end_wall_s = made.wall(until_s, time.time())
+def _follow(file: Path, since_s: float, until_s: float) -> Timeline:
+    """Until it is reached, by the clock as it is then; a bar on a terminal. Raises Conflict where somebody has it stand
+    still before."""
+    from matrixcommon.emulation.stack_clock import read_timeline
+
     with progress() as bar:
-        while (now := time.time()) < end_wall_s:
+        while True:
+            timeline, now = read_timeline(file), time.time()
+            end_wall_s = timeline.wall(until_s, now)
+            if end_wall_s <= now:
+                return timeline
+            at_s = timeline.emulated(now)
+            if end_wall_s == math.inf:
+                raise Conflict(f"the clock was changed meanwhile and never comes to {timestamp(until_s)}")
             if bar is not None:
-                at_s = made.emulated(now)
-                bar(int(at_s - since_s), int(until_s - since_s), f"{timestamp(at_s)[:19]}Z x{made.speed(now):g}")
+                bar(int(at_s - since_s), int(until_s - since_s), f"{timestamp(at_s)[:19]}Z x{timeline.speed(now):g}")
             time.sleep(min(LOOK_WALL_S, end_wall_s - now))
 
 
