@@ -44,9 +44,13 @@ def up(
         typer.Option(help="Emulated seconds that pass in one second (default: as this state last ran; at first 1)."),
     ] = None,
     only: Annotated[str | None, typer.Option(help="Start only these processes: a,b,...")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed for everything left to chance.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed for everything left to chance (default: as before).")] = None,
     database: Annotated[
-        str, typer.Option(help="SQLAlchemy URL with {service} in it, e.g. postgresql://me@host/cm_{service}.")
+        str,
+        typer.Option(
+            help="SQLAlchemy URL with {service} in it, e.g. postgresql://me@host/cm_{service} (default: as this state "
+            "last ran; at first files in it)."
+        ),
     ] = "",
     topology: Annotated[
         str,

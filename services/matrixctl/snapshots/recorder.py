@@ -42,7 +42,7 @@ def start(folder: Folder) -> Taken:
 def stop(folder: Folder, file: Path) -> Recording:
     """Write the recording. Raises NotRunning, NotFound where nothing is recorded, Gone where it went on for longer than
     the journals reach back (ten minutes of the wall), which ends it; OSError where the file cannot be written, and then
-    it goes on."""
+    it continues."""
     _running(folder)
     place = folder.path / FOLDER
     if not (place / ON).exists():
@@ -74,7 +74,7 @@ def stop(folder: Folder, file: Path) -> Recording:
 
 
 def _end(place: Path) -> None:
-    """What a request under way writes down while this goes on is left to the next recording to take away."""
+    """What a request under way writes down while this continues is left to the next recording to take away."""
     (place / ON).unlink()
     shutil.rmtree(place, ignore_errors=True)
 

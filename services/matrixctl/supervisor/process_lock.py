@@ -78,7 +78,7 @@ class ProcessLock:
         os.close(descriptor)
         return None
 
-    def held(self) -> bool:
+    def owned(self) -> bool:
         """Whether this process sits here, where all others look: not where the file, or its folder, was taken away."""
         pid, descriptor = _locks.get(self.path, (0, -1))
         try:
@@ -88,10 +88,10 @@ class ProcessLock:
 
     def leave(self) -> None:
         """Stand up and take the file away, where it is not another's by now."""
-        held = self.held()
+        owned = self.owned()
         pid, descriptor = _locks.pop(self.path, (0, -1))
         if pid == os.getpid():
-            if held:
+            if owned:
                 self.path.unlink(missing_ok=True)
             os.close(descriptor)
 

@@ -206,7 +206,7 @@ class Supervisor:
         self.folder.write(self.stack)
         self._end_strangers()
         seat = self.folder.seat(SUPERVISOR)
-        while not self.stopping and seat.held():
+        while not self.stopping and seat.owned():
             self.round()
             self._wait()
         self.stop_all()

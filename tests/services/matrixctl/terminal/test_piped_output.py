@@ -59,7 +59,7 @@ def test_what_is_marked_is_marked_and_what_was_escaped_is_whole(capsys: pytest.C
 
 def run_into(descriptor: int, *words: str, unbuffered: str) -> tuple[int, str]:
     """matrixctl with that standard output: exit code, standard error."""
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[3]), "PYTHONUNBUFFERED": unbuffered}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[4]), "PYTHONUNBUFFERED": unbuffered}
     command = [sys.executable, "-m", "services.matrixctl", *words]
     ended = subprocess.run(
         command, stdout=descriptor, stderr=subprocess.PIPE, text=True, env=environment, check=False, timeout=60
