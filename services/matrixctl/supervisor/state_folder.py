@@ -157,7 +157,7 @@ class Folder:
         from services.chassis.access import Principal, add_token, digest, read_tokens
 
         file = self.path / name
-        if not file.exists():
+        if not file.exists() or not file.read_text().strip():  # empty: the machine ended before it was on the disk
             write(file, "cm_" + secrets.token_urlsafe(24) + "\n")
         token = file.read_text().strip()
         if digest(token) not in read_tokens(self.tokens):

@@ -6,8 +6,11 @@ import os
 import traceback
 from pathlib import Path
 
+import pytest
+
+from matrixcommon.model.errors import Unauthorized
 from services.catalogue import PROCESSES
-from services.chassis.access import Tokens, read_tokens
+from services.chassis.access import Principal, Tokens, add_token, read_tokens
 from services.matrixctl.supervisor.state_folder import Folder
 
 AT_ONCE = 3
@@ -40,3 +43,13 @@ def test_of_several_at_once_each_finds_what_the_first_made(tmp_path: Path) -> No
         calling = [process for process in PROCESSES if process.role]
         assert len(read_tokens(folder.tokens)) == len(calling) + 1, "no token was made twice"
         assert Tokens(folder.tokens).principal(f"Bearer {folder.admin_token()}").role == "admin"
+
+
+def test_an_empty_file_of_a_token_is_made_anew_and_nobody_gets_in_by_it(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    (tmp_path / "admin-token").touch()
+    folder.prepare()
+    assert folder.admin_token()
+    add_token(folder.tokens, "", Principal("matrixctl", "default", "admin"))
+    with pytest.raises(Unauthorized):
+        Tokens(folder.tokens).principal("Bearer ")
