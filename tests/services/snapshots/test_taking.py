@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import pytest
 from matrixcommon.model.errors import Conflict
 from services.matrixctl.snapshots import snapshot
 from services.matrixctl.snapshots.snapshot import LOCK, reset, restore, take
+from services.matrixctl.snapshots.standstill import standstill
+from services.matrixctl.supervisor.process_lock import Holder, started_at
 from services.matrixctl.supervisor.state_folder import Folder, Stack, StackTime
 from services.snapshots import archive
 
@@ -86,3 +89,15 @@ def test_no_emulated_time_passes_while_a_stack_is_stopped(folder: Folder, tmp_pa
     _, request = restore(Folder(tmp_path / "other"), tmp_path / "stopped.snapshot")
     there = Folder(tmp_path / "other").read()
     assert (request.scale, there and there.time.reached(2e9)) == (60.0, 1.8e9 + 100 * 60)
+
+
+def test_who_stood_still_before_a_standstill_does_so_after_it() -> None:
+    with subprocess.Popen(["sleep", "60"]) as paused, subprocess.Popen(["sleep", "60"]) as running:
+        paused.send_signal(signal.SIGSTOP)
+        os.waitpid(paused.pid, os.WUNTRACED)
+        with standstill({str(each.pid): Holder(each.pid, started_at(each.pid) or "") for each in (paused, running)}):
+            os.waitpid(running.pid, os.WUNTRACED)
+        os.waitpid(running.pid, os.WCONTINUED)
+        assert os.waitpid(paused.pid, os.WCONTINUED | os.WNOHANG) == (0, 0)
+        for each in (paused, running):
+            each.kill()
