@@ -280,7 +280,8 @@ def token_list(stack: OnStack, output: Output = Form.TABLE) -> None:
     current = read_tokens(_tokens(stack))
     items = [value | {"digest": key[:12]} for key, value in current.items()]
     if not printed({"items": items}, output):
-        ends = [timestamp(item["expires_at"]) if item.get("expires_at") else "never" for item in items]
+        # Earlier versions made tokens that end after the last moment there is.
+        ends = [timestamp(min(item["expires_at"], LATEST_S)) if item.get("expires_at") else "never" for item in items]
         rows = [item | {"expires": end} for item, end in zip(items, ends, strict=True)]
         listing("name, project, role, nodes, expires, digest", rows)
 

@@ -13,6 +13,7 @@ from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import OnStack, Output, printed
 from services.matrixctl.output.resource_kinds import listing
 from services.matrixctl.output.screen import Form, console, say, table
+from services.matrixctl.output.waiting import PATIENCE_WALL_S
 
 group("top", "How full the machine is, and what moves over the fabric.")
 
@@ -114,6 +115,8 @@ def _top(by: str, top: TopOptions) -> None:
     params: dict[str, Any] = {"by": by, "top": top.number}
     params |= {key: value for key, value in (("orderBy", top.order_by), ("filter", top.filter)) if value}
     seen = None
+    if top.watch:
+        top.client.patience_wall_s = PATIENCE_WALL_S  # a service that is started again ends no watch
     while True:
         view = top.client.call("link", "GET", "/v1/telemetry", params=params)
         if view["resourceVersion"] != seen:

@@ -17,6 +17,7 @@ import yaml
 
 from matrixcommon.model.errors import Unavailable
 from services.catalogue import PROCESSES
+from services.chassis.access import Principal, add_token
 from services.matrixctl.commands.apply import fault_target
 from services.matrixctl.main import app
 from services.matrixctl.output.resource_kinds import NOUNS, cells, noun_of, titles
@@ -219,6 +220,12 @@ def test_tokens_are_of_a_stack_that_is_there(ctl: Ctl, tmp_path: Path, words: tu
     assert code == 3
     assert f"there is no stack in {tmp_path / 'tpyo'}" in err
     assert not (tmp_path / "tpyo").exists()
+
+
+def test_a_token_that_ends_after_all_time_is_listed(ctl: Ctl, tmp_path: Path) -> None:
+    add_token(tmp_path / "tokens.json", "cm_one", Principal("late", "default", "viewer", expires_at=1e21))
+    code, out, _ = ctl("token", "list", "--state", str(tmp_path))
+    assert (code, "9999-12-31T23:59:59.000Z" in out) == (0, True)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"a": 1}', '{"a": {"name": "b"}}'])

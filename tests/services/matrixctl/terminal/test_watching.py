@@ -7,13 +7,15 @@ from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 
 from matrixcommon.model.errors import Conflict, Unavailable
 from services.matrixctl.clients import api_client
-from services.matrixctl.commands import get
+from services.matrixctl.commands import get, top
 from services.matrixctl.output.screen import NotRunning
+from tests.services.matrixctl import inprocess
 from tests.services.matrixctl.inprocess import ran
 
 Change = tuple[str, dict[str, Any]]
@@ -107,3 +109,22 @@ def test_what_is_no_part_of_the_stack_is_not_waited_for(
     reached(monkeypatch, Watched(compute=names()))
     code, _, err = ran(capsys, "get", "nodes", "--watch")
     assert (code, "resource is not part of this stack" in err) == (3, True)
+
+
+def test_the_busiest_are_watched_while_their_service_is_started_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quiet = {"resourceVersion": 1, "items": [], "by": "link"}
+    answers = iter([(200, quiet), (503, {}), (200, quiet | {"resourceVersion": 2}), (409, {"reason": "Conflict"})])
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        status, body = next(answers)
+        return httpx.Response(status, json=body)
+
+    monkeypatch.setattr(api_client, "ASK_AGAIN_WALL_S", 0.0)
+    monkeypatch.setattr(top, "WATCH_PERIOD_WALL_S", 0.0)
+    inprocess.reached(
+        monkeypatch, {"link": httpx.Client(transport=httpx.MockTransport(answer), base_url="http://link")}
+    )
+    code, out, err = ran(capsys, "top", "links", "--watch", "-o", "json")
+    assert (code, out.count("resourceVersion"), err.startswith("Conflict")) == (1, 2, True)
