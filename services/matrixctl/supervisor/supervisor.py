@@ -159,7 +159,8 @@ class Supervisor:
 
     def _port(self, process: Process, last: int) -> int:
         wanted = [port for port in (process.port, last) if port]
-        return next((port for port in wanted if port_is_free(HOST, port)), 0) or free_port(HOST)
+        host = self.request.host
+        return next((port for port in wanted if port_is_free(host, port)), 0) or free_port(host)
 
     def environment(self, name: str) -> dict[str, str]:
         """The CLOUDMATRIX_ settings of one process: where it listens, what time it is, and where its neighbours are."""
@@ -265,7 +266,7 @@ class Supervisor:
         care.holder, care.own = None, False
         log.warning("ended", extra={"child": name, "pid": child.pid, "how": how})
         self._update(name, pid=0, ready=False, state="Restarting", restarts=child.restarts + 1, last_exit=how)
-        if how != f"exit {EXIT_SEAT_TAKEN}" and not port_is_free(HOST, child.port):
+        if how != f"exit {EXIT_SEAT_TAKEN}" and not port_is_free(self.request.host, child.port):
             process = next(process for process in self.stack.processes if process.name == name)
             port = self._port(process, 0)
             log.warning("port is taken by someone else", extra={"child": name, "port": child.port, "instead": port})

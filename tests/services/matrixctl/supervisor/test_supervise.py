@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -287,3 +288,12 @@ def test_who_cannot_be_started_now_is_tried_again_and_the_others_are_kept(
     supervisor.care["alpha"].retry_at = 0.0
     supervisor._ensure("alpha")
     assert (supervisor.stack.children["alpha"].pid, supervisor.care["alpha"].own) == (4711, True)
+
+
+def test_a_port_has_to_be_free_wherever_the_process_listens(bench: Bench) -> None:
+    bench.folder.prepare()
+    with socket.create_server(("127.0.0.2", bench.processes[0].port)):
+        inside = Supervisor(bench.folder, Request(bench.processes, shared=())).stack
+        everywhere = Supervisor(bench.folder, Request(bench.processes, host="0.0.0.0", shared=())).stack
+    assert inside.children["alpha"].port == bench.processes[0].port
+    assert everywhere.children["alpha"].port != bench.processes[0].port
