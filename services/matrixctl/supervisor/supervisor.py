@@ -50,6 +50,7 @@ from services.matrixctl.supervisor.state_folder import HOST, SUPERVISOR, Child, 
 
 log = logging.getLogger("supervisor")
 
+EVERYWHERE = "0.0.0.0"
 BACKOFF_FIRST_WALL_S = 0.2
 BACKOFF_MOST_WALL_S = 5.0
 BACKOFF_RESET_WALL_S = 30.0
@@ -76,7 +77,7 @@ class Request:
     """The machine that a new state's supernodes are: a built-in one by name, a file with its numbers (YAML), or one in
     which it is drawn."""
     host: str = HOST
-    """The address on which the processes listen; they find each other on this machine's own."""
+    """The address on which the processes listen, and find each other; this machine's own where they listen on all."""
 
     def to_json(self) -> str:
         return TypeAdapter(Request).dump_json(self).decode()
@@ -119,31 +120,22 @@ class Supervisor:
 
     def _first_stack(self) -> Stack:
         """The stack of the last run brought up to date: its time continues, its ports stay where they are free."""
-        now = time.time()
+        now, processes, host = time.time(), self.request.processes, self.request.host
         before = self.folder.read()
         living = self.folder.holders()
         when = self._first_time(before, bool(living), now)
         children = {}
-        for process in self.request.processes:
+        for process in processes:
             current = before.children.get(process.name) if before else None
-            if process.name in living and current is not None:
+            if process.name in living and current is not None and before and before.host == host:
                 children[process.name] = replace(current, ready=False)
             else:
                 port = self._port(process, current.port if current else 0)
-                children[process.name] = Child(process.name, port=port, url=f"{process.scheme}://{HOST}:{port}")
+                children[process.name] = Child(process.name, port=port, url=self._url(process, port))
         seed = self.request.seed if self.request.seed is not None else (before.seed if before else None)
         database = self.request.database or (before.database if before else "")
         topology = kept(self.request.topology or (before.topology if before else ""), self.folder)
-        return Stack(
-            self.request.processes,
-            when,
-            seed,
-            database,
-            children,
-            os.getpid(),
-            topology=topology,
-            host=self.request.host,
-        )
+        return Stack(processes, when, seed, database, children, os.getpid(), topology=topology, host=host)
 
     def _first_time(self, before: Stack | None, living: bool, now: float) -> StackTime:
         """Time as the clock's file has it now. What lives of the last run continues by that file, at another speed if
@@ -161,6 +153,11 @@ class Supervisor:
         wanted = [port for port in (process.port, last) if port]
         host = self.request.host
         return next((port for port in wanted if port_is_free(host, port)), 0) or free_port(host)
+
+    def _url(self, process: Process, port: int) -> str:
+        """Where it is reached on this machine."""
+        host = HOST if self.request.host == EVERYWHERE else self.request.host
+        return f"{process.scheme}://{host}:{port}"
 
     def environment(self, name: str) -> dict[str, str]:
         """The CLOUDMATRIX_ settings of one process: where it listens, what time it is, and where its neighbours are."""
@@ -270,7 +267,7 @@ class Supervisor:
             process = next(process for process in self.stack.processes if process.name == name)
             port = self._port(process, 0)
             log.warning("port is taken by someone else", extra={"child": name, "port": child.port, "instead": port})
-            self._update(name, port=port, url=f"{process.scheme}://{HOST}:{port}")
+            self._update(name, port=port, url=self._url(process, port))
 
     # --- who is missing
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -290,6 +291,24 @@ def test_who_cannot_be_started_now_is_tried_again_and_the_others_are_kept(
     assert (supervisor.stack.children["alpha"].pid, supervisor.care["alpha"].own) == (4711, True)
 
 
+@pytest.mark.skipif(sys.platform == "darwin", reason="it has one address of its own alone")
+def test_processes_are_found_where_they_listen_also_after_that_was_changed(bench: Bench) -> None:
+    begun = Request(bench.processes, host="127.0.0.2", shared=())
+    bench.folder.prepare()
+    bench.folder.write(Supervisor(bench.folder, begun).stack)
+    assert bench.stack().children["alpha"].url.startswith("http://127.0.0.2:")
+    seat = bench.folder.seat("alpha")
+    seat.take()  # as if it had outlived its supervisor
+    urls = {
+        host: Supervisor(bench.folder, replace(begun, host=host)).stack.children["alpha"].url
+        for host in ("127.0.0.2", "127.0.0.1", "0.0.0.0")
+    }
+    seat.leave()
+    assert urls["127.0.0.2"] == bench.stack().children["alpha"].url
+    assert all(urls[host].startswith("http://127.0.0.1:") for host in ("127.0.0.1", "0.0.0.0"))
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="it has one address of its own alone")
 def test_a_port_has_to_be_free_wherever_the_process_listens(bench: Bench) -> None:
     bench.folder.prepare()
     with socket.create_server(("127.0.0.2", bench.processes[0].port)):
