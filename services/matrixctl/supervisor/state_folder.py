@@ -139,7 +139,7 @@ class Folder:
         """Have all that a supervisor begins with; of several that do this at once, each finds what the first made."""
         for folder in (self.path, self.logs, self.run):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with (self.path / "prepare.lock").open("a") as lock:
+        with os.fdopen(os.open(self.path / "prepare.lock", os.O_RDWR | os.O_CREAT, 0o600), "r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self.secret("admin-token", "matrixctl", "admin")
             for process in PROCESSES:
