@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import orjson
 
-from matrixcommon.model.errors import Gone, MatrixError, NotFound, StaleLeader, Unavailable, from_problem
+from matrixcommon.model.errors import Gone, InvalidField, MatrixError, NotFound, StaleLeader, Unavailable, from_problem
 from matrixcommon.model.fencing import FENCE
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of, project_of
 from matrixcommon.model.resource_model import ApiModel
@@ -62,10 +62,13 @@ async def call(
 
 
 def at(collection: str, key: str, verb: str = "") -> str:
-    """Where a resource is, for `call`: its path, with its project where that is not the default one."""
-    project = project_of(key)
+    """Where a resource is, for `call`: its path, with its project where that is not the default one. Raises
+    InvalidField for what a path takes for its collection or for what is above."""
+    project, name = project_of(key), name_of(key)
+    if name in ("", ".", ".."):
+        raise InvalidField(f"{name!r} is no name", field="name")
     named = "" if project == DEFAULT_PROJECT else f"?project={project}"
-    return f"/v1/{collection}/{quote(name_of(key), safe='')}{verb}{named}"
+    return f"/v1/{collection}/{quote(name, safe='')}{verb}{named}"
 
 
 def target(path: str, params: dict[str, Any] | None) -> tuple[str, dict[str, Any] | None]:

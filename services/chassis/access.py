@@ -59,7 +59,8 @@ class Tokens:
         if not authorization:
             raise Unauthorized("no token: send 'Authorization: Bearer TOKEN' (`matrixctl token create` makes one)")
         kind, _, token = authorization.partition(" ")
-        known = self._current().get(digest(token.strip())) if kind.lower() == "bearer" else None
+        token = token.strip() if kind.lower() == "bearer" else ""
+        known = self._current().get(digest(token)) if token else None
         if known is None:
             raise Unauthorized("this token is not one of ours")
         if known.expires_at is not None and known.expires_at <= self._wall():

@@ -242,7 +242,8 @@ class Edge:
         ASKED_BY.set(fence)
 
     async def _limited(self, headers: dict[str, str], receive: Receive) -> bytes | None:
-        """The body, read whole when there is one, so that what is too large is refused before anything happens."""
+        """The body, read whole when there is one, so that what is too large, or did not arrive whole, is refused before
+        anything happens."""
         if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
             return None
         length = headers.get("content-length", "")
@@ -250,6 +251,8 @@ class Edge:
         chunks, more = list[bytes](), True
         while more and max(declared, read) <= BODY_LIMIT_BYTES:
             message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Malformed("the connection was closed before the end of the body", field="body")
             chunks.append(message.get("body", b""))
             read, more = read + len(chunks[-1]), message.get("more_body", False)
         if max(declared, read) > BODY_LIMIT_BYTES:

@@ -5,6 +5,7 @@ A refusal is one line on standard error that gives the reason, and an exit code 
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -34,10 +35,10 @@ from services.matrixctl.commands.command import declared_in
 from services.matrixctl.commands.experiments import autoscaling, reports, runs, studies, timings
 from services.matrixctl.commands.help import explain
 from services.matrixctl.commands.running import bundle, clock, record, snapshot
-from services.matrixctl.output.screen import EXIT_USAGE, NotAccessible, refuse
+from services.matrixctl.output.screen import EXIT_OUTPUT_CLOSED, EXIT_USAGE, NotAccessible, refuse
 
 EPILOG = """Exit codes: 0 done; 1 refused or failed; 2 wrong use, or a command of a later version; 3 the stack is not
-running or does not answer."""
+running or does not answer; 130 interrupted; 141 standard output was closed before all was printed."""
 
 MODULES = (
     stack,
@@ -101,21 +102,47 @@ def _options(
 
 def run(arguments: list[str] | None = None) -> None:
     """The console script: the app, with refusals printed instead of raised."""
+    code = _code_of(arguments)
+    try:
+        sys.stdout.flush()  # here, where what fails can be said; the interpreter would only mutter
+    except BrokenPipeError:
+        _drop_output()  # all was done, and nobody wants to know
+    except OSError as wrong:
+        _drop_output()
+        code = refuse(_not_accessible(wrong))
+    sys.exit(code)
+
+
+def _code_of(arguments: list[str] | None) -> int:
+    """Run it; returns the exit code that its end deserves."""
     words = sys.argv[1:] if arguments is None else arguments
     try:
         app(*words[:1])(arguments)
+    except SystemExit as end:
+        # Rich and Typer end so in the middle of what they print; who read it has left, and it may be half done.
+        closed = isinstance(end.__context__, BrokenPipeError)
+        return EXIT_OUTPUT_CLOSED if closed else end.code if isinstance(end.code, int) else int(end.code is not None)
     except InvalidField as wrong:
         code = refuse(wrong)
         # A flag (--role) or an argument (NOUN) of ours that makes no sense is wrong use; a field of a request is a
         # refusal.
         field = wrong.field or ""
-        sys.exit(EXIT_USAGE if field.startswith("--") or field.partition(",")[0].isupper() else code)
+        return EXIT_USAGE if field.startswith("--") or field.partition(",")[0].isupper() else code
     except MatrixError as refused:
-        sys.exit(refuse(refused))
+        return refuse(refused)
     except KeyboardInterrupt:
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
+        return 130
     except OSError as wrong:
-        sys.exit(refuse(NotAccessible(f"{wrong.filename}: {wrong.strerror}" if wrong.filename else str(wrong))))
+        return refuse(_not_accessible(wrong))
+    return 0
+
+
+def _not_accessible(wrong: OSError) -> NotAccessible:
+    return NotAccessible(f"{wrong.filename}: {wrong.strerror}" if wrong.filename else str(wrong))
+
+
+def _drop_output() -> None:
+    """What could not be written is not tried again at the interpreter's end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -14,12 +14,14 @@ from pathlib import Path
 TRIGGER = "scenario_readonly_"
 REFUSAL = "attempt to write a readonly database"
 BUSY_WALL_S = 10.0
+STALL_BUSY_WALL_S = 0.1
+"""How long a stall waits for who writes: it holds up the event loop."""
 REST_WALL_S = 0.5
 """Between two stalls: writes that waited go through."""
 
 
-def _open(file: Path) -> sqlite3.Connection:
-    return sqlite3.connect(file, timeout=BUSY_WALL_S, isolation_level=None)
+def _open(file: Path, busy_wall_s: float = BUSY_WALL_S) -> sqlite3.Connection:
+    return sqlite3.connect(file, timeout=busy_wall_s, isolation_level=None)
 
 
 def refuse_writes(file: Path) -> None:
@@ -73,7 +75,7 @@ class Stall:
 
     async def _run(self) -> None:
         while True:
-            with closing(_open(self._file)) as database:
+            with closing(_open(self._file, STALL_BUSY_WALL_S)) as database:
                 try:
                     database.execute("BEGIN IMMEDIATE")
                 except sqlite3.OperationalError:

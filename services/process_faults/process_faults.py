@@ -6,10 +6,12 @@ down before it is done, in the state folder, so that the next run undoes what a 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
+import sqlite3
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +49,15 @@ class ProcessFaults:
             self._stall_s(parameters)
 
     async def inject(self, name: str, kind: str, service: str, parameters: Mapping[str, str]) -> None:
+        """What fails is no fault. Raises Unavailable where the service or its database cannot be struck now."""
         self._write({**self._read(), name: [kind, service]})
+        try:
+            await self._strike(name, kind, service, parameters)
+        except Exception:
+            self._write({each: fault for each, fault in self._read().items() if each != name})
+            raise
+
+    async def _strike(self, name: str, kind: str, service: str, parameters: Mapping[str, str]) -> None:
         if (holder := self._folder.seat(service).holder()) is not None:
             self._pids[service] = holder.pid
         match kind:
@@ -56,10 +66,17 @@ class ProcessFaults:
             case "service-paused":
                 self._holder(service).signal(signal.SIGSTOP)
             case "database-readonly":
-                refuse_writes(self._file(service))
+                await self._to_database(refuse_writes, service)
             case "database-stalled":
                 self._stalls[name] = Stall(self._file(service), self._stall_s(parameters))
                 self._stalls[name].begin()
+
+    async def _to_database(self, change: Callable[[Path], None], service: str) -> None:
+        """In a thread: it waits for who writes, and who plays nodes, or stalls the same file, has to go on."""
+        try:
+            await asyncio.to_thread(change, self._file(service))
+        except sqlite3.OperationalError as wrong:
+            raise Unavailable(f"the database of {service} cannot be changed now: {wrong}") from wrong
 
     async def clear(self, name: str) -> None:
         found = self._read()
@@ -67,7 +84,7 @@ class ProcessFaults:
         if kind == "service-paused" and (holder := self._folder.seat(service).holder()) is not None:
             holder.signal(signal.SIGCONT)
         if kind == "database-readonly":
-            allow_writes(self._file(service))
+            await self._to_database(allow_writes, service)
         if (stall := self._stalls.pop(name, None)) is not None:
             await stall.end()
         self._write(found)

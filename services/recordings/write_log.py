@@ -8,6 +8,7 @@ stack ask each other is a consequence and is left out: their tokens bear their n
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from services.catalogue import BY_NAME
+
+log = logging.getLogger(__name__)
 
 FOLDER, ON = "recording", "on"
 CHANGING = ("POST", "PUT", "PATCH", "DELETE")
@@ -60,7 +63,10 @@ class Recorded:
 
         await self._app(scope, reading, sending)
         if not self._internal(scope) and len(body) <= BODY_BYTES_MAX:
-            self._write({"wall_s": wall_s, **self._action(scope, bytes(body), status)})
+            try:
+                self._write({"wall_s": wall_s, **self._action(scope, bytes(body), status)})
+            except OSError as wrong:  # the recording was ended meanwhile, or the disk is full; it was answered
+                log.warning("a request is not in the recording", extra={"service": self._service, "why": str(wrong)})
 
     def _action(self, scope: Scope, body: bytes, status: int) -> dict[str, Any]:
         """The fields of an Action, but for when it was."""

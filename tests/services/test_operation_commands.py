@@ -60,3 +60,12 @@ def test_operations_are_drained_everywhere_or_of_one_service(
     assert say(capsys, "operation undrain upgrade --service link")[:2] == (0, "link: upgrade is gone")
     code, out, _ = say(capsys, "get workflow-drains")
     assert ("link" in out, "upgrade resource Draining" in out) == (False, True)
+
+
+def test_a_drain_is_deleted_wherever_it_is(here: Scattered, capsys: pytest.CaptureFixture[str]) -> None:
+    say(capsys, "operation drain upgrade")
+    say(capsys, "operation drain other --service resource")
+    assert say(capsys, "delete workflow-drains upgrade other")[:2] == (0, "upgrade is gone other is gone")
+    assert json.loads(say(capsys, "get workflow-drains -o json")[1]) == {"items": []}
+    code, _, err = say(capsys, "delete workflow-drains upgrade")
+    assert (code, err.startswith("NotFound")) == (1, True)

@@ -68,16 +68,20 @@ class Bundle:
         """Write the bundle; how many members it has. The file is its owner's alone. Raises OSError."""
         members = 0
         draft = file.with_name(f".{file.name}.new")
-        with draft.open("wb") as raw:
-            draft.chmod(0o600)
-            with tarfile.open(fileobj=raw, mode="w:gz") as tar:
-                for name, text in self._members():
-                    content = self._redactor.clean(text).encode()
-                    entry = tarfile.TarInfo(f"bundle/{name}")
-                    entry.size, entry.mtime, entry.mode = len(content), int(time.time()), 0o600
-                    tar.addfile(entry, io.BytesIO(content))
-                    members += 1
-        draft.replace(file)
+        try:
+            with draft.open("wb") as raw:
+                draft.chmod(0o600)
+                with tarfile.open(fileobj=raw, mode="w:gz") as tar:
+                    for name, text in self._members():
+                        content = self._redactor.clean(text).encode()
+                        entry = tarfile.TarInfo(f"bundle/{name}")
+                        entry.size, entry.mtime, entry.mode = len(content), int(time.time()), 0o600
+                        tar.addfile(entry, io.BytesIO(content))
+                        members += 1
+            draft.replace(file)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
         return members
 
     def _members(self) -> Iterator[tuple[str, str]]:
@@ -128,9 +132,11 @@ class Bundle:
         """The member, or a line in the manifest that says why there is none."""
         self._tell(what)
         try:
-            yield name, read()
-        except (MatrixError, OSError) as wrong:
-            self.missing[name] = getattr(wrong, "message", str(wrong))
+            text = read()
+        except Exception as wrong:  # whatever is amiss is what a bundle is made for
+            self.missing[name] = getattr(wrong, "message", "") or f"{type(wrong).__name__}: {wrong}"
+        else:
+            yield name, text
 
 
 def _resources(client: ApiClient, noun: Noun) -> str:

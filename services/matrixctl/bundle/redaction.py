@@ -25,6 +25,9 @@ SHAPES = (
 )
 SHORTEST = 8
 """Characters: a shorter value would be found in words that are no secrets."""
+WORDS = re.compile(r"[A-Za-z0-9._~+/=-]{16,}")
+"""What might be a secret of a file that nobody can read."""
+SECRET_ENDINGS = ("-token", ".key", ".pem")
 DIGEST_CHARS = 64
 TOKEN_FILE_SECRETS = frozenset(("token", "signingKey"))
 KUBECONFIG_SECRETS = frozenset(("token", "client-key-data", "password", "client-certificate-data"))
@@ -48,30 +51,43 @@ class Redactor:
 
 
 def secrets_of(folder: Path) -> set[str]:
-    """Every token, key and password that a state folder has, those of its containers included."""
-    return {value.strip() for value in _values(folder) if value.strip()}
+    """Every token, key and password that a state folder has, those of its containers included. Of a file of secrets
+    that is damaged, every word that might be one."""
+    return {value.strip() for file in folder.rglob("*") for value in _values(file) if value.strip()}
 
 
-def _values(folder: Path) -> Iterator[str]:
-    for file in folder.rglob("*"):
-        if not file.is_file():
-            continue
-        name = file.name
-        if name.endswith("-token") or name in ("password", "tokens.csv"):
-            yield from file.read_text(errors="replace").split()
-        elif name.startswith("kubeconfig"):
-            yield from _named(yaml.safe_load(file.read_text(errors="replace")), KUBECONFIG_SECRETS)
-        elif name == "database-passwords":
-            yield from json.loads(file.read_text()).values()
-        elif name == "tokens.json":
-            # The services' holds digests of tokens as its keys, the Kubernetes API's tokens and a key to sign others.
-            document = json.loads(file.read_text() or "{}")
-            yield from (key for key in document if len(key) == DIGEST_CHARS)
-            yield from _named(document, TOKEN_FILE_SECRETS)
-        elif name.endswith((".key", ".pem")):
-            text = file.read_text(errors="replace")
-            yield text
-            yield from (line for line in text.splitlines() if not line.startswith("-----"))
+def _values(file: Path) -> list[str]:
+    try:
+        text = file.read_text(errors="replace") if _holds_secrets(file) else ""
+    except FileNotFoundError:
+        return []  # a draft that was put in its place, or a process that ended
+    try:
+        return list(_values_in(file.name, text))
+    except (ValueError, TypeError, AttributeError, yaml.YAMLError):
+        return WORDS.findall(text)
+
+
+def _holds_secrets(file: Path) -> bool:
+    name = file.name
+    known = ("password", "tokens.csv", "database-passwords", "tokens.json")
+    return file.is_file() and (name in known or name.startswith("kubeconfig") or name.endswith(SECRET_ENDINGS))
+
+
+def _values_in(name: str, text: str) -> Iterator[str]:
+    if name.startswith("kubeconfig"):
+        yield from _named(yaml.safe_load(text), KUBECONFIG_SECRETS)
+    elif name == "database-passwords":
+        yield from map(str, json.loads(text).values())
+    elif name == "tokens.json":
+        # The services' holds digests of tokens as its keys, the Kubernetes API's tokens and a key to sign others.
+        document = json.loads(text or "{}")
+        yield from (key for key in document if len(key) == DIGEST_CHARS)
+        yield from _named(document, TOKEN_FILE_SECRETS)
+    elif name.endswith((".key", ".pem")):
+        yield text
+        yield from (line for line in text.splitlines() if not line.startswith("-----"))
+    else:
+        yield from text.split()
 
 
 def _named(value: Any, names: frozenset[str]) -> Iterator[str]:

@@ -67,7 +67,6 @@ class ApiClient:
         self, service: str, method: str, path: str, *, body: Any = None, params: dict[str, Any] | None = None
     ) -> dict[str, Any]:
         """The JSON answer; raises the MatrixError the service names, Unavailable where it does not answer."""
-        path, params = target(path, params)
         answer = self.fetch(service, path, params, method=method, body=body)
         found: dict[str, Any] = answer.json() if answer.content else {}
         return found
@@ -79,6 +78,7 @@ class ApiClient:
         import httpx
 
         headers = {"Idempotency-Key": uuid4().hex} if method == "POST" else {}
+        path, params = target(path, params)
         params = {**self._project(), **(params or {})}
 
         def once() -> httpx.Response:

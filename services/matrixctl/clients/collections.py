@@ -36,9 +36,16 @@ def one(client: ApiClient, kind: Noun, name: str) -> dict[str, Any]:
 
 def owner(client: ApiClient, kind: Noun, name: str) -> str:
     """The service that has the resource of that name; where none has, the first that might."""
+    return owners(client, kind, name)[0]
+
+
+def owners(client: ApiClient, kind: Noun, name: str) -> list[str]:
+    """The services that have a resource of that name; where none has, the first that might."""
+    if not kind.others:
+        return [kind.service]
     path = at(kind.path.removeprefix("/v1/"), name)
-    found = (service for service in served(client, kind) if kind.others and client.get(service, path) is not None)
-    return next(found, served(client, kind)[0])
+    found = [service for service in served(client, kind) if client.get(service, path) is not None]
+    return found or served(client, kind)[:1]
 
 
 def named(service: str, kind: Noun, view: dict[str, Any]) -> dict[str, Any]:

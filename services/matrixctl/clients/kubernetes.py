@@ -52,10 +52,10 @@ class Cluster:
     def http(self) -> httpx.Client:
         import httpx
 
-        current = yaml.safe_load(self.kubeconfig.read_text())
         try:
+            current = yaml.safe_load(self.kubeconfig.read_text())
             cluster, user = current["clusters"][0]["cluster"], current["users"][0]["user"]
-        except (KeyError, IndexError, TypeError) as wrong:
+        except (KeyError, IndexError, TypeError, ValueError, yaml.YAMLError) as wrong:
             raise NotRunning(f"{self.kubeconfig} names no cluster or no user; `matrixctl up` writes it anew") from wrong
         data, file = cluster.get("certificate-authority-data"), cluster.get("certificate-authority")
         trust = ssl.create_default_context(

@@ -13,6 +13,7 @@ import yaml
 from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import CabinetName, NodeName, NpuName, SwitchName
+from services.matrixctl.clients.collections import owners
 from services.matrixctl.clients.input_files import documents_in, manifests_in
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.get import get
@@ -61,7 +62,9 @@ def delete(
     if not names:
         raise InvalidField(f"say which of the {kind.name}", field="NAMES")
     for name in names:
-        view = stack.client.call(kind.service, "DELETE", at(kind.path.removeprefix("/v1/"), name))
+        path = at(kind.path.removeprefix("/v1/"), name)
+        for service in owners(stack.client, kind, name):
+            view = stack.client.call(service, "DELETE", path)
         say(f"{name} is {view['state']}" if view.get("state") else f"{name} is gone")
         if kind.name == "instances":
             _warn_of_owner(name, view.get("labels") or {})
@@ -137,8 +140,8 @@ def fault_inject(
         parameters[key] = _value(value)
     chosen = name or f"{kind}-{target}".lower().replace("/", "-")
     body = {"kind": kind, "target": node, "parameters": parameters}
-    stack.client.call("agents", "PUT", f"/v1/faults/{chosen}", body=body)
-    say(f"fault {chosen} injected; `matrixctl fault clear {chosen}` repairs it")
+    made = stack.client.call("agents", "PUT", at("faults", chosen), body=body)["name"]
+    say(f"fault {made} injected; `matrixctl fault clear {made}` repairs it")
 
 
 def fault_target(text: str) -> tuple[str, dict[str, Any]]:
@@ -204,9 +207,9 @@ def fault_clear(
     """Repair what was broken."""
     if (name is None) == (not all):
         raise InvalidField("give either a name or --all", field="--all")
-    names = [name] if name else [item["name"] for item in stack.client.list("agents", "/v1/faults")]
+    names = [item["name"] for item in stack.client.list("agents", "/v1/faults")] if name is None else [name]
     for each in names:
-        stack.client.call("agents", "DELETE", f"/v1/faults/{each}")
+        stack.client.call("agents", "DELETE", at("faults", each))
         say(f"fault {each} cleared")
     if not names:
         say("no faults")

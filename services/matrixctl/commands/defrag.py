@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.get import show
@@ -16,7 +17,7 @@ from services.matrixctl.output.screen import EXIT_REFUSED, Form, say
 from services.matrixctl.output.waiting import Progress, awaited
 
 OVER = ("Done", "Cancelled", "Failed", "Stale")
-PATH = "/v1/defragmentations"
+COLLECTION = "defragmentations"
 
 group("defrag", "Make room for a block by moving others, member by member. Nothing moves before the plan is approved.")
 
@@ -34,7 +35,7 @@ def plan(
 ) -> None:
     """Say which members would have to move, and how large the block is before and after."""
     body = {"nodes": nodes, "level": level} | ({"name": name} if name else {})
-    _show(stack.client.call("resource", "POST", PATH, body=body), output)
+    _show(stack.client.call("resource", "POST", f"/v1/{COLLECTION}", body=body), output)
 
 
 @command("defrag approve")
@@ -59,18 +60,18 @@ def get(
     """Show plans, how far they are, and what they wait for."""
     client = stack.client
     if name is not None:
-        view = _awaited(client, name) if wait else client.call("resource", "GET", f"{PATH}/{name}")
+        view = _awaited(client, name) if wait else client.call("resource", "GET", at(COLLECTION, name))
         _show(view, output)
         if wait and view["state"] != "Done":
             raise typer.Exit(EXIT_REFUSED)
         return
     if wait:
         raise InvalidField("say which one to wait for", field="--wait")
-    show(noun_of("defragmentations"), client.list("resource", PATH), output, single=False)
+    show(noun_of("defragmentations"), client.list("resource", f"/v1/{COLLECTION}"), output, single=False)
 
 
 def _ask(client: Any, name: str, verb: str, wanted: str, output: Form) -> None:
-    view = client.call("resource", "POST", f"{PATH}/{name}:{verb}")
+    view = client.call("resource", "POST", at(COLLECTION, name, f":{verb}"))
     if wanted:
         view = _awaited(client, name)
     _show(view, output)
@@ -80,7 +81,7 @@ def _ask(client: Any, name: str, verb: str, wanted: str, output: Form) -> None:
 
 def _awaited(client: Any, name: str) -> dict[str, Any]:
     """The plan once it is over."""
-    return awaited(client, "resource", f"{PATH}/{name}", OVER, _progress)
+    return awaited(client, "resource", at(COLLECTION, name), OVER, _progress)
 
 
 def _progress(view: dict[str, Any]) -> Progress:

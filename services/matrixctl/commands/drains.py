@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from matrixcommon.api.client import at
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help.completion import of
 from services.matrixctl.commands.options import OfProject, OnStack, Output, printed
@@ -69,7 +70,7 @@ def put(
     """Take elements out of use: routes leave them first. Refused where a floor would break."""
     body = {"elements": elements, "reason": reason, "evenIfFloorsBreak": even_if_floors_break}
     params = {"validateOnly": "true"} if dry_run else None
-    view = stack.client.call("link", "PUT", f"/v1/drains/{name}", body=body, params=params)
+    view = stack.client.call("link", "PUT", at("drains", name), body=body, params=params)
     if view.get("whatIf"):
         show(view["whatIf"])
         return
@@ -79,5 +80,5 @@ def put(
 @command("drain delete")
 def delete(stack: OnStack, name: Name) -> None:
     """Put a drain's elements back in service."""
-    stack.client.call("link", "DELETE", f"/v1/drains/{name}")
+    stack.client.call("link", "DELETE", at("drains", name))
     say(f"{name} is gone; its elements are in service again")

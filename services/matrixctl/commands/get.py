@@ -15,14 +15,16 @@ import typer
 import yaml
 
 from matrixcommon.model.errors import Gone, MatrixError, NotFound, Unavailable
-from matrixcommon.model.resource_key import name_of
+from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of, project_of
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.clients.collections import every, named, one, served
 from services.matrixctl.commands.command import command
 from services.matrixctl.commands.help.completion import nouns, of, resources
 from services.matrixctl.commands.options import OfProject, Output, printed
 from services.matrixctl.output.resource_kinds import NOUNS, Noun, cells, listing, noun_of, titles
-from services.matrixctl.output.screen import Form, say
+from services.matrixctl.output.screen import Form, NotRunning, say
+
+FOLLOW_AGAIN_WALL_S = 1.0
 
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Go on and print what changes.")]
 
@@ -50,7 +52,7 @@ def get(
     kind = noun_of(noun)
     client = stack.client
     if watch:
-        _follow(client, kind, name, output, filter)
+        _follow(stack, kind, name, output, filter)
         return
     if name is not None:
         show(kind, [found(client, kind, name)], output, single=True)
@@ -58,43 +60,58 @@ def get(
     show(kind, every(client, kind, filter), output, single=False)
 
 
-def _follow(client: Any, kind: Any, name: str | None, form: Form, filter: str | None) -> None:
+def _follow(stack: OfProject, kind: Noun, name: str | None, form: Form, filter: str | None) -> None:
     """A line per change, until interrupted; after a service was started again, from the present on."""
     columns = kind.shown(form is Form.WIDE)
     if form in (Form.TABLE, Form.WIDE):
         print("  ".join(title.upper().ljust(16) for title in ["change", *titles(columns)]))
-    while True:
-        try:
-            for change, view in _changes(client, kind, {"filter": filter} if filter else {}):
-                if name is not None and view.get("name") != name_of(name):
-                    continue
-                if form is Form.NAME:
-                    print(view.get("name", ""), flush=True)
-                elif form in (Form.JSON, Form.YAML):
-                    print(json.dumps({"type": change, "object": view}), flush=True)
-                else:
-                    print("  ".join(cell.ljust(16) for cell in [change, *cells(columns, view)]), flush=True)
-        except (Gone, Unavailable) as away:
-            print(f"{away.message}; trying again", file=sys.stderr)
-        time.sleep(1.0)
+    for change, view in _changes(stack, kind, {"filter": filter} if filter else {}):
+        if name is not None and not _bears(view, name, stack.project):
+            continue
+        if form is Form.NAME:
+            print(view.get("name", ""), flush=True)
+        elif form is Form.JSON:
+            print(json.dumps({"type": change, "object": view}, ensure_ascii=False), flush=True)
+        elif form is Form.YAML:
+            document = yaml.safe_dump({"type": change, "object": view}, sort_keys=False, allow_unicode=True)
+            print(f"---\n{document}", end="", flush=True)
+        else:
+            print("  ".join(cell.ljust(16) for cell in [change, *cells(columns, view)]), flush=True)
 
 
-def _changes(client: ApiClient, kind: Noun, params: dict[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What every service that has some tells of them, as it comes. Raises what ends the first of the watches."""
-    news: SimpleQueue[tuple[str, dict[str, Any]] | MatrixError | None] = SimpleQueue()
+def _bears(view: dict[str, Any], name: str, project: str | None) -> bool:
+    """Whether a view is the one that `get` would show by that name."""
+    owner = project_of(name) if "/" in name else project or DEFAULT_PROJECT
+    return (view.get("name"), view.get("project", owner)) == (name_of(name), owner)
+
+
+def _changes(stack: OfProject, kind: Noun, params: dict[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What every service that has some tells of them, as it comes. One that is away is followed again, at wherever the
+    stack has it then; the others go on meanwhile. Raises what a service refuses."""
+    news: SimpleQueue[tuple[str, dict[str, Any]] | Exception] = SimpleQueue()
 
     def follow(service: str) -> None:
-        try:
-            for change, view in client.watch(service, kind.path, params):
-                news.put((change, named(service, kind, view)))
-            news.put(None)
-        except MatrixError as away:
-            news.put(away)
+        reported = ""
+        while True:
+            try:
+                reached = ApiClient.of(stack.folder, stack.project)
+                for change, view in reached.watch(service, kind.path, params):
+                    reported = ""
+                    news.put((change, named(service, kind, view)))
+            except (Gone, Unavailable, NotRunning) as away:
+                if away.message != reported:
+                    print(f"{away.message}; trying again", file=sys.stderr)
+                reported = away.message
+            except Exception as refused:  # whatever it is, it is raised where somebody waits
+                return news.put(refused)
+            time.sleep(FOLLOW_AGAIN_WALL_S)
 
-    for service in served(client, kind):
+    for service in served(stack.client, kind):
+        stack.client.url(service)  # who is no part of this stack never will be
         Thread(target=follow, args=(service,), daemon=True).start()
-    while (change := news.get()) is not None:
-        if isinstance(change, MatrixError):
+    while True:
+        change = news.get()
+        if isinstance(change, Exception):
             raise change
         yield change
 

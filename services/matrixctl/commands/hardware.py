@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from matrixcommon.api.client import at
 from matrixcommon.model.errors import Conflict, NotFound
 from services.matrixctl.clients.input_files import mapping_in
 from services.matrixctl.commands.command import command, group
@@ -34,7 +35,7 @@ def domain_close(
 ) -> None:
     """Take nothing new there, and say who still lies there."""
     params = {"drain": "true"} if drain else None
-    view = stack.client.call("resource", "POST", f"/v1/domains/{name}:close", body={"reason": reason}, params=params)
+    view = stack.client.call("resource", "POST", at("domains", name, ":close"), body={"reason": reason}, params=params)
     current = view.get("allocations", [])
     lying = f"there still lie {', '.join(current)}" if current else "nothing lies there"
     say(f"{name} is {view['state']}; {lying}")
@@ -43,7 +44,7 @@ def domain_close(
 @command("domain open")
 def domain_open(stack: OnStack, name: Domain, reason: Reason = "") -> None:
     """Take newcomers there again."""
-    view = stack.client.call("resource", "POST", f"/v1/domains/{name}:open", body={"reason": reason})
+    view = stack.client.call("resource", "POST", at("domains", name, ":open"), body={"reason": reason})
     say(f"{name} is {view['state']}")
 
 
@@ -75,10 +76,10 @@ def supernode_add(
         from matrixresource.topology.graph_document import packed, read_file
 
         body["graph"] = packed(read_file(file))
-    view = stack.client.call("resource", "PUT", f"/v1/supernodes/{name}", body=body)
+    view = stack.client.call("resource", "PUT", at("supernodes", name), body=body)
     up = hardware and spec is None
     if up:
-        stack.client.call("agents", "PUT", f"/v1/supernodes/{name}")
+        stack.client.call("agents", "PUT", at("supernodes", name))
     waits = "they come up one after another" if up else "they wait for their hardware"
     say(f"{name} has {view['nodes']} nodes and {view['npus']} NPUs; {waits}")
 
@@ -86,9 +87,9 @@ def supernode_add(
 @command("supernode remove")
 def supernode_remove(stack: OnStack, name: SupernodeWord) -> None:
     """Take a supernode out of the inventory, refused while anything is held there, and its emulated cabinets down."""
-    stack.client.call("resource", "DELETE", f"/v1/supernodes/{name}")
+    stack.client.call("resource", "DELETE", at("supernodes", name))
     try:
-        stack.client.call("agents", "DELETE", f"/v1/supernodes/{name}")
+        stack.client.call("agents", "DELETE", at("supernodes", name))
         left = "its cabinets are down"
     except (Conflict, NotFound) as kept:
         left = f"no cabinets were taken down: {kept.message}"
@@ -112,7 +113,7 @@ def node_uncordon(stack: OnStack, name: NodeWord) -> None:
 
 
 def _cordon(stack: OnStack, name: str, verb: str) -> None:
-    view = stack.client.call("resource", "POST", f"/v1/nodes/{name}:{verb}")
+    view = stack.client.call("resource", "POST", at("nodes", name, f":{verb}"))
     by = view.get("cordonedBy", [])
     say(f"{name} is {'cordoned by ' + ', '.join(by) if by else 'not cordoned'}")
 
@@ -188,7 +189,7 @@ def _node_verb(
     stack: OnStack, name: str, verb: str, reason: str, force: bool = False, firmware: str | None = None
 ) -> None:
     body = {"reason": reason, "force": force} | ({"firmware": firmware} if firmware else {})
-    view = stack.client.call("resource", "POST", f"/v1/nodes/{name}:{verb}", body=body)
+    view = stack.client.call("resource", "POST", at("nodes", name, f":{verb}"), body=body)
     why = view.get("stateMessage")
     say(f"{name} is {view['state']}{f': {why}' if why else ''}")
 
@@ -196,6 +197,6 @@ def _node_verb(
 @command("npu release")
 def npu_release(stack: OnStack, name: Annotated[str, typer.Argument(help="An NPU (sn0-c03-n2-npu5).")]) -> None:
     """Revoke that frequent faults separated an NPU; a fault that is there still keeps it out."""
-    view = stack.client.call("resource", "POST", f"/v1/npus/{name}:release")
+    view = stack.client.call("resource", "POST", at("npus", name, ":release"))
     left = ", ".join(fault["code"] for fault in view.get("faults", []))
     say(f"{name} is {view['health']}{f'; it still has {left}' if left else ''}")

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField
 from services.matrixctl.clients.input_files import mapping_in
 from services.matrixctl.commands.command import command, group
@@ -18,7 +19,7 @@ from services.matrixctl.output.screen import EXIT_REFUSED, Form, say
 from services.matrixctl.output.waiting import Progress, awaited
 
 OVER = ("Completed", "Failed", "Aborted", "Expired")
-PATH = "/v1/maintenances"
+COLLECTION = "maintenances"
 
 group("maintenance", "Work on a node, cabinet, switch or supernode while instances run. Who is there moves away first.")
 
@@ -85,7 +86,7 @@ def create(
     }
     body = body | {key: value for key, value in given.items() if value not in (None, "", {})}
     params = {"validateOnly": "true"} if dry_run else None
-    view = stack.client.call("compute", "PUT", f"{PATH}/{name}", body=body, params=params)
+    view = stack.client.call("compute", "PUT", at(COLLECTION, name), body=body, params=params)
     _shown(stack.client, view, watch and not dry_run, output)
 
 
@@ -112,7 +113,7 @@ def budget_set(
         "durationS": duration_s,
     }
     body = {key: value for key, value in given.items() if value is not None}
-    view = stack.client.call("compute", "PUT", f"/v1/disruption-budgets/{name}", body=body)
+    view = stack.client.call("compute", "PUT", at("disruption-budgets", name), body=body)
     when = f"from {view['schedule']} for {view['durationS']:g} s" if view.get("schedule") else "always"
     say(f"{', '.join(view['reasons'])}: at most {view['nodes']} nodes are out, {when}")
 
@@ -120,20 +121,20 @@ def budget_set(
 @command("budget delete")
 def budget_delete(stack: OnStack, name: BudgetName) -> None:
     """Let it limit nothing any more."""
-    stack.client.call("compute", "DELETE", f"/v1/disruption-budgets/{name}")
+    stack.client.call("compute", "DELETE", at("disruption-budgets", name))
     say(f"disruption budget {name} is gone")
 
 
 @command("maintenance list")
 def list_all(stack: OnStack, output: Output = Form.TABLE) -> None:
     """Show all of them, and how far they are."""
-    show(noun_of("maintenances"), stack.client.list("compute", PATH), output, single=False)
+    show(noun_of("maintenances"), stack.client.list("compute", f"/v1/{COLLECTION}"), output, single=False)
 
 
 @command("maintenance show")
 def show_one(stack: OnStack, name: Name, watch: Watch = False, output: Output = Form.TABLE) -> None:
     """Show one with each of its nodes, and what they wait for."""
-    _shown(stack.client, stack.client.call("compute", "GET", f"{PATH}/{name}"), watch, output)
+    _shown(stack.client, stack.client.call("compute", "GET", at(COLLECTION, name)), watch, output)
 
 
 @command("maintenance pause")
@@ -156,12 +157,12 @@ def abort(
     output: Output = Form.TABLE,
 ) -> None:
     """Bring back what is under way, lift its cordons, and end. What is done stays done."""
-    view = stack.client.call("compute", "POST", f"{PATH}/{name}:abort")
+    view = stack.client.call("compute", "POST", at(COLLECTION, name, ":abort"))
     _show(_awaited(stack.client, name) if wait else view, output)
 
 
 def _ask(client: Any, name: str, verb: str, watch: bool, output: Form) -> None:
-    _shown(client, client.call("compute", "POST", f"{PATH}/{name}:{verb}"), watch, output)
+    _shown(client, client.call("compute", "POST", at(COLLECTION, name, f":{verb}")), watch, output)
 
 
 def _shown(client: Any, view: dict[str, Any], watch: bool, output: Form) -> None:
@@ -175,7 +176,7 @@ def _shown(client: Any, view: dict[str, Any], watch: bool, output: Form) -> None
 
 def _awaited(client: Any, name: str) -> dict[str, Any]:
     """The maintenance once it is over."""
-    return awaited(client, "compute", f"{PATH}/{name}", OVER, _progress)
+    return awaited(client, "compute", at(COLLECTION, name), OVER, _progress)
 
 
 def _progress(view: dict[str, Any]) -> Progress:

@@ -39,7 +39,7 @@ def quota_set(
     limits = {key: value for key, value in given if value is not None}
     if not limits:
         raise InvalidField("give a limit, or `quota delete` the quota", field="--npus, --cpus, --memory-gib")
-    view = stack.client.call("resource", "PUT", f"/v1/quotas/{project}", body=limits)
+    view = stack.client.call("resource", "PUT", at("quotas", project), body=limits)
     text = ", ".join(f"{view[key]:g} {key} ({view['used' + key[0].upper() + key[1:]]:g} held)" for key in limits)
     say(f"{project} may hold {text}")
 
@@ -47,7 +47,7 @@ def quota_set(
 @command("quota delete")
 def quota_delete(stack: OnStack, project: Whose) -> None:
     """Let a project hold what there is."""
-    stack.client.call("resource", "DELETE", f"/v1/quotas/{project}")
+    stack.client.call("resource", "DELETE", at("quotas", project))
     say(f"{project} has no limit")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.quantities import duration_text
 from services.matrixctl.clients.input_files import mapping_in
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 group("scenario", "Rehearse failures: faults in time, what has to happen then, and a verdict.")
 
-RUNS = "/v1/scenario-runs"
+COLLECTION = "scenario-runs"
 EXIT_CODES = {"PASS": 0, "FAIL": 1, "STOPPED": 4, "INVALID": 5}
 MARKS = {"met": "[green]met[/]", "missed": "[red]missed[/]", "unverified": "[red]unverified[/]"}
 
@@ -103,7 +104,7 @@ def scenario_run(
 
     if remote:
         body = {**_asked(what), **({} if seed is None else {"seed": seed}), **({} if name is None else {"name": name})}
-        view = stack.client.call("compute", "POST", RUNS, body=body)
+        view = stack.client.call("compute", "POST", f"/v1/{COLLECTION}", body=body)
         _ended(stack.client, view["name"], output)
         return
     if name is not None:
@@ -127,7 +128,7 @@ def scenario_put(
 ) -> None:
     """Keep a scenario in MatrixCompute, to be run by its name. `get scenarios` shows all."""
     name, scenario = _in(file)
-    view = stack.client.call("compute", "PUT", f"/v1/scenarios/{name}", body=scenario.wire())
+    view = stack.client.call("compute", "PUT", at("scenarios", name), body=scenario.wire())
     if not printed(view, output):
         say(f"{name} can be run: matrixctl scenario run {name} --remote")
 
@@ -135,7 +136,12 @@ def scenario_put(
 @command("scenario runs")
 def scenario_runs(stack: OnStack, output: Output = Form.TABLE) -> None:
     """What MatrixCompute has run, runs and is going to run."""
-    show(noun_of("scenario-runs"), stack.client.list("compute", RUNS, {"orderBy": "createdAt"}), output, single=False)
+    show(
+        noun_of("scenario-runs"),
+        stack.client.list("compute", f"/v1/{COLLECTION}", {"orderBy": "createdAt"}),
+        output,
+        single=False,
+    )
 
 
 @command("scenario show")
@@ -151,7 +157,7 @@ def scenario_show(
     if watch:
         _ended(stack.client, name, output)
     else:
-        _show_run(stack.client.call("compute", "GET", f"{RUNS}/{name}"), output)
+        _show_run(stack.client.call("compute", "GET", at(COLLECTION, name)), output)
 
 
 @command("scenario stop")
@@ -162,7 +168,7 @@ def scenario_stop(
     output: Output = Form.TABLE,
 ) -> None:
     """End a run of MatrixCompute as STOPPED, and roll it back."""
-    view = stack.client.call("compute", "POST", f"{RUNS}/{name}:stop")
+    view = stack.client.call("compute", "POST", at(COLLECTION, name, ":stop"))
     _show_run(_awaited(stack.client, name) if wait else view, output)
 
 
@@ -180,7 +186,7 @@ def _ended(client: Any, name: str, output: Form) -> None:
 
 
 def _awaited(client: Any, name: str) -> dict[str, Any]:
-    return awaited(client, "compute", f"{RUNS}/{name}", ("Completed",), _progress)
+    return awaited(client, "compute", at(COLLECTION, name), ("Completed",), _progress)
 
 
 def _progress(view: dict[str, Any]) -> Progress:

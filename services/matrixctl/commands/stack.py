@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from contextlib import suppress
 from importlib import metadata
@@ -13,12 +14,12 @@ import typer
 
 from matrixcommon.model.errors import Conflict, InvalidField, MatrixError
 from matrixcommon.model.hardware_names import RESOURCE_NAME
-from matrixcommon.model.quantities import timestamp
+from matrixcommon.model.quantities import LATEST_S, timestamp
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import DEFAULT_STATE, OnStack, Output, printed
 from services.matrixctl.output.resource_kinds import listing
 from services.matrixctl.output.screen import EXIT_REFUSED, EXIT_UNREACHABLE, Form, NotRunning, say, size_text
-from services.matrixctl.supervisor.state_folder import Unreadable
+from services.matrixctl.supervisor.state_folder import HOST, Unreadable
 from services.matrixctl.supervisor.up import (
     choose,
     halt,
@@ -43,9 +44,13 @@ def up(
         typer.Option(help="Emulated seconds that pass in one second (default: as this state last ran; at first 1)."),
     ] = None,
     only: Annotated[str | None, typer.Option(help="Start only these processes: a,b,...")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed for everything left to chance.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed for everything left to chance (default: as before).")] = None,
     database: Annotated[
-        str, typer.Option(help="SQLAlchemy URL with {service} in it, e.g. postgresql://me@host/cm_{service}.")
+        str,
+        typer.Option(
+            help="SQLAlchemy URL with {service} in it, e.g. postgresql://me@host/cm_{service} (default: as this state "
+            "last ran; at first files in it)."
+        ),
     ] = "",
     topology: Annotated[
         str,
@@ -55,8 +60,11 @@ def up(
         ),
     ] = "",
     host: Annotated[
-        str, typer.Option(help="Address to listen on; 0.0.0.0 is for containers: everybody with a token gets in.")
-    ] = "127.0.0.1",
+        str | None,
+        typer.Option(
+            help="Address to listen on (default: 127.0.0.1); 0.0.0.0 is for containers: everybody with a token gets in."
+        ),
+    ] = None,
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay, and log to the terminal.")] = False,
     wait: Annotated[
         float | None,
@@ -75,15 +83,16 @@ def up(
 
     if time_scale is not None and not 0 < time_scale <= 100_000:
         raise InvalidField("must be over 0 and at most 100000", field="--time-scale")
-    _check_host(host)
+    if host is not None:
+        _check_host(host)
     if database and "{service}" not in database:
         raise InvalidField("each service has a database of its own: put {service} into the URL", field="--database")
     folder = stack.folder
     machine = checked(topology, folder)
-    request = Request(choose(only), time_scale, seed, database, topology=machine, host=host).to_json()
+    request = Request(choose(only), time_scale, seed, database, topology=machine, host=host or HOST).to_json()
     if folder.supervisor() is not None:
         say(f"already running in {folder.path}; `matrixctl down` stops it")
-        _refuse_other_settings(folder, time_scale, only)
+        _refuse_other_settings(folder, time_scale, only, {"seed": seed, "database": database or None, "host": host})
         show_status(folder, Form.TABLE)
         return
     if foreground:
@@ -105,8 +114,10 @@ def _check_host(host: str) -> None:
         raise InvalidField(f"{host!r} is no address such as 127.0.0.1 or 0.0.0.0", field="--host") from wrong
 
 
-def _refuse_other_settings(folder: Any, time_scale: float | None, only: str | None) -> None:
-    """A running stack is not changed behind its users' backs."""
+def _refuse_other_settings(
+    folder: Any, time_scale: float | None, only: str | None, settings: dict[str, object]
+) -> None:
+    """A running stack is not changed behind its users' backs. `settings`: others, None where it is to stay."""
     stack = folder.read()
     if stack is None:
         return
@@ -117,6 +128,9 @@ def _refuse_other_settings(folder: Any, time_scale: float | None, only: str | No
         )
     if only is not None and {process.name for process in choose(only)} - set(stack.children):
         raise Conflict(f"it runs only {', '.join(stack.children)}; take it down first", field="--only")
+    for name, asked in settings.items():
+        if asked not in (None, getattr(stack, name)):
+            raise Conflict(f"it runs with another {name}; take it down first", field=f"--{name}")
 
 
 def show_where(folder: Any) -> None:
@@ -222,7 +236,7 @@ def token_create(
             raise InvalidField(f"{text!r} is no name: small letters, digits and dashes, at most 63", field=field)
     if (role == "agent") != bool(node):
         raise InvalidField("an agent's token names its node, and no other does", field="--node")
-    expires_at = time.time() + _seconds(expires) if expires else None
+    expires_at = _moment_in(expires) if expires else None
     print(create_token(_tokens(stack), name, project, role, node, expires_at))
 
 
@@ -234,12 +248,16 @@ def _tokens(stack: OnStack) -> Path:
     return folder.tokens
 
 
-def _seconds(text: str) -> float:
-    """A duration as people write it: 90s, 15m, 12h, 30d."""
+def _moment_in(text: str) -> float:
+    """The moment after a duration as people write it: 90s, 15m, 12h, 30d."""
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-    if text[-1:] not in units or not text[:-1].isdigit() or int(text[:-1]) == 0:
-        raise InvalidField(f"{text!r} is no duration such as 12h or 30d", field="--expires")
-    return float(int(text[:-1]) * units[text[-1]])
+    found = re.fullmatch(r"([0-9]{1,15})([smhd])", text)
+    if found is None or not int(found[1]):
+        raise InvalidField(f"{text[:40]!r} is no duration such as 12h or 30d", field="--expires")
+    moment = time.time() + int(found[1]) * units[found[2]]
+    if moment > LATEST_S:
+        raise InvalidField(f"{text} from now is after {timestamp(LATEST_S)}; give none for never", field="--expires")
+    return moment
 
 
 @command("token revoke")
@@ -262,7 +280,8 @@ def token_list(stack: OnStack, output: Output = Form.TABLE) -> None:
     current = read_tokens(_tokens(stack))
     items = [value | {"digest": key[:12]} for key, value in current.items()]
     if not printed({"items": items}, output):
-        ends = [timestamp(item["expires_at"]) if item.get("expires_at") else "never" for item in items]
+        # Earlier versions made tokens that end after the last moment there is.
+        ends = [timestamp(min(item["expires_at"], LATEST_S)) if item.get("expires_at") else "never" for item in items]
         rows = [item | {"expires": end} for item, end in zip(items, ends, strict=True)]
         listing("name, project, role, nodes, expires, digest", rows)
 

@@ -13,9 +13,12 @@ from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import OnStack, Output, printed
 from services.matrixctl.output.resource_kinds import listing
 from services.matrixctl.output.screen import Form, console, say, table
+from services.matrixctl.output.waiting import PATIENCE_WALL_S
 
 group("top", "How full the machine is, and what moves over the fabric.")
 
+DRAWN_WIDTH_MAX = 200
+"""Columns of the machine on one screen, where no terminal says how wide that is."""
 
 Once = Annotated[bool, typer.Option("--once", "-1", help="Print it once and end, also on a terminal.")]
 
@@ -43,7 +46,7 @@ def top(
     ascii = ascii or ascii_only()
     if once or not sys.stdout.isatty():
         screen = console()
-        for line in drawn(source.read(), screen.width, ascii):
+        for line in drawn(source.read(), min(screen.width, DRAWN_WIDTH_MAX), ascii):
             screen.print(line, no_wrap=True, overflow="crop")
         return
     from services.matrixctl.top.screen import TopApp  # only here: Textual takes a while to import
@@ -112,6 +115,8 @@ def _top(by: str, top: TopOptions) -> None:
     params: dict[str, Any] = {"by": by, "top": top.number}
     params |= {key: value for key, value in (("orderBy", top.order_by), ("filter", top.filter)) if value}
     seen = None
+    if top.watch:
+        top.client.patience_wall_s = PATIENCE_WALL_S  # a service that is started again ends no watch
     while True:
         view = top.client.call("link", "GET", "/v1/telemetry", params=params)
         if view["resourceVersion"] != seen:

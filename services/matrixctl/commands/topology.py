@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import OnStack, Output, printed
@@ -62,7 +63,7 @@ def _queries() -> ModuleType:
 
 def _model(stack: OnStack, supernode: str, form: str) -> Any:
     params = {"level": "model", "format": form}
-    return stack.client.fetch("resource", f"/v1/supernodes/{supernode}/topology", params)
+    return stack.client.fetch("resource", at("supernodes", supernode, "/topology"), params)
 
 
 @command("topology path")

@@ -6,6 +6,7 @@ Colours and moving things appear on a terminal only; NO_COLOR is respected (Rich
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,9 +20,13 @@ from matrixcommon.model.reasons import reasons
 if TYPE_CHECKING:
     from rich.console import Console
 
+UNBROKEN_WIDTH = 1_000_000
+"""Columns of what is no terminal: more than any table has."""
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
 EXIT_UNREACHABLE = 3
+EXIT_OUTPUT_CLOSED = 141
+"""As a shell reports who was ended by SIGPIPE."""
 
 
 class Form(StrEnum):
@@ -51,13 +56,23 @@ class NotAccessible(MatrixError):
 def console() -> Console:
     from rich.console import Console
 
-    # Piped output is for programs and greps: no wrapping at 80 columns.
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+    # Piped output is for programs and greps: no line is broken, no column of a table is cut to make room for others.
+    return Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else UNBROKEN_WIDTH)
+
+
+_FOREIGN = re.compile(r"(?<!\\)\[(?!/\]|(?:bold )?(?:red|green|cyan)\]|bold\]|dim\])")
+"""What opens no tag of those that we write."""
 
 
 def say(text: str = "") -> None:
-    """One line, with Rich markup."""
-    console().print(text)
+    """One line, with the markup that we write: [bold], [dim], [red], [green], [cyan] and [/]. Other brackets are those
+    of a path, a name or a sentence of somebody's, and are shown as they are."""
+    from rich.errors import MarkupError
+
+    try:
+        console().print(_FOREIGN.sub(r"\[", text))
+    except MarkupError:
+        console().print(text, markup=False)
 
 
 def text(value: object) -> str:

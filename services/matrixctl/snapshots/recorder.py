@@ -10,10 +10,11 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-from matrixcommon.model.errors import Conflict, NotFound
+from matrixcommon.emulation.stack_clock import read_timeline
+from matrixcommon.model.errors import Conflict, Gone, NotFound
+from matrixcommon.model.timeline import Timeline
 from services.matrixctl.output.screen import NotRunning
 from services.matrixctl.snapshots.snapshot import Taken, take
 from services.matrixctl.supervisor.state_folder import Folder, Stack
@@ -40,33 +41,55 @@ def start(folder: Folder) -> Taken:
 
 def stop(folder: Folder, file: Path) -> Recording:
     """Write the recording. Raises NotRunning, NotFound where nothing is recorded, Gone where it went on for longer than
-    the journals reach back (ten minutes of the wall)."""
-    stack, place = _running(folder), folder.path / FOLDER
+    the journals reach back (ten minutes of the wall), which ends it; OSError where the file cannot be written, and then
+    it continues."""
+    _running(folder)
+    place = folder.path / FOLDER
     if not (place / ON).exists():
         raise NotFound("the stack is not being recorded; `matrixctl record start` begins it")
-    ended_s = stack.time.emulated(time.time())
-    (place / ON).unlink()
     manifest = archive.read_manifest(place / BEGINNING)
     with tempfile.TemporaryDirectory(dir=place) as before:
         archive.extract(place / BEGINNING, Path(before))
-        events = events_since(folder.path, revisions(Path(before)))
+        since = revisions(Path(before))
+    timeline, ended_wall_s = read_timeline(folder.clock_file), time.time()
+    try:
+        events = events_since(folder.path, since)
+    except Gone:
+        _end(place)  # they will reach back less and less
+        raise
     recording = Recording(
         about=About(
             exact=False,
             seed=manifest.seed,
             time_scale=manifest.time_scale,
             began_s=manifest.emulated_s,
-            length_s=ended_s - manifest.emulated_s,
+            length_s=timeline.emulated(ended_wall_s) - manifest.emulated_s,
         ),
-        actions=tuple(sorted(_actions(place, stack, manifest.emulated_s), key=lambda action: action.at_s)),
+        actions=tuple(_actions(place, timeline, manifest.emulated_s, ended_wall_s)),
         events=tuple(events),
     )
-    add_to_snapshot(place / BEGINNING, recording)
-    shutil.copyfile(place / BEGINNING, draft := file.with_name(f"{file.name}.new"))
-    draft.chmod(0o600)
-    draft.replace(file)
-    shutil.rmtree(place)
+    _write(place / BEGINNING, recording, file)
+    _end(place)
     return recording
+
+
+def _end(place: Path) -> None:
+    """What a request under way writes down while this continues is left to the next recording to take away."""
+    (place / ON).unlink()
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def _write(beginning: Path, recording: Recording, file: Path) -> None:
+    """In one step, readable by its owner only."""
+    draft = file.with_name(f"{file.name}.new")
+    try:
+        shutil.copyfile(beginning, draft)
+        draft.chmod(0o600)
+        add_to_snapshot(draft, recording)
+        draft.replace(file)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 def _running(folder: Folder) -> Stack:
@@ -76,8 +99,12 @@ def _running(folder: Folder) -> Stack:
     return stack
 
 
-def _actions(place: Path, stack: Stack, began_s: float) -> Iterator[Action]:
-    for log in place.glob("*.jsonl"):
-        for text in log.read_text().splitlines():
-            line = json.loads(text)
-            yield Action(at_s=max(0.0, stack.time.emulated(line.pop("wall_s")) - began_s), **line)
+def _actions(place: Path, timeline: Timeline, began_s: float, ended_wall_s: float) -> list[Action]:
+    """What was asked until then, in its order, each at the emulated time that it was by the speed of then."""
+    lines = [json.loads(text) for log in place.glob("*.jsonl") for text in log.read_text().splitlines()]
+    lines.sort(key=lambda line: line["wall_s"])
+    return [
+        Action(at_s=max(0.0, timeline.emulated(wall_s) - began_s), **line)
+        for line in lines
+        if (wall_s := line.pop("wall_s")) <= ended_wall_s
+    ]

@@ -21,6 +21,7 @@ from services.chassis.version import version
 from services.matrixctl.output.screen import NotRunning
 from services.matrixctl.snapshots.standstill import processes_of, standstill
 from services.matrixctl.supervisor.machine import check_readable, kept
+from services.matrixctl.supervisor.process_lock import ProcessLock, SeatTaken
 from services.matrixctl.supervisor.restored_state import RESTORING, STACK_FILE, change_over
 from services.matrixctl.supervisor.state_folder import Folder, Stack, StackTime, write
 from services.matrixctl.supervisor.supervisor import Request
@@ -31,6 +32,8 @@ from services.snapshots.server_databases import dump, load, service_url
 
 REPLACED = "replaced.snapshot"
 """What a restore replaced, in the state folder, so that it can be undone."""
+LOCK = "snapshot.lock"
+"""Held in the state folder by who takes a snapshot of it or replaces what it holds."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +96,8 @@ def reset(folder: Folder) -> Request:
     """End the stack and have its folder know nothing: the next start begins from nothing, with the same processes,
     settings, tokens and keys. Raises NotRunning, Conflict."""
     stack = _stack_of(folder)
-    halt(folder)
     with _workplace(folder) as work:
+        halt(folder)
         now = time.time()
         emulated = stack.time.next_run(stack.time.scale, now)
         write(work / STACK_FILE, folder.document(replace(stack, time=emulated, supervisor_pid=0)))
@@ -106,7 +109,14 @@ def reset(folder: Folder) -> Request:
 
 def request_of(stack: Stack) -> Request:
     """How a supervisor is asked for the same stack."""
-    return Request(stack.processes, stack.time.scale, seed=stack.seed, database=stack.database, topology=stack.topology)
+    return Request(
+        stack.processes,
+        stack.time.scale,
+        seed=stack.seed,
+        database=stack.database,
+        topology=stack.topology,
+        host=stack.host,
+    )
 
 
 def _stack_of(folder: Folder) -> Stack:
@@ -126,14 +136,23 @@ def _refuse_containers(folder: Folder, stack: Stack | None) -> None:
 
 @contextmanager
 def _workplace(folder: Folder) -> Iterator[Path]:
-    """A folder on the same disk, for the owner's eyes only; what earlier ones left is taken away."""
-    for old in folder.path.glob(".snapshot-*"):
-        shutil.rmtree(old, ignore_errors=True)
-    work = Path(tempfile.mkdtemp(prefix=".snapshot-", dir=folder.path))
+    """A folder on the same disk, for the owner's eyes only; what earlier ones left is taken away. Raises Conflict while
+    another process is at it: what that one has in its own is no leaving, and two that replace a state leave neither."""
+    lock = ProcessLock(folder.path / LOCK)
     try:
-        yield work
+        lock.take()
+    except SeatTaken as taken:
+        raise Conflict(f"another snapshot, restore or reset in {folder.path} is under way; one at a time") from taken
+    try:
+        for old in folder.path.glob(".snapshot-*"):
+            shutil.rmtree(old, ignore_errors=True)
+        work = Path(tempfile.mkdtemp(prefix=".snapshot-", dir=folder.path))
+        try:
+            yield work
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        lock.leave()
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -156,7 +175,7 @@ def _pack(target: Path, work: Path, stack: Stack, at_wall: float, folder: Folder
     manifest = Manifest(
         version=version(),
         taken_wall_s=at_wall,
-        emulated_s=stack.time.emulated(at_wall),
+        emulated_s=stack.time.reached(at_wall),
         time_scale=stack.time.scale,
         seed=stack.seed,
         processes=tuple(process.name for process in stack.processes),

@@ -44,9 +44,10 @@ def processes_of(folder: Folder) -> dict[str, Holder]:
 
 @contextmanager
 def standstill(processes: Mapping[str, Holder]) -> Iterator[float]:
-    """Nobody of them runs within; gives when the last one stopped (wall seconds). Raises InternalError where one does
-    not stop, after everybody continued."""
-    pids = [str(holder.pid) for holder in processes.values() if holder.alive()]
+    """Nobody of them runs within; gives when the last one stopped (wall seconds). Who stood still before does
+    so afterwards: a fault may have it so. Raises InternalError where one does not stop, after everybody continued."""
+    processes = {name: each for name, each in processes.items() if each.alive() and not _stopped(each.pid)}
+    pids = [str(holder.pid) for holder in processes.values()]
     guard = subprocess.Popen(
         [sys.executable, "-S", "-E", "-c", _GUARD, *reversed(pids)], stdin=subprocess.PIPE, start_new_session=True
     )

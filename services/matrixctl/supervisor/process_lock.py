@@ -78,11 +78,21 @@ class ProcessLock:
         os.close(descriptor)
         return None
 
+    def owned(self) -> bool:
+        """Whether this process sits here, where all others look: not where the file, or its folder, was taken away."""
+        pid, descriptor = _locks.get(self.path, (0, -1))
+        try:
+            return pid == os.getpid() and os.path.samestat(os.fstat(descriptor), self.path.stat())
+        except FileNotFoundError:
+            return False
+
     def leave(self) -> None:
-        """Stand up and take the file away."""
+        """Stand up and take the file away, where it is not another's by now."""
+        owned = self.owned()
         pid, descriptor = _locks.pop(self.path, (0, -1))
         if pid == os.getpid():
-            self.path.unlink(missing_ok=True)
+            if owned:
+                self.path.unlink(missing_ok=True)
             os.close(descriptor)
 
     def holder(self) -> Holder | None:

@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from services.catalogue import PROCESSES
 from services.matrixctl.supervisor.process_lock import ProcessLock, SeatTaken
 
 SHARED_MODULES = (
@@ -79,6 +80,17 @@ SHARED_MODULES = (
 )
 """What at least two processes import anyway. What only one of them needs stays out."""
 
+DECIDED = frozenset(
+    f"CLOUDMATRIX_{key}"
+    for key in (
+        *("HOST", "PORT", "STATE", "TIME_SCALE", "TIME_ANCHOR_WALL", "TIME_ANCHOR_EMULATED"),
+        *("CLOCK_FILE", "TOKENS", "TOKEN"),
+        *("SEED", "DATABASE", "TOPOLOGY", "SPEC", "KUBECONFIG", "KUBE_ADMIN_TOKEN"),
+        *(f"{process.name.upper()}_URL" for process in PROCESSES),
+    )
+)
+"""Settings that only the supervisor decides; others, such as CLOUDMATRIX_LOG_LEVEL, pass through from the caller."""
+
 SEAT_PATIENCE_WALL_S = 2.0
 EXIT_SEAT_TAKEN = 75
 EXIT_CRASHED = 70
@@ -121,6 +133,18 @@ def spawn(name: str, module: str, environ: dict[str, str], seat: Path, log: Path
         )
     child.returncode = 0  # the supervisor reaps by pid; this keeps Popen from warning about it
     return child.pid
+
+
+def inherited() -> dict[str, str]:
+    """What a process has of its supervisor's environment."""
+    return {key: value for key, value in os.environ.items() if key not in DECIDED}
+
+
+def exit_text(status: int) -> str:
+    """How a process ended, of what `waitpid` tells."""
+    if os.WIFSIGNALED(status):
+        return f"killed by {signal.Signals(os.WTERMSIG(status)).name}"
+    return f"exit {os.waitstatus_to_exitcode(status)}"
 
 
 def _import_path(environ: dict[str, str]) -> str:

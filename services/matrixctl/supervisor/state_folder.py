@@ -16,6 +16,7 @@ half of it.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import time
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 SUPERVISOR = "supervisor"
+HOST = "127.0.0.1"
 
 
 class Unreadable(MatrixError):
@@ -57,6 +59,10 @@ class StackTime:
     def emulated(self, wall: float) -> float:
         return self.anchor_emulated + (wall - self.anchor_wall) * self.scale
 
+    def reached(self, wall: float) -> float:
+        """How far emulated time got by then: none passes while the stack is stopped."""
+        return self.emulated(wall if self.stopped_wall is None else max(self.stopped_wall, self.anchor_wall))
+
     def follow(self, timeline: Timeline, wall: float) -> StackTime:
         """As the clock's file has it: at the speed of an instant of the wall, or of when the stack was stopped."""
         now = timeline.at(wall if self.stopped_wall is None else min(wall, self.stopped_wall))
@@ -70,8 +76,7 @@ class StackTime:
 
         After a disorderly end nobody knows when the last process stopped reading the clock; it may have been now.
         """
-        reached = self.emulated(wall if self.stopped_wall is None else max(self.stopped_wall, self.anchor_wall))
-        return StackTime(scale, wall, max(reached, wall))
+        return StackTime(scale, wall, max(self.reached(wall), wall))
 
 
 @dataclass(frozen=True)
@@ -105,6 +110,8 @@ class Stack:
     """Its processes are containers: no seats, no supervisor of ours."""
     topology: str = ""
     """What its supernodes were begun as: a built-in machine, or the file in the folder with its numbers or drawing."""
+    host: str = HOST
+    """The address on which its processes listen."""
 
     @classmethod
     def of_names(cls, names: Iterable[str], when: StackTime, seed: int | None) -> Stack:
@@ -129,11 +136,14 @@ class Folder:
         self.operator_kubeconfig = self.path / "kubeconfig-operator"
 
     def prepare(self) -> None:
+        """Have all that a supervisor begins with; of several that do this at once, each finds what the first made."""
         for folder in (self.path, self.logs, self.run):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.secret("admin-token", "matrixctl", "admin")
-        for process in PROCESSES:
-            self.token_of(process)
+        with os.fdopen(os.open(self.path / "prepare.lock", os.O_RDWR | os.O_CREAT, 0o600), "r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.secret("admin-token", "matrixctl", "admin")
+            for process in PROCESSES:
+                self.token_of(process)
 
     def token_of(self, process: Process) -> str:
         """What this process shows to those it calls; nothing where it calls nobody. Agents speak for all nodes."""
@@ -147,7 +157,7 @@ class Folder:
         from services.chassis.access import Principal, add_token, digest, read_tokens
 
         file = self.path / name
-        if not file.exists():
+        if not file.exists() or not file.read_text().strip():  # empty: the machine ended before it was on the disk
             write(file, "cm_" + secrets.token_urlsafe(24) + "\n")
         token = file.read_text().strip()
         if digest(token) not in read_tokens(self.tokens):

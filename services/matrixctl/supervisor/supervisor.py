@@ -39,16 +39,18 @@ from services.matrixctl.supervisor.process_spawn import (
     EXIT_SEAT_TAKEN,
     SHARED_MODULES,
     can_fork,
+    exit_text,
+    inherited,
     preload,
     spawn,
 )
 from services.matrixctl.supervisor.restored_state import change_over, pending
 from services.matrixctl.supervisor.stack_record import StackRecord
-from services.matrixctl.supervisor.state_folder import SUPERVISOR, Child, Folder, Stack, StackTime
+from services.matrixctl.supervisor.state_folder import HOST, SUPERVISOR, Child, Folder, Stack, StackTime
 
 log = logging.getLogger("supervisor")
 
-HOST = "127.0.0.1"
+EVERYWHERE = "0.0.0.0"
 BACKOFF_FIRST_WALL_S = 0.2
 BACKOFF_MOST_WALL_S = 5.0
 BACKOFF_RESET_WALL_S = 30.0
@@ -63,7 +65,8 @@ LOGS_PERIOD_WALL_S = 5.0
 
 @dataclass(frozen=True)
 class Request:
-    """What `up` asks of a new supervisor. Without a scale the state's last one is kept, at first 1."""
+    """What `up` asks of a new supervisor. Without a scale the state's last one is kept, at first 1; likewise a seed, a
+    database and a machine."""
 
     processes: tuple[Process, ...] = PROCESSES
     scale: float | None = None
@@ -74,7 +77,7 @@ class Request:
     """The machine that a new state's supernodes are: a built-in one by name, a file with its numbers (YAML), or one in
     which it is drawn."""
     host: str = HOST
-    """The address on which the processes listen; they find each other on this machine's own."""
+    """The address on which the processes listen, and find each other; this machine's own where they listen on all."""
 
     def to_json(self) -> str:
         return TypeAdapter(Request).dump_json(self).decode()
@@ -117,23 +120,22 @@ class Supervisor:
 
     def _first_stack(self) -> Stack:
         """The stack of the last run brought up to date: its time continues, its ports stay where they are free."""
-        now = time.time()
+        now, processes, host = time.time(), self.request.processes, self.request.host
         before = self.folder.read()
         living = self.folder.holders()
         when = self._first_time(before, bool(living), now)
         children = {}
-        for process in self.request.processes:
+        for process in processes:
             current = before.children.get(process.name) if before else None
-            if process.name in living and current is not None:
+            if process.name in living and current is not None and before and before.host == host:
                 children[process.name] = replace(current, ready=False)
             else:
                 port = self._port(process, current.port if current else 0)
-                children[process.name] = Child(process.name, port=port, url=f"{process.scheme}://{HOST}:{port}")
+                children[process.name] = Child(process.name, port=port, url=self._url(process, port))
         seed = self.request.seed if self.request.seed is not None else (before.seed if before else None)
+        database = self.request.database or (before.database if before else "")
         topology = kept(self.request.topology or (before.topology if before else ""), self.folder)
-        return Stack(
-            self.request.processes, when, seed, self.request.database, children, os.getpid(), topology=topology
-        )
+        return Stack(processes, when, seed, database, children, os.getpid(), topology=topology, host=host)
 
     def _first_time(self, before: Stack | None, living: bool, now: float) -> StackTime:
         """Time as the clock's file has it now. What lives of the last run continues by that file, at another speed if
@@ -149,13 +151,19 @@ class Supervisor:
 
     def _port(self, process: Process, last: int) -> int:
         wanted = [port for port in (process.port, last) if port]
-        return next((port for port in wanted if port_is_free(HOST, port)), 0) or free_port(HOST)
+        host = self.request.host
+        return next((port for port in wanted if port_is_free(host, port)), 0) or free_port(host)
+
+    def _url(self, process: Process, port: int) -> str:
+        """Where it is reached on this machine."""
+        host = HOST if self.request.host == EVERYWHERE else self.request.host
+        return f"{process.scheme}://{host}:{port}"
 
     def environment(self, name: str) -> dict[str, str]:
         """The CLOUDMATRIX_ settings of one process: where it listens, what time it is, and where its neighbours are."""
         process = next(process for process in self.stack.processes if process.name == name)
         settings = {
-            "HOST": self.request.host,
+            "HOST": self.stack.host,
             "PORT": str(self.stack.children[name].port),
             "STATE": str(self.folder.path),
             "CLOCK_FILE": str(self.folder.clock_file),
@@ -185,15 +193,18 @@ class Supervisor:
     # --- the loop
 
     def run(self) -> None:
-        """Supervise until told to stop. Raises SeatTaken where another supervisor does."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._stop)
+        """Supervise until told to stop, or until the state folder is taken away, after which nobody could tell. Raises
+        SeatTaken where another supervisor does."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as nohup leaves it
+                signal.signal(number, self._stop)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         os.set_blocking(self._wake, False)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         self.folder.write(self.stack)
         self._end_strangers()
-        while not self.stopping:
+        seat = self.folder.seat(SUPERVISOR)
+        while not self.stopping and seat.owned():
             self.round()
             self._wait()
         self.stop_all()
@@ -234,7 +245,7 @@ class Supervisor:
                 break
             if pid == 0:
                 break
-            ended[pid] = _exit_text(status)
+            ended[pid] = exit_text(status)
         for name, care in self.care.items():
             pid = self.stack.children[name].pid
             if care.own and pid in ended:
@@ -252,11 +263,11 @@ class Supervisor:
         care.holder, care.own = None, False
         log.warning("ended", extra={"child": name, "pid": child.pid, "how": how})
         self._update(name, pid=0, ready=False, state="Restarting", restarts=child.restarts + 1, last_exit=how)
-        if how != f"exit {EXIT_SEAT_TAKEN}" and not port_is_free(HOST, child.port):
+        if how != f"exit {EXIT_SEAT_TAKEN}" and not port_is_free(self.request.host, child.port):
             process = next(process for process in self.stack.processes if process.name == name)
             port = self._port(process, 0)
             log.warning("port is taken by someone else", extra={"child": name, "port": child.port, "instead": port})
-            self._update(name, port=port, url=f"{process.scheme}://{HOST}:{port}")
+            self._update(name, port=port, url=self._url(process, port))
 
     # --- who is missing
 
@@ -281,12 +292,16 @@ class Supervisor:
 
     def _start(self, name: str) -> None:
         process = next(process for process in self.stack.processes if process.name == name)
-        kept = {key: value for key, value in os.environ.items() if key not in _OURS}
         log_file = self.folder.logs / f"{name}.log"
         seat = self.folder.seat(name).path
-        pid = spawn(name, process.module, kept | self.environment(name), seat, log_file, self.forking)
         now = time.monotonic()
-        self.care[name] = replace(self.care[name], own=True, born_at=now, answered_at=None, probe_at=now)
+        self.care[name] = replace(self.care[name], born_at=now, answered_at=None, probe_at=now)
+        try:
+            pid = spawn(name, process.module, inherited() | self.environment(name), seat, log_file, self.forking)
+        except OSError as wrong:  # no room for another process, say; the others are not to suffer by it
+            self._ended(name, f"not started: {wrong.strerror or wrong}")
+            return
+        self.care[name].own = True
         self._update(
             name, pid=pid, state="Starting", ready=False, started_wall=time.time(), fingerprint=self.fingerprint(name)
         )
@@ -333,7 +348,8 @@ class Supervisor:
         """Who sits on a seat, and those just born who are on their way to it."""
         pids = {name: self.stack.children[name].pid for name, care in self.care.items() if care.own}
         born = {name: Holder(pid, started) for name, pid in pids.items() if (started := started_at(pid))}
-        return born | self.folder.holders()
+        adopted = {name: care.holder for name, care in self.care.items() if care.holder is not None}
+        return born | adopted | self.folder.holders()
 
     # --- the end
 
@@ -347,24 +363,6 @@ class Supervisor:
         self.stack = replace(self.stack, time=replace(self.stack.time, stopped_wall=time.time()))
         self._record.keep(self.stack)
         log.info("stopped", extra={"killed": killed})
-
-
-_OURS = frozenset(
-    f"CLOUDMATRIX_{key}"
-    for key in (
-        *("HOST", "PORT", "STATE", "TIME_SCALE", "TIME_ANCHOR_WALL", "TIME_ANCHOR_EMULATED"),
-        *("CLOCK_FILE", "TOKENS", "TOKEN"),
-        *("SEED", "DATABASE", "TOPOLOGY", "SPEC", "KUBECONFIG", "KUBE_ADMIN_TOKEN"),
-        *(f"{process.name.upper()}_URL" for process in PROCESSES),
-    )
-)
-"""Settings that only the supervisor decides; others, such as CLOUDMATRIX_LOG_LEVEL, pass through from the caller."""
-
-
-def _exit_text(status: int) -> str:
-    if os.WIFSIGNALED(status):
-        return f"killed by {signal.Signals(os.WTERMSIG(status)).name}"
-    return f"exit {os.waitstatus_to_exitcode(status)}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from typing import Any
 
 import httpx
 import pytest
@@ -51,6 +52,31 @@ async def test_it_is_a_problem_with_its_id_and_trace_and_is_counted(client: http
 async def test_what_has_begun_to_be_answered_gets_no_second_answer(client: httpx.AsyncClient) -> None:
     answer = await client.get("/v1/streams")
     assert (answer.status_code, answer.content) == (200, b"one")
+
+
+@pytest.mark.parametrize("sent", [[], [b'{"reason": ']])
+async def test_what_did_not_arrive_whole_is_not_done(sent: list[bytes]) -> None:
+    """A body that may be left out would else be taken for one that was."""
+    done: list[str] = []
+    router = APIRouter()
+    router.add_api_route("/v1/things/{name}:close", lambda name: done.append(name), methods=["POST"])
+    access = AccessRules("Test", ())
+    access.check = lambda routers: None  # type: ignore[method-assign]
+    arriving = iter([*({"type": "http.request", "body": part, "more_body": True} for part in sent)])
+    answered: list[Any] = []
+
+    async def receive() -> Any:
+        return next(arriving, {"type": "http.disconnect"})
+
+    async def send(message: Any) -> None:
+        answered.append(message)
+
+    scope = {
+        "type": "http", "method": "POST", "path": "/v1/things/a:close", "raw_path": b"/v1/things/a:close",
+        "query_string": b"", "headers": [(b"content-length", b"24"), (b"content-type", b"application/json")],
+    }  # fmt: skip
+    await create_app("test", "Test", [router], access)(scope, receive, send)
+    assert (done, answered[0]["status"]) == ([], 400)
 
 
 class StandbyRefusal(Exception):

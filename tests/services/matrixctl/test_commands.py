@@ -17,6 +17,7 @@ import yaml
 
 from matrixcommon.model.errors import Unavailable
 from services.catalogue import PROCESSES
+from services.chassis.access import Principal, add_token
 from services.matrixctl.commands.apply import fault_target
 from services.matrixctl.main import app
 from services.matrixctl.output.resource_kinds import NOUNS, cells, noun_of, titles
@@ -88,11 +89,14 @@ def test_status_shows_each_process_for_people_and_programs(ctl: Ctl, bench: Benc
 
 
 def test_up_on_a_running_stack_shows_it_and_refuses_other_settings(ctl: Ctl, bench: Bench) -> None:
-    bench.up(scale=60.0)
+    bench.up(scale=60.0, seed=7, host="0.0.0.0")
     state = str(bench.folder.path)
-    code, out, _ = ctl("up", "--state", state)
+    code, out, _ = ctl("up", "--state", state, "--seed", "7")
     assert code == 0
     assert "already running" in out
+    for setting, value in (("--seed", "8"), ("--host", "127.0.0.1"), ("--database", "postgresql://me@there/{service}")):
+        code, _, err = ctl("up", "--state", state, setting, value)
+        assert (code, f"[field {setting}]" in err) == (1, True)
     code, _, err = ctl("up", "--state", state, "--time-scale", "10")
     assert code == 1
     assert "--time-scale 60" in err
@@ -136,6 +140,9 @@ def test_asking_a_process_that_is_not_part_of_the_stack(ctl: Ctl, bench: Bench) 
         (("apply", "-f", "/nowhere.yaml"), "--filename"),
         (("token", "create", "Not A Name"), "NAME"),
         (("token", "create", "me", "--role", "king"), "--role"),
+        (("token", "create", "me", "--expires", "\u00b2h"), "--expires"),
+        (("token", "create", "me", "--expires", f"{'9' * 15}d"), "--expires"),
+        (("token", "create", "me", "--expires", f"{'9' * 5000}d"), "--expires"),
         (("fault", "inject", "plague", "sn0-c00-n0"), "KIND"),
         (("fault", "inject", "node-down", "bad"), "TARGET"),
         (("fault", "clear"), "--all"),
@@ -213,6 +220,12 @@ def test_tokens_are_of_a_stack_that_is_there(ctl: Ctl, tmp_path: Path, words: tu
     assert code == 3
     assert f"there is no stack in {tmp_path / 'tpyo'}" in err
     assert not (tmp_path / "tpyo").exists()
+
+
+def test_a_token_that_ends_after_all_time_is_listed(ctl: Ctl, tmp_path: Path) -> None:
+    add_token(tmp_path / "tokens.json", "cm_one", Principal("late", "default", "viewer", expires_at=1e21))
+    code, out, _ = ctl("token", "list", "--state", str(tmp_path))
+    assert (code, "9999-12-31T23:59:59.000Z" in out) == (0, True)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"a": 1}', '{"a": {"name": "b"}}'])

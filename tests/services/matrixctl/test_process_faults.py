@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from matrixcommon.model.errors import Conflict, InvalidField, NotFound
+from matrixcommon.model.errors import Conflict, InvalidField, NotFound, Unavailable
 from matrixcompute.scenarios.strikes import number
 from services.matrixctl.supervisor.state_folder import Folder
 from services.node_agent.contract import ProcessFaultRequest
@@ -129,6 +130,38 @@ async def test_what_cannot_be_done_is_refused_with_its_field(
         await executor.inject("a-0", request_)
     assert refused.value.field == field
     assert await executor.faults() == []
+
+
+async def test_what_could_not_be_struck_is_no_fault_and_is_tried_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.up()
+    executor = ProcessExecutor(bench.folder.path, "agents")
+
+    def away(_: ProcessFaults, service: str) -> None:
+        raise Unavailable(f"{service} does not run at this moment")
+
+    with monkeypatch.context() as between_two_lives:
+        between_two_lives.setattr(ProcessFaults, "_holder", away)
+        with pytest.raises(Unavailable):
+            await executor.inject("a-0", strike("service-paused", "beta"))
+    assert await executor.faults() == []
+    await executor.inject("a-0", strike("service-paused", "beta"))
+    assert not (await executor.process("beta")).running
+
+
+async def test_a_stalled_database_can_be_struck_otherwise_too_and_healed(tmp_path: Path) -> None:
+    rows = database(tmp_path)
+    faults = ProcessFaults(Folder(tmp_path), STACK)
+    await faults.inject("a-0", "database-stalled", "compute", {"stallS": "0.05"})
+    while not (await faults.seen("compute"))["stalled"]:
+        await asyncio.sleep(0)
+    await faults.inject("a-1", "database-readonly", "compute", {})
+    assert not (await faults.seen("compute"))["writable"]
+    await faults.clear("a-1")
+    await faults.clear("a-0")
+    rows.execute("INSERT INTO instances VALUES ('one')")
+    assert await faults.injected() == []
 
 
 async def test_without_a_supervisor_nobody_is_struck(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from matrixcommon.model.errors import InvalidField
-from matrixcommon.model.quantities import timestamp
+from matrixcommon.model.errors import Conflict, InvalidField
+from matrixcommon.model.quantities import LATEST_S, timestamp
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import OnStack, Output, printed
 from services.matrixctl.output.screen import Form, progress, say
@@ -84,7 +85,7 @@ def clock_until(
     interrupted, it sets the speed back at once.
     """
     now_s = _timeline(stack).emulated(time.time())
-    _run_until(stack, _instant(when, now_s), speed, then, output)
+    _run_until(stack, _instant(when, now_s), "WHEN", speed, then, output)
 
 
 @command("clock for")
@@ -97,7 +98,7 @@ def clock_for(
 ) -> None:
     """Run fast for an emulated duration, and return when it is over. As `clock until`."""
     seconds = _duration(duration)
-    _run_until(stack, _timeline(stack).emulated(time.time()) + seconds, speed, then, output)
+    _run_until(stack, _timeline(stack).emulated(time.time()) + seconds, "DURATION", speed, then, output)
 
 
 def _file(stack: OnStack) -> Path:
@@ -120,7 +121,7 @@ def _changed(stack: OnStack, speed_of: Callable[[Timeline, float], float], outpu
     _show(made, output)
 
 
-def _run_until(stack: OnStack, until_s: float, speed: float, then: float | None, output: Output) -> None:
+def _run_until(stack: OnStack, until_s: float, field: str, speed: float, then: float | None, output: Output) -> None:
     from matrixcommon.emulation.stack_clock import change_timeline
 
     if not _checked(speed, "--speed"):
@@ -129,30 +130,40 @@ def _run_until(stack: OnStack, until_s: float, speed: float, then: float | None,
         _checked(then, "--then")
     file, now_s = _file(stack), _timeline(stack).emulated(time.time())
     if until_s <= now_s:
-        raise InvalidField(f"{timestamp(until_s)} is over: it is {timestamp(now_s)}", field="WHEN")
+        raise InvalidField(f"{timestamp(until_s)} is over: it is {timestamp(now_s)}", field=field)
+    if until_s > LATEST_S:
+        raise InvalidField(f"emulated time ends at {timestamp(LATEST_S)}: it is {timestamp(now_s)}", field=field)
     before: list[float] = []
 
     def planned(timeline: Timeline, at_s: float) -> Timeline:
         before[:] = [timeline.speed(at_s)]
         return timeline.run_until(at_s, speed, until_s, before[0] if then is None else then)
 
-    made = change_timeline(file, planned)
+    change_timeline(file, planned)
     try:
-        _follow(made, now_s, until_s)
+        made = _follow(file, now_s, until_s)
     except KeyboardInterrupt:
         change_timeline(file, lambda timeline, at: timeline.changed(at, before[0]))
         raise
     _show(made, output)
 
 
-def _follow(made: Timeline, since_s: float, until_s: float) -> None:
-    """Until it is reached; a bar on a terminal."""
-    end_wall_s = made.wall(until_s, time.time())
+def _follow(file: Path, since_s: float, until_s: float) -> Timeline:
+    """Until it is reached, by the clock as it is then; a bar on a terminal. Raises Conflict where somebody has it stand
+    still before."""
+    from matrixcommon.emulation.stack_clock import read_timeline
+
     with progress() as bar:
-        while (now := time.time()) < end_wall_s:
+        while True:
+            timeline, now = read_timeline(file), time.time()
+            end_wall_s = timeline.wall(until_s, now)
+            if end_wall_s <= now:
+                return timeline
+            at_s = timeline.emulated(now)
+            if end_wall_s == math.inf:
+                raise Conflict(f"the clock was changed meanwhile and never comes to {timestamp(until_s)}")
             if bar is not None:
-                at_s = made.emulated(now)
-                bar(int(at_s - since_s), int(until_s - since_s), f"{timestamp(at_s)[:19]}Z x{made.speed(now):g}")
+                bar(int(at_s - since_s), int(until_s - since_s), f"{timestamp(at_s)[:19]}Z x{timeline.speed(now):g}")
             time.sleep(min(LOOK_WALL_S, end_wall_s - now))
 
 
@@ -206,6 +217,9 @@ def _instant(text: str, now_s: float) -> float:
         return (at if at > now else at + timedelta(days=1)).timestamp()
     try:
         at = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
+        seconds = at.replace(tzinfo=at.tzinfo or UTC).timestamp()
+    except (ValueError, OverflowError):
+        seconds = -1.0
+    if seconds < 0:
         raise InvalidField(f"{text[:40]!r} is no time such as 2026-01-31T08:00:00Z or 14:00", field="WHEN") from None
-    return at.replace(tzinfo=at.tzinfo or UTC).timestamp()
+    return seconds

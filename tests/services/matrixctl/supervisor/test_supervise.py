@@ -1,15 +1,20 @@
 """The supervisor keeps one living process per name, whatever is killed, itself included."""
 
+import errno
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import httpx
 import pytest
 
+from services.matrixctl.snapshots.snapshot import request_of
 from services.matrixctl.supervisor import supervisor as supervising
 from services.matrixctl.supervisor.probe import Readiness, free_port
 from services.matrixctl.supervisor.process_lock import started_at
@@ -224,3 +229,90 @@ def test_who_never_answered_yet_is_given_longer_than_who_fell_silent(
     for wall.now in (660.0, 672.0):
         supervisor._probe("alpha")
     assert replaced[1:] == [("alpha", "no answer for 60 s")]
+
+
+def test_a_state_keeps_its_database_and_a_restart_its_address(bench: Bench) -> None:
+    bench.folder.prepare()
+    asked = Request(bench.processes, seed=7, database="postgresql://one/{service}", host="0.0.0.0", shared=())
+    begun = Supervisor(bench.folder, asked).stack
+    bench.folder.write(begun)
+    again = Supervisor(bench.folder, Request(bench.processes, shared=())).stack
+    assert (again.database, again.seed, again.host) == ("postgresql://one/{service}", 7, "127.0.0.1")
+    same = request_of(begun)
+    assert (same.database, same.host) == (asked.database, asked.host)
+    moved = Supervisor(bench.folder, Request(bench.processes, database="postgresql://two/{service}", shared=())).stack
+    assert moved.database == "postgresql://two/{service}"
+
+
+def test_a_terminal_that_is_closed_leaves_nothing_behind(bench: Bench) -> None:
+    bench.up()
+    supervisor = bench.folder.supervisor()
+    assert supervisor is not None
+    supervisor.signal(signal.SIGHUP)
+    eventually(lambda: not supervisor.alive())
+    assert bench.folder.holders() == {}
+    assert bench.stack().time.stopped_wall is not None
+
+
+def test_a_stack_ends_whose_state_folder_is_taken_away(bench: Bench) -> None:
+    begun = bench.up()
+    first = bench.folder.supervisor()
+    assert first is not None
+    first.signal(signal.SIGKILL)
+    eventually(lambda: not first.alive())
+    bench.up()  # has taken over what the first had left
+    second = bench.folder.supervisor()
+    assert second is not None
+    shutil.rmtree(bench.folder.run)
+    eventually(lambda: not second.alive())
+    assert not any(started_at(child.pid) for child in begun.children.values())
+
+
+def test_who_cannot_be_started_now_is_tried_again_and_the_others_are_kept(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(*_: object) -> int:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    bench.folder.prepare()
+    supervisor = Supervisor(bench.folder, Request(bench.processes, shared=()))
+    monkeypatch.setattr(supervising, "spawn", no_room)
+    waits = []
+    for _ in range(3):
+        supervisor.care["alpha"].retry_at = 0.0
+        supervisor._ensure("alpha")
+        waits.append(supervisor.care["alpha"].backoff_s)
+    child = supervisor.stack.children["alpha"]
+    assert (child.state, child.last_exit) == ("Restarting", "not started: Resource temporarily unavailable")
+    assert waits == sorted(set(waits)), "it is tried less and less often"
+    monkeypatch.setattr(supervising, "spawn", lambda *_: 4711)
+    supervisor.care["alpha"].retry_at = 0.0
+    supervisor._ensure("alpha")
+    assert (supervisor.stack.children["alpha"].pid, supervisor.care["alpha"].own) == (4711, True)
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="it has one address of its own alone")
+def test_processes_are_found_where_they_listen_also_after_that_was_changed(bench: Bench) -> None:
+    begun = Request(bench.processes, host="127.0.0.2", shared=())
+    bench.folder.prepare()
+    bench.folder.write(Supervisor(bench.folder, begun).stack)
+    assert bench.stack().children["alpha"].url.startswith("http://127.0.0.2:")
+    seat = bench.folder.seat("alpha")
+    seat.take()  # as if it had outlived its supervisor
+    urls = {
+        host: Supervisor(bench.folder, replace(begun, host=host)).stack.children["alpha"].url
+        for host in ("127.0.0.2", "127.0.0.1", "0.0.0.0")
+    }
+    seat.leave()
+    assert urls["127.0.0.2"] == bench.stack().children["alpha"].url
+    assert all(urls[host].startswith("http://127.0.0.1:") for host in ("127.0.0.1", "0.0.0.0"))
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="it has one address of its own alone")
+def test_a_port_has_to_be_free_wherever_the_process_listens(bench: Bench) -> None:
+    bench.folder.prepare()
+    with socket.create_server(("127.0.0.2", bench.processes[0].port)):
+        inside = Supervisor(bench.folder, Request(bench.processes, shared=())).stack
+        everywhere = Supervisor(bench.folder, Request(bench.processes, host="0.0.0.0", shared=())).stack
+    assert inside.children["alpha"].port == bench.processes[0].port
+    assert everywhere.children["alpha"].port != bench.processes[0].port

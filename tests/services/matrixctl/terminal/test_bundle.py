@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import stat
 import tarfile
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from services.matrixctl.bundle.collect import Bundle
 from services.matrixctl.bundle.redaction import HIDDEN, Redactor, secrets_of
 from services.matrixctl.supervisor.state_folder import Folder
 from tests.services.matrixctl.conftest import Bench
@@ -98,3 +100,33 @@ def test_what_looks_like_a_secret_is_hidden_wherever_it_came_from() -> None:
     text = "cm_0123456789abcdefghij eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJzYSJ9.c2ln 'password': 'geheim' plain text"
     assert redactor.clean(text) == f"{HIDDEN} {HIDDEN} 'password': '{HIDDEN}' plain text"
     assert redactor.found == 3
+
+
+@pytest.mark.parametrize("name", ["tokens.json", "stack.json", "clock.json", "kubeconfig", "database-passwords"])
+@pytest.mark.parametrize("damage", ['{{"a": "{0}', "a: [{0}", "\x00{0}"])
+def test_a_damaged_file_hinders_no_report_and_lets_no_secret_out(
+    name: str, damage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Folder(tmp_path / "state")
+    folder.prepare()
+    secret = "word-that-nobody-may-read"
+    (folder.path / name).write_text(damage.format(secret))
+    (folder.logs / "alpha.log").write_text(f"{secret}\n")
+    code, _, err = ran(capsys, "bundle", "--state", str(folder.path), "--file", str(tmp_path / "b.tar.gz"))
+    assert (code, err) == (0, "")
+    members = content(tmp_path / "b.tar.gz")
+    assert "logs/alpha.log" in members
+    assert (members["logs/alpha.log"] == f"{HIDDEN}\n") == (name not in ("stack.json", "clock.json"))
+
+
+def test_a_bundle_that_cannot_be_written_leaves_no_half_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Folder(tmp_path / "state")
+    folder.prepare()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tarfile.TarFile, "addfile", full)
+    with pytest.raises(OSError, match="No space left"):
+        Bundle(folder, 1000, lambda _: None).write(tmp_path / "b.tar.gz")
+    assert [each.name for each in tmp_path.iterdir()] == ["state"]

@@ -9,11 +9,14 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 
 import pytest
 
-from matrixcommon.emulation.stack_clock import read_timeline
-from services.matrixctl.commands.running.clock import _duration, _instant
+from matrixcommon.emulation.stack_clock import read_timeline, write_timeline
+from matrixcommon.model.errors import Conflict
+from matrixcommon.model.timeline import Timeline
+from services.matrixctl.commands.running.clock import _duration, _follow, _instant
 from services.matrixctl.supervisor.state_folder import Folder
 from tests.services.matrixctl.conftest import Bench, eventually
 from tests.services.matrixctl.inprocess import ran
@@ -120,6 +123,10 @@ def test_an_interrupted_run_goes_on_at_the_speed_it_had(
         (("for", "0s"), "DURATION"),
         (("until", "25:00"), "WHEN"),
         (("until", "2001-01-01T00:00:00Z"), "WHEN"),
+        (("until", "0001-01-01T00:00:00+23:59"), "WHEN"),
+        (("until", "9999-12-31T23:59:59-23:59"), "WHEN"),
+        (("for", "99999999d"), "DURATION"),
+        (("for", f"{'9' * 400}d"), "DURATION"),
         (("for", "1h", "--speed", "0"), "--speed"),
         (("for", "1h", "--then", "1e9"), "--then"),
     ],
@@ -138,6 +145,15 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(
 def test_without_a_stack_it_says_so(capsys: pytest.CaptureFixture[str], bench: Bench) -> None:
     code, _, err = ran(capsys, "clock", "show", "--state", str(Folder(bench.folder.path / "none").path))
     assert (code, err.startswith("NotRunning: ")) == (3, True)
+
+
+def test_who_waits_goes_by_the_clock_as_others_change_it(tmp_path: Path) -> None:
+    file, now = tmp_path / "clock.json", time.time()
+    write_timeline(file, Timeline.steady(0.0, now, 1.8e9))
+    with pytest.raises(Conflict, match=r"was changed meanwhile and never comes to 2027-01-15T09:00:00\.000Z"):
+        _follow(file, 1.8e9, 1.8e9 + 3600)
+    write_timeline(file, Timeline.steady(0.0, now, 1.8e9 + 3600))
+    assert _follow(file, 1.8e9, 1.8e9 + 3600).speed(now) == 0.0
 
 
 def test_a_time_of_day_is_the_next_one_and_durations_add_up() -> None:

@@ -1,0 +1,130 @@
+"""get --watch: each service is followed by itself, also where another one is away, and found again where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from matrixcommon.model.errors import Conflict, Unavailable
+from services.matrixctl.clients import api_client
+from services.matrixctl.commands import get, top
+from services.matrixctl.output.screen import NotRunning
+from tests.services.matrixctl import inprocess
+from tests.services.matrixctl.inprocess import ran
+
+Change = tuple[str, dict[str, Any]]
+
+
+class Watched:
+    """A stack of which each service tells what its script has. `watches` counts how often each was followed."""
+
+    def __init__(self, **scripts: Callable[[int], Iterator[Change]]) -> None:
+        self._scripts = scripts
+        self.stack = SimpleNamespace(children=dict.fromkeys(scripts))
+        self.watches = dict.fromkeys(scripts, 0)
+
+    def url(self, service: str) -> str:
+        if service not in self._scripts:
+            raise NotRunning(f"{service} is not part of this stack")
+        return f"http://{service}"
+
+    def watch(self, service: str, path: str, params: dict[str, str]) -> Iterator[Change]:
+        self.watches[service] += 1
+        yield from self._scripts[service](self.watches[service])
+
+
+def reached(monkeypatch: pytest.MonkeyPatch, there: Watched) -> None:
+    monkeypatch.setattr(get, "FOLLOW_AGAIN_WALL_S", 0.0)
+    monkeypatch.setattr(api_client.ApiClient, "of", lambda folder, project=None: there)
+
+
+def test_a_service_that_is_away_is_asked_again_and_the_others_are_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given, over = Event(), Event()
+
+    def compute(_: int) -> Iterator[Change]:
+        yield "ADDED", {"name": "one"}
+        given.set()
+        over.wait()
+        raise Conflict("and its thread ends")
+
+    def link(times: int) -> Iterator[Change]:
+        if times < 4:
+            raise Unavailable("link does not answer")
+        yield "ADDED", {"name": "two"}
+        given.wait()
+        raise Conflict("that is all")
+
+    there = Watched(compute=compute, link=link)
+    reached(monkeypatch, there)
+    code, out, err = ran(capsys, "operations", "--watch", "-o", "name")
+    over.set()
+    assert (code, sorted(out.split())) == (1, ["one", "two"])
+    assert there.watches == {"compute": 1, "link": 4}
+    assert err.count("link does not answer; trying again") == 1
+    assert err.splitlines()[-1].startswith("Conflict: that is all")
+
+
+def names(*views: tuple[str, str]) -> Callable[[int], Iterator[Change]]:
+    def script(_: int) -> Iterator[Change]:
+        for project, name in views:
+            yield "ADDED", {"name": name, "project": project, "state": "Bücher"}
+        raise Conflict("that is all")
+
+    return script
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (("instances", "a"), [("default", "a")]),
+        (("instances", "p/a"), [("p", "a")]),
+        (("instances", "a", "--project", "p"), [("p", "a")]),
+        (("instances",), [("default", "a"), ("p", "a"), ("p", "b")]),
+    ],
+)
+def test_one_by_its_name_is_that_of_its_project_and_yaml_is_yaml(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    shown: list[tuple[str, str]],
+) -> None:
+    reached(monkeypatch, Watched(compute=names(("default", "a"), ("p", "a"), ("p", "b"))))
+    _, out, _ = ran(capsys, "get", *words, "--watch", "-o", "yaml")
+    found = [document["object"] for document in yaml.safe_load_all(out)]
+    assert [(view["project"], view["name"]) for view in found] == shown
+    assert "Bücher" in out
+
+
+def test_what_is_no_part_of_the_stack_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reached(monkeypatch, Watched(compute=names()))
+    code, _, err = ran(capsys, "get", "nodes", "--watch")
+    assert (code, "resource is not part of this stack" in err) == (3, True)
+
+
+def test_the_busiest_are_watched_while_their_service_is_started_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quiet = {"resourceVersion": 1, "items": [], "by": "link"}
+    answers = iter([(200, quiet), (503, {}), (200, quiet | {"resourceVersion": 2}), (409, {"reason": "Conflict"})])
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        status, body = next(answers)
+        return httpx.Response(status, json=body)
+
+    monkeypatch.setattr(api_client, "ASK_AGAIN_WALL_S", 0.0)
+    monkeypatch.setattr(top, "WATCH_PERIOD_WALL_S", 0.0)
+    inprocess.reached(
+        monkeypatch, {"link": httpx.Client(transport=httpx.MockTransport(answer), base_url="http://link")}
+    )
+    code, out, err = ran(capsys, "top", "links", "--watch", "-o", "json")
+    assert (code, out.count("resourceVersion"), err.startswith("Conflict")) == (1, 2, True)

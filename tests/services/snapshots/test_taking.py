@@ -1,0 +1,103 @@
+"""Taking a snapshot of a stack: one at a time, and with the time that the stack itself would go on from."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from matrixcommon.model.errors import Conflict
+from services.matrixctl.snapshots import snapshot
+from services.matrixctl.snapshots.snapshot import LOCK, reset, restore, take
+from services.matrixctl.snapshots.standstill import standstill
+from services.matrixctl.supervisor.process_lock import Holder, started_at
+from services.matrixctl.supervisor.state_folder import Folder, Stack, StackTime
+from services.snapshots import archive
+
+ROOT = Path(__file__).resolve().parents[3]
+HOLD = """
+import sys
+from pathlib import Path
+from services.matrixctl.supervisor.process_lock import ProcessLock
+ProcessLock(Path(sys.argv[1])).take()
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    """Of a stack that does not run, with one database."""
+    made = Folder(tmp_path / "state")
+    made.prepare()
+    made.write(Stack.of_names(("agents",), StackTime(1.0, 1.8e9, 1.8e9, 1.8e9 + 60), None))
+    with closing(sqlite3.connect(made.path / "agents.db")) as database:
+        database.execute("CREATE TABLE documents (n INTEGER)")
+    return made
+
+
+@contextmanager
+def locked_by_another_process(file: Path) -> Iterator[None]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(file)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        yield
+        holder.communicate()
+
+
+def test_of_two_at_once_one_is_refused_and_takes_nothing_of_the_other(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    halted: list[Folder] = []
+    monkeypatch.setattr(snapshot, "halt", halted.append)
+    take(folder, tmp_path / "before.snapshot")
+    under_way = folder.path / ".snapshot-of-the-other"
+    under_way.mkdir()
+    with locked_by_another_process(folder.path / LOCK):
+        with pytest.raises(Conflict, match="is under way; one at a time"):
+            take(folder, tmp_path / "second.snapshot")
+        with pytest.raises(Conflict, match="is under way"):
+            restore(folder, tmp_path / "before.snapshot")
+        with pytest.raises(Conflict, match="is under way"):
+            reset(folder)
+    assert (under_way.is_dir(), halted) == (True, [])
+    assert not (tmp_path / "second.snapshot").exists()
+    take(folder, tmp_path / "second.snapshot")
+    assert archive.read_manifest(tmp_path / "second.snapshot").databases.keys() == {"agents"}
+    assert not under_way.exists()
+
+
+def test_no_emulated_time_passes_while_a_stack_is_stopped(folder: Folder, tmp_path: Path) -> None:
+    stopped = StackTime(scale=60.0, anchor_wall=1.7e9, anchor_emulated=1.8e9, stopped_wall=1.7e9 + 100)
+    folder.write(Stack.of_names(("agents",), stopped, None))
+    manifest = take(folder, tmp_path / "stopped.snapshot").manifest
+    assert manifest.emulated_s == 1.8e9 + 100 * 60
+    _, request = restore(Folder(tmp_path / "other"), tmp_path / "stopped.snapshot")
+    there = Folder(tmp_path / "other").read()
+    assert (request.scale, there and there.time.reached(2e9)) == (60.0, 1.8e9 + 100 * 60)
+
+
+def test_who_stood_still_before_a_standstill_does_so_after_it() -> None:
+    with subprocess.Popen(["sleep", "60"]) as paused, subprocess.Popen(["sleep", "60"]) as running:
+        paused.send_signal(signal.SIGSTOP)
+        os.waitpid(paused.pid, os.WUNTRACED)
+        with standstill({str(each.pid): Holder(each.pid, started_at(each.pid) or "") for each in (paused, running)}):
+            os.waitpid(running.pid, os.WUNTRACED)
+        os.waitpid(running.pid, os.WCONTINUED)
+        assert os.waitpid(paused.pid, os.WCONTINUED | os.WNOHANG) == (0, 0)
+        for each in (paused, running):
+            each.kill()
