@@ -178,6 +178,6 @@ VERSION_NUMBER = re.compile(r"^\d+$")
 def stated_revision(obj: dict[str, Any], resource: "Resource", name: str) -> str:
     """The resourceVersion a body names, "" when none; 500 when it is no number."""
     stated = str(obj["metadata"].get("resourceVersion") or "")
-    if stated and not VERSION_NUMBER.match(stated):
+    if stated and not VERSION_NUMBER.fullmatch(stated):
         raise errors.untyped(f'strconv.ParseUint: parsing "{stated}": invalid syntax')
     return "" if stated == "0" else stated

@@ -76,16 +76,16 @@ def _uuid(version: str = "", variant: str = HEX) -> Callable[[str], bool]:
 
 
 FORMATS: dict[str, Callable[[str], bool]] = {
-    "datetime": lambda text: bool(DATE_TIME.match(text)),
-    "date": _holds(lambda text: date.fromisoformat(text if DATE.match(text) else "")),
-    "duration": lambda text: bool(DURATION.match(text) or LONG_DURATION.search(text)),
+    "datetime": lambda text: bool(DATE_TIME.fullmatch(text)),
+    "date": _holds(lambda text: date.fromisoformat(text if DATE.fullmatch(text) else "")),
+    "duration": lambda text: bool(DURATION.fullmatch(text) or LONG_DURATION.search(text)),
     "byte": _holds(lambda text: base64.b64decode(text, validate=True)),
     "ipv4": _holds(ipaddress.IPv4Address),
     "ipv6": _holds(ipaddress.IPv6Address),
     "cidr": _is_cidr,
-    "hostname": lambda text: bool(HOSTNAME.match(text)),
-    "email": lambda text: bool(EMAIL.match(text)),
-    "mac": lambda text: bool(MAC.match(text)),
+    "hostname": lambda text: bool(HOSTNAME.fullmatch(text)),
+    "email": lambda text: bool(EMAIL.fullmatch(text)),
+    "mac": lambda text: bool(MAC.fullmatch(text)),
     "uuid": _uuid(),
     "uuid3": _uuid("3"),
     "uuid4": _uuid("4", "[89abAB]"),
