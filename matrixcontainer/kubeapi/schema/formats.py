@@ -19,8 +19,8 @@ DATE = re.compile(r"^\d{4}-\d\d-\d\d$")
 DURATION = re.compile(
     r"^[+-]?(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))*$|^[+-]?0$"
 )
-LONG_DURATION = re.compile(
-    r"\d+\s*(ns|nano\w*|us|µs|micro\w*|ms|milli\w*|s|sec\w*|m|min\w*|h|hr|hour\w*|d|day\w*|w|wk|week\w*)(?![A-Za-zµ])",
+LONG_DURATION = re.compile(  # from the first digit of a number, which is never given back: linear in the text
+    r"(?<!\d)\d++\s*+(ns|nano\w*|us|µs|micro\w*|ms|milli\w*|s|sec\w*|m|min\w*|h|hr|hour\w*|d|day\w*|w|wk|week\w*)(?![A-Za-zµ])",
     re.IGNORECASE,
 )
 HOSTNAME = re.compile(r"^(?=.{1,253}$)([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$")  # fmt: skip  # noqa: E501

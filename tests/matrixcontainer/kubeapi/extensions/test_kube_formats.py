@@ -42,3 +42,13 @@ async def test_an_object_whose_name_ends_in_a_newline_is_refused(widgets: Talk) 
     assert (reported.code, list(reported.causes)) == (422, ["metadata.name"])
     configured = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"key\n": "v"}}
     assert (await widgets.post("/api/v1/namespaces/default/configmaps", configured)).code == 422
+
+
+def test_a_duration_is_looked_for_in_time_linear_in_the_text() -> None:
+    check = FORMATS["duration"]
+    for text in ("1" * 1_000_000, "1" + " " * 1_000_000, "1 " * 500_000, "1h" * 100_000 + "x"):
+        assert check(f"{text}?") is ("1h" in text)  # quadratic: a day
+    for text in ("12 days", "5d", "x 3 min", "007 weeks"):
+        assert check(text)
+    for text in ("12 apples", "d", "1"):
+        assert not check(text)
