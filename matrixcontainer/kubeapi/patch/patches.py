@@ -230,14 +230,20 @@ def _merge_object(target: dict[str, Any], patch: dict[str, Any], schema: Schema)
         if key in done:
             continue
         if key.startswith(DROP):
-            name = key.removeprefix(DROP)
-            if name in target:
-                target[name] = [item for item in target[name] or [] if item not in value]
-        elif value is None:
-            target.pop(key, None)
+            _drop_members(target, key.removeprefix(DROP), value)
+        elif value is None or (_is_directive(value) and not isinstance(target.get(key), dict)):
+            target.pop(key, None)  # a directive has nothing there to say anything of
         else:
             target[key] = _merge_value(target.get(key), value, schema.child(key) or ANY)
     return target
+
+
+def _drop_members(target: dict[str, Any], name: str, members: Any) -> None:
+    """Without its members, or without the list where the patch says null; what is no list is left alone."""
+    if members is None:
+        target.pop(name, None)
+    elif isinstance(members, list) and isinstance(target.get(name), list):
+        target[name] = [item for item in target[name] if item not in members]
 
 
 def _retained(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
@@ -251,8 +257,8 @@ def _retained(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 def _merge_in_order(target: dict[str, Any], name: str, patch: dict[str, Any], order: Any, schema: Schema) -> None:
     """Merge a list whose order the patch tells: what it names comes in its order, the others where they stood."""
     current, reported = target.get(name), patch.get(name)
-    for value in (order, current, reported):
-        if value is not None and not isinstance(value, list):
+    for value in (order, current or [], reported or []):
+        if not isinstance(value, list):
             raise untyped(f"expected a list, but received {type_of(value)}")
     if name not in schema.properties and schema.ref:
         struct = schema.ref.rsplit(".", 1)[1]

@@ -41,6 +41,12 @@ def generated_name(prefix: str, rng: random.Random) -> str:
     return prefix[:58] + "".join(rng.choice(NAME_LETTERS) for _ in range(5))
 
 
+def metadata_of(body: dict[str, Any]) -> dict[str, Any]:
+    """The metadata of a body that nothing is known of yet; none where they are no object."""
+    meta = body.get("metadata")
+    return meta if isinstance(meta, dict) else {}
+
+
 def clean_metadata(obj: dict[str, Any], resource: "Resource") -> list[str]:
     """Drop unknown metadata fields and nulls; returns the unknown paths; 400 when metadata has a wrong shape."""
     meta = obj.setdefault("metadata", {})

@@ -65,7 +65,7 @@ class Patcher:
         reported = str(config.get("apiVersion") or ""), str(config.get("kind") or "")
         if reported != (resource.api_version, resource.kind):
             raise errors.bad_request(f"invalid object type: {reported[0] or '/'}, Kind={reported[1]}")
-        if (config.get("metadata") or {}).get("managedFields"):
+        if object_meta.metadata_of(config).get("managedFields"):
             raise errors.bad_request("metadata.managedFields must be nil")
         demand_typed(config, resource.schema, resource.api_version)
         stated_config = copy_json(config)
