@@ -15,6 +15,7 @@ import orjson
 from matrixcontainer.kubeapi.meta.errors import ABSENT
 from matrixcontainer.kubeapi.schema.structural import Schema
 from matrixcontainer.kubeapi.schema.types import schema_of
+from matrixcontainer.kubeapi.storage.objects import dump_json
 
 Path = tuple[str, ...]
 Paths = frozenset[Path]
@@ -209,7 +210,7 @@ def _tidy(node: dict[str, Any]) -> dict[str, Any]:
 
 def from_fields(tree: dict[str, Any]) -> Paths:
     """The set a tree form stands for; malformed members are ignored."""
-    return _parsed(orjson.dumps(tree))
+    return _parsed(dump_json(tree))
 
 
 @lru_cache(SHAPES_KEPT)

@@ -23,6 +23,10 @@ class StorageError(Exception):
         self.text, self.kind = text, kind
 
 
+class NotJson(Exception):
+    """JSON cannot say it, or not that deep."""
+
+
 NO_LABELS: dict[str, str] = {}
 
 
@@ -67,4 +71,12 @@ def encode(obj: dict[str, Any]) -> bytes:
     What orjson hands over is its buffer, of 4 KiB at least and up to eight times the text, which counts for what stays.
     """
     head = {"apiVersion": obj.get("apiVersion", ""), "kind": obj.get("kind", "")}
-    return bytes(memoryview(orjson.dumps(head | obj)))
+    return bytes(memoryview(dump_json(head | obj)))
+
+
+def dump_json(value: Any) -> bytes:
+    """A value as JSON text; raises NotJson, where orjson raises a TypeError that nobody can tell from any other."""
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError as failure:
+        raise NotJson(str(failure)) from failure
