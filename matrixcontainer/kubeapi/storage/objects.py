@@ -27,6 +27,11 @@ class NotJson(Exception):
     """JSON cannot say it, or not that deep."""
 
 
+ROOM = 16
+"""Levels of nesting that what is stored leaves free: a list, a table or a review puts some around it, and one object
+that is too deep for them would keep everybody from all the others.
+"""
+
 NO_LABELS: dict[str, str] = {}
 
 
@@ -70,8 +75,10 @@ def encode(obj: dict[str, Any]) -> bytes:
 
     What orjson hands over is its buffer, of 4 KiB at least and up to eight times the text, which counts for what stays.
     """
-    head = {"apiVersion": obj.get("apiVersion", ""), "kind": obj.get("kind", "")}
-    return bytes(memoryview(dump_json(head | obj)))
+    value: Any = {"apiVersion": obj.get("apiVersion", ""), "kind": obj.get("kind", "")} | obj
+    for _ in range(ROOM):
+        value = [value]
+    return bytes(memoryview(dump_json(value))[ROOM:-ROOM])
 
 
 def dump_json(value: Any) -> bytes:
