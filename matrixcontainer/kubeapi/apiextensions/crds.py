@@ -18,7 +18,7 @@ from matrixcontainer.kubeapi.meta.jsonpath import JsonPath
 from matrixcontainer.kubeapi.meta.selectors import field_reader
 from matrixcontainer.kubeapi.registry.resource import Printed, Registry, Resource, ScalePaths, version_rank
 from matrixcontainer.kubeapi.registry.strategy import ResourceInfo, keep_part
-from matrixcontainer.kubeapi.schema.structural import Schema
+from matrixcontainer.kubeapi.schema.structural import Schema, same_json
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 GROUP = "apiextensions.k8s.io"
@@ -64,7 +64,7 @@ class CrdStrategy(BuiltinStrategy):
             new["status"] = status | {"storedVersions": stored}
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-        if old is not None and old.get("spec") == obj.get("spec"):
+        if old is not None and same_json(old.get("spec"), obj.get("spec")):
             return []
         return check_crd(obj, old)
 

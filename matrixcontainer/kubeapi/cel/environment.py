@@ -18,7 +18,7 @@ from matrixcontainer.kubeapi.cel.preprocess import respell
 from matrixcontainer.kubeapi.cel.values import Optional, plain_cel, to_cel
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import ABSENT, Cause
-from matrixcontainer.kubeapi.schema.structural import Schema, join
+from matrixcontainer.kubeapi.schema.structural import Schema, join, same_json
 from matrixcontainer.kubeapi.schema.validation import correlate_list
 
 Program = Callable[[dict[str, Any]], Any]
@@ -119,7 +119,7 @@ def _run_rules(
     schema: Schema, value: Any, old: Any, path: str, found: list[Cause], budget: list[int], root: bool
 ) -> None:
     present = to_cel(value, schema, root)
-    unchanged = old is not ABSENT and old == value
+    unchanged = old is not ABSENT and same_json(old, value)
     for rule in schema.rules:
         expression = rule["rule"]
         variables = {"self": present}

@@ -30,7 +30,7 @@ from matrixcontainer.kubeapi.patch.field_set import (
     to_fields,
     with_fields,
 )
-from matrixcontainer.kubeapi.schema.structural import Schema, copy_json, drop_nulls
+from matrixcontainer.kubeapi.schema.structural import Schema, copy_json, drop_nulls, same_json
 from matrixcontainer.kubeapi.schema.types import zero_of
 
 UPDATE_ENTRIES_MAX = 10
@@ -211,9 +211,8 @@ def apply_config(
     others: Paths = frozenset().union(*(current.paths for owner, current in managers.items() if owner not in earlier))
     given_up = with_fields(last, schema) - with_fields(wanted | others, schema) - NEVER_OWNED
     merged = remove_paths(merged, given_up, schema)
-    since = (
-        next((managers[owner].time for owner in earlier), "") if live is not None and merged == plain else options.now
-    )
+    unchanged = live is not None and same_json(merged, plain)
+    since = next((managers[owner].time for owner in earlier), "") if unchanged else options.now
     for owner in earlier:
         del managers[owner]
     managers[me] = ManagedFields(wanted, since)

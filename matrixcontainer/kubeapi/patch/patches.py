@@ -10,7 +10,7 @@ from typing import Any
 
 from matrixcontainer.kubeapi.meta.errors import ApiError, as_json, bad_request, untyped
 from matrixcontainer.kubeapi.patch.field_set import ANY
-from matrixcontainer.kubeapi.schema.structural import Schema, copy_json
+from matrixcontainer.kubeapi.schema.structural import Schema, copy_json, same_json
 from matrixcontainer.kubeapi.schema.validation import type_of
 
 PATCH_OPERATIONS_MAX = 10_000
@@ -78,7 +78,7 @@ def _operate(root: Any, operation: dict[str, Any]) -> Any:
         raise PatchFailed(f"{op} operation has no path")
     path = pointer(operation["path"])
     if op == "test":
-        if not _same(_read(root, path), value):
+        if not same_json(_read(root, path), value):
             raise PatchFailed(f"testing value {operation['path']} failed")
         return root
     if op == "replace" and not path:
@@ -94,17 +94,6 @@ def _operate(root: Any, operation: dict[str, Any]) -> Any:
             root = _remove(root, source)
         return _write(root, path, current, insert=True)
     raise PatchFailed(f"Unexpected kind: {op}")
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Equal as JSON, where true is not 1."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    return bool(one == other)
 
 
 def pointer(text: str) -> list[str]:

@@ -17,7 +17,7 @@ from matrixcontainer.kubeapi.registry.resource import Resource
 from matrixcontainer.kubeapi.registry.store_errors import store_lost
 from matrixcontainer.kubeapi.registry.strategy import keep_part
 from matrixcontainer.kubeapi.registry.validation import demand_valid
-from matrixcontainer.kubeapi.schema.structural import copy_json
+from matrixcontainer.kubeapi.schema.structural import copy_json, same_json
 from matrixcontainer.kubeapi.storage.objects import Conflict, Key, Record, StorageError
 from matrixcontainer.kubeapi.storage.store import Store
 
@@ -185,7 +185,7 @@ class Writer:
         if (
             strategy.has_generation
             and options.subresource != "status"
-            and spec_for_generation(resource, old) != spec_for_generation(resource, new)
+            and not same_json(spec_for_generation(resource, old), spec_for_generation(resource, new))
         ):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         if not differs(old, new):
@@ -312,4 +312,4 @@ def differs(old: dict[str, Any], new: dict[str, Any]) -> bool:
             meta["managedFields"] = [{k: v for k, v in entry.items() if k != "time"} for entry in meta["managedFields"]]
         return obj | {"metadata": meta}
 
-    return plain(old) != plain(new)
+    return not same_json(plain(old), plain(new))

@@ -15,6 +15,7 @@ from matrixcontainer.kubeapi.meta.attempts import attempt_all
 from matrixcontainer.kubeapi.meta.conditions import set_condition
 from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.registry.options import Deletion
+from matrixcontainer.kubeapi.schema.structural import same_json
 from matrixcontainer.kubeapi.storage.objects import Change, Record
 
 STORAGE = "customresourcedefinitions.apiextensions.k8s.io"
@@ -44,7 +45,7 @@ class CustomResources(Controller):
                 self._withdraw(crd)
                 super().load()  # names came free
             elif _condition(crd, "Established") == "True" and (
-                change.previous is None or change.previous.obj.get("spec") != crd.get("spec")
+                change.previous is None or not same_json(change.previous.obj.get("spec"), crd.get("spec"))
             ):
                 self._serve(crd, change.revision)
             self.enqueue(change.record.key[1:])
