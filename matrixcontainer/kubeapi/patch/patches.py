@@ -12,8 +12,11 @@ from matrixcontainer.kubeapi.meta.errors import ApiError, as_json, bad_request, 
 from matrixcontainer.kubeapi.patch.field_set import ANY
 from matrixcontainer.kubeapi.schema.structural import Schema, copy_json, same_json
 from matrixcontainer.kubeapi.schema.validation import type_of
+from matrixcontainer.kubeapi.storage.objects import dump_json
 
 PATCH_OPERATIONS_MAX = 10_000
+COPIED_BYTES_MAX = 3 * 2**20
+"""Of all copies of a patch together, as in k8s.io/apiserver (JSONPatchMaxCopyBytes): each may double what there is."""
 
 
 class PatchFailed(ApiError):
@@ -38,8 +41,14 @@ def json_patch(obj: dict[str, Any], operations: Any) -> dict[str, Any]:
         text = f"The allowed maximum operations in a JSON patch is {PATCH_OPERATIONS_MAX}, got {len(operations)}"
         raise ApiError(413, "RequestEntityTooLarge", text)
     root: Any = copy_json(obj)
+    copied = 0
     for operation in operations:
         _demand_operation(operation)
+        if operation.get("op") == "copy":
+            copied += len(dump_json(_read(root, pointer(operation.get("from", "")))))
+            if copied > COPIED_BYTES_MAX:
+                why = f"the accumulated size increase of copy is {copied}, exceeding the limit {COPIED_BYTES_MAX}"
+                raise PatchFailed(f"Unable to complete the copy, {why}")
         root = _operate(root, operation)
     if not isinstance(root, dict):
         raise PatchFailed("the patched document is not an object")

@@ -1,0 +1,23 @@
+"""No sequence of small requests makes an object grow without bound."""
+
+import pytest
+
+from matrixcontainer.kubeapi.patch.patches import PatchFailed, json_patch
+from tests.matrixcontainer.kubeapi.talk import JSON_PATCH, WIDGETS, Talk, a_crd, a_widget
+
+FREE = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+def test_copies_that_double_what_there_is_are_refused() -> None:
+    doubling = [{"op": "copy", "from": "/a", "path": f"/a/{step}"} for step in range(40)]
+    with pytest.raises(PatchFailed, match="accumulated size increase of copy"):
+        json_patch({"a": {"text": "x" * 100}}, doubling)
+    assert len(json_patch({"a": {"text": "x" * 100}}, doubling[:3])["a"]) == 4
+
+
+async def test_a_patch_that_copies_too_much_changes_nothing(talk: Talk) -> None:
+    await talk.define(a_crd(spec=FREE))
+    before = (await talk.post(WIDGETS, a_widget(spec={"text": "x" * 1000}))).body
+    doubling = [{"op": "copy", "from": "/spec", "path": f"/spec/{step}"} for step in range(40)]
+    assert (await talk.patch(f"{WIDGETS}/one", doubling, JSON_PATCH)).code == 422
+    assert (await talk.get(f"{WIDGETS}/one")).body == before
