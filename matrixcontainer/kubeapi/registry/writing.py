@@ -18,7 +18,7 @@ from matrixcontainer.kubeapi.registry.store_errors import store_lost
 from matrixcontainer.kubeapi.registry.strategy import keep_part
 from matrixcontainer.kubeapi.registry.validation import demand_valid
 from matrixcontainer.kubeapi.schema.structural import copy_json, same_json
-from matrixcontainer.kubeapi.storage.objects import Conflict, Key, Record, StorageError
+from matrixcontainer.kubeapi.storage.objects import Conflict, Key, Record, StorageError, TooLarge
 from matrixcontainer.kubeapi.storage.store import Store
 
 RETRIES_MAX = 20
@@ -255,6 +255,8 @@ class Writer:
     async def put(self, key: Key, obj: dict[str, Any], expected: Record | None) -> Record:
         try:
             return await self.store.put(key, obj, expected)
+        except TooLarge as failure:
+            raise errors.untyped("etcdserver: request is too large") from failure
         except StorageError as failure:
             raise store_lost(failure) from failure
 

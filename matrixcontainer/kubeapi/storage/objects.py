@@ -23,10 +23,16 @@ class StorageError(Exception):
         self.text, self.kind = text, kind
 
 
+class TooLarge(Exception):
+    """The object would be larger than one may be."""
+
+
 class NotJson(Exception):
     """JSON cannot say it, or not that deep."""
 
 
+OBJECT_BYTES_MAX = 3 * 2**19
+"""As in etcd (--max-request-bytes): a body may be larger, but what patches make of an object may not grow for ever."""
 ROOM = 16
 """Levels of nesting that what is stored leaves free: a list, a table or a review puts some around it, and one object
 that is too deep for them would keep everybody from all the others.
@@ -54,6 +60,12 @@ class Record:
     @property
     def obj(self) -> dict[str, Any]:
         return orjson.loads(self.body)
+
+
+def demand_size(record: Record) -> None:
+    """Raises TooLarge for what is larger than an object may be."""
+    if len(record.body) > OBJECT_BYTES_MAX:
+        raise TooLarge
 
 
 class Change:

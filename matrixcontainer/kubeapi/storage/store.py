@@ -23,7 +23,7 @@ from matrixcontainer.kubeapi.storage.backend import ChangeRow, Database, History
 from matrixcontainer.kubeapi.storage.batch import Batch
 from matrixcontainer.kubeapi.storage.change_log import HISTORY_S_MIN, History, Log
 from matrixcontainer.kubeapi.storage.object_table import ObjectTable
-from matrixcontainer.kubeapi.storage.objects import Change, Conflict, Key, Record, StorageError, encode
+from matrixcontainer.kubeapi.storage.objects import Change, Conflict, Key, Record, StorageError, demand_size, encode
 
 log = logging.getLogger(__name__)
 
@@ -95,11 +95,12 @@ class Store:
     # ---- writing
 
     async def put(self, key: Key, obj: dict[str, Any], expected: Record | None) -> Record:
-        """Create (`expected` None) or replace the object; sets its resourceVersion. Raises Conflict, StorageError."""
+        """Create (`expected` None) or replace the object. Raises Conflict, TooLarge, StorageError."""
         old = self.latest(key)
         if (old.revision if old else 0) != (expected.revision if expected else 0):
             raise Conflict(key)
         record = self._revised(key, obj)
+        demand_size(record)
         return await self._enqueue(Change("MODIFIED" if old else "ADDED", record, old, self.now()))
 
     async def remove(self, key: Key, obj: dict[str, Any], expected: Record) -> Record:

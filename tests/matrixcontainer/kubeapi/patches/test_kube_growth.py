@@ -21,3 +21,14 @@ async def test_a_patch_that_copies_too_much_changes_nothing(talk: Talk) -> None:
     doubling = [{"op": "copy", "from": "/spec", "path": f"/spec/{step}"} for step in range(40)]
     assert (await talk.patch(f"{WIDGETS}/one", doubling, JSON_PATCH)).code == 422
     assert (await talk.get(f"{WIDGETS}/one")).body == before
+
+
+async def test_an_object_grows_to_what_etcd_takes_and_no_further(talk: Talk) -> None:
+    await talk.define(a_crd(spec=FREE))
+    await talk.post(WIDGETS, a_widget(spec={}))
+    codes = [(await talk.patch(f"{WIDGETS}/one", {"spec": {f"k{step}": "x" * 600_000}})).code for step in range(3)]
+    assert codes == [200, 200, 500]
+    refused = await talk.post(WIDGETS, a_widget("two", spec={"text": "x" * 1_600_000}))
+    assert refused.body["message"] == "etcdserver: request is too large"
+    shorter = await talk.patch(f"{WIDGETS}/one", {"spec": {"k0": None}})
+    assert (shorter.code, list(shorter.body["spec"])) == (200, ["k1"])
