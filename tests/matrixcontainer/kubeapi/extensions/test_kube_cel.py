@@ -108,6 +108,14 @@ def test_what_a_call_and_a_request_may_cost(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(reported) == 1
 
 
+def test_a_rule_that_fails_has_cost_what_it_has_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "REQUEST_MAX", 2000)
+    failing = Schema({"type": "array", "items": rules(TEXTS, "self.all(x, x != '') && 1 / 0 == 1")})
+    reported = check(failing, [["a"] * 100] * 400, None)  # type: ignore[arg-type]
+    assert "running out of cost budget, no further validation rules will be run" in reported[-1].message
+    assert len(reported) < 40
+
+
 @pytest.mark.parametrize(
     ("rule", "value", "text"),
     [
