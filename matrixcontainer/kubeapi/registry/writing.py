@@ -16,7 +16,7 @@ from matrixcontainer.kubeapi.registry.options import Options, Outcome
 from matrixcontainer.kubeapi.registry.resource import Resource
 from matrixcontainer.kubeapi.registry.store_errors import store_lost
 from matrixcontainer.kubeapi.registry.strategy import keep_part
-from matrixcontainer.kubeapi.registry.validation import demand_valid
+from matrixcontainer.kubeapi.registry.validation import demand_valid, settle_namespace
 from matrixcontainer.kubeapi.schema.structural import copy_json, same_json
 from matrixcontainer.kubeapi.storage.objects import Conflict, Key, Record, StorageError, TooLarge
 from matrixcontainer.kubeapi.storage.store import Store
@@ -76,20 +76,16 @@ class Writer:
     ) -> dict[str, Any]:
         meta = obj["metadata"]
         counted = 0 if resource.strategy.has_generation else meta.get("generation", 0)
-        for key in object_meta.SERVER_OWNED:
-            meta.pop(key, None)
-        meta["uid"] = uid = object_meta.new_uid(self.rng)
-        resource.strategy.prepare_create(obj, resource)
-        resource.strategy.default(obj)
+        uid, namespace = object_meta.new_uid(self.rng), meta.get("namespace", "")
+        _settle_new(resource, obj, namespace, uid)
         for plugin in self.mutating:
             if (changed := await plugin(resource, "CREATE", obj, None, options)) is not None:
                 if applied:
                     self._track(resource, obj, changed, options)
                 obj = changed
                 resource.strategy.clean(obj, resource)
-                resource.strategy.default(obj)
+                _settle_new(resource, obj, namespace, uid)
         meta = obj["metadata"]
-        meta["uid"] = uid
         meta["creationTimestamp"] = timestamps.timestamp(self.now())
         if resource.strategy.has_generation:
             meta["generation"] = 1
@@ -259,6 +255,17 @@ class Writer:
             raise errors.untyped("etcdserver: request is too large") from failure
         except StorageError as failure:
             raise store_lost(failure) from failure
+
+
+def _settle_new(resource: Resource, obj: Obj, namespace: str, uid: str) -> None:
+    """What of a new object neither who sends it says nor admission: its identity, its namespace, its first status."""
+    meta = obj["metadata"]
+    for key in object_meta.SERVER_OWNED:
+        meta.pop(key, None)
+    meta["uid"] = uid
+    settle_namespace(resource, namespace, meta)
+    resource.strategy.prepare_create(obj, resource)
+    resource.strategy.default(obj)
 
 
 def without_revision(resource: Resource, name: str) -> ApiError:
