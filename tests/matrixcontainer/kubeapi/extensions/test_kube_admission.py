@@ -48,3 +48,35 @@ async def test_admission_takes_nothing_of_the_servers_away(widgets: Talk, hooks:
     assert "deletionTimestamp" not in meta
     assert "status" not in made.body
     assert (await widgets.get(f"{WIDGETS}/one")).body == made.body
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"warnings": 5},
+        {"warnings": "odd"},
+        {"status": "denied", "allowed": False},
+        {"status": {"message": ["denied"]}, "allowed": False},
+        {"status": {"details": 5}, "allowed": False},
+        {"allowed": "false"},
+        {"patch": 5, "patchType": "JSONPatch"},
+    ],
+)
+@pytest.mark.parametrize("policy", ["Fail", "Ignore"])
+async def test_an_answer_of_wrong_types_is_a_failed_call(
+    widgets: Talk, hooks: Hooks, part: dict[str, Any], policy: str
+) -> None:
+    odd = hooks.hook("/odd", lambda request: {"allowed": True} | part, failurePolicy=policy)
+    await configure(widgets, "mutating", odd)
+    made = await widgets.post(WIDGETS, a_widget())
+    if policy == "Ignore":
+        assert (made.code, made.warnings) == (201, [])
+    else:
+        assert made.code == 500
+        assert "couldn't decode the answer: response." in made.body["message"]
+
+
+async def test_nulls_in_an_answer_are_as_if_they_were_not_there(widgets: Talk, hooks: Hooks) -> None:
+    nulls = {"status": None, "warnings": None, "patch": None, "patchType": None, "auditAnnotations": None}
+    await configure(widgets, "mutating", hooks.hook("/nulls", lambda request: {"allowed": True} | nulls))
+    assert (await widgets.post(WIDGETS, a_widget())).code == 201
