@@ -81,46 +81,47 @@ def fingerprint(document: Any) -> str:
 
 def resources_of(crd: dict[str, Any], revision: int) -> list[Resource]:
     """A Resource per served version; objects written before `revision` are re-read through the present schema."""
-    spec = crd["spec"]
+    return [_resource_of(crd, version, revision) for version in crd["spec"]["versions"] if version.get("served")]
+
+
+def stored_resource(crd: dict[str, Any], revision: int) -> Resource:
+    """The version that objects are stored in, served or not: who deletes them needs no more."""
+    return next(_resource_of(crd, version, revision) for version in crd["spec"]["versions"] if version.get("storage"))
+
+
+def _resource_of(crd: dict[str, Any], version: dict[str, Any], revision: int) -> Resource:
+    spec, document = crd["spec"], version["schema"]["openAPIV3Schema"]
     names = spec["names"]
     storage_version = next(v["name"] for v in spec["versions"] if v.get("storage"))
-    found = []
-    for version in spec["versions"]:
-        if not version.get("served"):
-            continue
-        document = version["schema"]["openAPIV3Schema"]
-        sub = version.get("subresources") or {}
-        paths = _scale_paths(sub.get("scale"))
-        many = len([v for v in spec["versions"] if v.get("served")]) > 1
-        found.append(
-            Resource(
-                group=spec["group"],
-                version=version["name"],
-                plural=names["plural"],
-                kind=names["kind"],
-                namespaced=spec["scope"] == "Namespaced",
-                schema=(compiled := Schema(document)),
-                strategy=CustomStrategy(compiled, paths),
-                singular=names.get("singular", ""),
-                list_kind=names.get("listKind", ""),
-                short_names=tuple(names.get("shortNames") or ()),
-                categories=tuple(names.get("categories") or ()),
-                custom=True,
-                status="status" in sub,
-                scale=paths,
-                columns=tuple(_printed(column) for column in version.get("additionalPrinterColumns") or ()),
-                storage_version=f"{spec['group']}/{storage_version}",
-                document=document,
-                fields={
-                    field["jsonPath"].lstrip("."): field_reader(field["jsonPath"].lstrip("."))
-                    for field in version.get("selectableFields") or ()
-                },
-                refresh_before=2**63 if many and version["name"] != storage_version else revision,
-                fingerprint=fingerprint([version, names]),
-                deprecated=_deprecation(version, spec),
-            )
-        )
-    return found
+    sub = version.get("subresources") or {}
+    paths = _scale_paths(sub.get("scale"))
+    many = len([v for v in spec["versions"] if v.get("served")]) > 1
+    return Resource(
+        group=spec["group"],
+        version=version["name"],
+        plural=names["plural"],
+        kind=names["kind"],
+        namespaced=spec["scope"] == "Namespaced",
+        schema=(compiled := Schema(document)),
+        strategy=CustomStrategy(compiled, paths),
+        singular=names.get("singular", ""),
+        list_kind=names.get("listKind", ""),
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        custom=True,
+        status="status" in sub,
+        scale=paths,
+        columns=tuple(_printed(column) for column in version.get("additionalPrinterColumns") or ()),
+        storage_version=f"{spec['group']}/{storage_version}",
+        document=document,
+        fields={
+            field["jsonPath"].lstrip("."): field_reader(field["jsonPath"].lstrip("."))
+            for field in version.get("selectableFields") or ()
+        },
+        refresh_before=2**63 if many and version["name"] != storage_version else revision,
+        fingerprint=fingerprint([version, names]),
+        deprecated=_deprecation(version, spec),
+    )
 
 
 def _scale_paths(scale: dict[str, Any] | None) -> ScalePaths | None:

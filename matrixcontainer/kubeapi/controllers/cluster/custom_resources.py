@@ -132,14 +132,10 @@ class CustomResources(Controller):
             await self._set(name, *progress)
         for current in self.core.registry.all():
             current.ending = current.ending or current.storage == name
-        resource = self.core.registry.by_storage(name)
+        resource = self.core.registry.by_storage(name) or crds.stored_resource(crd, self.core.store.revision)
         left = list(self.core.store.objects_of(name))
-        if resource is None and left:
-            self._serve(crd, self.core.store.revision)
-            resource = self.core.registry.by_storage(name)
 
         async def delete(record: Record) -> None:
-            assert resource is not None
             await self.core.verbs.delete(resource, record.key[1], record.key[2], Deletion(), self.options())
 
         try:

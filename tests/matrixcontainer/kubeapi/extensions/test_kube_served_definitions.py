@@ -1,10 +1,14 @@
 """Definitions as they are served: their scale, the names they were granted, and their end."""
 
+from typing import Any
+
 import pytest
 
 from tests.matrixcontainer.kubeapi.talk import WIDGETS, Talk, a_crd, a_widget
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+GADGET_CRD = f"{CRDS}/gadgets.example.test"
+GADGETS = "/apis/example.test/v1/namespaces/default/gadgets"
 SCALE = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "one"}, "spec": {"replicas": 4}}
 
 
@@ -24,3 +28,21 @@ async def test_a_scale_below_what_is_no_object_is_told_so(talk: Talk) -> None:
         500,
         "value cannot be set because .spec.size: spec is not an object",
     )
+
+
+def a_gadget_crd(**names: Any) -> dict[str, Any]:
+    crd = a_crd(names={"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "shortNames": []} | names)
+    crd["metadata"]["name"] = "gadgets.example.test"
+    return crd
+
+
+async def test_a_definition_of_which_nothing_is_served_can_go(talk: Talk) -> None:
+    await talk.define(a_gadget_crd())
+    assert (await talk.post(GADGETS, a_widget() | {"kind": "Gadget"})).code == 201
+    crd = (await talk.get(GADGET_CRD)).body
+    crd["spec"]["versions"][0]["served"] = False
+    assert (await talk.put(GADGET_CRD, crd)).code == 200
+    assert (await talk.get(GADGETS)).code == 404
+    await talk.delete(GADGET_CRD)
+    await talk.until(GADGET_CRD, lambda s: s.code == 404)
+    assert talk.api.store.count("gadgets.example.test") == 0
