@@ -1,8 +1,8 @@
 """CustomResourceDefinitions: checked, defaulted, accepted, served.
 
-A CRD becomes one `Resource` per served version. The order matters to clients: paths, discovery and OpenAPI are served
-before Established=True is published. Updates take effect at once, for stored objects too; deletion deletes the
-objects first.
+A CRD becomes one `Resource` per served version, under the names it was granted. The order matters to clients: paths,
+discovery and OpenAPI are served before Established=True is published. Updates take effect at once, for stored objects
+too; deletion deletes the objects first.
 """
 
 import hashlib
@@ -91,7 +91,8 @@ def stored_resource(crd: dict[str, Any], revision: int) -> Resource:
 
 def _resource_of(crd: dict[str, Any], version: dict[str, Any], revision: int) -> Resource:
     spec, document = crd["spec"], version["schema"]["openAPIV3Schema"]
-    names = spec["names"]
+    granted = (crd.get("status") or {}).get("acceptedNames") or {}
+    names = granted if granted.get("kind") else spec["names"]
     storage_version = next(v["name"] for v in spec["versions"] if v.get("storage"))
     sub = version.get("subresources") or {}
     paths = _scale_paths(sub.get("scale"))

@@ -45,7 +45,7 @@ class CustomResources(Controller):
                 self._withdraw(crd)
                 super().load()  # names came free
             elif _condition(crd, "Established") == "True" and (
-                change.previous is None or not same_json(change.previous.obj.get("spec"), crd.get("spec"))
+                change.previous is None or not same_json(_served_part(change.previous.obj), _served_part(crd))
             ):
                 self._serve(crd, change.revision)
             self.enqueue(change.record.key[1:])
@@ -147,6 +147,11 @@ class CustomResources(Controller):
         await self._set(name, *progress)
         if not self.core.store.count(name):
             await self.modify(("", name), _drop_finalizer)
+
+
+def _served_part(crd: dict[str, Any]) -> list[Any]:
+    """What is served of a definition: its versions, under the names it was granted."""
+    return [crd.get("spec"), (crd.get("status") or {}).get("acceptedNames")]
 
 
 def _condition(crd: dict[str, Any], kind: str) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.matrixcontainer.kubeapi.talk import WIDGETS, Talk, a_crd, a_widget
+from tests.matrixcontainer.kubeapi.talk import WIDGETS, Talk, a_crd, a_widget, condition
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GADGET_CRD = f"{CRDS}/gadgets.example.test"
@@ -34,6 +34,22 @@ def a_gadget_crd(**names: Any) -> dict[str, Any]:
     crd = a_crd(names={"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "shortNames": []} | names)
     crd["metadata"]["name"] = "gadgets.example.test"
     return crd
+
+
+async def short_names(talk: Talk) -> dict[str, list[str]]:
+    listed = (await talk.get("/apis/example.test/v1")).body["resources"]
+    return {each["name"]: each.get("shortNames", []) for each in listed if "/" not in each["name"]}
+
+
+async def test_only_names_that_were_granted_are_served(talk: Talk) -> None:
+    await talk.define(a_crd())
+    await talk.define(a_gadget_crd(shortNames=["gd"]))
+    await talk.patch(GADGET_CRD, {"spec": {"names": {"shortNames": ["wd"]}}})
+    await talk.until(GADGET_CRD, lambda s: condition(s.body, "NamesAccepted") == "False")
+    assert await short_names(talk) == {"widgets": ["wd"], "gadgets": ["gd"]}
+    await talk.delete(f"{CRDS}/widgets.example.test")
+    await talk.until(GADGET_CRD, lambda s: condition(s.body, "NamesAccepted") == "True")
+    assert await short_names(talk) == {"gadgets": ["wd"]}
 
 
 async def test_a_definition_of_which_nothing_is_served_can_go(talk: Talk) -> None:
