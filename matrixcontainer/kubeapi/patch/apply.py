@@ -200,14 +200,14 @@ def apply_config(
         for owner, current in managers.items()
         if owner not in earlier
         for path in sorted(current.paths & changed, key=in_set_order)
-        if path in wanted or any(path[: len(w)] == w for w in wanted)
+        if any(path[:length] in wanted for length in range(1, len(path) + 1))
     ]
     if conflicts and not options.force:
         granted = _granted_to_client(plain, schema, config["apiVersion"]) if options.manager == CLIENT else frozenset()
         if left := [(owner, path) for owner, path in conflicts if path not in granted]:
             raise conflict_error(left)
-    for owner, path in conflicts:
-        managers[owner].paths -= {path}
+    for loser in {owner for owner, _ in conflicts}:
+        managers[loser].paths -= {path for owner, path in conflicts if owner == loser}
     others: Paths = frozenset().union(*(current.paths for owner, current in managers.items() if owner not in earlier))
     given_up = with_fields(last, schema) - with_fields(wanted | others, schema) - NEVER_OWNED
     merged = remove_paths(merged, given_up, schema)
@@ -281,34 +281,44 @@ def merge(live: Any, config: Any, schema: Schema, path: Path = ()) -> Any:
     return copy_json(config)
 
 
+Tree = dict[str, Any]
+"""Paths by their elements, each a tree of what follows it."""
+ITSELF = ""  # in a tree: the path ends here, too
+
+
 def remove_paths(value: Any, doomed: Paths, schema: Schema) -> Any:
     """Take away what the applier gave up: what it owned, and nobody owns now, goes with everything in it."""
-    return _without(value, set(doomed), schema, ())
+    tree: Tree = {}
+    for path in doomed:
+        node = tree
+        for element in path:
+            node = node.setdefault(element, {})
+        node[ITSELF] = {}
+    return _without(value, tree, schema, ())
 
 
-def _without(value: Any, doomed: set[Path], schema: Schema, path: Path) -> Any:
-    if not doomed:
-        return value
+def _without(value: Any, doomed: Tree, schema: Schema, path: Path) -> Any:
     if is_granular(schema, value):
         kept = {}
         for key, item in value.items():
-            inner = (*path, f"f:{key}")
-            if inner in doomed:
-                continue
-            below = {p for p in doomed if p[: len(inner)] == inner}
-            result = _without(item, below, child_schema(schema, key, path), inner) if below else item
-            if below and result in ({}, []) and item not in ({}, []):
-                continue  # its last owned member went; an empty shell nobody listed goes with it
-            kept[key] = result
+            below = doomed.get(f"f:{key}")
+            if below is None:
+                kept[key] = item
+            elif ITSELF not in below:
+                inner = (*path, f"f:{key}")
+                result = _without(item, below, child_schema(schema, key, path), inner)
+                if result not in ({}, []) or item in ({}, []):
+                    kept[key] = result  # else its last owned member went; an empty shell nobody listed goes with it
         return kept
     if is_associative(schema, value):
         items = []
         for item in value:
-            inner = (*path, item_element(schema, item))
-            if inner in doomed:
-                continue
-            below = {p for p in doomed if p[: len(inner)] == inner}
-            items.append(_without(item, below, schema.items or ANY, inner) if below else item)
+            element = item_element(schema, item)
+            below = doomed.get(element)
+            if below is None:
+                items.append(item)
+            elif ITSELF not in below:
+                items.append(_without(item, below, schema.items or ANY, (*path, element)))
         return items
     return value
 

@@ -1,9 +1,13 @@
-"""No sequence of small requests makes an object grow without bound."""
+"""No sequence of small requests makes an object grow without bound, and none takes long out of all proportion."""
+
+from typing import Any
 
 import pytest
 
+from matrixcontainer.kubeapi.patch.apply import ApplyOptions, apply_config, remove_paths
 from matrixcontainer.kubeapi.patch.patches import PatchFailed, json_patch
-from tests.matrixcontainer.kubeapi.talk import JSON_PATCH, WIDGETS, Talk, a_crd, a_widget
+from matrixcontainer.kubeapi.schema.structural import Schema
+from tests.matrixcontainer.kubeapi.talk import JSON_PATCH, SPEC, WIDGETS, Talk, a_crd, a_widget
 
 FREE = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
@@ -32,3 +36,26 @@ async def test_an_object_grows_to_what_etcd_takes_and_no_further(talk: Talk) -> 
     assert refused.body["message"] == "etcdserver: request is too large"
     shorter = await talk.patch(f"{WIDGETS}/one", {"spec": {"k0": None}})
     assert (shorter.code, list(shorter.body["spec"])) == (200, ["k1"])
+
+
+def test_an_apply_takes_time_linear_in_what_it_takes_from_others() -> None:
+    """Quadratic, it takes longer than any test may."""
+    schema = Schema({"type": "object", "properties": {"spec": SPEC}})
+    count = 100_000
+
+    def applied(live: dict[str, Any] | None, manager: str, value: str) -> dict[str, Any]:
+        labels = {f"key{number}": value for number in range(count)}
+        config = {"apiVersion": "example.test/v1", "kind": "Widget", "metadata": {}, "spec": {"labels": labels}}
+        return apply_config(live, config, schema, ApplyOptions(manager, "", True, "2026-01-01T00:00:00Z", config))
+
+    taken = applied(applied(None, "me", "1"), "you", "2")
+    assert [entry["manager"] for entry in taken["metadata"]["managedFields"]] == ["you"]
+
+
+def test_what_is_given_up_goes_in_time_linear_in_its_size() -> None:
+    count = 60_000
+    ports = [{"name": f"p{number}", "port": number} for number in range(count)]
+    doomed = frozenset(("f:ports", f'k:{{"name":"p{number}"}}', "f:port") for number in range(1, count))
+    left = remove_paths({"ports": ports}, doomed, Schema(SPEC))
+    assert left["ports"][:2] == [{"name": "p0", "port": 0}, {"name": "p1"}]
+    assert len(left["ports"]) == count
