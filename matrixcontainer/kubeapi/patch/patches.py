@@ -98,10 +98,10 @@ def _operate(root: Any, operation: dict[str, Any]) -> Any:
         return _remove(root, path)
     if op in ("move", "copy"):
         source = pointer(str(operation.get("from", "")))
-        current = copy_json(_read(root, source))
-        if op == "move":
-            root = _remove(root, source)
-        return _write(root, path, current, insert=True)
+        current = _read(root, source)
+        if op == "copy":
+            return _write(root, path, copy_json(current), insert=True)
+        return _write(_remove(root, source), path, current, insert=True)
     raise PatchFailed(f"Unexpected kind: {op}")
 
 
@@ -241,7 +241,8 @@ def _drop_members(target: dict[str, Any], name: str, members: Any) -> None:
     if members is None:
         target.pop(name, None)
     elif isinstance(members, list) and isinstance(target.get(name), list):
-        target[name] = [item for item in target[name] if item not in members]
+        dropped = {_identity(item, "") for item in members}
+        target[name] = [item for item in target[name] if _identity(item, "") not in dropped]
 
 
 def _retained(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
@@ -310,7 +311,7 @@ def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any
     if not key:
         merged = list({_identity(item, ""): item for item in target + patch}.values())
         return _in_order(merged, patch, target, "")
-    wanted, replaces = [], False
+    wanted, deleted, replaces = [], set[str](), False
     for item in patch:
         if not isinstance(item, dict):
             raise untyped(f"list element types are not identical: {as_json([target, patch])}")
@@ -319,7 +320,7 @@ def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any
             wanted.append(item)
         elif directive == DELETE:
             _demand_key(item, key)
-            target = [current for current in target if current.get(key) != item[key]]
+            deleted.add(_identity(item, key))
         elif directive == REPLACE:
             replaces = True
         elif directive == MERGE:
@@ -328,11 +329,13 @@ def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any
             raise untyped(f"unknown patch type: {as_json(directive)} in map: {as_json(item)}")
     if replaces:
         return [copy_json(item) for item in wanted]
+    target = [current for current in target if _identity(current, key) not in deleted]
     merged = list(target)
+    places = {_identity(current, key): place for place, current in reversed(list(enumerate(merged)))}
     for item in wanted:
         _demand_key(item, key)
-        place = next((i for i, current in enumerate(merged) if current.get(key) == item[key]), None)
-        if place is None:
+        place = places.setdefault(_identity(item, key), len(merged))
+        if place == len(merged):
             merged.append(copy_json(item))
         else:
             merged[place] = _merge_object(merged[place], item, schema.items or ANY)

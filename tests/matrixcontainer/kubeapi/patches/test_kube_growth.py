@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from matrixcontainer.kubeapi.patch.apply import ApplyOptions, apply_config, remove_paths
-from matrixcontainer.kubeapi.patch.patches import PatchFailed, json_patch
+from matrixcontainer.kubeapi.patch.patches import PatchFailed, json_patch, strategic_patch
 from matrixcontainer.kubeapi.schema.structural import Schema
+from matrixcontainer.kubeapi.schema.types import schema_of
 from tests.matrixcontainer.kubeapi.talk import JSON_PATCH, SPEC, WIDGETS, Talk, a_crd, a_widget
 
 FREE = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -59,3 +60,30 @@ def test_what_is_given_up_goes_in_time_linear_in_its_size() -> None:
     left = remove_paths({"ports": ports}, doomed, Schema(SPEC))
     assert left["ports"][:2] == [{"name": "p0", "port": 0}, {"name": "p1"}]
     assert len(left["ports"]) == count
+
+
+def test_a_move_copies_nothing() -> None:
+    inner = {f"key{number}": number for number in range(200_000)}
+    there, back = ({"op": "move", "from": one, "path": other} for one, other in (("/a", "/b"), ("/b", "/a")))
+    assert json_patch({"a": inner}, [there, back] * 5_000) == {"a": inner}
+    with pytest.raises(PatchFailed):
+        json_patch({"a": inner}, [{"op": "move", "from": "/a", "path": "/a/b"}])
+    separate = json_patch(
+        {"a": {"n": 1}},
+        [
+            {"op": "copy", "from": "/a", "path": "/b"},
+            {"op": "replace", "path": "/b/n", "value": 2},
+        ],
+    )
+    assert separate == {"a": {"n": 1}, "b": {"n": 2}}
+
+
+def test_a_strategic_patch_takes_time_linear_in_its_lists() -> None:
+    count = 60_000
+    schema = schema_of("core.v1.PodSpec")
+    before = {"containers": [{"name": f"c{number}", "image": "i"} for number in range(count)]}
+    deleted = [{"name": f"c{number}", "$patch": "delete"} for number in range(1, count, 2)]
+    changed = [{"name": f"c{number}", "image": "j"} for number in range(0, count, 2)]
+    after = strategic_patch(before, {"containers": [*deleted, *changed, {"name": "c1", "image": "k"}]}, schema)
+    assert len(after["containers"]) == count // 2 + 1
+    assert {item["image"] for item in after["containers"]} == {"j", "k"}
