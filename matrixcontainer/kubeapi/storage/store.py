@@ -111,9 +111,10 @@ class Store:
         return await self._enqueue(Change("DELETED", self._revised(key, obj), old, self.now()))
 
     def _revised(self, key: Key, obj: dict[str, Any]) -> Record:
-        self._next += 1
-        obj["metadata"]["resourceVersion"] = str(self._next)
-        return Record(key, obj["metadata"]["uid"], self._next, encode(obj))
+        """The object at the next revision, which is taken once it joins a batch: who follows misses none of them."""
+        revision = self._next + 1
+        obj["metadata"]["resourceVersion"] = str(revision)
+        return Record(key, obj["metadata"]["uid"], revision, encode(obj))
 
     async def _enqueue(self, change: Change) -> Record:
         batch = self._gathering
@@ -121,6 +122,7 @@ class Store:
             batch = self._gathering = Batch()
             if self._under_way is None:
                 asyncio.get_running_loop().call_soon(self._begin)
+        self._next = change.revision
         batch.changes.append(change)
         self._pending[change.record.key] = _left_by(change)
         await batch.outcome()
