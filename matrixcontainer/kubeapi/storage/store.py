@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from matrixcontainer.kubeapi.storage.backend import ChangeRow, Database, HistoryGap, change_of, records_of
+from matrixcontainer.kubeapi.storage.backend import ChangeRow, Database, HistoryGap, change_of, differences, records_of
 from matrixcontainer.kubeapi.storage.batch import Batch
 from matrixcontainer.kubeapi.storage.change_log import HISTORY_S_MIN, History, Log
 from matrixcontainer.kubeapi.storage.object_table import ObjectTable
@@ -280,10 +280,10 @@ class Store:
     ) -> None:
         if rows:
             self._follow(rows)
-            if self._under_way is None:
-                self._rebase()
         elif isinstance(failure, HistoryGap):
             self._reload()
+        if (rows or isinstance(failure, HistoryGap)) and self._under_way is None:
+            self._rebase()
         if reading.cancelled():
             return
         if isinstance(failure, StorageError):
@@ -316,15 +316,18 @@ class Store:
     # ---- showing
 
     def _show(self, change: Change) -> None:
-        key = change.record.key
-        self._table.set(key, _left_by(change))
+        self._table.set(change.record.key, _left_by(change))
         self.history.remember(change)
+        self._hand_on(change)
+
+    def _hand_on(self, change: Change) -> None:
+        resource, namespace, name = change.record.key
         for listener in self.listeners:
             try:
                 listener(change)
             except Exception:
                 # What is written must be seen by its writer and by everybody else, whatever a listener makes of it.
-                log.exception("a listener failed", extra={"resource": key[0], "object": "/".join(key[1:])})
+                log.exception("a listener failed", extra={"resource": resource, "object": f"{namespace}/{name}"})
 
     def _wake(self, changes: list[Change]) -> None:
         for resource in {change.record.key[0] for change in changes}:
@@ -371,10 +374,12 @@ class Store:
             self.history.remember(change)
 
     def _reload(self) -> None:
-        """After a gap: everything anew; every watch has to begin again."""
+        """After a gap: everything anew; every watch has to begin again, and listeners hear what has become of what."""
         self.history.forget_all(self.revision)
-        self._table.clear()
+        before = self._table.clear()
         self._load()
+        for change in differences(before, self._table.everything(), self.revision, self.now()):
+            self._hand_on(change)
         for current in list(self.history.logs.values()):
             current.wake()
 
