@@ -13,9 +13,11 @@ from datetime import date
 from urllib.parse import urlparse
 
 DATE_TIME = re.compile(
-    r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt ]([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(\.\d+)?([Zz]|[+-]\d\d:\d\d)$"  # noqa: E501
+    r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt ]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$",
+    re.ASCII,
 )
-DATE = re.compile(r"^\d{4}-\d\d-\d\d$")
+DATE = re.compile(r"^\d{4}-\d\d-\d\d$", re.ASCII)
+DATE_CHARS = len("2026-01-02")
 DURATION = re.compile(
     r"^[+-]?(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))*$|^[+-]?0$"
 )
@@ -76,7 +78,7 @@ def _uuid(version: str = "", variant: str = HEX) -> Callable[[str], bool]:
 
 
 FORMATS: dict[str, Callable[[str], bool]] = {
-    "datetime": lambda text: bool(DATE_TIME.fullmatch(text)),
+    "datetime": _holds(lambda text: date.fromisoformat(text[:DATE_CHARS] if DATE_TIME.fullmatch(text) else "")),
     "date": _holds(lambda text: date.fromisoformat(text if DATE.fullmatch(text) else "")),
     "duration": lambda text: bool(DURATION.fullmatch(text) or LONG_DURATION.search(text)),
     "byte": _holds(lambda text: base64.b64decode(text, validate=True)),

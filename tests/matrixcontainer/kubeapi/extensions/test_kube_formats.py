@@ -52,3 +52,26 @@ def test_a_duration_is_looked_for_in_time_linear_in_the_text() -> None:
         assert check(text)
     for text in ("12 apples", "d", "1"):
         assert not check(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("2026-02-28T23:59:59.5+01:00", True),
+        ("2024-02-29t00:00:00z", True),
+        ("2026-02-31T00:00:00Z", False),
+        ("2026-02-29T00:00:00Z", False),
+        ("2026-01-01T00:00:60Z", False),
+        ("２０２６-01-01T00:00:00Z", False),
+    ],
+)
+def test_a_date_time_is_a_moment_there_is(text: str, is_one: bool) -> None:
+    assert FORMATS["datetime"](text) is is_one
+
+
+@pytest.mark.parametrize("zone", ["-23:59", "+23:59"])
+async def test_a_moment_beyond_all_years_is_no_mistake_of_the_server(widgets: Talk, zone: str) -> None:
+    await widgets.post(WIDGETS, a_widget())
+    for moment in (f"9999-12-31T23:59:59{zone}", f"0001-01-01T00:00:00{zone}"):
+        reported = await widgets.patch(f"{WIDGETS}/one", {"metadata": {"deletionTimestamp": moment}})
+        assert reported.code in (200, 422)
