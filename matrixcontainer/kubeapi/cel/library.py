@@ -1,19 +1,20 @@
-"""The functions Kubernetes adds to CEL: lists, regular expressions, strings, URLs, quantities, addresses, optionals.
+"""The functions Kubernetes adds to CEL: lists, regular expressions, strings, quantities, optionals.
+
+Those of URLs and addresses are in network.py.
 
 Each takes CEL values and returns one; a wrong argument raises ValueError, which makes the rule fail with its text.
 List: public documentation "Common Expression Language in Kubernetes". Not there: the authorizer and semantic versions.
 """
 
-import ipaddress
 import re
 from collections.abc import Callable
 from decimal import Decimal
 from itertools import islice, pairwise
 from typing import Any
-from urllib.parse import urlsplit
 
 from celpy import celtypes
 
+from matrixcontainer.kubeapi.cel import network
 from matrixcontainer.kubeapi.cel.meter import CHARACTERS_OF_ONE, charge, size
 from matrixcontainer.kubeapi.cel.values import Optional
 from matrixcontainer.kubeapi.meta.quantities import NoQuantity, parse
@@ -62,9 +63,11 @@ def index_of(holder: Any, wanted: Any, start: int = 0) -> Any:
     return Int(next((place for place, item in enumerate(holder) if item == wanted), -1))
 
 
-def last_index_of(holder: Any, wanted: Any) -> Any:
+def last_index_of(holder: Any, wanted: Any, start: int | None = None) -> Any:
+    """The last place it begins at, in a text no later than `start`."""
     if isinstance(holder, str):
-        return Int(str(holder).rfind(str(wanted)))
+        end = None if start is None else int(start) + len(wanted)
+        return Int(str(holder).rfind(str(wanted), 0, end))
     return Int(max((place for place, item in enumerate(holder) if item == wanted), default=-1))
 
 
@@ -122,24 +125,6 @@ def matches(text: Any, pattern: Any) -> Any:
     return Bool(compile_pattern(str(pattern)).search(str(text)) is not None)
 
 
-# ---- URLs
-
-
-def _url(text: Any) -> Any:
-    parts = urlsplit(str(text))
-    if not parts.scheme and not str(text).startswith("/"):
-        raise ValueError(f"URL parse error during conversion from string: {text}")
-    return parts
-
-
-def is_url(text: Any) -> Any:
-    try:
-        _url(text)
-    except ValueError:
-        return Bool(False)
-    return Bool(True)
-
-
 # ---- quantities
 
 
@@ -168,29 +153,6 @@ def as_integer(value: Quantity) -> Any:
 
 def _amount(value: Any) -> Decimal:
     return value if isinstance(value, Decimal) else Decimal(int(value))
-
-
-# ---- addresses
-
-
-def is_address(text: Any) -> Any:
-    try:
-        ipaddress.ip_address(str(text))
-    except ValueError:
-        return Bool(False)
-    return Bool(True)
-
-
-def is_network(text: Any) -> Any:
-    try:
-        ipaddress.ip_network(str(text), strict=False)
-    except ValueError:
-        return Bool(False)
-    return Bool("/" in str(text))
-
-
-def contains_address(network: Any, address: Any) -> Any:
-    return Bool(ipaddress.ip_address(str(address)) in network)
 
 
 # ---- optionals
@@ -300,7 +262,7 @@ FORMATS = {
     "byte": _matching("([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", 2**31),
     "date": _matching(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", 10),
     "datetime": _matching(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", 64),
-    "uri": lambda text: "" if is_url(text) else "must be a URI",
+    "uri": lambda text: "" if network.is_url(text) else "must be a URI",
 }
 
 
@@ -329,16 +291,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "upperAscii": ascii_case(str.upper),
     "trim": lambda text: Text(str(text).strip()),
     "reverse": lambda holder: Text(str(holder)[::-1]) if isinstance(holder, str) else Listed(list(holder)[::-1]),
+    **network.FUNCTIONS,
     "matches": matches,
     "find": find,
     "findAll": find_all,
-    "url": _url,
-    "isURL": is_url,
-    "getScheme": lambda url: Text(url.scheme),
-    "getHost": lambda url: Text(url.netloc.rpartition("@")[2]),
-    "getHostname": lambda url: Text(url.hostname or ""),
-    "getPort": lambda url: Text(url.port or ""),
-    "getEscapedPath": lambda url: Text(url.path),
     "quantity": quantity,
     "isQuantity": is_quantity,
     "sign": lambda value: Int((value > 0) - (value < 0)),
@@ -350,12 +306,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "isInteger": lambda value: Bool(value == value.to_integral_value()),
     "asInteger": as_integer,
     "asApproximateFloat": lambda value: Double(float(value)),
-    "isIP": is_address,
-    "ip": lambda text: ipaddress.ip_address(str(text)),
-    "family": lambda address: Int(address.version),
-    "isCIDR": is_network,
-    "cidr": lambda text: ipaddress.ip_network(str(text), strict=False),
-    "containsIP": contains_address,
     "optSelect": select_optional,
     "optIndex": select_optional,
     "optional_of": Optional,

@@ -8,7 +8,7 @@ which stay syntax errors.
 import re
 
 QUOTED = re.compile(r"""(?:[rR]?(?:'''.*?'''|\"\"\".*?\"\"\"|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"))""", re.S)
-NAMESPACED = re.compile(r"(?<![\w.])(sets|optional|format)\s*\.\s*([A-Za-z]\w*)\s*\(")
+NAMESPACED = re.compile(r"(?<![\w.])(sets|optional|format|ip(?=\s*\.\s*isCanonical\b))\s*\.\s*([A-Za-z]\w*)\s*\(")
 SELECTED = re.compile(r"\.\?(\w+)((?:\.\w+\b(?!\s*\())*)")
 INDEXED = re.compile(r"\[\?([^\[\]]+)\]")
 
