@@ -6,8 +6,10 @@ Each takes CEL values and returns one; a wrong argument raises ValueError, which
 List: public documentation "Common Expression Language in Kubernetes". Not there: the authorizer and semantic versions.
 """
 
+import math
 import re
 from collections.abc import Callable
+from datetime import UTC
 from decimal import Decimal
 from itertools import islice, pairwise
 from typing import Any
@@ -106,6 +108,36 @@ def char_at(text: Any, place: int) -> Any:
 
 def ascii_case(change: Callable[[str], str]) -> Callable[[Any], Any]:
     return lambda text: Text("".join(change(letter) if letter.isascii() else letter for letter in str(text)))
+
+
+def string(value: Any) -> Any:
+    """`string(x)`: truth, numbers and times as CEL writes them, where cel-python forgets their fractions."""
+    if isinstance(value, celtypes.BoolType):
+        return Text("true" if value else "false")
+    if isinstance(value, celtypes.DoubleType):
+        return Text(shortest(float(value)))
+    if isinstance(value, celtypes.DurationType):
+        return Text(f"{_plain(value.total_seconds())}s")
+    if isinstance(value, celtypes.TimestampType) and value.microsecond:
+        fraction = f"{value.microsecond:06d}".rstrip("0")
+        return Text(f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%S}.{fraction}Z")
+    return Text(str(value)) if isinstance(value, (*network.ADDRESSES, *network.NETWORKS)) else Text(value)
+
+
+def _plain(number: float) -> str:
+    """The shortest text without an exponent."""
+    return f"{Decimal(repr(number)).normalize():f}"
+
+
+def shortest(number: float) -> str:
+    """The shortest text that reads back as the number, as Go's %g has it: 1, 0.5, 1e+06."""
+    if not math.isfinite(number):
+        return "NaN" if math.isnan(number) else "+Inf" if number > 0 else "-Inf"
+    exact = Decimal(repr(number)).normalize()
+    power = exact.adjusted() if number else 0
+    if -4 <= power < 6:
+        return f"{exact:f}"
+    return f"{exact.scaleb(-power):f}e{power:+03d}"
 
 
 # ---- regular expressions
@@ -229,6 +261,10 @@ def _printed(value: Any) -> str:
         return "[" + ", ".join(map(_printed, value)) + "]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_printed(k)}: {_printed(v)}" for k, v in sorted(value.items())) + "}"
+    if isinstance(value, celtypes.DoubleType) and math.isfinite(value):
+        return _plain(float(value))
+    if isinstance(value, (celtypes.DurationType, celtypes.TimestampType)):
+        return str(string(value))
     return "null" if value is None else str(value)
 
 
@@ -292,6 +328,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "trim": lambda text: Text(str(text).strip()),
     "reverse": lambda holder: Text(str(holder)[::-1]) if isinstance(holder, str) else Listed(list(holder)[::-1]),
     **network.FUNCTIONS,
+    "string": string,
     "matches": matches,
     "find": find,
     "findAll": find_all,

@@ -46,6 +46,32 @@ def test_functions(expression: str) -> None:
     assert evaluate(expression, {"self": {"a": "here", "m": {"b": "deep"}, "l": [4, 5]}})
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("true", "true"),
+        ("1.0", "1"),
+        ("-2.5", "-2.5"),
+        ("0.00001", "1e-05"),
+        ("1000000.0", "1e+06"),
+        ("0.0", "0"),
+        ("1.0 / 0.0", "+Inf"),
+        ("b'abc'", "abc"),
+        ("duration('90s')", "90s"),
+        ("duration('1.5s')", "1.5s"),
+        ("timestamp('2026-01-02T03:04:05Z')", "2026-01-02T03:04:05Z"),
+        ("timestamp('2026-01-02T03:04:05.25+01:00')", "2026-01-02T02:04:05.25Z"),
+        ("cidr('10.1.0.0/8')", "10.1.0.0/8"),
+    ],
+)
+def test_values_as_texts(value: str, text: str) -> None:
+    assert evaluate(f"string({value}) == self", {"self": text})
+
+
+def test_values_in_formats() -> None:
+    assert evaluate("'%s %s %s'.format([1.0, 1000000.0, duration('1.5s')]) == '1 1000000 1.5s'", {})
+
+
 def test_quoted_text_is_not_respelled() -> None:
     assert respell("self.a == '.?b' && self.?c.d == \"x[?1]\"") == (
         """self.a == '.?b' && self.optSelect("c").optSelect("d") == "x[?1]\""""
