@@ -79,6 +79,25 @@ def test_quoted_text_is_not_respelled() -> None:
     assert respell("self.?a.orValue(1)") == 'self.optSelect("a").orValue(1)'
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "[1, 2, ] == [1, 2]",
+        "{'a': [1,], 'b': '2',} == {'a': [1], 'b': '2'}",
+        "['a,]',] == ['a,' + ']']",
+        "self.?z.orValue(1) == 1 // don't\n && self.?z.orValue(2) == 2 // isn't",
+    ],
+)
+def test_commas_at_the_end_and_comments(expression: str) -> None:
+    assert evaluate(expression, {"self": {}})
+
+
+@pytest.mark.parametrize("expression", ["[,] == []", "{,} == {}", "[1,,] == [1]", "size([1],) == 1"])
+def test_commas_after_nothing(expression: str) -> None:
+    with pytest.raises(ValueError, match="Syntax error"):
+        evaluate(expression, {})
+
+
 def rules(base: dict[str, Any], *found: dict[str, Any] | str) -> dict[str, Any]:
     listed = [one if isinstance(one, dict) else {"rule": one} for one in found]
     return base | {"x-kubernetes-validations": listed}
