@@ -160,7 +160,7 @@ def accepted_names(crd: dict[str, Any], registry: Registry) -> tuple[dict[str, A
     spec = crd["spec"]
     names = spec["names"]
     granted = dict((crd.get("status") or {}).get("acceptedNames") or {})
-    taken = [r for r in registry.all() if r.group == spec["group"] and r.plural != names["plural"]]
+    taken = [r for r in registry.all() if r.group == spec["group"] and (r.plural != names["plural"] or not r.custom)]
     words = {r.plural for r in taken} | {r.singular for r in taken} | {s for r in taken for s in r.short_names}
     kinds = {r.kind for r in taken} | {r.list_kind for r in taken}
     reason = message = ""

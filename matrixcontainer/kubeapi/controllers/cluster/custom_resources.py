@@ -110,8 +110,15 @@ class CustomResources(Controller):
 
         await self.modify(("", name), change, "status")
 
+    def _is_built_in(self, crd: dict[str, Any]) -> bool:
+        """Whether its plural is one that no definition made: neither that nor its objects are the definition's."""
+        group, plural = crd["spec"]["group"], crd["spec"]["names"]["plural"]
+        return any(r.group == group and r.plural == plural and not r.custom for r in self.core.registry.all())
+
     def _serve(self, crd: dict[str, Any], revision: int) -> None:
         spec = crd["spec"]
+        if self._is_built_in(crd):
+            return
         for current in self.core.registry.all():
             if current.group == spec["group"] and current.plural == spec["names"]["plural"]:
                 self.core.registry.remove(current.group, current.plural, current.version)
@@ -121,6 +128,8 @@ class CustomResources(Controller):
 
     def _withdraw(self, crd: dict[str, Any]) -> None:
         spec = crd["spec"]
+        if self._is_built_in(crd):
+            return
         self.core.registry.remove(spec["group"], spec["names"]["plural"])
         self.core.wake_watches(f"{spec['names']['plural']}.{spec['group']}")
 
@@ -130,6 +139,9 @@ class CustomResources(Controller):
         progress = "Terminating", "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress"
         if _condition(crd, "Terminating") != "True":
             await self._set(name, *progress)
+        if _condition(crd, "Established") != "True" or self._is_built_in(crd):
+            await self.modify(("", name), _drop_finalizer)  # none of the objects there is of this definition
+            return
         for current in self.core.registry.all():
             current.ending = current.ending or current.storage == name
         resource = self.core.registry.by_storage(name) or crds.stored_resource(crd, self.core.store.revision)

@@ -62,3 +62,41 @@ async def test_a_definition_of_which_nothing_is_served_can_go(talk: Talk) -> Non
     await talk.delete(GADGET_CRD)
     await talk.until(GADGET_CRD, lambda s: s.code == 404)
     assert talk.api.store.count("gadgets.example.test") == 0
+
+
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+
+
+def a_crd_of_cluster_roles() -> dict[str, Any]:
+    crd = a_crd(scope="Cluster", names={"plural": "clusterroles", "singular": "clusterrole", "kind": "ClusterRole"})
+    approval = {"api-approved.kubernetes.io": "unapproved, a test"}
+    crd["metadata"] = {"name": "clusterroles.rbac.authorization.k8s.io", "annotations": approval}
+    crd["spec"]["group"] = "rbac.authorization.k8s.io"
+    return crd
+
+
+async def test_no_definition_takes_a_built_in_kind_away(talk: Talk) -> None:
+    roles = (await talk.get(ROLES)).body["items"]
+    crd = f"{CRDS}/clusterroles.rbac.authorization.k8s.io"
+    await talk.post(CRDS, a_crd_of_cluster_roles())
+    await talk.until(crd, lambda s: condition(s.body, "Established") == "False")
+    assert (await talk.get(ROLES)).body["items"] == roles
+    await talk.delete(crd)
+    await talk.until(crd, lambda s: s.code == 404)
+    assert (await talk.get(ROLES)).body["items"] == roles
+
+
+async def test_a_definition_of_a_built_in_kind_from_earlier_takes_nothing_away_either(talk: Talk) -> None:
+    roles = (await talk.get(ROLES)).body["items"]
+    crd = f"{CRDS}/clusterroles.rbac.authorization.k8s.io"
+    await talk.post(CRDS, a_crd_of_cluster_roles())
+    known = (await talk.until(crd, lambda s: condition(s.body, "Established") == "False")).body
+    now = known["metadata"]["creationTimestamp"]
+    established = {"type": "Established", "status": "True", "reason": "R", "message": "", "lastTransitionTime": now}
+    patched = await talk.patch(f"{crd}/status", {"status": {"conditions": [established]}})
+    assert patched.code == 200
+    talk.api.manager.custom_resources.load()
+    assert (await talk.get(ROLES)).body["items"] == roles
+    await talk.delete(crd)
+    await talk.until(crd, lambda s: s.code == 404)
+    assert (await talk.get(ROLES)).body["items"] == roles
