@@ -108,6 +108,18 @@ async def test_exact_shows_the_past(widgets: Talk) -> None:
     assert [i["metadata"]["name"] for i in body["items"]] == ["a"]
 
 
+async def test_who_pages_from_a_revision_sees_the_past(widgets: Talk) -> None:
+    await _make(widgets, "a", "b")
+    revision = widgets.api.store.revision
+    await _make(widgets, "c")
+    first = (await widgets.get(WIDGETS, resourceVersion=revision, limit=1)).body
+    rest = (await widgets.get(WIDGETS, **{"continue": first["metadata"]["continue"]})).body
+    assert [i["metadata"]["name"] for i in first["items"] + rest["items"]] == ["a", "b"]
+    assert first["metadata"]["resourceVersion"] == rest["metadata"]["resourceVersion"] == str(revision)
+    newer = (await widgets.get(WIDGETS, resourceVersion=revision, limit=9, resourceVersionMatch="NotOlderThan")).body
+    assert len(newer["items"]) == len((await widgets.get(WIDGETS, resourceVersion=revision)).body["items"]) == 3
+
+
 async def test_watch_shows_present_then_changes(widgets: Talk) -> None:
     await _make(widgets, "a")
     async with widgets.watch(WIDGETS) as stream:
