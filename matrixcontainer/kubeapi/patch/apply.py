@@ -27,6 +27,7 @@ from matrixcontainer.kubeapi.patch.field_set import (
     is_granular,
     item_element,
     path_text,
+    paths_of,
     to_fields,
     with_fields,
 )
@@ -209,8 +210,8 @@ def apply_config(
     for loser in {owner for owner, _ in conflicts}:
         managers[loser].paths -= {path for owner, path in conflicts if owner == loser}
     others: Paths = frozenset().union(*(current.paths for owner, current in managers.items() if owner not in earlier))
-    given_up = with_fields(last, schema) - with_fields(wanted | others, schema) - NEVER_OWNED
-    merged = remove_paths(merged, given_up, schema)
+    listed = with_fields(wanted | others, schema) | paths_of(config, schema, nodes=True)
+    merged = remove_paths(merged, with_fields(last, schema) - listed - NEVER_OWNED, schema, listed)
     unchanged = live is not None and same_json(merged, plain)
     since = next((managers[owner].time for owner in earlier), "") if unchanged else options.now
     for owner in earlier:
@@ -286,18 +287,21 @@ Tree = dict[str, Any]
 ITSELF = ""  # in a tree: the path ends here, too
 
 
-def remove_paths(value: Any, doomed: Paths, schema: Schema) -> Any:
-    """Take away what the applier gave up: what it owned, and nobody owns now, goes with everything in it."""
+def remove_paths(value: Any, doomed: Paths, schema: Schema, listed: Paths = frozenset()) -> Any:
+    """Take away what the applier gave up: what it owned, and nobody owns now, goes with everything in it.
+
+    An object or list that is empty by that goes too, unless it is among those `listed`.
+    """
     tree: Tree = {}
     for path in doomed:
         node = tree
         for element in path:
             node = node.setdefault(element, {})
         node[ITSELF] = {}
-    return _without(value, tree, schema, ())
+    return _without(value, tree, schema, (), listed)
 
 
-def _without(value: Any, doomed: Tree, schema: Schema, path: Path) -> Any:
+def _without(value: Any, doomed: Tree, schema: Schema, path: Path, listed: Paths) -> Any:
     if is_granular(schema, value):
         kept = {}
         for key, item in value.items():
@@ -306,8 +310,8 @@ def _without(value: Any, doomed: Tree, schema: Schema, path: Path) -> Any:
                 kept[key] = item
             elif ITSELF not in below:
                 inner = (*path, f"f:{key}")
-                result = _without(item, below, child_schema(schema, key, path), inner)
-                if result not in ({}, []) or item in ({}, []):
+                result = _without(item, below, child_schema(schema, key, path), inner, listed)
+                if result not in ({}, []) or item in ({}, []) or inner in listed:
                     kept[key] = result  # else its last owned member went; an empty shell nobody listed goes with it
         return kept
     if is_associative(schema, value):
@@ -318,7 +322,7 @@ def _without(value: Any, doomed: Tree, schema: Schema, path: Path) -> Any:
             if below is None:
                 items.append(item)
             elif ITSELF not in below:
-                items.append(_without(item, below, schema.items or ANY, (*path, element)))
+                items.append(_without(item, below, schema.items or ANY, (*path, element), listed))
         return items
     return value
 
