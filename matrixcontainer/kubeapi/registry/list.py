@@ -64,7 +64,7 @@ def list_page(store: Store, resource: Resource, query: Query) -> Page:
         revision, after = read_token(query.token)
         if revision == 0:
             revision = store.revision
-        elif revision < store.compacted_revision:
+        elif not store.compacted_revision <= revision <= store.revision:  # forgotten, or of a database's lost future
             failure = errors.expired(
                 "The provided continue parameter is too old to display a consistent list result. You can start a new list "  # noqa: E501
                 "without the continue parameter, or use the continue token in this response to retrieve the remainder of "  # noqa: E501
