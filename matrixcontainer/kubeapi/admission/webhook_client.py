@@ -16,6 +16,25 @@ import orjson
 
 from matrixcontainer.kubeapi.admission.webhook_matcher import Hook
 from matrixcontainer.kubeapi.builtin.webhooks import NO_SERVICES
+from matrixcontainer.kubeapi.schema.structural import Schema, drop_nulls
+from matrixcontainer.kubeapi.schema.validation import validate
+
+TEXT, OBJECT = {"type": "string"}, {"type": "object"}
+STATUS = OBJECT | {"properties": {"message": TEXT, "reason": TEXT, "code": {"type": "integer"}, "details": OBJECT}}
+RESPONSE = Schema(
+    OBJECT
+    | {
+        "properties": {
+            "uid": TEXT,
+            "allowed": {"type": "boolean"},
+            "status": STATUS,
+            "patch": TEXT,
+            "patchType": TEXT,
+            "warnings": {"type": "array", "items": TEXT},
+        }
+    }
+)
+"""The parts of an admission.k8s.io/v1 AdmissionResponse that are read."""
 
 
 class CallFailed(Exception):
@@ -89,7 +108,9 @@ def _response_of(content: bytes, uid: str) -> dict[str, Any]:
         raise CallFailed(
             f"expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got {stated[0]}, Kind={stated[1]}"
         )
-    response: dict[str, Any] = review["response"]
+    response: dict[str, Any] = drop_nulls(review["response"], RESPONSE)
+    if mistakes := validate(response, RESPONSE, below="response"):
+        raise CallFailed(f"failed to call webhook: couldn't decode the answer: {mistakes[0]}")
     if response.get("uid") != uid:
         raise CallFailed(f'expected response.uid="{uid}", got "{response.get("uid", "")}"')
     if response.get("patch") and response.get("patchType") != "JSONPatch":

@@ -1,8 +1,8 @@
 """CustomResourceDefinitions: checked, defaulted, accepted, served.
 
-A CRD becomes one `Resource` per served version. The order matters to clients: paths, discovery and OpenAPI are served
-before Established=True is published. Updates take effect at once, for stored objects too; deletion deletes the
-objects first.
+A CRD becomes one `Resource` per served version, under the names it was granted. The order matters to clients: paths,
+discovery and OpenAPI are served before Established=True is published. Updates take effect at once, for stored objects
+too; deletion deletes the objects first.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from matrixcontainer.kubeapi.meta.jsonpath import JsonPath
 from matrixcontainer.kubeapi.meta.selectors import field_reader
 from matrixcontainer.kubeapi.registry.resource import Printed, Registry, Resource, ScalePaths, version_rank
 from matrixcontainer.kubeapi.registry.strategy import ResourceInfo, keep_part
-from matrixcontainer.kubeapi.schema.structural import Schema
+from matrixcontainer.kubeapi.schema.structural import Schema, same_json
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 GROUP = "apiextensions.k8s.io"
@@ -64,7 +64,7 @@ class CrdStrategy(BuiltinStrategy):
             new["status"] = status | {"storedVersions": stored}
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-        if old is not None and old.get("spec") == obj.get("spec"):
+        if old is not None and same_json(old.get("spec"), obj.get("spec")):
             return []
         return check_crd(obj, old)
 
@@ -81,46 +81,48 @@ def fingerprint(document: Any) -> str:
 
 def resources_of(crd: dict[str, Any], revision: int) -> list[Resource]:
     """A Resource per served version; objects written before `revision` are re-read through the present schema."""
-    spec = crd["spec"]
-    names = spec["names"]
+    return [_resource_of(crd, version, revision) for version in crd["spec"]["versions"] if version.get("served")]
+
+
+def stored_resource(crd: dict[str, Any], revision: int) -> Resource:
+    """The version that objects are stored in, served or not: who deletes them needs no more."""
+    return next(_resource_of(crd, version, revision) for version in crd["spec"]["versions"] if version.get("storage"))
+
+
+def _resource_of(crd: dict[str, Any], version: dict[str, Any], revision: int) -> Resource:
+    spec, document = crd["spec"], version["schema"]["openAPIV3Schema"]
+    granted = (crd.get("status") or {}).get("acceptedNames") or {}
+    names = granted if granted.get("kind") else spec["names"]
     storage_version = next(v["name"] for v in spec["versions"] if v.get("storage"))
-    found = []
-    for version in spec["versions"]:
-        if not version.get("served"):
-            continue
-        document = version["schema"]["openAPIV3Schema"]
-        sub = version.get("subresources") or {}
-        paths = _scale_paths(sub.get("scale"))
-        many = len([v for v in spec["versions"] if v.get("served")]) > 1
-        found.append(
-            Resource(
-                group=spec["group"],
-                version=version["name"],
-                plural=names["plural"],
-                kind=names["kind"],
-                namespaced=spec["scope"] == "Namespaced",
-                schema=(compiled := Schema(document)),
-                strategy=CustomStrategy(compiled, paths),
-                singular=names.get("singular", ""),
-                list_kind=names.get("listKind", ""),
-                short_names=tuple(names.get("shortNames") or ()),
-                categories=tuple(names.get("categories") or ()),
-                custom=True,
-                status="status" in sub,
-                scale=paths,
-                columns=tuple(_printed(column) for column in version.get("additionalPrinterColumns") or ()),
-                storage_version=f"{spec['group']}/{storage_version}",
-                document=document,
-                fields={
-                    field["jsonPath"].lstrip("."): field_reader(field["jsonPath"].lstrip("."))
-                    for field in version.get("selectableFields") or ()
-                },
-                refresh_before=2**63 if many and version["name"] != storage_version else revision,
-                fingerprint=fingerprint([version, names]),
-                deprecated=_deprecation(version, spec),
-            )
-        )
-    return found
+    sub = version.get("subresources") or {}
+    paths = _scale_paths(sub.get("scale"))
+    many = len([v for v in spec["versions"] if v.get("served")]) > 1
+    return Resource(
+        group=spec["group"],
+        version=version["name"],
+        plural=names["plural"],
+        kind=names["kind"],
+        namespaced=spec["scope"] == "Namespaced",
+        schema=(compiled := Schema(document)),
+        strategy=CustomStrategy(compiled, paths),
+        singular=names.get("singular", ""),
+        list_kind=names.get("listKind", ""),
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        custom=True,
+        status="status" in sub,
+        scale=paths,
+        columns=tuple(_printed(column) for column in version.get("additionalPrinterColumns") or ()),
+        storage_version=f"{spec['group']}/{storage_version}",
+        document=document,
+        fields={
+            field["jsonPath"].lstrip("."): field_reader(field["jsonPath"].lstrip("."))
+            for field in version.get("selectableFields") or ()
+        },
+        refresh_before=2**63 if many and version["name"] != storage_version else revision,
+        fingerprint=fingerprint([version, names]),
+        deprecated=_deprecation(version, spec),
+    )
 
 
 def _scale_paths(scale: dict[str, Any] | None) -> ScalePaths | None:
@@ -158,7 +160,7 @@ def accepted_names(crd: dict[str, Any], registry: Registry) -> tuple[dict[str, A
     spec = crd["spec"]
     names = spec["names"]
     granted = dict((crd.get("status") or {}).get("acceptedNames") or {})
-    taken = [r for r in registry.all() if r.group == spec["group"] and r.plural != names["plural"]]
+    taken = [r for r in registry.all() if r.group == spec["group"] and (r.plural != names["plural"] or not r.custom)]
     words = {r.plural for r in taken} | {r.singular for r in taken} | {s for r in taken for s in r.short_names}
     kinds = {r.kind for r in taken} | {r.list_kind for r in taken}
     reason = message = ""

@@ -257,8 +257,9 @@ def check_defaults(node: Node, path: str) -> list[Cause]:
     found: list[Cause] = []
     if node.get("default") is not None:
         found += _check_default(node["default"], Schema(node), f"{path}.default")
-    if isinstance(node.get("items"), dict):
-        found += check_defaults(node["items"], f"{path}.items")
+    for key in ("items", "additionalProperties"):
+        if isinstance(node.get(key), dict):
+            found += check_defaults(node[key], f"{path}.{key}")
     for name, child in (node.get("properties") or {}).items():
         found += check_defaults(child, f"{path}.properties[{name}]")
     return found

@@ -104,9 +104,20 @@ def _check_version(version: dict[str, Any], path: str) -> Iterator[Cause]:
             elif stated and not stated.startswith(roots):
                 why = f"should be a simple json path under {' or '.join(root.rstrip('.') for root in roots)}"
                 yield errors.invalid(where, stated, why)
+            elif stated and (why := _no_field_path(stated)):
+                yield errors.invalid(where, stated, why)
     for index, column in enumerate(version.get("additionalPrinterColumns") or []):
         yield from _check_column(column, f"{path}.additionalPrinterColumns[{index}]")
     yield from _check_selectable(version.get("selectableFields") or [], document or {}, f"{path}.selectableFields")
+
+
+def _no_field_path(text: str) -> str:
+    """Why a replica count can be neither read nor written there."""
+    try:
+        JsonPath(text).keys()
+    except ValueError as failure:
+        return str(failure)
+    return ""
 
 
 def _check_column(column: dict[str, Any], path: str) -> Iterator[Cause]:

@@ -60,7 +60,7 @@ def _check_data(obj: dict[str, Any], parts: tuple[str, ...]) -> list[Cause]:
     for part in parts:
         for key, value in (obj.get(part) or {}).items():
             total += len(value)
-            if not DATA_KEY.match(key) or len(key) > 253:
+            if not DATA_KEY.fullmatch(key) or len(key) > 253:
                 found.append(errors.invalid(f"{part}[{key}]", key, CONFIG_KEY_TEXT))
     if total > DATA_BYTES_MAX:
         found.append(errors.too_long("", DATA_BYTES_MAX))

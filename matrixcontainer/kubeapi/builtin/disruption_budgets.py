@@ -30,7 +30,7 @@ BOUNDS = ("minAvailable", "maxUnavailable")
 def share(current: int | str | None, path: str) -> Iterator[Cause]:
     """A count, or a percentage of at most a hundred."""
     if isinstance(current, str):
-        if not PERCENT.match(current):
+        if not PERCENT.fullmatch(current):
             yield errors.invalid(path, current, PERCENT_TEXT)
         elif int(current[:-1]) > 100:
             yield errors.invalid(path, current, "must not be greater than 100%")

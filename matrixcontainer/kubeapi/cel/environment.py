@@ -18,7 +18,7 @@ from matrixcontainer.kubeapi.cel.preprocess import respell
 from matrixcontainer.kubeapi.cel.values import Optional, plain_cel, to_cel
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import ABSENT, Cause
-from matrixcontainer.kubeapi.schema.structural import Schema, join
+from matrixcontainer.kubeapi.schema.structural import Schema, join, same_json
 from matrixcontainer.kubeapi.schema.validation import correlate_list
 
 Program = Callable[[dict[str, Any]], Any]
@@ -119,7 +119,7 @@ def _run_rules(
     schema: Schema, value: Any, old: Any, path: str, found: list[Cause], budget: list[int], root: bool
 ) -> None:
     present = to_cel(value, schema, root)
-    unchanged = old is not ABSENT and old == value
+    unchanged = old is not ABSENT and same_json(old, value)
     for rule in schema.rules:
         expression = rule["rule"]
         variables = {"self": present}
@@ -133,21 +133,19 @@ def _run_rules(
         elif unchanged:
             continue  # what was accepted once is not checked again
         where = path + _field_path(rule.get("fieldPath", ""), path)
-        try:
-            units = min(cost.CALL_MAX, budget[0])
-            with metered(units) as meter:
-                holds = bool(compiled(expression)(variables))
-                message = "" if holds else _message(rule, variables)
-            budget[0] -= 1 + units - meter.left
-            if holds:
-                continue
-        except OutOfBudget:
-            found.append(errors.invalid(path, schema.type, _too_dear(rule) if units == cost.CALL_MAX else RAN_OUT))
-            budget[0] = -1
-            return
-        except environment().failures as failure:
-            message = f"{_reason_of(failure)} evaluating rule: {rule.get('message') or expression}".strip()
-        found.append(_cause(rule.get("reason", ""), where, schema.type, message))
+        units = min(cost.CALL_MAX, budget[0])
+        with metered(units) as meter:
+            try:
+                message = "" if compiled(expression)(variables) else _message(rule, variables)
+            except OutOfBudget:
+                found.append(errors.invalid(path, schema.type, _too_dear(rule) if units == cost.CALL_MAX else RAN_OUT))
+                budget[0] = -1
+                return
+            except environment().failures as failure:
+                message = f"{_reason_of(failure)} evaluating rule: {rule.get('message') or expression}".strip()
+        budget[0] -= 1 + units - meter.left  # also of a rule that has no value: it has cost what it has cost
+        if message:
+            found.append(_cause(rule.get("reason", ""), where, schema.type, message))
 
 
 def _too_dear(rule: dict[str, Any]) -> str:

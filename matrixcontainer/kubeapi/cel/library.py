@@ -1,19 +1,22 @@
-"""The functions Kubernetes adds to CEL: lists, regular expressions, strings, URLs, quantities, addresses, optionals.
+"""The functions Kubernetes adds to CEL: lists, regular expressions, strings, quantities, optionals.
+
+Those of URLs and addresses are in network.py.
 
 Each takes CEL values and returns one; a wrong argument raises ValueError, which makes the rule fail with its text.
 List: public documentation "Common Expression Language in Kubernetes". Not there: the authorizer and semantic versions.
 """
 
-import ipaddress
+import math
 import re
 from collections.abc import Callable
+from datetime import UTC
 from decimal import Decimal
 from itertools import islice, pairwise
 from typing import Any
-from urllib.parse import urlsplit
 
 from celpy import celtypes
 
+from matrixcontainer.kubeapi.cel import network
 from matrixcontainer.kubeapi.cel.meter import CHARACTERS_OF_ONE, charge, size
 from matrixcontainer.kubeapi.cel.values import Optional
 from matrixcontainer.kubeapi.meta.quantities import NoQuantity, parse
@@ -62,9 +65,11 @@ def index_of(holder: Any, wanted: Any, start: int = 0) -> Any:
     return Int(next((place for place, item in enumerate(holder) if item == wanted), -1))
 
 
-def last_index_of(holder: Any, wanted: Any) -> Any:
+def last_index_of(holder: Any, wanted: Any, start: int | None = None) -> Any:
+    """The last place it begins at, in a text no later than `start`."""
     if isinstance(holder, str):
-        return Int(str(holder).rfind(str(wanted)))
+        end = None if start is None else int(start) + len(wanted)
+        return Int(str(holder).rfind(str(wanted), 0, end))
     return Int(max((place for place, item in enumerate(holder) if item == wanted), default=-1))
 
 
@@ -105,6 +110,36 @@ def ascii_case(change: Callable[[str], str]) -> Callable[[Any], Any]:
     return lambda text: Text("".join(change(letter) if letter.isascii() else letter for letter in str(text)))
 
 
+def string(value: Any) -> Any:
+    """`string(x)`: truth, numbers and times as CEL writes them, where cel-python forgets their fractions."""
+    if isinstance(value, celtypes.BoolType):
+        return Text("true" if value else "false")
+    if isinstance(value, celtypes.DoubleType):
+        return Text(shortest(float(value)))
+    if isinstance(value, celtypes.DurationType):
+        return Text(f"{_plain(value.total_seconds())}s")
+    if isinstance(value, celtypes.TimestampType) and value.microsecond:
+        fraction = f"{value.microsecond:06d}".rstrip("0")
+        return Text(f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%S}.{fraction}Z")
+    return Text(str(value)) if isinstance(value, (*network.ADDRESSES, *network.NETWORKS)) else Text(value)
+
+
+def _plain(number: float) -> str:
+    """The shortest text without an exponent."""
+    return f"{Decimal(repr(number)).normalize():f}"
+
+
+def shortest(number: float) -> str:
+    """The shortest text that reads back as the number, as Go's %g has it: 1, 0.5, 1e+06."""
+    if not math.isfinite(number):
+        return "NaN" if math.isnan(number) else "+Inf" if number > 0 else "-Inf"
+    exact = Decimal(repr(number)).normalize()
+    power = exact.adjusted() if number else 0
+    if -4 <= power < 6:
+        return f"{exact:f}"
+    return f"{exact.scaleb(-power):f}e{power:+03d}"
+
+
 # ---- regular expressions
 
 
@@ -120,24 +155,6 @@ def find_all(text: Any, pattern: Any, limit: int = -1) -> Any:
 
 def matches(text: Any, pattern: Any) -> Any:
     return Bool(compile_pattern(str(pattern)).search(str(text)) is not None)
-
-
-# ---- URLs
-
-
-def _url(text: Any) -> Any:
-    parts = urlsplit(str(text))
-    if not parts.scheme and not str(text).startswith("/"):
-        raise ValueError(f"URL parse error during conversion from string: {text}")
-    return parts
-
-
-def is_url(text: Any) -> Any:
-    try:
-        _url(text)
-    except ValueError:
-        return Bool(False)
-    return Bool(True)
 
 
 # ---- quantities
@@ -168,29 +185,6 @@ def as_integer(value: Quantity) -> Any:
 
 def _amount(value: Any) -> Decimal:
     return value if isinstance(value, Decimal) else Decimal(int(value))
-
-
-# ---- addresses
-
-
-def is_address(text: Any) -> Any:
-    try:
-        ipaddress.ip_address(str(text))
-    except ValueError:
-        return Bool(False)
-    return Bool(True)
-
-
-def is_network(text: Any) -> Any:
-    try:
-        ipaddress.ip_network(str(text), strict=False)
-    except ValueError:
-        return Bool(False)
-    return Bool("/" in str(text))
-
-
-def contains_address(network: Any, address: Any) -> Any:
-    return Bool(ipaddress.ip_address(str(address)) in network)
 
 
 # ---- optionals
@@ -267,6 +261,10 @@ def _printed(value: Any) -> str:
         return "[" + ", ".join(map(_printed, value)) + "]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_printed(k)}: {_printed(v)}" for k, v in sorted(value.items())) + "}"
+    if isinstance(value, celtypes.DoubleType) and math.isfinite(value):
+        return _plain(float(value))
+    if isinstance(value, (celtypes.DurationType, celtypes.TimestampType)):
+        return str(string(value))
     return "null" if value is None else str(value)
 
 
@@ -300,7 +298,7 @@ FORMATS = {
     "byte": _matching("([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", 2**31),
     "date": _matching(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", 10),
     "datetime": _matching(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", 64),
-    "uri": lambda text: "" if is_url(text) else "must be a URI",
+    "uri": lambda text: "" if network.is_url(text) else "must be a URI",
 }
 
 
@@ -329,16 +327,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "upperAscii": ascii_case(str.upper),
     "trim": lambda text: Text(str(text).strip()),
     "reverse": lambda holder: Text(str(holder)[::-1]) if isinstance(holder, str) else Listed(list(holder)[::-1]),
+    **network.FUNCTIONS,
+    "string": string,
     "matches": matches,
     "find": find,
     "findAll": find_all,
-    "url": _url,
-    "isURL": is_url,
-    "getScheme": lambda url: Text(url.scheme),
-    "getHost": lambda url: Text(url.netloc.rpartition("@")[2]),
-    "getHostname": lambda url: Text(url.hostname or ""),
-    "getPort": lambda url: Text(url.port or ""),
-    "getEscapedPath": lambda url: Text(url.path),
     "quantity": quantity,
     "isQuantity": is_quantity,
     "sign": lambda value: Int((value > 0) - (value < 0)),
@@ -350,12 +343,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "isInteger": lambda value: Bool(value == value.to_integral_value()),
     "asInteger": as_integer,
     "asApproximateFloat": lambda value: Double(float(value)),
-    "isIP": is_address,
-    "ip": lambda text: ipaddress.ip_address(str(text)),
-    "family": lambda address: Int(address.version),
-    "isCIDR": is_network,
-    "cidr": lambda text: ipaddress.ip_network(str(text), strict=False),
-    "containsIP": contains_address,
     "optSelect": select_optional,
     "optIndex": select_optional,
     "optional_of": Optional,

@@ -1,21 +1,22 @@
 """Rules as the engine can read them: what Kubernetes' CEL spells and cel-python's grammar does not.
 
 Optional selection (`a.?b`, `a[?k]`) becomes a call, as do functions of namespaces (`sets.contains`, `optional.of`,
-`format.dns1123Label`). Text in quotes is left alone. Not there: `cel.bind` and optional entries of literals,
-which stay syntax errors.
+`format.dns1123Label`); a comma after the last entry of a literal goes. Text in quotes and comments are left alone. Not
+there: `cel.bind` and optional entries of literals, which stay syntax errors.
 """
 
 import re
 
-QUOTED = re.compile(r"""(?:[rR]?(?:'''.*?'''|\"\"\".*?\"\"\"|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"))""", re.S)
-NAMESPACED = re.compile(r"(?<![\w.])(sets|optional|format)\s*\.\s*([A-Za-z]\w*)\s*\(")
+QUOTED = re.compile(r"""(?://[^\n]*|[rR]?(?:'''.*?'''|\"\"\".*?\"\"\"|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"))""", re.S)
+NAMESPACED = re.compile(r"(?<![\w.])(sets|optional|format|ip(?=\s*\.\s*isCanonical\b))\s*\.\s*([A-Za-z]\w*)\s*\(")
 SELECTED = re.compile(r"\.\?(\w+)((?:\.\w+\b(?!\s*\())*)")
+TRAILING = re.compile(r"([^\s\[{(,]\s*),(?=\s*[\]}])")
 INDEXED = re.compile(r"\[\?([^\[\]]+)\]")
 
 
 def respell(expression: str) -> str:
     """The expression with every quoted text as it was and everything else in the engine's grammar."""
-    if "?" not in expression and not NAMESPACED.search(expression):
+    if "?" not in expression and not NAMESPACED.search(expression) and not TRAILING.search(expression):
         return expression
     kept: list[str] = []
 
@@ -26,6 +27,7 @@ def respell(expression: str) -> str:
     text = QUOTED.sub(hide, expression)
     text = NAMESPACED.sub(lambda match: f"{match[1]}_{match[2]}(", text)
     text = SELECTED.sub(_selections, text)
+    text = TRAILING.sub(r"\1", text)
     text = INDEXED.sub(lambda match: f".optIndex({match[1]})", text)
     return re.sub(r"__quoted_(\d+)__", lambda match: kept[int(match[1])], text)
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from matrixcontainer.kubeapi.meta.errors import bad_request
+from matrixcontainer.kubeapi.meta.timestamps import FIRST, LAST
 from matrixcontainer.kubeapi.schema.types import Row, rows_of, table
 
 MAGIC = b"k8s\0"
@@ -154,6 +155,8 @@ def _decode_time(value: bytes, kind: str) -> str | None:
     nanos = _decode_value(parts.get(2, 0), "int64")
     if not seconds and not nanos:
         return None
+    if not FIRST <= seconds <= LAST:
+        raise ValueError(f"{seconds} seconds are in no year from 1 to 9999")
     moment = datetime.fromtimestamp(seconds, UTC)
     if kind == "time":
         return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

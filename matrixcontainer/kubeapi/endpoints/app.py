@@ -5,7 +5,6 @@
 
 import time
 
-import orjson
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -24,7 +23,7 @@ from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.registry.resource import Resource
 from matrixcontainer.kubeapi.registry.store_errors import store_lost
-from matrixcontainer.kubeapi.storage.objects import StorageError
+from matrixcontainer.kubeapi.storage.objects import NotJson, StorageError
 
 METRICS, METRICS_TYPE = "/metrics", "text/plain; version=0.0.4; charset=utf-8"
 TRACER = trace.get_tracer("kubeapi")
@@ -88,7 +87,7 @@ class App:
             return Response(failure.page(request.path).encode(), failure.code, "text/plain; charset=utf-8")
         if isinstance(failure, StorageError):
             failure = store_lost(failure)
-        if isinstance(failure, (RecursionError, orjson.JSONEncodeError)):
+        if isinstance(failure, (RecursionError, NotJson)):
             failure = errors.bad_request(f"the object is nested too deeply or holds what JSON cannot say: {failure}")
         if not isinstance(failure, ApiError):  # the last resort: a Status and a line in the log, never a bare 500
             self.failed(request, failure)

@@ -3,9 +3,8 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-import orjson
-
 from matrixcontainer.kubeapi.registry.watch import Watch
+from matrixcontainer.kubeapi.storage.objects import dump_json
 
 
 class Response:
@@ -22,4 +21,4 @@ class Response:
 
 
 def as_json(value: Any, code: int = 200) -> Response:
-    return Response(orjson.dumps(value), code)
+    return Response(dump_json(value), code)

@@ -129,7 +129,10 @@ class SubresourceHandler:
             revision = str((scale.get("metadata") or {}).get("resourceVersion") or "")
             if revision and revision != obj["metadata"]["resourceVersion"]:
                 raise errors.conflict(resource.plural, resource.group, target.name)
-            compiled(paths.spec).put(obj, wanted)
+            try:
+                compiled(paths.spec).put(obj, wanted)
+            except ValueError as failure:
+                raise errors.untyped(str(failure)) from failure
             return obj
 
         outcome = await verbs.modify(resource, target.namespace, target.name, change, options)

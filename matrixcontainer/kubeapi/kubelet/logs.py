@@ -49,7 +49,7 @@ def read_log(core: Core, pod: Obj, options: LogOptions) -> bytes | AsyncIterator
 
 
 def _check(options: LogOptions, pod: str) -> None:
-    if options.since_time and not DATE_TIME.match(options.since_time):
+    if options.since_time and not DATE_TIME.fullmatch(options.since_time):
         raise errors.bad_request(f"sinceTime: {errors.shown(options.since_time)} is no time of RFC 3339")
     found = []
     if options.tail is not None and options.tail < 0:

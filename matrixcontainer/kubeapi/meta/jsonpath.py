@@ -55,9 +55,12 @@ class JsonPath:
         return [key for _, key in self.steps]
 
     def put(self, obj: dict[str, Any], value: Any) -> None:
+        """Set the value there; ValueError where something that is no object is in the way."""
         *parents, last = self.keys()
         for key in parents:
             obj = obj.setdefault(key, {})
+            if not isinstance(obj, dict):
+                raise ValueError(f"value cannot be set because {self.text}: {key} is not an object")
         obj[last] = value
 
 

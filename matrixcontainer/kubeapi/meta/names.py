@@ -26,21 +26,21 @@ def is_subdomain(name: str) -> str:
     """Why the name is not a DNS subdomain; empty when it is one."""
     if len(name) > 253:
         return "must be no more than 253 characters"
-    return "" if SUBDOMAIN.match(name) else SUBDOMAIN_TEXT
+    return "" if SUBDOMAIN.fullmatch(name) else SUBDOMAIN_TEXT
 
 
 def is_label(name: str) -> str:
     if len(name) > 63:
         return "must be no more than 63 characters"
-    if LABEL.match(name):
+    if LABEL.fullmatch(name):
         return ""
-    return "must not contain dots" if SUBDOMAIN.match(name) else LABEL_TEXT
+    return "must not contain dots" if SUBDOMAIN.fullmatch(name) else LABEL_TEXT
 
 
 def is_label_1035(name: str) -> str:
     if len(name) > 63:
         return "must be no more than 63 characters"
-    return "" if LABEL_1035.match(name) else LABEL_1035_TEXT
+    return "" if LABEL_1035.fullmatch(name) else LABEL_1035_TEXT
 
 
 def is_path_segment(name: str) -> str:

@@ -33,7 +33,7 @@ def qualified_mistakes(key: str) -> list[str]:
             found.append("prefix part must be non-empty")
         if len(parts[0]) > LONGEST_PREFIX:
             found.append(f"prefix part must be no more than {LONGEST_PREFIX} characters")
-        if parts[0] and not SUBDOMAIN.match(parts[0]):
+        if parts[0] and not SUBDOMAIN.fullmatch(parts[0]):
             found.append(f"prefix part {SUBDOMAIN_TEXT}")
     name = parts[-1]
     if not name:

@@ -30,10 +30,10 @@ class NoQuantity(ValueError):
 @lru_cache(maxsize=4096)
 def parse(text: str) -> tuple[Fraction, str]:
     """(amount, form) where the form is decimal, binary or exponent."""
-    match = FORM.match(text)
+    match = FORM.fullmatch(text)
     if match is None:
         raise NoQuantity("quantities must match the regular expression " + f"'{FORM.pattern}'")
-    if not NUMBER.match(match[1]):
+    if not NUMBER.fullmatch(match[1]):
         raise NoQuantity("unable to parse numeric part of quantity")
     if len(text) > TEXT_MAX:
         raise NoQuantity(f"quantities have at most {TEXT_MAX} characters")
@@ -42,14 +42,14 @@ def parse(text: str) -> tuple[Fraction, str]:
         return number * Fraction(10) ** DECIMAL[suffix], "decimal"
     if suffix in BINARY:
         return number * 1024 ** BINARY[suffix], "binary"
-    if (power := EXPONENT.match(suffix)) is None:
+    if (power := EXPONENT.fullmatch(suffix)) is None:
         raise NoQuantity("unable to parse quantity's suffix")
     return number * Fraction(10) ** max(-EXPONENT_MAX, min(int(power[1]), EXPONENT_MAX)), "exponent"
 
 
 def whole_number(text: object, default: int = 0, largest: int = 2**31 - 1) -> int:
     """The whole number of an annotation or label; `default` for anything that is none, or is beyond +-`largest`."""
-    found = WHOLE.match(text) if isinstance(text, str) else None
+    found = WHOLE.fullmatch(text) if isinstance(text, str) else None
     if found is None or len(found[0]) > 20:
         return default
     number = int(found[0])

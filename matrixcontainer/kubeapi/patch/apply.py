@@ -27,10 +27,11 @@ from matrixcontainer.kubeapi.patch.field_set import (
     is_granular,
     item_element,
     path_text,
+    paths_of,
     to_fields,
     with_fields,
 )
-from matrixcontainer.kubeapi.schema.structural import Schema, copy_json, drop_nulls
+from matrixcontainer.kubeapi.schema.structural import Schema, copy_json, drop_nulls, same_json
 from matrixcontainer.kubeapi.schema.types import zero_of
 
 UPDATE_ENTRIES_MAX = 10
@@ -200,20 +201,19 @@ def apply_config(
         for owner, current in managers.items()
         if owner not in earlier
         for path in sorted(current.paths & changed, key=in_set_order)
-        if path in wanted or any(path[: len(w)] == w for w in wanted)
+        if any(path[:length] in wanted for length in range(1, len(path) + 1))
     ]
     if conflicts and not options.force:
         granted = _granted_to_client(plain, schema, config["apiVersion"]) if options.manager == CLIENT else frozenset()
         if left := [(owner, path) for owner, path in conflicts if path not in granted]:
             raise conflict_error(left)
-    for owner, path in conflicts:
-        managers[owner].paths -= {path}
+    for loser in {owner for owner, _ in conflicts}:
+        managers[loser].paths -= {path for owner, path in conflicts if owner == loser}
     others: Paths = frozenset().union(*(current.paths for owner, current in managers.items() if owner not in earlier))
-    given_up = with_fields(last, schema) - with_fields(wanted | others, schema) - NEVER_OWNED
-    merged = remove_paths(merged, given_up, schema)
-    since = (
-        next((managers[owner].time for owner in earlier), "") if live is not None and merged == plain else options.now
-    )
+    listed = with_fields(wanted | others, schema) | paths_of(config, schema, nodes=True)
+    merged = remove_paths(merged, with_fields(last, schema) - listed - NEVER_OWNED, schema, listed)
+    unchanged = live is not None and same_json(merged, plain)
+    since = next((managers[owner].time for owner in earlier), "") if unchanged else options.now
     for owner in earlier:
         del managers[owner]
     managers[me] = ManagedFields(wanted, since)
@@ -282,34 +282,47 @@ def merge(live: Any, config: Any, schema: Schema, path: Path = ()) -> Any:
     return copy_json(config)
 
 
-def remove_paths(value: Any, doomed: Paths, schema: Schema) -> Any:
-    """Take away what the applier gave up: what it owned, and nobody owns now, goes with everything in it."""
-    return _without(value, set(doomed), schema, ())
+Tree = dict[str, Any]
+"""Paths by their elements, each a tree of what follows it."""
+ITSELF = ""  # in a tree: the path ends here, too
 
 
-def _without(value: Any, doomed: set[Path], schema: Schema, path: Path) -> Any:
-    if not doomed:
-        return value
+def remove_paths(value: Any, doomed: Paths, schema: Schema, listed: Paths = frozenset()) -> Any:
+    """Take away what the applier gave up: what it owned, and nobody owns now, goes with everything in it.
+
+    An object or list that is empty by that goes too, unless it is among those `listed`.
+    """
+    tree: Tree = {}
+    for path in doomed:
+        node = tree
+        for element in path:
+            node = node.setdefault(element, {})
+        node[ITSELF] = {}
+    return _without(value, tree, schema, (), listed)
+
+
+def _without(value: Any, doomed: Tree, schema: Schema, path: Path, listed: Paths) -> Any:
     if is_granular(schema, value):
         kept = {}
         for key, item in value.items():
-            inner = (*path, f"f:{key}")
-            if inner in doomed:
-                continue
-            below = {p for p in doomed if p[: len(inner)] == inner}
-            result = _without(item, below, child_schema(schema, key, path), inner) if below else item
-            if below and result in ({}, []) and item not in ({}, []):
-                continue  # its last owned member went; an empty shell nobody listed goes with it
-            kept[key] = result
+            below = doomed.get(f"f:{key}")
+            if below is None:
+                kept[key] = item
+            elif ITSELF not in below:
+                inner = (*path, f"f:{key}")
+                result = _without(item, below, child_schema(schema, key, path), inner, listed)
+                if result not in ({}, []) or item in ({}, []) or inner in listed:
+                    kept[key] = result  # else its last owned member went; an empty shell nobody listed goes with it
         return kept
     if is_associative(schema, value):
         items = []
         for item in value:
-            inner = (*path, item_element(schema, item))
-            if inner in doomed:
-                continue
-            below = {p for p in doomed if p[: len(inner)] == inner}
-            items.append(_without(item, below, schema.items or ANY, inner) if below else item)
+            element = item_element(schema, item)
+            below = doomed.get(element)
+            if below is None:
+                items.append(item)
+            elif ITSELF not in below:
+                items.append(_without(item, below, schema.items or ANY, (*path, element), listed))
         return items
     return value
 

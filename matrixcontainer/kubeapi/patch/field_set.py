@@ -13,8 +13,9 @@ from typing import Any
 import orjson
 
 from matrixcontainer.kubeapi.meta.errors import ABSENT
-from matrixcontainer.kubeapi.schema.structural import Schema
+from matrixcontainer.kubeapi.schema.structural import Schema, same_json
 from matrixcontainer.kubeapi.schema.types import schema_of
+from matrixcontainer.kubeapi.storage.objects import dump_json
 
 Path = tuple[str, ...]
 Paths = frozenset[Path]
@@ -126,7 +127,7 @@ def compare(old: Any, new: Any, schema: Schema, path: Path = ()) -> tuple[set[Pa
 def _compare(
     old: Any, new: Any, schema: Schema, path: Path, added: set[Path], modified: set[Path], removed: set[Path]
 ) -> None:
-    if type(old) is type(new) and old == new:
+    if type(old) is type(new) and same_json(old, new):
         return
     if old is None:  # what Go prints as null was there all the same
         old = {} if is_granular(schema, new) else [] if is_associative(schema, new) else None
@@ -209,7 +210,7 @@ def _tidy(node: dict[str, Any]) -> dict[str, Any]:
 
 def from_fields(tree: dict[str, Any]) -> Paths:
     """The set a tree form stands for; malformed members are ignored."""
-    return _parsed(orjson.dumps(tree))
+    return _parsed(dump_json(tree))
 
 
 @lru_cache(SHAPES_KEPT)

@@ -10,10 +10,13 @@ from typing import Any
 
 from matrixcontainer.kubeapi.meta.errors import ApiError, as_json, bad_request, untyped
 from matrixcontainer.kubeapi.patch.field_set import ANY
-from matrixcontainer.kubeapi.schema.structural import Schema, copy_json
+from matrixcontainer.kubeapi.schema.structural import Schema, copy_json, same_json
 from matrixcontainer.kubeapi.schema.validation import type_of
+from matrixcontainer.kubeapi.storage.objects import dump_json
 
 PATCH_OPERATIONS_MAX = 10_000
+COPIED_BYTES_MAX = 3 * 2**20
+"""Of all copies of a patch together, as in k8s.io/apiserver (JSONPatchMaxCopyBytes): each may double what there is."""
 
 
 class PatchFailed(ApiError):
@@ -38,8 +41,14 @@ def json_patch(obj: dict[str, Any], operations: Any) -> dict[str, Any]:
         text = f"The allowed maximum operations in a JSON patch is {PATCH_OPERATIONS_MAX}, got {len(operations)}"
         raise ApiError(413, "RequestEntityTooLarge", text)
     root: Any = copy_json(obj)
+    copied = 0
     for operation in operations:
         _demand_operation(operation)
+        if operation.get("op") == "copy":
+            copied += len(dump_json(_read(root, pointer(operation.get("from", "")))))
+            if copied > COPIED_BYTES_MAX:
+                why = f"the accumulated size increase of copy is {copied}, exceeding the limit {COPIED_BYTES_MAX}"
+                raise PatchFailed(f"Unable to complete the copy, {why}")
         root = _operate(root, operation)
     if not isinstance(root, dict):
         raise PatchFailed("the patched document is not an object")
@@ -78,7 +87,7 @@ def _operate(root: Any, operation: dict[str, Any]) -> Any:
         raise PatchFailed(f"{op} operation has no path")
     path = pointer(operation["path"])
     if op == "test":
-        if not _same(_read(root, path), value):
+        if not same_json(_read(root, path), value):
             raise PatchFailed(f"testing value {operation['path']} failed")
         return root
     if op == "replace" and not path:
@@ -89,22 +98,11 @@ def _operate(root: Any, operation: dict[str, Any]) -> Any:
         return _remove(root, path)
     if op in ("move", "copy"):
         source = pointer(str(operation.get("from", "")))
-        current = copy_json(_read(root, source))
-        if op == "move":
-            root = _remove(root, source)
-        return _write(root, path, current, insert=True)
+        current = _read(root, source)
+        if op == "copy":
+            return _write(root, path, copy_json(current), insert=True)
+        return _write(_remove(root, source), path, current, insert=True)
     raise PatchFailed(f"Unexpected kind: {op}")
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Equal as JSON, where true is not 1."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    return bool(one == other)
 
 
 def pointer(text: str) -> list[str]:
@@ -230,14 +228,21 @@ def _merge_object(target: dict[str, Any], patch: dict[str, Any], schema: Schema)
         if key in done:
             continue
         if key.startswith(DROP):
-            name = key.removeprefix(DROP)
-            if name in target:
-                target[name] = [item for item in target[name] or [] if item not in value]
-        elif value is None:
-            target.pop(key, None)
+            _drop_members(target, key.removeprefix(DROP), value)
+        elif value is None or (_is_directive(value) and not isinstance(target.get(key), dict)):
+            target.pop(key, None)  # a directive has nothing there to say anything of
         else:
             target[key] = _merge_value(target.get(key), value, schema.child(key) or ANY)
     return target
+
+
+def _drop_members(target: dict[str, Any], name: str, members: Any) -> None:
+    """Without its members, or without the list where the patch says null; what is no list is left alone."""
+    if members is None:
+        target.pop(name, None)
+    elif isinstance(members, list) and isinstance(target.get(name), list):
+        dropped = {_identity(item, "") for item in members}
+        target[name] = [item for item in target[name] if _identity(item, "") not in dropped]
 
 
 def _retained(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
@@ -251,8 +256,8 @@ def _retained(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 def _merge_in_order(target: dict[str, Any], name: str, patch: dict[str, Any], order: Any, schema: Schema) -> None:
     """Merge a list whose order the patch tells: what it names comes in its order, the others where they stood."""
     current, reported = target.get(name), patch.get(name)
-    for value in (order, current, reported):
-        if value is not None and not isinstance(value, list):
+    for value in (order, current or [], reported or []):
+        if not isinstance(value, list):
             raise untyped(f"expected a list, but received {type_of(value)}")
     if name not in schema.properties and schema.ref:
         struct = schema.ref.rsplit(".", 1)[1]
@@ -306,7 +311,7 @@ def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any
     if not key:
         merged = list({_identity(item, ""): item for item in target + patch}.values())
         return _in_order(merged, patch, target, "")
-    wanted, replaces = [], False
+    wanted, deleted, replaces = [], set[str](), False
     for item in patch:
         if not isinstance(item, dict):
             raise untyped(f"list element types are not identical: {as_json([target, patch])}")
@@ -315,7 +320,7 @@ def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any
             wanted.append(item)
         elif directive == DELETE:
             _demand_key(item, key)
-            target = [current for current in target if current.get(key) != item[key]]
+            deleted.add(_identity(item, key))
         elif directive == REPLACE:
             replaces = True
         elif directive == MERGE:
@@ -324,11 +329,13 @@ def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any
             raise untyped(f"unknown patch type: {as_json(directive)} in map: {as_json(item)}")
     if replaces:
         return [copy_json(item) for item in wanted]
+    target = [current for current in target if _identity(current, key) not in deleted]
     merged = list(target)
+    places = {_identity(current, key): place for place, current in reversed(list(enumerate(merged)))}
     for item in wanted:
         _demand_key(item, key)
-        place = next((i for i, current in enumerate(merged) if current.get(key) == item[key]), None)
-        if place is None:
+        place = places.setdefault(_identity(item, key), len(merged))
+        if place == len(merged):
             merged.append(copy_json(item))
         else:
             merged[place] = _merge_object(merged[place], item, schema.items or ANY)

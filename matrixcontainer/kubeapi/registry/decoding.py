@@ -95,7 +95,7 @@ class Decoder:
         if version != resource.api_version:
             cause = errors.invalid("apiVersion", version, f"must be {resource.api_version}")
             group = str(version).rpartition("/")[0]
-            raise errors.unprocessable(str(kind), group, (body.get("metadata") or {}).get("name", ""), [cause])
+            raise errors.unprocessable(str(kind), group, object_meta.metadata_of(body).get("name", ""), [cause])
 
 
 def _clean_metadata(obj: dict[str, Any], resource: Resource, stored: dict[str, Any] | None) -> list[str]:

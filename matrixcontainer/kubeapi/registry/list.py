@@ -31,6 +31,11 @@ class Query:
     revision: str = ""
     match: str = ""  # NotOlderThan, Exact
 
+    @property
+    def exact(self) -> bool:
+        """Whether the past is wanted as it was; so does who pages from a revision and does not say how."""
+        return self.match == "Exact" or (not self.match and self.limit > 0 and self.revision not in ("", "0"))
+
     def matches(self, resource: Resource, record: Record) -> bool:
         if self.labels and not self.labels.hold(record.labels):
             return False
@@ -59,7 +64,7 @@ def list_page(store: Store, resource: Resource, query: Query) -> Page:
         revision, after = read_token(query.token)
         if revision == 0:
             revision = store.revision
-        elif revision < store.compacted_revision:
+        elif not store.compacted_revision <= revision <= store.revision:  # forgotten, or of a database's lost future
             failure = errors.expired(
                 "The provided continue parameter is too old to display a consistent list result. You can start a new list "  # noqa: E501
                 "without the continue parameter, or use the continue token in this response to retrieve the remainder of "  # noqa: E501
@@ -71,7 +76,7 @@ def list_page(store: Store, resource: Resource, query: Query) -> Page:
         records = [record for record in _at(store, resource, query.namespace, revision) if list(record.key[1:]) > after]
     else:
         revision = store.revision
-        if query.match == "Exact":
+        if query.exact:
             revision = int(query.revision)
             if revision < store.compacted_revision:
                 raise errors.expired(f"The resourceVersion for the provided list is too old: {revision}")

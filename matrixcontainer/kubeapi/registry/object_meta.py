@@ -2,13 +2,12 @@
 
 import random
 import re
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
 from matrixcontainer.kubeapi.meta.qualified_names import label_value_mistakes, qualified_mistakes
-from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp
+from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp, timestamp
 from matrixcontainer.kubeapi.schema import structural, validation
 from matrixcontainer.kubeapi.schema.types import schema_of
 
@@ -39,6 +38,12 @@ def new_uid(rng: random.Random) -> str:
 
 def generated_name(prefix: str, rng: random.Random) -> str:
     return prefix[:58] + "".join(rng.choice(NAME_LETTERS) for _ in range(5))
+
+
+def metadata_of(body: dict[str, Any]) -> dict[str, Any]:
+    """The metadata of a body that nothing is known of yet; none where they are no object."""
+    meta = body.get("metadata")
+    return meta if isinstance(meta, dict) else {}
 
 
 def clean_metadata(obj: dict[str, Any], resource: "Resource") -> list[str]:
@@ -162,8 +167,8 @@ def check_identity(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
     if new.get("uid") and new["uid"] != old["uid"]:
         found.append(errors.invalid("metadata.uid", new["uid"], "field is immutable"))
     if new.get("deletionTimestamp") and not old.get("deletionTimestamp"):
-        moment = datetime.fromtimestamp(parse_timestamp(str(new["deletionTimestamp"])), UTC)
-        shown = errors.Spelled(moment.strftime("%Y-%m-%d %H:%M:%S +0000 UTC"))
+        moment = timestamp(parse_timestamp(str(new["deletionTimestamp"])))
+        shown = errors.Spelled(f"{moment[:-1].replace('T', ' ')} +0000 UTC")
         found.append(errors.invalid("metadata.deletionTimestamp", shown, "field is immutable"))
     grace = new.get("deletionGracePeriodSeconds")
     if grace is not None and grace != old.get("deletionGracePeriodSeconds"):
@@ -178,6 +183,6 @@ VERSION_NUMBER = re.compile(r"^\d+$")
 def stated_revision(obj: dict[str, Any], resource: "Resource", name: str) -> str:
     """The resourceVersion a body names, "" when none; 500 when it is no number."""
     stated = str(obj["metadata"].get("resourceVersion") or "")
-    if stated and not VERSION_NUMBER.match(stated):
+    if stated and not VERSION_NUMBER.fullmatch(stated):
         raise errors.untyped(f'strconv.ParseUint: parsing "{stated}": invalid syntax')
     return "" if stated == "0" else stated

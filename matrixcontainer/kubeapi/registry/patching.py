@@ -1,8 +1,10 @@
 """The verbs that change a part: patches of three kinds, and server-side apply."""
 
+from functools import partial
 from typing import Any
 
 from matrixcontainer.kubeapi.meta import errors, timestamps
+from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.patch import apply, patches
 from matrixcontainer.kubeapi.patch.typed_value import demand_typed
 from matrixcontainer.kubeapi.registry import object_meta
@@ -10,7 +12,7 @@ from matrixcontainer.kubeapi.registry.decoding import Decoder, report_unknown
 from matrixcontainer.kubeapi.registry.options import Options, Outcome
 from matrixcontainer.kubeapi.registry.resource import Resource
 from matrixcontainer.kubeapi.registry.validation import demand_name, settle_namespace
-from matrixcontainer.kubeapi.registry.writing import Writer
+from matrixcontainer.kubeapi.registry.writing import RETRIES_MAX, Writer
 from matrixcontainer.kubeapi.schema.structural import copy_json
 from matrixcontainer.kubeapi.schema.validation import type_of
 
@@ -65,7 +67,7 @@ class Patcher:
         reported = str(config.get("apiVersion") or ""), str(config.get("kind") or "")
         if reported != (resource.api_version, resource.kind):
             raise errors.bad_request(f"invalid object type: {reported[0] or '/'}, Kind={reported[1]}")
-        if (config.get("metadata") or {}).get("managedFields"):
+        if object_meta.metadata_of(config).get("managedFields"):
             raise errors.bad_request("metadata.managedFields must be nil")
         demand_typed(config, resource.schema, resource.api_version)
         stated_config = copy_json(config)
@@ -81,11 +83,35 @@ class Patcher:
         meta.pop("resourceVersion", None)
         settle_namespace(resource, namespace, meta)
         _narrow(resource, config, options)
-        record = self._writer.store.latest((resource.storage, namespace, name))
-        if record is None:
+        apply_once = partial(self._apply_once, resource, namespace, name, config, stated_config, stated, options)
+        key, warned = (resource.storage, namespace, name), len(options.warnings)
+        for _ in range(RETRIES_MAX):
+            present = self._writer.store.latest(key) is not None
+            try:
+                return await apply_once(present)
+            except ApiError as failure:
+                came_or_went = present != (self._writer.store.latest(key) is not None)
+                if not came_or_went or failure.reason not in ("AlreadyExists", "NotFound"):
+                    raise
+            del options.warnings[warned:]
+        raise errors.conflict(resource.plural, resource.group, name)
+
+    async def _apply_once(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        config: dict[str, Any],
+        stated_config: dict[str, Any],
+        stated: str,
+        options: Options,
+        present: bool,
+    ) -> Outcome:
+        """Create the object or change it, as it is `present` or not at this moment: both ask others, who take time."""
+        if not present:
             if options.subresource:
                 raise errors.not_found(resource.plural, resource.group, name)
-            if uid := meta.get("uid"):
+            if uid := config["metadata"].get("uid"):
                 why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
                 raise errors.conflict(resource.plural, resource.group, name, why)
             if resource.namespaced:

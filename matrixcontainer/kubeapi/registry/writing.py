@@ -16,9 +16,9 @@ from matrixcontainer.kubeapi.registry.options import Options, Outcome
 from matrixcontainer.kubeapi.registry.resource import Resource
 from matrixcontainer.kubeapi.registry.store_errors import store_lost
 from matrixcontainer.kubeapi.registry.strategy import keep_part
-from matrixcontainer.kubeapi.registry.validation import demand_valid
-from matrixcontainer.kubeapi.schema.structural import copy_json
-from matrixcontainer.kubeapi.storage.objects import Conflict, Key, Record, StorageError
+from matrixcontainer.kubeapi.registry.validation import demand_valid, settle_namespace
+from matrixcontainer.kubeapi.schema.structural import copy_json, same_json
+from matrixcontainer.kubeapi.storage.objects import Conflict, Key, Record, StorageError, TooLarge
 from matrixcontainer.kubeapi.storage.store import Store
 
 RETRIES_MAX = 20
@@ -76,20 +76,16 @@ class Writer:
     ) -> dict[str, Any]:
         meta = obj["metadata"]
         counted = 0 if resource.strategy.has_generation else meta.get("generation", 0)
-        for key in object_meta.SERVER_OWNED:
-            meta.pop(key, None)
-        meta["uid"] = uid = object_meta.new_uid(self.rng)
-        resource.strategy.prepare_create(obj, resource)
-        resource.strategy.default(obj)
+        uid, namespace = object_meta.new_uid(self.rng), meta.get("namespace", "")
+        _settle_new(resource, obj, namespace, uid)
         for plugin in self.mutating:
             if (changed := await plugin(resource, "CREATE", obj, None, options)) is not None:
                 if applied:
                     self._track(resource, obj, changed, options)
                 obj = changed
                 resource.strategy.clean(obj, resource)
-                resource.strategy.default(obj)
+                _settle_new(resource, obj, namespace, uid)
         meta = obj["metadata"]
-        meta["uid"] = uid
         meta["creationTimestamp"] = timestamps.timestamp(self.now())
         if resource.strategy.has_generation:
             meta["generation"] = 1
@@ -185,7 +181,7 @@ class Writer:
         if (
             strategy.has_generation
             and options.subresource != "status"
-            and spec_for_generation(resource, old) != spec_for_generation(resource, new)
+            and not same_json(spec_for_generation(resource, old), spec_for_generation(resource, new))
         ):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         if not differs(old, new):
@@ -255,8 +251,21 @@ class Writer:
     async def put(self, key: Key, obj: dict[str, Any], expected: Record | None) -> Record:
         try:
             return await self.store.put(key, obj, expected)
+        except TooLarge as failure:
+            raise errors.untyped("etcdserver: request is too large") from failure
         except StorageError as failure:
             raise store_lost(failure) from failure
+
+
+def _settle_new(resource: Resource, obj: Obj, namespace: str, uid: str) -> None:
+    """What of a new object neither who sends it says nor admission: its identity, its namespace, its first status."""
+    meta = obj["metadata"]
+    for key in object_meta.SERVER_OWNED:
+        meta.pop(key, None)
+    meta["uid"] = uid
+    settle_namespace(resource, namespace, meta)
+    resource.strategy.prepare_create(obj, resource)
+    resource.strategy.default(obj)
 
 
 def without_revision(resource: Resource, name: str) -> ApiError:
@@ -312,4 +321,4 @@ def differs(old: dict[str, Any], new: dict[str, Any]) -> bool:
             meta["managedFields"] = [{k: v for k, v in entry.items() if k != "time"} for entry in meta["managedFields"]]
         return obj | {"metadata": meta}
 
-    return plain(old) != plain(new)
+    return not same_json(plain(old), plain(new))

@@ -13,14 +13,16 @@ from datetime import date
 from urllib.parse import urlparse
 
 DATE_TIME = re.compile(
-    r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt ]([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(\.\d+)?([Zz]|[+-]\d\d:\d\d)$"  # noqa: E501
+    r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt ]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$",
+    re.ASCII,
 )
-DATE = re.compile(r"^\d{4}-\d\d-\d\d$")
+DATE = re.compile(r"^\d{4}-\d\d-\d\d$", re.ASCII)
+DATE_CHARS = len("2026-01-02")
 DURATION = re.compile(
     r"^[+-]?(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))*$|^[+-]?0$"
 )
-LONG_DURATION = re.compile(
-    r"\d+\s*(ns|nano\w*|us|µs|micro\w*|ms|milli\w*|s|sec\w*|m|min\w*|h|hr|hour\w*|d|day\w*|w|wk|week\w*)(?![A-Za-zµ])",
+LONG_DURATION = re.compile(  # from the first digit of a number, which is never given back: linear in the text
+    r"(?<!\d)\d++\s*+(ns|nano\w*|us|µs|micro\w*|ms|milli\w*|s|sec\w*|m|min\w*|h|hr|hour\w*|d|day\w*|w|wk|week\w*)(?![A-Za-zµ])",
     re.IGNORECASE,
 )
 HOSTNAME = re.compile(r"^(?=.{1,253}$)([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$")  # fmt: skip  # noqa: E501
@@ -76,16 +78,16 @@ def _uuid(version: str = "", variant: str = HEX) -> Callable[[str], bool]:
 
 
 FORMATS: dict[str, Callable[[str], bool]] = {
-    "datetime": lambda text: bool(DATE_TIME.match(text)),
-    "date": _holds(lambda text: date.fromisoformat(text if DATE.match(text) else "")),
-    "duration": lambda text: bool(DURATION.match(text) or LONG_DURATION.search(text)),
+    "datetime": _holds(lambda text: date.fromisoformat(text[:DATE_CHARS] if DATE_TIME.fullmatch(text) else "")),
+    "date": _holds(lambda text: date.fromisoformat(text if DATE.fullmatch(text) else "")),
+    "duration": lambda text: bool(DURATION.fullmatch(text) or LONG_DURATION.search(text)),
     "byte": _holds(lambda text: base64.b64decode(text, validate=True)),
     "ipv4": _holds(ipaddress.IPv4Address),
     "ipv6": _holds(ipaddress.IPv6Address),
     "cidr": _is_cidr,
-    "hostname": lambda text: bool(HOSTNAME.match(text)),
-    "email": lambda text: bool(EMAIL.match(text)),
-    "mac": lambda text: bool(MAC.match(text)),
+    "hostname": lambda text: bool(HOSTNAME.fullmatch(text)),
+    "email": lambda text: bool(EMAIL.fullmatch(text)),
+    "mac": lambda text: bool(MAC.fullmatch(text)),
     "uuid": _uuid(),
     "uuid3": _uuid("3"),
     "uuid4": _uuid("4", "[89abAB]"),

@@ -207,6 +207,28 @@ def copy_json(value: Any) -> Any:
         return _copied(value)
 
 
+def same_json(one: Any, other: Any) -> bool:
+    """Equal as JSON, where true is not 1, as it is in Python."""
+    if one != other:
+        return False
+    if isinstance(one, (dict, list)):
+        try:
+            texts = [orjson.dumps(value, option=orjson.OPT_SORT_KEYS) for value in (one, other)]
+        except orjson.JSONEncodeError:
+            texts = [b"", b"deeper or odder than it prints"]
+        return texts[0] == texts[1] or _same_parts(one, other)
+    return isinstance(one, bool) is isinstance(other, bool)
+
+
+def _same_parts(one: Any, other: Any) -> bool:
+    """Of two that Python calls equal: whether all they hold is the same."""
+    if isinstance(one, dict):
+        return all(_same_parts(value, other[key]) for key, value in one.items())
+    if isinstance(one, list):
+        return all(map(_same_parts, one, other))
+    return isinstance(one, bool) is isinstance(other, bool)
+
+
 def _copied(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: _copied(v) for k, v in value.items()}

@@ -14,7 +14,7 @@ from matrixcontainer.kubeapi.meta.errors import ABSENT, Cause
 from matrixcontainer.kubeapi.schema.combinators import junctions_of
 from matrixcontainer.kubeapi.schema.formats import FORMATS, normal_name
 from matrixcontainer.kubeapi.schema.scalars import NAMES, enum_check, number_checks, string_checks, type_mistake
-from matrixcontainer.kubeapi.schema.structural import Schema, Validator
+from matrixcontainer.kubeapi.schema.structural import Schema, Validator, same_json
 
 NOWHERE = "<nil>"  # how a mistake without a field is shown
 
@@ -91,7 +91,7 @@ def _compiled(schema: Schema) -> Validator:
             if last is not None:
                 last(value, name, old, found)
             return 1
-        if old is not ABSENT and type(old) is type(value) and old == value:
+        if old is not ABSENT and type(old) is type(value) and same_json(old, value):
             return 1
         matches, checks = plans[type(value)]
         for check in checks:

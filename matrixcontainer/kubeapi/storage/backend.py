@@ -8,7 +8,7 @@ a batch; `commit` makes it durable; `rollback` ends it with nothing kept. Behind
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-from matrixcontainer.kubeapi.storage.objects import Change, Record
+from matrixcontainer.kubeapi.storage.objects import Change, Key, Record
 
 ObjectRow = tuple[str, str, str, str, int, bytes]  # resource, namespace, name, uid, revision, body
 ChangeRow = tuple[int, str, str, str, str, str, bytes, bytes | None, float]
@@ -91,6 +91,24 @@ def change_of(row: Sequence[Any], record: Record | None = None) -> Change:
     if record is None and previous is not None:
         record = Record(key, uid, 0, bytes(previous))
     return Change(kind, Record(key, uid, revision, bytes(body)), record, at)
+
+
+def differences(before: dict[Key, Record], now: dict[Key, Record], revision: int, at: float) -> list[Change]:
+    """What must have happened between two states of which only these are known, as if each object changed once:
+    deletions first, at the revision of the later state, then the others in their order.
+    """
+    gone = [
+        Change("DELETED", Record(key, old.uid, revision, old.body), old, at)
+        for key, old in before.items()
+        if key not in now or now[key].uid != old.uid
+    ]
+    kept = {change.record.key: None for change in gone}
+    came = [
+        Change("MODIFIED" if old else "ADDED", record, old, at)
+        for key, record in sorted(now.items(), key=lambda item: item[1].revision)
+        if (old := None if key in kept else before.get(key)) is None or old.revision != record.revision
+    ]
+    return gone + came
 
 
 def records_of(rows: Iterable[ObjectRow]) -> Iterator[Record]:

@@ -92,6 +92,8 @@ class History:
         """After a gap in the history: nobody can resume from before `compacted_revision`."""
         while self.changes:
             self._forget_oldest()
+        for log in self.logs.values():
+            log.start += 1  # who had read all there was has missed what is not there
         self.compacted_revision = compacted_revision
 
     def _forget_oldest(self) -> None:

@@ -61,6 +61,12 @@ class ObjectTable:
             ordered = self._sorted[key[0]] = ordered.copy()
         ordered[at:end] = [record] if record else []
 
-    def clear(self) -> None:
+    def clear(self) -> dict[Key, Record]:
+        """Forget all, and hand over what there was."""
+        found = self.everything()
         self._objects.clear()
         self._sorted.clear()
+        return found
+
+    def everything(self) -> dict[Key, Record]:
+        return {record.key: record for current in self._objects.values() for record in current.values()}

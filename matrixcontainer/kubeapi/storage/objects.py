@@ -23,6 +23,21 @@ class StorageError(Exception):
         self.text, self.kind = text, kind
 
 
+class TooLarge(Exception):
+    """The object would be larger than one may be."""
+
+
+class NotJson(Exception):
+    """JSON cannot say it, or not that deep."""
+
+
+OBJECT_BYTES_MAX = 3 * 2**19
+"""As in etcd (--max-request-bytes): a body may be larger, but what patches make of an object may not grow for ever."""
+ROOM = 16
+"""Levels of nesting that what is stored leaves free: a list, a table or a review puts some around it, and one object
+that is too deep for them would keep everybody from all the others.
+"""
+
 NO_LABELS: dict[str, str] = {}
 
 
@@ -47,6 +62,12 @@ class Record:
         return orjson.loads(self.body)
 
 
+def demand_size(record: Record) -> None:
+    """Raises TooLarge for what is larger than an object may be."""
+    if len(record.body) > OBJECT_BYTES_MAX:
+        raise TooLarge
+
+
 class Change:
     """One committed write. `encoded` keeps each wire form of it, so that many watchers share one encoding."""
 
@@ -66,5 +87,15 @@ def encode(obj: dict[str, Any]) -> bytes:
 
     What orjson hands over is its buffer, of 4 KiB at least and up to eight times the text, which counts for what stays.
     """
-    head = {"apiVersion": obj.get("apiVersion", ""), "kind": obj.get("kind", "")}
-    return bytes(memoryview(orjson.dumps(head | obj)))
+    value: Any = {"apiVersion": obj.get("apiVersion", ""), "kind": obj.get("kind", "")} | obj
+    for _ in range(ROOM):
+        value = [value]
+    return bytes(memoryview(dump_json(value))[ROOM:-ROOM])
+
+
+def dump_json(value: Any) -> bytes:
+    """A value as JSON text; raises NotJson, where orjson raises a TypeError that nobody can tell from any other."""
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError as failure:
+        raise NotJson(str(failure)) from failure

@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from matrixcontainer.kubeapi.storage.backend import ChangeRow, Database, HistoryGap, change_of, records_of
+from matrixcontainer.kubeapi.storage.backend import ChangeRow, Database, HistoryGap, change_of, differences, records_of
 from matrixcontainer.kubeapi.storage.batch import Batch
 from matrixcontainer.kubeapi.storage.change_log import HISTORY_S_MIN, History, Log
 from matrixcontainer.kubeapi.storage.object_table import ObjectTable
-from matrixcontainer.kubeapi.storage.objects import Change, Conflict, Key, Record, StorageError, encode
+from matrixcontainer.kubeapi.storage.objects import Change, Conflict, Key, Record, StorageError, demand_size, encode
 
 log = logging.getLogger(__name__)
 
@@ -95,11 +95,12 @@ class Store:
     # ---- writing
 
     async def put(self, key: Key, obj: dict[str, Any], expected: Record | None) -> Record:
-        """Create (`expected` None) or replace the object; sets its resourceVersion. Raises Conflict, StorageError."""
+        """Create (`expected` None) or replace the object. Raises Conflict, TooLarge, StorageError."""
         old = self.latest(key)
         if (old.revision if old else 0) != (expected.revision if expected else 0):
             raise Conflict(key)
         record = self._revised(key, obj)
+        demand_size(record)
         return await self._enqueue(Change("MODIFIED" if old else "ADDED", record, old, self.now()))
 
     async def remove(self, key: Key, obj: dict[str, Any], expected: Record) -> Record:
@@ -110,9 +111,10 @@ class Store:
         return await self._enqueue(Change("DELETED", self._revised(key, obj), old, self.now()))
 
     def _revised(self, key: Key, obj: dict[str, Any]) -> Record:
-        self._next += 1
-        obj["metadata"]["resourceVersion"] = str(self._next)
-        return Record(key, obj["metadata"]["uid"], self._next, encode(obj))
+        """The object at the next revision, which is taken once it joins a batch: who follows misses none of them."""
+        revision = self._next + 1
+        obj["metadata"]["resourceVersion"] = str(revision)
+        return Record(key, obj["metadata"]["uid"], revision, encode(obj))
 
     async def _enqueue(self, change: Change) -> Record:
         batch = self._gathering
@@ -120,6 +122,7 @@ class Store:
             batch = self._gathering = Batch()
             if self._under_way is None:
                 asyncio.get_running_loop().call_soon(self._begin)
+        self._next = change.revision
         batch.changes.append(change)
         self._pending[change.record.key] = _left_by(change)
         await batch.outcome()
@@ -277,10 +280,10 @@ class Store:
     ) -> None:
         if rows:
             self._follow(rows)
-            if self._under_way is None:
-                self._rebase()
         elif isinstance(failure, HistoryGap):
             self._reload()
+        if (rows or isinstance(failure, HistoryGap)) and self._under_way is None:
+            self._rebase()
         if reading.cancelled():
             return
         if isinstance(failure, StorageError):
@@ -313,15 +316,18 @@ class Store:
     # ---- showing
 
     def _show(self, change: Change) -> None:
-        key = change.record.key
-        self._table.set(key, _left_by(change))
+        self._table.set(change.record.key, _left_by(change))
         self.history.remember(change)
+        self._hand_on(change)
+
+    def _hand_on(self, change: Change) -> None:
+        resource, namespace, name = change.record.key
         for listener in self.listeners:
             try:
                 listener(change)
             except Exception:
                 # What is written must be seen by its writer and by everybody else, whatever a listener makes of it.
-                log.exception("a listener failed", extra={"resource": key[0], "object": "/".join(key[1:])})
+                log.exception("a listener failed", extra={"resource": resource, "object": f"{namespace}/{name}"})
 
     def _wake(self, changes: list[Change]) -> None:
         for resource in {change.record.key[0] for change in changes}:
@@ -368,10 +374,12 @@ class Store:
             self.history.remember(change)
 
     def _reload(self) -> None:
-        """After a gap: everything anew; every watch has to begin again."""
+        """After a gap: everything anew; every watch has to begin again, and listeners hear what has become of what."""
         self.history.forget_all(self.revision)
-        self._table.clear()
+        before = self._table.clear()
         self._load()
+        for change in differences(before, self._table.everything(), self.revision, self.now()):
+            self._hand_on(change)
         for current in list(self.history.logs.values()):
             current.wake()
 

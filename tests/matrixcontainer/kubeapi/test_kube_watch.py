@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from matrixcontainer.kubeapi.registry.list import write_token
 from matrixcontainer.kubeapi.storage import change_log as history_module
 from tests.matrixcontainer.kubeapi.talk import TABLE, WIDGETS, Talk, a_crd, a_widget
 
@@ -106,6 +107,26 @@ async def test_exact_shows_the_past(widgets: Talk) -> None:
     await _make(widgets, "b")
     body = (await widgets.get(WIDGETS, resourceVersion=revision, resourceVersionMatch="Exact")).body
     assert [i["metadata"]["name"] for i in body["items"]] == ["a"]
+
+
+async def test_who_pages_from_a_revision_sees_the_past(widgets: Talk) -> None:
+    await _make(widgets, "a", "b")
+    revision = widgets.api.store.revision
+    await _make(widgets, "c")
+    first = (await widgets.get(WIDGETS, resourceVersion=revision, limit=1)).body
+    rest = (await widgets.get(WIDGETS, **{"continue": first["metadata"]["continue"]})).body
+    assert [i["metadata"]["name"] for i in first["items"] + rest["items"]] == ["a", "b"]
+    assert first["metadata"]["resourceVersion"] == rest["metadata"]["resourceVersion"] == str(revision)
+    newer = (await widgets.get(WIDGETS, resourceVersion=revision, limit=9, resourceVersionMatch="NotOlderThan")).body
+    assert len(newer["items"]) == len((await widgets.get(WIDGETS, resourceVersion=revision)).body["items"]) == 3
+
+
+async def test_a_token_that_a_restored_database_has_not_reached_goes_on_in_the_present(widgets: Talk) -> None:
+    await _make(widgets, "a", "b")
+    refused = await widgets.get(WIDGETS, **{"continue": write_token(widgets.api.store.revision + 5, ["default", "a"])})
+    assert (refused.code, refused.body["reason"]) == (410, "Expired")
+    rest = (await widgets.get(WIDGETS, **{"continue": refused.body["metadata"]["continue"]})).body
+    assert [i["metadata"]["name"] for i in rest["items"]] == ["b"]
 
 
 async def test_watch_shows_present_then_changes(widgets: Talk) -> None:

@@ -15,6 +15,7 @@ from matrixcontainer.kubeapi.meta.attempts import attempt_all
 from matrixcontainer.kubeapi.meta.conditions import set_condition
 from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.registry.options import Deletion
+from matrixcontainer.kubeapi.schema.structural import same_json
 from matrixcontainer.kubeapi.storage.objects import Change, Record
 
 STORAGE = "customresourcedefinitions.apiextensions.k8s.io"
@@ -44,7 +45,7 @@ class CustomResources(Controller):
                 self._withdraw(crd)
                 super().load()  # names came free
             elif _condition(crd, "Established") == "True" and (
-                change.previous is None or change.previous.obj.get("spec") != crd.get("spec")
+                change.previous is None or not same_json(_served_part(change.previous.obj), _served_part(crd))
             ):
                 self._serve(crd, change.revision)
             self.enqueue(change.record.key[1:])
@@ -109,8 +110,15 @@ class CustomResources(Controller):
 
         await self.modify(("", name), change, "status")
 
+    def _is_built_in(self, crd: dict[str, Any]) -> bool:
+        """Whether its plural is one that no definition made: neither that nor its objects are the definition's."""
+        group, plural = crd["spec"]["group"], crd["spec"]["names"]["plural"]
+        return any(r.group == group and r.plural == plural and not r.custom for r in self.core.registry.all())
+
     def _serve(self, crd: dict[str, Any], revision: int) -> None:
         spec = crd["spec"]
+        if self._is_built_in(crd):
+            return
         for current in self.core.registry.all():
             if current.group == spec["group"] and current.plural == spec["names"]["plural"]:
                 self.core.registry.remove(current.group, current.plural, current.version)
@@ -120,6 +128,8 @@ class CustomResources(Controller):
 
     def _withdraw(self, crd: dict[str, Any]) -> None:
         spec = crd["spec"]
+        if self._is_built_in(crd):
+            return
         self.core.registry.remove(spec["group"], spec["names"]["plural"])
         self.core.wake_watches(f"{spec['names']['plural']}.{spec['group']}")
 
@@ -129,16 +139,15 @@ class CustomResources(Controller):
         progress = "Terminating", "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress"
         if _condition(crd, "Terminating") != "True":
             await self._set(name, *progress)
+        if _condition(crd, "Established") != "True" or self._is_built_in(crd):
+            await self.modify(("", name), _drop_finalizer)  # none of the objects there is of this definition
+            return
         for current in self.core.registry.all():
             current.ending = current.ending or current.storage == name
-        resource = self.core.registry.by_storage(name)
+        resource = self.core.registry.by_storage(name) or crds.stored_resource(crd, self.core.store.revision)
         left = list(self.core.store.objects_of(name))
-        if resource is None and left:
-            self._serve(crd, self.core.store.revision)
-            resource = self.core.registry.by_storage(name)
 
         async def delete(record: Record) -> None:
-            assert resource is not None
             await self.core.verbs.delete(resource, record.key[1], record.key[2], Deletion(), self.options())
 
         try:
@@ -150,6 +159,11 @@ class CustomResources(Controller):
         await self._set(name, *progress)
         if not self.core.store.count(name):
             await self.modify(("", name), _drop_finalizer)
+
+
+def _served_part(crd: dict[str, Any]) -> list[Any]:
+    """What is served of a definition: its versions, under the names it was granted."""
+    return [crd.get("spec"), (crd.get("status") or {}).get("acceptedNames")]
 
 
 def _condition(crd: dict[str, Any], kind: str) -> str:

@@ -46,11 +46,56 @@ def test_functions(expression: str) -> None:
     assert evaluate(expression, {"self": {"a": "here", "m": {"b": "deep"}, "l": [4, 5]}})
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("true", "true"),
+        ("1.0", "1"),
+        ("-2.5", "-2.5"),
+        ("0.00001", "1e-05"),
+        ("1000000.0", "1e+06"),
+        ("0.0", "0"),
+        ("1.0 / 0.0", "+Inf"),
+        ("b'abc'", "abc"),
+        ("duration('90s')", "90s"),
+        ("duration('1.5s')", "1.5s"),
+        ("timestamp('2026-01-02T03:04:05Z')", "2026-01-02T03:04:05Z"),
+        ("timestamp('2026-01-02T03:04:05.25+01:00')", "2026-01-02T02:04:05.25Z"),
+        ("cidr('10.1.0.0/8')", "10.1.0.0/8"),
+    ],
+)
+def test_values_as_texts(value: str, text: str) -> None:
+    assert evaluate(f"string({value}) == self", {"self": text})
+
+
+def test_values_in_formats() -> None:
+    assert evaluate("'%s %s %s'.format([1.0, 1000000.0, duration('1.5s')]) == '1 1000000 1.5s'", {})
+
+
 def test_quoted_text_is_not_respelled() -> None:
     assert respell("self.a == '.?b' && self.?c.d == \"x[?1]\"") == (
         """self.a == '.?b' && self.optSelect("c").optSelect("d") == "x[?1]\""""
     )
     assert respell("self.?a.orValue(1)") == 'self.optSelect("a").orValue(1)'
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "[1, 2, ] == [1, 2]",
+        "{'a': [1,], 'b': '2',} == {'a': [1], 'b': '2'}",
+        "['a,]',] == ['a,' + ']']",
+        "self.?z.orValue(1) == 1 // don't\n && self.?z.orValue(2) == 2 // isn't",
+    ],
+)
+def test_commas_at_the_end_and_comments(expression: str) -> None:
+    assert evaluate(expression, {"self": {}})
+
+
+@pytest.mark.parametrize("expression", ["[,] == []", "{,} == {}", "[1,,] == [1]", "size([1],) == 1"])
+def test_commas_after_nothing(expression: str) -> None:
+    with pytest.raises(ValueError, match="Syntax error"):
+        evaluate(expression, {})
 
 
 def rules(base: dict[str, Any], *found: dict[str, Any] | str) -> dict[str, Any]:
@@ -106,6 +151,14 @@ def test_what_a_call_and_a_request_may_cost(monkeypatch: pytest.MonkeyPatch) -> 
     reported = check(many, [["a"] * 8] * 400, None)  # type: ignore[arg-type]
     assert "running out of cost budget, no further validation rules will be run" in reported[-1].message
     assert len(reported) == 1
+
+
+def test_a_rule_that_fails_has_cost_what_it_has_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "REQUEST_MAX", 2000)
+    failing = Schema({"type": "array", "items": rules(TEXTS, "self.all(x, x != '') && 1 / 0 == 1")})
+    reported = check(failing, [["a"] * 100] * 400, None)  # type: ignore[arg-type]
+    assert "running out of cost budget, no further validation rules will be run" in reported[-1].message
+    assert len(reported) < 40
 
 
 @pytest.mark.parametrize(

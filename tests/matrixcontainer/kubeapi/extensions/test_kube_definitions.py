@@ -54,6 +54,7 @@ CONVERSION = {
         (lambda c: _schema(c)["properties"]["spec"]["properties"]["size"].pop("type"), f"{ROOT}.properties[spec].properties[size].type"),
         (lambda c: _schema(c)["properties"]["spec"].update(anyOf=[{"type": "object"}]), f"{ROOT}.properties[spec].anyOf[0].type"),
         (lambda c: _schema(c)["properties"]["spec"]["properties"]["size"].update(default="x"), f"{ROOT}.properties[spec].properties[size].default"),
+        (lambda c: _schema(c)["properties"]["spec"]["properties"]["labels"].update(additionalProperties={"type": "object", "properties": {"a": {"type": "integer", "default": "x"}}}), f"{ROOT}.properties[spec].properties[labels].additionalProperties.properties[a].default"),
         (lambda c: _schema(c)["properties"]["spec"]["properties"]["note"].update(pattern="("), f"{ROOT}.properties[spec].properties[note].pattern"),
         (lambda c: _schema(c)["properties"]["spec"]["properties"]["tags"].update(uniqueItems=True), f"{ROOT}.properties[spec].properties[tags].uniqueItems"),
         (lambda c: _schema(c)["properties"]["spec"]["properties"]["tags"].pop("items"), f"{ROOT}.properties[spec].properties[tags].items"),
