@@ -209,6 +209,8 @@ def copy_json(value: Any) -> Any:
 
 def same_json(one: Any, other: Any) -> bool:
     """Equal as JSON, where true is not 1, as it is in Python."""
+    if one is other:
+        return True
     if one != other:
         return False
     if isinstance(one, (dict, list)):
