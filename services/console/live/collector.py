@@ -21,7 +21,7 @@ from services.console.live.hardware import Holding, NodeState, holding, node_sta
 from services.console.live.mirror import Mirror
 
 EVENTS_KEPT = 60
-"""Of each service that tells events; the page shows the newest of all."""
+"""Of each project, and of each service that tells events; the page shows the newest of all."""
 CAPACITY_REST_WALL_S = 1.0
 """After capacity was asked for, it is not asked for again so soon, whatever changes."""
 PLANES_PERIOD_WALL_S = 5.0
