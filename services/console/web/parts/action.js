@@ -7,8 +7,10 @@ import { isAdmin, isEditor } from "../core/session.js";
 export function command(text) {
   const code = h("code", { tabIndex: 0 }, text);
   const copy = h("button", { class: "quiet", aria: { label: "Copy the command" }, onclick: async () => {
-    await navigator.clipboard?.writeText(code.textContent ?? "");
-    say(copy, "Copied");
+    // Over plain HTTP from another machine there is no clipboard, and a browser may refuse it: then it is marked.
+    const copied = await navigator.clipboard?.writeText(code.textContent ?? "").then(() => true, () => false);
+    if (!copied) getSelection()?.selectAllChildren(code);
+    say(copy, copied ? "Copied" : "Marked: copy it by key");
     setTimeout(() => say(copy, "Copy"), 1500);
   } }, "Copy");
   const element = h("div", { class: "command" }, code, copy);

@@ -1,0 +1,75 @@
+"""The page over a recorded machine, in a browser: what it asks, what it shows when an answer fails or comes late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.screenshots import browser
+from tests.screenshots.machine import recorded
+from tests.screenshots.site import served
+
+pytestmark = pytest.mark.timeout(120)
+
+ELSEWHERE = "console.test"
+"""A name of this machine that a browser takes for another one."""
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    if why := browser.missing():
+        pytest.skip(why)
+    with browser.chromium(f"--host-resolver-rules=MAP {ELSEWHERE} 127.0.0.1") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with served(recorded()) as found:
+        yield found
+
+
+@pytest.fixture
+def open_page(chromium: Any, address: str) -> Iterator[Any]:
+    """A function that opens an address of the page; a script that fails fails the test."""
+    problems: list[str] = []
+    pages = []
+
+    def opening(path: str = "/", host: str = "127.0.0.1") -> Any:
+        page = chromium.new_page(viewport={"width": 1280, "height": 900})
+        pages.append(page)
+        page.set_default_timeout(15_000)
+        page.on("pageerror", lambda wrong: problems.append(str(wrong)))
+        page.goto(address.replace("127.0.0.1", host) + path)
+        page.get_by_role("group", name="State of the machine").get_by_text("largest block").wait_for()
+        return page
+
+    yield opening
+    for page in pages:
+        page.close()
+    assert problems == []
+
+
+def test_from_another_machine_over_plain_http_things_can_be_asked_for(open_page: Any) -> None:
+    page = open_page("/", host=ELSEWHERE)
+    assert not page.evaluate("isSecureContext")
+    keys: list[str] = []
+    page.on("request", lambda request: keys.append(request.headers.get("idempotency-key", "")))
+    page.evaluate("history.pushState(null, '', '/placement'); dispatchEvent(new PopStateEvent('popstate'))")
+    with page.expect_request("**/resource/v1/plans"):
+        page.get_by_role("button", name="Plan", exact=True).click()
+    posted = [key for key in keys if key]
+    assert posted
+    assert len(set(posted)) == len(posted)
+    assert all(len(key) == 32 for key in posted)
+
+
+def test_a_command_that_could_not_be_copied_is_not_said_to_be(open_page: Any) -> None:
+    page = open_page("/experiments", host=ELSEWHERE)
+    page.evaluate("globalThis.setTimeout = () => 0")  # so that what the button says stays
+    page.get_by_role("button", name="Copy the command").last.click()
+    expect(page.locator(".command button").last).to_have_text("Marked: copy it by key")
+    assert page.evaluate("getSelection().toString()") == "matrixctl experiment sweep --help"
