@@ -83,3 +83,17 @@ def test_a_page_that_cannot_be_fetched_comes_later_and_the_one_before_goes(open_
     assert page.locator("cm-rack").count() == 0, "what nobody keeps up to date is not shown"
     page.unroute("**/views/tenants.js")
     page.get_by_role("heading", name="Tenants").wait_for()
+
+
+def test_a_page_that_is_gone_back_to_follows_again(open_page: Any) -> None:
+    page = open_page("/")
+    page.evaluate(
+        """async () => {
+            const { live } = await import('/core/live.js');
+            live.addEventListener('frame', () => { document.body.dataset.frames = live.frames.length; });
+            const before = live.frames.length;
+            for (const type of ['pagehide', 'pageshow']) dispatchEvent(new PageTransitionEvent(type, { persisted: true }));
+            return before;
+        }"""
+    )
+    expect(page.locator("body")).to_have_attribute("data-frames", "2")

@@ -63,7 +63,9 @@ class Live extends EventTarget {
       port.addEventListener("message", (/** @type {MessageEvent} */ { data }) => this.#take(data), { signal: listening.signal });
       port.postMessage({ type: "follow", token });
       this.#stop = () => { listening.abort(); port.postMessage({ type: "leave", logout: true }); };
-      addEventListener("pagehide", () => port.postMessage({ type: "leave" }));
+      addEventListener("pagehide", () => port.postMessage({ type: "leave" }), { signal: listening.signal });
+      // A browser may keep a page that was left, and show it again as it was.
+      addEventListener("pageshow", ({ persisted }) => { if (persisted) port.postMessage({ type: "follow", token }); }, { signal: listening.signal });
     } else this.#stop = follow(token, (message) => this.#take(message));
   }
 
