@@ -97,3 +97,17 @@ def test_a_page_that_is_gone_back_to_follows_again(open_page: Any) -> None:
         }"""
     )
     expect(page.locator("body")).to_have_attribute("data-frames", "2")
+
+
+def test_rows_of_one_key_are_as_many_as_there_are(open_page: Any) -> None:
+    page = open_page("/tenants")
+    shown = page.evaluate(
+        """async () => {
+            const { table } = await import('/parts/table.js');
+            const made = table('Outcomes', [{ title: 'What', cell: (each) => each.text }], (each) => each.name);
+            const rows = () => [...made.querySelectorAll('tbody tr')].map((row) => row.textContent).join();
+            const same = (...texts) => { made.frame(texts.map((text) => ({ name: 'ready', text }))); return rows(); };
+            return [same('a', 'b'), same('a', 'b'), same('c', 'b', 'd'), same('e')];
+        }"""
+    )
+    assert shown == ["a,b", "a,b", "c,b,d", "e"]
