@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -111,3 +112,36 @@ def test_rows_of_one_key_are_as_many_as_there_are(open_page: Any) -> None:
         }"""
     )
     assert shown == ["a,b", "a,b", "c,b,d", "e"]
+
+
+def answer(found: Any) -> dict[str, Any]:
+    return {"status": 200, "content_type": "application/json", "body": json.dumps(found)}
+
+
+def go(page: Any, path: str) -> None:
+    """To another page of the console, as a link does."""
+    page.evaluate(
+        "(path) => { history.pushState(null, '', path); dispatchEvent(new PopStateEvent('popstate')); }", path
+    )
+
+
+def test_the_fault_that_was_chosen_stays_while_scenarios_are_away(open_page: Any) -> None:
+    page = open_page("/")
+    page.route("**/agents/v1/fault-kinds", lambda route: route.fulfill(**answer({"node-down": "", "npu-fault": ""})))
+    page.route("**/compute/v1/scenarios*", lambda route: route.fulfill(status=503))
+    with page.expect_request("**/compute/v1/scenarios*"):
+        go(page, "/faults")
+    page.get_by_label("Fault", exact=True).select_option("npu-fault")
+    for _ in range(2):
+        with page.expect_request("**/compute/v1/scenarios*"):
+            pass
+    expect(page.get_by_label("Fault", exact=True)).to_have_value("npu-fault")
+
+
+def plane(name: str, *states: str) -> dict[str, Any]:
+    ports = [f"{name}{number}" for number in range(len(states[0]))]
+    return {
+        "plane": name, "supernode": "sn0", "nodes": [f"sn0-c00-n{row}" for row in range(len(states))], "ports": ports,
+        "switches": [f"l2-{port}" for port in ports], "switchCabinets": ports, "subPlanes": [0] * len(ports),
+        "states": states, "utilisation": [[0] * len(ports) for _ in states],
+    }  # fmt: skip

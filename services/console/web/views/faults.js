@@ -91,15 +91,18 @@ export function mount(root, page) {
     if (!page.signal.aborted) say(problem, failed ? /** @type {PromiseRejectedResult} */ (failed).reason.message : "");
   }
 
-  async function begin() {
+  async function lookAtKinds() {
     kinds = await get("agents/v1/fault-kinds", page.signal);
     const chosen = page.query.get("kind") ?? "node-down";
     fill(kind, Object.keys(kinds).map((each) => h("option", { selected: each === chosen }, each)));
     say(means, kinds[kind.value] ?? "");
     shownCommand.set(asCommand());
     inject.frame();
-    const known = await list("compute/v1/scenarios", page.signal);
-    sync(scenarios, known, (each) => each.name, scenarioItem);
+  }
+
+  /** By itself: while this service is away, what was chosen of the other's stays. */
+  async function lookAtScenarios() {
+    sync(scenarios, await list("compute/v1/scenarios", page.signal), (each) => each.name, scenarioItem);
   }
 
   /** @param {any} scenario */
@@ -114,7 +117,8 @@ export function mount(root, page) {
   }
 
   page.every(1500, look);
-  page.once(begin);
+  page.once(lookAtKinds);
+  page.once(lookAtScenarios);
   return {
     frame: (/** @type {any} */ picture) => {
       const names = Object.values(picture.supernodes).flatMap((each) => Object.keys(each.states));
