@@ -145,3 +145,22 @@ def plane(name: str, *states: str) -> dict[str, Any]:
         "switches": [f"l2-{port}" for port in ports], "switchCabinets": ports, "subPlanes": [0] * len(ports),
         "states": states, "utilisation": [[0] * len(ports) for _ in states],
     }  # fmt: skip
+
+
+def test_what_is_read_out_of_a_link_is_as_it_is_now_and_of_the_plane_that_is_shown(open_page: Any) -> None:
+    page = open_page("/")
+    planes = {"ub": plane("ub", "uuu", "uuu"), "vpc": plane("vpc", "u", "u")}
+    shown = lambda route: route.fulfill(**answer(planes[route.request.url.split("/planes/")[1].split("/")[0]]))  # noqa: E731
+    page.route("**/link/v1/planes/*/matrix*", shown)
+    go(page, "/fabric")
+    label = page.locator("figure [role=status]")
+    page.get_by_text("6 links").wait_for()
+    page.locator("canvas.matrix").focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    expect(label).to_contain_text("sn0-c00-n1.ub2")
+    expect(label).to_contain_text("up")
+    planes["ub"] = plane("ub", "uuu", "uux")
+    expect(label).to_contain_text("down")
+    page.get_by_role("button", name="VPC").click()
+    expect(label).to_have_text("Point at a cell, or use the arrow keys.")
