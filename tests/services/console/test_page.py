@@ -164,3 +164,35 @@ def test_what_is_read_out_of_a_link_is_as_it_is_now_and_of_the_plane_that_is_sho
     expect(label).to_contain_text("down")
     page.get_by_role("button", name="VPC").click()
     expect(label).to_have_text("Point at a cell, or use the arrow keys.")
+
+
+def test_a_comparison_that_comes_late_is_not_shown_beside_another_choice(open_page: Any) -> None:
+    page = open_page("/")
+    late: list[Any] = []
+    names = ["own", "slow", "fast"]
+    report = {"title": "", "experiment": "run", "document": {"finished": 1}, "plots": []}
+
+    def compared(route: Any) -> None:
+        other = route.request.url.split("with=")[1].split("%2F")[1]
+        found = {
+            "before": {"name": other},
+            "after": {"name": "own"},
+            "changes": [{"name": "x", "before": 1, "after": 2}],
+        }
+        late.append((route, found)) if other == "slow" else route.fulfill(**answer(found))
+
+    page.route("**/infer/v1/reports?*", lambda route: route.fulfill(
+        **answer({"items": [{"project": "default", "name": name} for name in names]})))  # fmt: skip
+    page.route("**/infer/v1/reports/*/content*", lambda route: route.fulfill(**answer({**report, "name": "of"})))
+    page.route("**/infer/v1/reports/own/comparison*", compared)
+    go(page, "/experiments/default/own")
+    with page.expect_request("**/comparison*slow"):
+        page.get_by_label("Compare with").select_option("default/slow")
+    with page.expect_response("**/comparison*fast"):
+        page.get_by_label("Compare with").select_option("default/fast")
+    page.get_by_text("From fast to own").wait_for()
+    [(route, found)] = late
+    with page.expect_response("**/comparison*slow"):
+        route.fulfill(**answer(found))
+    page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+    assert page.get_by_text("From slow to own").count() == 0
