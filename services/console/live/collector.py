@@ -118,7 +118,9 @@ class Collector:
             await self._capacity_due.wait()
             self._capacity_due.clear()
             found = await self._ask("resource", "/v1/capacity")
-            if found is not None and found != self.capacity:
+            if found is None:
+                self._capacity_due.set()  # what changed is not known yet, and nothing else need change for long
+            elif found != self.capacity:
                 self.learn(capacity=found)
             await asyncio.sleep(CAPACITY_REST_WALL_S)
 
