@@ -56,8 +56,9 @@ def build(
     if neighbours is None:
         if settings.infer_url:
             inference = Inference(http_client(settings.infer_url, settings.token))
-        urls = {"resource": settings.resource_url, "link": settings.link_url, "agents": settings.agents_url}
-        services = {name: http_client(url, settings.token) for name, url in urls.items() if url}
+        urls = {"resource": settings.resource_url, "link": settings.link_url}
+        urls |= {"agents": settings.agents_url} if settings.agents_url else {}
+        services = {name: http_client(url, settings.token) for name, url in urls.items()}
         neighbours = ControlPlane(services["resource"], LinkClient(services["link"]))
     records = Database(database.sessions, Base.metadata, clock, database.shared)
     fences = Fences(records)

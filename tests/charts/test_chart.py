@@ -77,9 +77,11 @@ def test_a_process_gets_its_module_port_neighbours_and_no_setting_it_does_not_kn
     assert given["CLOUDMATRIX_PORT"] == str(process.port)
     prefix = service["metadata"]["name"].removesuffix(process.name)
     assert {key: value for key, value in given.items() if key.endswith("_URL") and "PUBLIC" not in key} == {
-        f"CLOUDMATRIX_{called.upper()}_URL": f"http://{prefix}{called}:{BY_NAME[called].port}"
+        f"CLOUDMATRIX_{called.upper()}_URL": ""
+        if called in process.optional and called not in workloads(values)
+        else f"http://{prefix}{called}:{BY_NAME[called].port}"
         for called in process.calls
-        if called != "kube" and (called in workloads(values) or called not in process.optional)
+        if called != "kube"
     }
     settings = {key.removeprefix("CLOUDMATRIX_").lower(): value for key, value in given.items()}
     kind = settings_class(process.module)

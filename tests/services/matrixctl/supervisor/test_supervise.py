@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -40,6 +41,13 @@ def test_a_child_has_its_own_session_folder_log_and_settings(bench: Bench) -> No
     assert "CLOUDMATRIX_BETA_URL" not in seen
     assert "CLOUDMATRIX_ALPHA_URL" not in bench.settings("alpha")
     assert "beta says hello" in (bench.folder.logs / "beta.log").read_text()
+
+
+def test_who_is_not_in_the_stack_is_nowhere(bench: Bench) -> None:
+    """By default it would be looked for where another stack of this machine may have its own."""
+    alpha, beta = bench.processes
+    bench.up(processes=(alpha, replace(beta, calls=(*beta.calls, "gamma"))))
+    assert bench.settings("beta")["CLOUDMATRIX_GAMMA_URL"] == ""
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
