@@ -52,5 +52,6 @@ def build(
 def main(argv: Sequence[str] | None = None) -> None:
     settings = ConsoleSettings.load("console", argv)
     configure("console", settings.log_level)
-    app = build(settings, settings.clock())
+    with settings.in_use("console"):
+        app = build(settings, settings.clock())
     serve(app, settings)
