@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -196,3 +198,12 @@ def test_a_comparison_that_comes_late_is_not_shown_beside_another_choice(open_pa
         route.fulfill(**answer(found))
     page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
     assert page.get_by_text("From slow to own").count() == 0
+
+
+def test_skipping_to_the_content_leaves_the_page_as_it_is(open_page: Any) -> None:
+    page = open_page("/tenants")
+    page.get_by_label("Project", exact=True).fill("blue")
+    page.get_by_role("link", name="Skip to content").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.activeElement.id === 'main'")
+    assert page.get_by_label("Project", exact=True).input_value() == "blue"
