@@ -207,3 +207,23 @@ def test_skipping_to_the_content_leaves_the_page_as_it_is(open_page: Any) -> Non
     page.keyboard.press("Enter")
     page.wait_for_function("document.activeElement.id === 'main'")
     assert page.get_by_label("Project", exact=True).input_value() == "blue"
+
+
+def test_a_command_is_read_by_a_shell_as_it_is_meant(open_page: Any) -> None:
+    page = open_page("/")
+    page.route("**/agents/v1/fault-kinds", lambda route: route.fulfill(**answer({"node-down": ""})))
+    go(page, "/faults?target=%60id%60%3B%27x&parameters=npu%3D3+code%3D%24HOME")
+    command = page.locator(".command code").first
+    expect(command).to_contain_text("inject node-down ")
+    words = shlex.split(command.inner_text())
+    assert words[4:] == ["`id`;'x", "-p", "npu=3", "-p", "code=$HOME"]
+    assert command.inner_text().count("'") == 7, "each word that is more than a word is quoted: the target, and $HOME"
+    go(page, "/placement?name=mine")
+    page.route("**/resource/v1/plans", lambda route: route.fulfill(**answer(
+        {"fits": True, "members": ["sn0-c00-n0"], "spareNodes": [], "preempts": [], "blastRadius": []})))  # fmt: skip
+    page.get_by_role("button", name="Plan", exact=True).click()
+    page.get_by_text("It fits").wait_for()
+    page.get_by_role("button", name="Create it").click()
+    assert re.search(
+        r" 'http://[^' ]+/api/compute/v1/instances/mine\?project=default' ", page.get_by_role("dialog").inner_text()
+    )

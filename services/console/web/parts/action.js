@@ -18,6 +18,9 @@ export function command(text) {
   return element;
 }
 
+/** A word of a command, as a shell reads it back: an address may have come from anybody. @param {string} word */
+export const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+
 export const notEditor = () => (isEditor() ? "" : "A viewer changes nothing: an editor of the project may");
 export const notAdmin = () => (isAdmin() ? "" : "This is everybody's: only an admin may");
 

@@ -4,7 +4,7 @@ import { call, get, list } from "../core/api.js";
 import { navigate, setQuery } from "../core/router.js";
 import { live } from "../core/live.js";
 import { h, fill, say, link, sync } from "../parts/dom.js";
-import { action, command, notAdmin, notEditor } from "../parts/action.js";
+import { action, command, notAdmin, notEditor, quoted } from "../parts/action.js";
 import { chip } from "../parts/state.js";
 import { table } from "../parts/table.js";
 import { clock, duration } from "../parts/format.js";
@@ -37,7 +37,7 @@ export function mount(root, page) {
   };
   const asCommand = () => {
     const own = nameOf(request());
-    return `matrixctl fault inject ${kind.value || "KIND"} ${target.value.trim() || "TARGET"}${words().map((/** @type {string} */ each) => ` -p ${each}`).join("")}${own === usual() ? "" : ` --name ${own}`}`;
+    return `matrixctl fault inject ${kind.value || "KIND"} ${quoted(target.value.trim() || "TARGET")}${words().map((/** @type {string} */ each) => ` -p ${quoted(each)}`).join("")}${own === usual() ? "" : ` --name ${own}`}`;
   };
   const shownCommand = command(asCommand());
   const inject = action(() => ({
