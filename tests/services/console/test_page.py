@@ -227,3 +227,45 @@ def test_a_command_is_read_by_a_shell_as_it_is_meant(open_page: Any) -> None:
     assert re.search(
         r" 'http://[^' ]+/api/compute/v1/instances/mine\?project=default' ", page.get_by_role("dialog").inner_text()
     )
+
+
+def test_ports_that_are_old_are_said_to_be(open_page: Any) -> None:
+    page = open_page("/")
+    node = {"name": "sn0-c00-n0", "supernode": "sn0", "cabinet": "sn0-c00", "state": "Available", "health": "Healthy",
+            "agent": "Connected", "power": "On", "schedulable": True, "cordonedBy": [], "usableNpus": 8, "npus": 8,
+            "conditions": [], "faults": []}  # fmt: skip
+    away = False
+
+    def matrix(route: Any) -> None:
+        name = route.request.url.split("/planes/")[1].split("/")[0]
+        route.fulfill(status=503, body="link does not answer") if away else route.fulfill(**answer(plane(name, "u")))
+
+    page.route("**/resource/v1/nodes/*", lambda route: route.fulfill(**answer(node)))
+    page.route("**/resource/v1/npus?*", lambda route: route.fulfill(**answer({"items": []})))
+    page.route("**/link/v1/planes/*/matrix*", matrix)
+    go(page, "/nodes/sn0-c00-n0")
+    page.locator(".port-row").first.wait_for()
+    away = True
+    page.get_by_role("alert").get_by_text("these are as they were before").wait_for()
+    away = False
+    expect(page.get_by_text("these are as they were before")).to_have_count(0)
+
+
+def test_figures_of_another_deployment_are_not_shown_as_the_chosen_ones(open_page: Any) -> None:
+    page = open_page("/")
+    deployments = [
+        {"project": "default", "name": name, "instance": "a", "state": "Serving"} for name in ("one", "other")
+    ]
+    figures = dict.fromkeys(("kvUsage", "waiting", "queued", "decoding"), 0) | {"tokensPerSecond": 4711}
+
+    def statistics(route: Any) -> None:
+        route.fulfill(**answer(figures)) if "/one/" in route.request.url else route.fulfill(status=503, body="away")
+
+    page.route("**/infer/v1/deployments?*", lambda route: route.fulfill(**answer({"items": deployments})))
+    page.route("**/compute/v1/scaling-policies?*", lambda route: route.fulfill(**answer({"items": []})))
+    page.route("**/infer/v1/deployments/*/statistics*", statistics)
+    go(page, "/serving")
+    page.get_by_text("4,711").first.wait_for()
+    page.get_by_role("button", name="other").click()
+    page.get_by_role("alert").get_by_text("away").wait_for()
+    assert page.get_by_text("4,711").count() == 0
