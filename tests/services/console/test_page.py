@@ -251,6 +251,22 @@ def test_ports_that_are_old_are_said_to_be(open_page: Any) -> None:
     expect(page.get_by_text("these are as they were before")).to_have_count(0)
 
 
+def test_switches_of_another_supernode_are_not_shown_as_the_chosen_ones(open_page: Any) -> None:
+    page = open_page("/")
+    page.locator(".switches .chip").first.wait_for()
+    page.evaluate(
+        """import('/core/live.js').then(({ live }) => {
+            const { sn0 } = live.newest.supernodes;
+            live.newest = { ...live.newest, supernodes: { sn0, sn1: { ...sn0 } } };
+            live.dispatchEvent(new Event('frame'));
+        })"""
+    )
+    page.route("**/link/v1/planes/*/matrix*supernode=sn1", lambda route: route.fulfill(status=503))
+    page.locator(".tile[data-name=sn1]").click()
+    page.get_by_role("heading", name="Supernode sn1").wait_for()
+    expect(page.locator(".switches .chip")).to_have_count(0)
+
+
 def test_figures_of_another_deployment_are_not_shown_as_the_chosen_ones(open_page: Any) -> None:
     page = open_page("/")
     deployments = [

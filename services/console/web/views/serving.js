@@ -45,15 +45,24 @@ export function mount(root, page) {
   const problem = h("p", { class: "problem", role: "alert" });
   fill(root, h("div", { class: "stack" }, h("div", { class: "heading" }, h("h1", {}, "Serving"), state), problem, none, pick, body));
 
+  /** Nothing of the one before is shown meanwhile. @param {string} key */
+  function choose(key) {
+    chosen = key;
+    history = {};
+    fill(figures);
+    fill(pools);
+    for (const each of Object.values(charts)) each.frame([]);
+  }
+
   async function look() {
     try {
       const all = await list("infer/v1/deployments", page.signal);
       const keys = all.map((each) => `${each.project}/${each.name}`);
       none.hidden = all.length > 0;
       body.hidden = state.hidden = !all.length;
-      if (!keys.includes(chosen)) { chosen = keys[0] ?? ""; history = {}; }
+      if (!keys.includes(chosen)) choose(keys[0] ?? "");
       sync(pick, keys, (key) => key, (key) => {
-        const button = h("button", { onclick: () => { chosen = key; history = {}; setQuery({ deployment: key }); void look(); } }, short(key));
+        const button = h("button", { onclick: () => { choose(key); setQuery({ deployment: key }); void look(); } }, short(key));
         button.update = () => set(button, "aria-pressed", String(key === chosen));
         return button;
       });
