@@ -89,6 +89,13 @@ def test_a_process_gets_its_module_port_neighbours_and_no_setting_it_does_not_kn
     kind.model_validate({key: value for key, value in settings.items() if key != "database"})
 
 
+@pytest.mark.parametrize("values", ["default", "postgres", "everything"])
+def test_the_endpoint_is_shown_where_the_operator_shows_it(values: str) -> None:
+    operator = environment(values, "operator")
+    shown = operator.get("CLOUDMATRIX_INFER_PUBLIC_URL") or operator["CLOUDMATRIX_INFER_URL"]
+    assert environment(values, "infer")["CLOUDMATRIX_PUBLIC_URL"] == shown
+
+
 @everywhere
 def test_databases_and_disks_are_where_the_mode_says(values: str) -> None:
     for name, workload in workloads(values).items():

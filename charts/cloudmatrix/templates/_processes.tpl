@@ -70,6 +70,9 @@ it; the embedded Kubernetes API is the exception, since the cluster's own takes 
 {{- if and (eq $name "agents") $process.values.linkStages }}
 - {name: CLOUDMATRIX_LINK_STAGES, value: /etc/cloudmatrix/files/link-stages.yaml}
 {{- end }}
+{{- if and (eq $name "infer") (not $process.values.settings.publicUrl) }}
+- {name: CLOUDMATRIX_PUBLIC_URL, value: "{{ $process.scheme }}://{{ $fullname }}-infer:{{ $process.port }}"}
+{{- end }}
 {{- if eq $name "kube" }}
 - {name: CLOUDMATRIX_ADVERTISE, value: {{ $fullname }}-kube}
 - {name: CLOUDMATRIX_CERTIFICATE_NAMES, value: "{{ $fullname }}-kube.{{ $root.Release.Namespace }},{{ $fullname }}-kube.{{ $root.Release.Namespace }}.svc"}
