@@ -43,6 +43,8 @@ class Mirror(Generic[T]):
         """Where there is a limit, the keys of each project in the order they were heard of: of one counter for all,
         a project in which much happens would leave nothing of the others'."""
         self.reachable = False
+        self._refusal = ""
+        """Why the last watch ended; empty once there is another."""
         self.version = 0
         """Grows with every change of what is kept."""
 
@@ -52,7 +54,9 @@ class Mirror(Generic[T]):
             try:
                 await self._follow()
             except MatrixError as refused:
-                log.info("watch ended", extra={"path": self._path, "why": refused.message})
+                if refused.message != self._refusal:  # a service that is away is asked twice a second, and logged once
+                    log.info("watch ended", extra={"path": self._path, "why": refused.message})
+                self._refusal = refused.message
             self._reach(False)
             await asyncio.sleep(RETRY_WALL_S)
 
@@ -97,6 +101,7 @@ class Mirror(Generic[T]):
             del self._recent[key[0]]
 
     def _replace(self, whole: dict[tuple[str, str], T]) -> None:
+        self._refusal = ""
         if whole != self.items:
             self.items = whole
             self._tell()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 
 import httpx
 import pytest
@@ -54,3 +55,25 @@ async def test_what_is_gone_makes_room():
     news = [*(event("ADDED", "loud", number) for number in range(KEPT)), BOOKMARK]
     news += [event("DELETED", "loud", 3), event("ADDED", "loud", 9)]
     assert await mirrored("".join(news), KEPT) == ["loud-0", "loud-1", "loud-2", "loud-4", "loud-9"]
+
+
+async def test_a_service_that_stays_away_is_logged_once_for_each_time(caplog):
+    """Away, back, away again: each is asked for more than once."""
+    asked, enough = 0, asyncio.Event()
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        nonlocal asked
+        asked += 1
+        if asked == 20:
+            enough.set()
+        if asked == 10:
+            return httpx.Response(200, text=BOOKMARK)
+        raise httpx.ConnectError("refused", request=request)
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url="http://service") as http:
+        mirror: Mirror[str] = Mirror(http, "events", lambda view: view["name"], lambda: None)
+        with caplog.at_level(logging.INFO, "services.console.live.mirror"):
+            running = asyncio.create_task(mirror.run())
+            await enough.wait()
+            running.cancel()
+    assert [each.message for each in caplog.records] == ["watch ended"] * 2
