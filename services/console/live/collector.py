@@ -93,11 +93,11 @@ class Collector:
 
     @property
     def services(self) -> dict[str, bool]:
-        """Whether each service answers."""
+        """Whether each service answers. One that hangs keeps its watches open, and a minute passes before they end."""
         return {
-            "resource": self.nodes.reachable,
+            "resource": self.nodes.reachable and self._answers.get("resource", True),
             "link": self._answers.get("link", False),
-            "compute": self.instances.reachable,
+            "compute": self.instances.reachable and self._answers.get("compute", True),
             "infer": self._answers.get("infer", False),
             "agents": self._answers.get("agents", False),
         }
@@ -133,7 +133,7 @@ class Collector:
 
     async def _probe(self) -> None:
         while True:
-            for name in ("link", "infer", "agents"):
+            for name in self._http:
                 answers = await self._answers_at(name)
                 if answers != self._answers.get(name):
                     self._answers[name] = answers

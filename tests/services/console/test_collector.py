@@ -52,3 +52,27 @@ async def test_capacity_is_asked_for_until_it_is_answered():
         for task in running:
             task.cancel()
     assert collector.capacity == CAPACITY
+
+
+async def test_a_service_that_hangs_does_not_answer_though_its_watch_is_open():
+    hangs = False
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/v1/nodes":
+            return httpx.Response(200, stream=Watch())
+        if request.url.path == "/healthz" and hangs:
+            raise httpx.ReadTimeout("nothing comes", request=request)
+        return httpx.Response(200 if request.url.path == "/healthz" else 503)
+
+    changed = asyncio.Event()
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url="http://service") as http:
+        collector = Collector(dict.fromkeys(("resource", "link", "compute", "infer", "agents"), http), LoopClock(0.0))
+        collector.changed = changed.set
+        running = [asyncio.create_task(task()) for task in collector.tasks()]
+        for hangs in (False, True, False):
+            async with asyncio.timeout(3600):
+                while collector.services["resource"] is hangs:
+                    changed.clear()
+                    await changed.wait()
+        for task in running:
+            task.cancel()
