@@ -152,11 +152,13 @@ class Gateway:
         )  # fmt: skip
 
     async def _stream(self, request: Request, principal: Principal, audience: str) -> AsyncIterator[bytes]:
-        """Until the token ends or is another's."""
+        """Until the token ends or is another's, or nobody knows whose it is: then the page asks again."""
         async for frame in self._broadcast.frames_for(audience):
             try:
                 if self._viewer(request) != principal:
                     return
+            except Unavailable:
+                return
             except MatrixError as refused:
                 yield b"event: end\ndata: %s\n\n" % orjson.dumps(refused.problem())
                 return
