@@ -21,6 +21,7 @@ from matrixresource.agent.hardware import EmulatedNode, InjectedFault, MessageFa
 from matrixresource.topology.loading import load_spec
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.topology.supernode import Supernode
+from services.chassis.periodic import RETRY_WALL_S
 from services.node_agent.channels.agent_gateway import Line, Uplink
 from services.node_agent.fleet.flapping import Flapping
 from services.node_agent.fleet.store import FleetStore
@@ -250,15 +251,20 @@ class Fleet:
             await asyncio.gather(*ending, return_exceptions=True)
 
     def _begin(self, name: NodeName) -> None:
-        self._lives[name] = [asyncio.create_task(self._live(agents[name])) for agents in self._agents.values()]
+        self._lives[name] = [asyncio.create_task(self._live(kind, name)) for kind in self._agents]
 
-    async def _live(self, agent: Agent) -> None:
-        try:
-            await agent.run()
-        except asyncio.CancelledError:
-            raise
-        except Exception:
-            log.exception("agent died", extra={"agent": repr(agent)})
+    async def _live(self, kind: str, name: NodeName) -> None:
+        """One agent's lives. What fails it ends one, and the next begins as when power returns: it would else be
+        reported for ever to be at what it was doing then."""
+        agent = self._agents[kind][name]
+        while True:
+            try:
+                return await agent.run()
+            except Exception:
+                log.exception("agent failed, and begins its next life", extra={"agent": f"{kind} of {name}"})
+            await asyncio.sleep(RETRY_WALL_S)
+            agent.restore(agent.memory())
+            self._changed(kind, name)
 
     def _end(self, name: NodeName) -> list[asyncio.Task[None]]:
         """Its agents' lives, which are ending."""

@@ -1,0 +1,54 @@
+"""An agent that fails lives on in its next life: nobody's node is at rest for ever because of one error."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from matrixcommon.model.hardware_names import NodeName
+from services.node_agent.fleet.fleet import Fleet
+from services.node_agent.fleet.store import FleetStore
+from tests.clocks import LoopClock
+
+pytestmark = [pytest.mark.looptime, pytest.mark.timeout(60)]
+
+
+class Agent:
+    """Fails in its first life, and works in those after it."""
+
+    def __init__(self) -> None:
+        self.epoch = 1
+        self.at_work = asyncio.Event()
+
+    async def run(self) -> None:
+        if self.epoch == 1:
+            raise KeyError("what no agent has thought of")
+        self.at_work.set()
+        await asyncio.Event().wait()
+
+    def power_lost(self) -> None:
+        """It keeps nothing."""
+
+    def memory(self) -> dict[str, Any]:
+        return {"epoch": self.epoch}
+
+    def restore(self, memory: dict[str, Any]) -> None:
+        self.epoch = memory["epoch"] + 1
+
+
+async def test_an_agent_that_fails_begins_its_next_life_and_remembers_that(tmp_path: Path) -> None:
+    name, agent = NodeName("sn0-c00-n0"), Agent()
+    memory = FleetStore(tmp_path / "agents.db")
+    fleet = Fleet([name], memory, LoopClock(0.0), seed=1)
+    fleet.add_agents("resource", lambda *_: agent)
+    running = [asyncio.ensure_future(task()) for task in fleet.tasks()]
+    async with asyncio.timeout(3600):
+        await agent.at_work.wait()
+    fleet.remember("resource")
+    assert memory.all("resource")[name] == {"epoch": 2}
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
