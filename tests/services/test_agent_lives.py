@@ -1,8 +1,10 @@
-"""An agent that fails lives on in its next life: nobody's node is at rest for ever because of one error."""
+"""An agent that fails lives on in its next life: nobody's node is at rest for ever because of one error, and what its
+card cannot keep now it keeps later."""
 
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 from matrixcommon.model.hardware_names import NodeName
 from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.fleet.store import FleetStore
-from tests.clocks import LoopClock
+from tests.clocks import FixedClock, LoopClock
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(60)]
 
@@ -52,3 +54,23 @@ async def test_an_agent_that_fails_begins_its_next_life_and_remembers_that(tmp_p
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
+
+
+def full(memory: FleetStore, is_full: bool) -> None:
+    """Have its database take nothing, as one on a full disk, or take everything again."""
+    refuse = "CREATE TRIGGER full BEFORE INSERT ON documents BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+    memory._db.execute(refuse if is_full else "DROP TRIGGER full")
+
+
+def test_what_could_not_be_written_is_written_before_the_next_report(tmp_path: Path) -> None:
+    name, agent = NodeName("sn0-c00-n0"), Agent()
+    memory = FleetStore(tmp_path / "agents.db")
+    fleet = Fleet([name], memory, FixedClock(), seed=1)
+    fleet.add_agents("resource", lambda *_: agent)
+    full(memory, True)
+    for _ in range(2):
+        with pytest.raises(sqlite3.DatabaseError, match="the disk is full"):
+            fleet.remember("resource")
+    full(memory, False)
+    fleet.remember("resource")
+    assert memory.all("resource") == {name: {"epoch": 1}}

@@ -148,9 +148,10 @@ class Fleet:
             self._uplinks[kind].news(node)
 
     def remember(self, kind: str) -> None:
-        """Write down what changed on the cards; always before anything is reported of it."""
-        dirty, self._dirty[kind] = self._dirty[kind], set()
-        self._memory.put(kind, {name: self._agents[kind][name].memory() for name in dirty})
+        """Write down what changed on the cards; always before anything is reported of it, so what cannot be written
+        now (the disk is full) is written before the next report."""
+        self._memory.put(kind, {name: self._agents[kind][name].memory() for name in self._dirty[kind]})
+        self._dirty[kind].clear()
 
     def responsive(self) -> list[str]:
         return [name for name, node in self.nodes.items() if node.responsive]
