@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from matrixcommon.model.hardware_names import NodeName
+from matrixresource.agent.hardware import InjectedFault
 from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.fleet.store import FleetStore
 from tests.clocks import FixedClock, LoopClock
@@ -56,9 +57,9 @@ async def test_an_agent_that_fails_begins_its_next_life_and_remembers_that(tmp_p
     await asyncio.gather(*running, return_exceptions=True)
 
 
-def full(memory: FleetStore, is_full: bool) -> None:
+def full(memory: FleetStore, is_full: bool, what: str = "INSERT") -> None:
     """Have its database take nothing, as one on a full disk, or take everything again."""
-    refuse = "CREATE TRIGGER full BEFORE INSERT ON documents BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+    refuse = f"CREATE TRIGGER full BEFORE {what} ON documents BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
     memory._db.execute(refuse if is_full else "DROP TRIGGER full")
 
 
@@ -74,3 +75,17 @@ def test_what_could_not_be_written_is_written_before_the_next_report(tmp_path: P
     full(memory, False)
     fleet.remember("resource")
     assert memory.all("resource") == {name: {"epoch": 1}}
+
+
+def test_a_fault_whose_end_could_not_be_written_is_there_and_can_be_cleared_later(tmp_path: Path) -> None:
+    name = NodeName("sn0-c00-n0")
+    memory = FleetStore(tmp_path / "agents.db")
+    fleet = Fleet([name], memory, FixedClock(), seed=1)
+    fleet.inject(InjectedFault(name="off", kind="node-down", target=name, parameters={}))
+    full(memory, True, "DELETE")
+    with pytest.raises(sqlite3.DatabaseError, match="the disk is full"):
+        fleet.clear("off")
+    assert (list(fleet.faults), fleet.nodes[name].powered) == (["off"], False)
+    full(memory, False)
+    fleet.clear("off")
+    assert (memory.all("fault"), fleet.nodes[name].powered) == ({}, True)

@@ -196,8 +196,8 @@ class Fleet:
             raise NotFound(f"this fleet has no supernode {supernode!r}", field="name")
         self._memory.remove("supernode", supernode)
         for fault in [each.name for each in self.faults.values() if each.target.partition("-")[0] == supernode]:
-            del self.faults[fault]
             self._memory.remove("fault", fault)
+            del self.faults[fault]
             self._forget_end(fault)
         self._flapping.follow(self.faults)
         self._racked.pop(supernode, None)
@@ -297,9 +297,10 @@ class Fleet:
         self._strike(fault)
 
     def clear(self, name: str) -> None:
-        """Repair what this fault broke."""
-        fault = self.faults.pop(name)
+        """Repair what this fault broke. Durable before it acts."""
+        fault = self.faults[name]
         self._memory.remove("fault", name)
+        del self.faults[name]
         self._forget_end(name)
         self._flapping.follow(self.faults)
         self._strike(fault)
