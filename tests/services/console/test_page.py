@@ -285,3 +285,19 @@ def test_figures_of_another_deployment_are_not_shown_as_the_chosen_ones(open_pag
     page.get_by_role("button", name="other").click()
     page.get_by_role("alert").get_by_text("away").wait_for()
     assert page.get_by_text("4,711").count() == 0
+
+
+def test_the_time_shown_is_the_stacks_whatever_the_browsers_clock_says(chromium: Any, address: str) -> None:
+    """Its gateway says that it is 2001; without a worker the page reads the stream itself, where a test can answer."""
+    wall, emulated = 1e9, 2e9
+    picture = {**recorded().picture, "time": {"scale": 1.0, "wall": wall, "emulated": emulated}}
+    stream = [f"event: now\ndata: {json.dumps({'wall': wall})}\n\n"]
+    stream += [f"event: whole\nid: 1\ndata: {json.dumps({'sequence': 1, 'picture': picture})}\n\n"]
+    page = chromium.new_page()
+    page.add_init_script("delete globalThis.SharedWorker")
+    page.route("**/live", lambda route: route.fulfill(content_type="text/event-stream", body="".join(stream)))
+    page.goto(address)
+    page.get_by_role("group", name="State of the machine").get_by_text("largest block").wait_for()
+    shown = page.evaluate("import('/core/live.js').then(({ live }) => live.emulated)")
+    page.close()
+    assert emulated <= shown < emulated + 3600
