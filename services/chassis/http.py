@@ -13,6 +13,8 @@ from services.chassis.logging import REQUEST_ID, TRACEPARENT
 from services.chassis.tracing import TracedTransport, wanted
 
 DEADLINE_WALL_S = 10.0
+CONNECTIONS_MAX, KEPT_MAX = 100, 20
+"""Of one client to its service, and those that are kept when nobody uses them."""
 
 
 async def _identify(request: httpx.Request) -> None:
@@ -28,12 +30,20 @@ async def _identify(request: httpx.Request) -> None:
         request.headers.setdefault("traceparent", f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-00")
 
 
-def http_client(base_url: str, token: str = "", transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
-    """A client for the service at `base_url`. It retries a refused connection, never a request that was sent.
+def http_client(
+    base_url: str,
+    token: str = "",
+    transport: httpx.AsyncBaseTransport | None = None,
+    connections_max: int | None = CONNECTIONS_MAX,
+) -> httpx.AsyncClient:
+    """A client for the service at `base_url`. It retries a refused connection, never a request that was sent. Beyond
+    `connections_max` (None: any number) requests wait for each other: a client that is everybody's has no such bound,
+    or whoever holds watches open would keep all others out.
 
     The system's certificates, some MB for each client, are loaded only where one is to be shown.
     """
-    transport = transport or httpx.AsyncHTTPTransport(retries=1, verify=base_url.startswith("https"))
+    limits = httpx.Limits(max_connections=connections_max, max_keepalive_connections=KEPT_MAX)
+    transport = transport or httpx.AsyncHTTPTransport(retries=1, verify=base_url.startswith("https"), limits=limits)
     return httpx.AsyncClient(
         base_url=base_url,
         timeout=httpx.Timeout(DEADLINE_WALL_S, connect=2.0),

@@ -124,16 +124,20 @@ Heard = Callable[[WatchEvent | None], Awaitable[None]]
 async def follow(stream: Callable[[int | None], AsyncIterator[WatchEvent]], heard: Heard) -> None:
     """For ever: `heard` with every event, and with None after every break, since something may have been missed."""
     since: int | None = None
+    refusal = ""
     while True:
         try:
             async for event in stream(since):
+                refusal = ""
                 if event.type != "BOOKMARK":
                     await heard(event)
                 since = event.rv
         except Gone:
             since = None
         except MatrixError as refused:
-            log.info("watch ended", extra={"why": refused.message})
+            if refused.message != refusal:  # a service that is away is asked twice a second, and logged once
+                log.info("watch ended", extra={"why": refused.message})
+            refusal = refused.message
         await heard(None)
         await asyncio.sleep(RETRY_WALL_S)
 

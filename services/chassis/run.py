@@ -28,8 +28,9 @@ def main_of(
         settings = settings_of.load(name, argv)
         configure(name, settings.log_level)
         configure_tracing(name)
-        clock = settings.clock()
-        app = build(settings, clock, opened(settings.database_url(name), migrations))
+        with settings.in_use(name):
+            clock = settings.clock()
+            app = build(settings, clock, opened(settings.database_url(name), migrations))
         serve(Recorded(app, settings.state, name), settings, clock)
 
     return main

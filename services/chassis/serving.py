@@ -23,8 +23,11 @@ def serve(app: ASGIApp, settings: Settings, clock: Clock | None = None) -> None:
     # Named TCP, because asyncio turns Nagle's delay off only where the protocol is named: 40 ms an answer otherwise.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind((settings.host, settings.port))
-    listener.listen(512)
+    try:
+        listener.bind((settings.host, settings.port))
+        listener.listen(512)
+    except OSError as wrong:
+        raise SystemExit(f"cannot listen on {settings.host}, port {settings.port}: {wrong}") from wrong
     log.info("listening", extra={"url": f"http://{settings.host}:{listener.getsockname()[1]}"})
     config = uvicorn.Config(
         app if clock is None else EmulatedDate(app, clock),

@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -17,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from matrixcommon.emulation.stack_clock import StackClock
 from matrixcommon.model.clock import Clock, ScaledClock
+from matrixcommon.model.errors import InvalidField
 
 PREFIX = "CLOUDMATRIX_"
 
@@ -38,7 +40,7 @@ class Settings(BaseModel):
     clock_file: Path | None = Field(
         None, description="file that says how emulated time runs, read again as it changes; instead of the three above"
     )
-    log_level: str = Field("INFO", description="DEBUG, INFO, WARNING or ERROR")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="DEBUG, INFO, WARNING or ERROR")
     tokens: Path | None = Field(None, description="file of bearer tokens; without one every request is an admin's")
     token: str = Field("", description="bearer token this process shows to the others")
     seed: int | None = Field(None, description="seed for everything left to chance; none takes a fresh one")
@@ -72,6 +74,18 @@ class Settings(BaseModel):
                     file=sys.stderr,
                 )
             raise SystemExit(2) from None
+
+    @contextmanager
+    def in_use(self, program: str) -> Iterator[None]:
+        """While a process is built: a setting that shows there to be wrong (a file that is not there, or that makes no
+        sense) ends it with 2 and one line too."""
+        try:
+            yield
+        except (InvalidField, OSError) as wrong:
+            field = (wrong.field or "") if isinstance(wrong, InvalidField) else ""
+            setting = f" --{field} ({PREFIX}{field.upper()}):" if field in type(self).model_fields else ""
+            print(f"{program}:{setting} {wrong}", file=sys.stderr)
+            raise SystemExit(2) from wrong
 
     def clock(self) -> Clock:
         if self.clock_file is not None:

@@ -56,8 +56,9 @@ def build(
     if neighbours is None:
         if settings.infer_url:
             inference = Inference(http_client(settings.infer_url, settings.token))
-        urls = {"resource": settings.resource_url, "link": settings.link_url, "agents": settings.agents_url}
-        services = {name: http_client(url, settings.token) for name, url in urls.items() if url}
+        urls = {"resource": settings.resource_url, "link": settings.link_url}
+        urls |= {"agents": settings.agents_url} if settings.agents_url else {}
+        services = {name: http_client(url, settings.token) for name, url in urls.items()}
         neighbours = ControlPlane(services["resource"], LinkClient(services["link"]))
     records = Database(database.sessions, Base.metadata, clock, database.shared)
     fences = Fences(records)
@@ -88,7 +89,10 @@ def build(
             store.forget_before(session, clock.now() - kept_s)
 
     registry = CollectorRegistry()
-    metrics = InstanceMetrics(registry, store, clock)
+    leadership = Leadership(
+        "compute", records, fences, clock, lease_wall_s=settings.leader_lease, announce=neighbours.announce
+    )
+    metrics = InstanceMetrics(registry, store, clock, lambda: leadership.generation is not None)
     api = routes(
         store,
         instances.service,
@@ -108,10 +112,9 @@ def build(
         [api],
         ACCESS,
         fences=fences,
-        leadership=Leadership(
-            "compute", records, fences, clock, lease_wall_s=settings.leader_lease, announce=neighbours.announce
-        ),
+        leadership=leadership,
         tokens=Tokens(settings.tokens),
+        watchers=[Periodic("count", metrics.count, clock, period_s=30.0, floor_wall_s=5.0)],
         led=[
             *instances.periodics,
             *autoscaling.periodics,
@@ -119,7 +122,6 @@ def build(
             *scenarios.periodics,
             *faults.periodics,
             compaction(records, clock, kept_s=kept_s, also=forget_old),
-            Periodic("count", metrics.count, clock, period_s=30.0, floor_wall_s=5.0),
         ],
         led_tasks=[
             *instances.tasks,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from prometheus_client import CollectorRegistry
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -56,11 +58,15 @@ METRICS = (STATES, DEGRADED, STUCK, OPEN, QUEUE, RECOVERY)
 
 
 class InstanceMetrics:
-    """Gauges that `count` brings up to date."""
+    """What `count` brings up to date. Gauges are counted by every replica, for one that leads no more would show for
+    ever how it was then. What happened is observed by the one that `leads`, or it would count once for each."""
 
-    def __init__(self, registry: CollectorRegistry, store: ComputeStore, clock: Clock) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, store: ComputeStore, clock: Clock, leads: Callable[[], bool] = lambda: True
+    ) -> None:
         self._store = store
         self._clock = clock
+        self._leads = leads
         self._states, self._degraded = STATES.gauge(registry), DEGRADED.gauge(registry)
         self._stuck, self._open = STUCK.gauge(registry), OPEN.gauge(registry)
         self._queue, self._recovery = QUEUE.histogram(registry), RECOVERY.histogram(registry)
@@ -80,6 +86,8 @@ class InstanceMetrics:
         self._degraded.set(degraded)
         self._stuck.set(stuck)
         self._open.set(open_operations)
+        if not self._leads():
+            return f"{len(states)} instances"
         for seconds in waited:
             self._queue.observe(seconds)
         for parts in recovered:

@@ -44,7 +44,7 @@ def build(
     """The application. `transports` stand for the network in tests, by service."""
     ways = transports or {}
     own = {name: http_client(url, settings.token, ways.get(name)) for name, url in settings.urls().items()}
-    users = {name: http_client(url, "", ways.get(name)) for name, url in settings.urls().items()}
+    users = {name: http_client(url, "", ways.get(name), None) for name, url in settings.urls().items()}
     collector = Collector(own, clock)
     return create_console(Tokens(settings.tokens), users, collector, Broadcast(collector))
 
@@ -52,5 +52,6 @@ def build(
 def main(argv: Sequence[str] | None = None) -> None:
     settings = ConsoleSettings.load("console", argv)
     configure("console", settings.log_level)
-    app = build(settings, settings.clock())
+    with settings.in_use("console"):
+        app = build(settings, settings.clock())
     serve(app, settings)

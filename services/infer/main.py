@@ -65,6 +65,13 @@ class InferSettings(ServiceSettings):
     machines: Path | None = Field(None, description="folder of machine files of one's own, beside those carried along")
     public_url: str = Field("", description="where users find this service; by default its own address")
 
+    @property
+    def endpoint(self) -> str:
+        """Where users find the OpenAI-compatible endpoint; of all addresses that it may listen on, this machine's."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        own = f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+        return (self.public_url or own).rstrip("/") + "/v1"
+
 
 class HardwareOverHttp:
     """The emulated hardware: asked which of its nodes have no power, and informed what the workload sends."""
@@ -134,14 +141,13 @@ def build(
     records = Database(database.sessions, Base.metadata, clock, database.shared)
     link = views or LinkClient(http_client(settings.link_url, settings.token))
     rng = Random(SystemRandom().randrange(1 << 32) if settings.seed is None else settings.seed)
-    endpoint = (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/") + "/v1"
     if hardware is None and settings.agents_url:
         hardware = HardwareOverHttp(http_client(settings.agents_url, settings.token))
     if memory is None and views is None and settings.resource_url:
         memory = ResourceClient(http_client(settings.resource_url, settings.token))
     models = _usable("models", catalogue, settings.models)
     on = _usable("machines", machines, settings.machines)
-    serving = Serving(InferStore(records), clock, link, rng, endpoint, hardware, models, memory, on)
+    serving = Serving(InferStore(records), clock, link, rng, settings.endpoint, hardware, models, memory, on)
     serving.restore()
 
     fabric = Periodic(

@@ -117,9 +117,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     settings = AgentSettings.load("agents", argv)
     configure("agents", settings.log_level)
     configure_tracing("agents")
-    memory = FleetStore(settings.state / "agents.db")
     resource = ResourceClient(http_client(settings.resource_url, settings.token))
     link = LinkClient(http_client(settings.link_url, settings.token))
-    clock = settings.clock()
-    app = build(build_fleet(settings, clock, memory, resource, link), settings)
+    with settings.in_use("agents"):
+        memory = FleetStore(settings.state / "agents.db")
+        clock = settings.clock()
+        app = build(build_fleet(settings, clock, memory, resource, link), settings)
     serve(Recorded(app, settings.state, "agents"), settings, clock)

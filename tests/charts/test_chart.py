@@ -77,14 +77,23 @@ def test_a_process_gets_its_module_port_neighbours_and_no_setting_it_does_not_kn
     assert given["CLOUDMATRIX_PORT"] == str(process.port)
     prefix = service["metadata"]["name"].removesuffix(process.name)
     assert {key: value for key, value in given.items() if key.endswith("_URL") and "PUBLIC" not in key} == {
-        f"CLOUDMATRIX_{called.upper()}_URL": f"http://{prefix}{called}:{BY_NAME[called].port}"
+        f"CLOUDMATRIX_{called.upper()}_URL": ""
+        if called in process.optional and called not in workloads(values)
+        else f"http://{prefix}{called}:{BY_NAME[called].port}"
         for called in process.calls
-        if called != "kube" and (called in workloads(values) or called not in process.optional)
+        if called != "kube"
     }
     settings = {key.removeprefix("CLOUDMATRIX_").lower(): value for key, value in given.items()}
     kind = settings_class(process.module)
     assert set(settings) <= set(kind.model_fields), "a variable that no setting reads"
     kind.model_validate({key: value for key, value in settings.items() if key != "database"})
+
+
+@pytest.mark.parametrize("values", ["default", "postgres", "everything"])
+def test_the_endpoint_is_shown_where_the_operator_shows_it(values: str) -> None:
+    operator = environment(values, "operator")
+    shown = operator.get("CLOUDMATRIX_INFER_PUBLIC_URL") or operator["CLOUDMATRIX_INFER_URL"]
+    assert environment(values, "infer")["CLOUDMATRIX_PUBLIC_URL"] == shown
 
 
 @everywhere

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from matrixcommon.telemetry.metric import Label, Metric
+from services.catalogue import PROCESSES
 from services.observability.catalogue import CATALOGUE, every_metric, metrics_of
 from tests.golden import ROOT
 from tests.stack import Stack
@@ -141,3 +143,15 @@ def makes_instruments(source: str) -> bool:
     }
     called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     return bool(classes & called) or any(name.endswith("MetricFamily") for name in classes)
+
+
+def test_the_page_on_prometheus_has_it_ask_every_process_over_http() -> None:
+    page = (ROOT / "docs" / "how-to" / "watch-a-stack.md").read_text()
+    asked = {int(port) for port in re.findall(r'"127\.0\.0\.1:(\d+)"', page)}
+    assert asked == {process.port for process in PROCESSES if process.scheme == "http"}
+
+
+def test_the_page_on_serving_gives_a_front_end_a_port_of_its_own() -> None:
+    page = (ROOT / "docs" / "how-to" / "serving.md").read_text()
+    [port] = re.findall(r"services\.infer\.front_end .*--port (\d+)", page)
+    assert int(port) not in {process.port for process in PROCESSES}

@@ -4,11 +4,13 @@ holds nobody's silence against them. While machines keep up, leases are a node's
 from __future__ import annotations
 
 import asyncio
+import logging
 from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
 
+from matrixcommon.model.errors import Unavailable
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.process_pauses import ProcessPauses
 from matrixcommon.model.resource_model import ApiModel
@@ -180,3 +182,30 @@ def test_matrixlink_reaches_whom_it_could_not_hear():
         clock.at += 5
         pauses.beat()
     assert not leases.reachable("n"), "silence while it listened counts"
+
+
+@pytest.mark.looptime
+async def test_a_service_that_stays_away_is_logged_once_for_each_time(caplog):
+    """Away, back, away again: each is tried more than once."""
+    asked, enough = 0, asyncio.Event()
+
+    class Away(Service):
+        async def report(self, reports: list[Report]) -> list[SimpleNamespace]:
+            nonlocal asked
+            asked += 1
+            if asked == 20:
+                enough.set()
+            if asked == 10:
+                return await super().report(reports)
+            raise Unavailable("it does not answer")
+
+    fleet = Fleet([NodeName("sn0-c00-n0")], FleetStore(None), LoopClock(), 1)
+    fleet.add_agents(
+        "link", lambda node, _, changed: SimpleNamespace(memory=dict, report=lambda: Report(node=node.name))
+    )
+    fleet.connect(Line("link", Away(0.0), "assignments", ApiModel, "name", lambda agent, report, answer: None))
+    with caplog.at_level(logging.WARNING, "services.node_agent.channels.agent_gateway"):
+        reporting = asyncio.create_task(fleet._uplinks["link"].report())
+        await enough.wait()
+        reporting.cancel()
+    assert [each.message for each in caplog.records] == ["report refused"] * 2

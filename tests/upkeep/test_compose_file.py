@@ -58,6 +58,13 @@ def test_a_container_has_its_process_port_database_and_neighbours(compose: dict[
     assert service["healthcheck"]["test"][-1] == f"{process.scheme}://127.0.0.1:{process.port}"
 
 
+def test_the_endpoint_is_shown_where_its_port_is_published(compose: dict[str, Any]) -> None:
+    settings = {name: compose["services"][name]["environment"] for name in ("infer", "operator")}
+    published = f"http://127.0.0.1:{BY_NAME['infer'].port}"
+    assert settings["infer"]["CLOUDMATRIX_PUBLIC_URL"] == published
+    assert settings["operator"]["CLOUDMATRIX_INFER_PUBLIC_URL"] == published
+
+
 def test_nothing_secret_is_written_in_the_file(compose: dict[str, Any]) -> None:
     text = (ROOT / "docker-compose.yml").read_text()
     assert not re.search(r"(?i)password:|token:|://[^/\s]*:[^/\s]*@", text)

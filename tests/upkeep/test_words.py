@@ -1,4 +1,5 @@
-"""The field's words: private ones are gone from identifiers, help, messages, docs and OpenAPI (docs/reference/glossary.md)."""
+"""The field's words: private ones are gone from identifiers, help, messages, docs and OpenAPI (docs/reference/glossary.md).
+What docs name is there."""
 
 from __future__ import annotations
 
@@ -32,6 +33,8 @@ EXCEPTIONS = {
     "PartlyHeld": "a reason: parts of the node are held",
 }
 """Identifiers that may stay, each with its reason."""
+FILE = re.compile(r"`((?:[\w.-]+/)+[\w.*-]+)`")
+"""In docs: a path from the repository's root, where its first folder is one of the project's."""
 LISTED = ("README.md", "docs/*.md", "docs/reference/openapi/*.json", "*/README.md", "examples/*", "charts/**/*.yaml")
 ELSEWHERE = (
     "docs/decisions/",  # history: what was decided in the words of its day
@@ -98,4 +101,16 @@ def test_messages_and_comments_are_in_the_fields_words(package: str) -> None:
 
 def test_docs_are_in_the_fields_words() -> None:
     found = [f"{file}: {match[0]!r}" for file in files(*LISTED) if (match := PROSE.search((ROOT / file).read_text()))]
+    assert not found, "; ".join(found)
+
+
+def test_docs_name_files_that_are_there() -> None:
+    listed = {file: FILE.findall((ROOT / file).read_text()) for file in files("*.md") if file != "CHANGELOG.md"}
+    folders = {path.name for path in ROOT.iterdir() if path.is_dir()} | {"docker"}  # which is no more
+    found = [
+        f"{file}: {name}"
+        for file, names in listed.items()
+        for name in names
+        if name.split("/")[0] in folders and not [*ROOT.glob(name), *(ROOT / file).parent.glob(name)]
+    ]
     assert not found, "; ".join(found)

@@ -49,6 +49,11 @@ it; the embedded Kubernetes API is the exception, since the cluster's own takes 
 - {name: CLOUDMATRIX_{{ upper $called.name }}_URL, value: "{{ $called.scheme }}://{{ $fullname }}-{{ $called.name }}:{{ $called.port }}"}
 {{- end }}
 {{- end }}
+{{- range $called := $process.optional }}
+{{- if not (has $called $process.calls) }}
+- {name: CLOUDMATRIX_{{ upper $called }}_URL, value: ""}
+{{- end }}
+{{- end }}
 {{- if and $process.hasDatabase (ne $root.Values.database.mode "sqlite") }}
 - name: CLOUDMATRIX_DATABASE
   valueFrom: {secretKeyRef: {name: {{ include "cloudmatrix.database" $root }}, key: {{ $name }}}}
@@ -64,6 +69,9 @@ it; the embedded Kubernetes API is the exception, since the cluster's own takes 
 {{- end }}
 {{- if and (eq $name "agents") $process.values.linkStages }}
 - {name: CLOUDMATRIX_LINK_STAGES, value: /etc/cloudmatrix/files/link-stages.yaml}
+{{- end }}
+{{- if and (eq $name "infer") (not $process.values.settings.publicUrl) }}
+- {name: CLOUDMATRIX_PUBLIC_URL, value: "{{ $process.scheme }}://{{ $fullname }}-infer:{{ $process.port }}"}
 {{- end }}
 {{- if eq $name "kube" }}
 - {name: CLOUDMATRIX_ADVERTISE, value: {{ $fullname }}-kube}

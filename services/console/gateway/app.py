@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -152,11 +153,15 @@ class Gateway:
         )  # fmt: skip
 
     async def _stream(self, request: Request, principal: Principal, audience: str) -> AsyncIterator[bytes]:
-        """Until the token ends or is another's."""
+        """Until the token ends or is another's, or nobody knows whose it is: then the page asks again."""
+        # The picture says how emulated time runs by the clock of this machine, and a browser may be on another.
+        yield b"event: now\ndata: %s\n\n" % orjson.dumps({"wall": time.time()})
         async for frame in self._broadcast.frames_for(audience):
             try:
                 if self._viewer(request) != principal:
                     return
+            except Unavailable:
+                return
             except MatrixError as refused:
                 yield b"event: end\ndata: %s\n\n" % orjson.dumps(refused.problem())
                 return

@@ -21,7 +21,7 @@ from services.console.live.hardware import Holding, NodeState, holding, node_sta
 from services.console.live.mirror import Mirror
 
 EVENTS_KEPT = 60
-"""Of each service that tells events; the page shows the newest of all."""
+"""Of each project, and of each service that tells events; the page shows the newest of all."""
 CAPACITY_REST_WALL_S = 1.0
 """After capacity was asked for, it is not asked for again so soon, whatever changes."""
 PLANES_PERIOD_WALL_S = 5.0
@@ -93,11 +93,11 @@ class Collector:
 
     @property
     def services(self) -> dict[str, bool]:
-        """Whether each service answers."""
+        """Whether each service answers. One that hangs keeps its watches open, and a minute passes before they end."""
         return {
-            "resource": self.nodes.reachable,
+            "resource": self.nodes.reachable and self._answers.get("resource", True),
             "link": self._answers.get("link", False),
-            "compute": self.instances.reachable,
+            "compute": self.instances.reachable and self._answers.get("compute", True),
             "infer": self._answers.get("infer", False),
             "agents": self._answers.get("agents", False),
         }
@@ -118,7 +118,9 @@ class Collector:
             await self._capacity_due.wait()
             self._capacity_due.clear()
             found = await self._ask("resource", "/v1/capacity")
-            if found is not None and found != self.capacity:
+            if found is None:
+                self._capacity_due.set()  # what changed is not known yet, and nothing else need change for long
+            elif found != self.capacity:
                 self.learn(capacity=found)
             await asyncio.sleep(CAPACITY_REST_WALL_S)
 
@@ -131,7 +133,7 @@ class Collector:
 
     async def _probe(self) -> None:
         while True:
-            for name in ("link", "infer", "agents"):
+            for name in self._http:
                 answers = await self._answers_at(name)
                 if answers != self._answers.get(name):
                     self._answers[name] = answers

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -35,10 +36,15 @@ class Mirror(Generic[T]):
         changed: Callable[[], None],
         limit: int = 0,
     ) -> None:
-        """`limit`: keep only so many, those heard of last (for events)."""
+        """`limit`: keep only so many of each project, those heard of last (for events)."""
         self._http, self._path, self._keep, self._changed, self._limit = http, f"/v1/{collection}", keep, changed, limit
         self.items: dict[tuple[str, str], T] = {}
+        self._recent: dict[str, deque[tuple[str, str]]] = {}
+        """Where there is a limit, the keys of each project in the order they were heard of: of one counter for all,
+        a project in which much happens would leave nothing of the others'."""
         self.reachable = False
+        self._refusal = ""
+        """Why the last watch ended; empty once there is another."""
         self.version = 0
         """Grows with every change of what is kept."""
 
@@ -48,13 +54,16 @@ class Mirror(Generic[T]):
             try:
                 await self._follow()
             except MatrixError as refused:
-                log.info("watch ended", extra={"path": self._path, "why": refused.message})
+                if refused.message != self._refusal:  # a service that is away is asked twice a second, and logged once
+                    log.info("watch ended", extra={"path": self._path, "why": refused.message})
+                self._refusal = refused.message
             self._reach(False)
             await asyncio.sleep(RETRY_WALL_S)
 
     async def _follow(self) -> None:
         """Until the stream ends. What comes before the first bookmark is the present state, whole."""
         whole: dict[tuple[str, str], T] | None = {}
+        self._recent = {}
         async for event in watch(self._http, self._path, since=None):
             items = self.items if whole is None else whole
             if event.type == "BOOKMARK":
@@ -70,16 +79,29 @@ class Mirror(Generic[T]):
         key = (view.get("project") or "", view["name"])
         if value == items.get(key):
             return
+        if self._limit:
+            self._keep_recent(items, key, gone=value is None)
         if value is None:
             items.pop(key, None)
         else:
             items[key] = value
-        if self._limit and len(items) > self._limit:
-            del items[next(iter(items))]
         if not quiet:
             self._tell()
 
+    def _keep_recent(self, items: dict[tuple[str, str], T], key: tuple[str, str], gone: bool) -> None:
+        """Make room for `key` among those of its project."""
+        recent = self._recent.setdefault(key[0], deque())
+        if key in items:
+            recent.remove(key)
+        if not gone:
+            recent.append(key)
+        if len(recent) > self._limit:
+            items.pop(recent.popleft(), None)
+        if not recent:
+            del self._recent[key[0]]
+
     def _replace(self, whole: dict[tuple[str, str], T]) -> None:
+        self._refusal = ""
         if whole != self.items:
             self.items = whole
             self._tell()

@@ -82,8 +82,14 @@ async function open(moved = true) {
   for (const each of document.querySelectorAll("nav[aria-label=Pages] a")) {
     set(each, "aria-current", each.getAttribute("href") === section ? "page" : null);
   }
-  const module = await load();
-  if (signal.aborted) return;
+  /** @type {import("./routes.js").View | null} */
+  let module = null;
+  while (!(module ??= await load().catch(() => null)) && !signal.aborted) {
+    // What was shown is of another address, and nobody keeps it up to date.
+    fill(main, h("p", { class: "problem", role: "alert" }, "The console's gateway does not answer; this page comes when it does."));
+    await new Promise((done) => setTimeout(done, RETRY_MS));
+  }
+  if (signal.aborted || !module) return;
   fill(main);
   document.title = `${module.title(params)} · CloudMatrix`;
   view = module.mount(main, {

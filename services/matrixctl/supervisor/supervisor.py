@@ -182,8 +182,9 @@ class Supervisor:
         for called in process.calls:
             if called == "kube":
                 settings["KUBECONFIG"] = str(self.folder.operator_kubeconfig)
-            elif called in self.stack.children:
-                settings[f"{called.upper()}_URL"] = self.stack.children[called].url
+            else:  # nowhere, where this stack has none: another one's may listen where it would be by default
+                child = self.stack.children.get(called)
+                settings[f"{called.upper()}_URL"] = "" if child is None else child.url
         return {f"CLOUDMATRIX_{key}": value for key, value in settings.items()}
 
     def fingerprint(self, name: str) -> str:

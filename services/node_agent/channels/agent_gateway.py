@@ -88,6 +88,7 @@ class Uplink:
     async def report(self) -> None:
         """For ever: the whole fleet every period, those with news in between."""
         due_at, changes = self._clock.now(), self._clock.changes
+        refusal = ""
         while True:
             try:
                 # At another speed leases are asked for anew, and at once.
@@ -105,8 +106,11 @@ class Uplink:
                 await self._send(batch, self.pace.sent if everybody else lambda: None)
                 if everybody:
                     due_at, self.reported = self.pace.end(), True
+                refusal = ""
             except MatrixError as refused:
-                log.warning("report refused", extra={"line": self._line.name, "why": refused.message})
+                if refused.message != refusal:  # a service that is away is tried twice a second, and logged once
+                    log.warning("report refused", extra={"line": self._line.name, "why": refused.message})
+                refusal = refused.message
                 self._news.update(batch)
                 await asyncio.sleep(RETRY_WALL_S)
                 continue

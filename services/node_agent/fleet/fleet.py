@@ -21,6 +21,7 @@ from matrixresource.agent.hardware import EmulatedNode, InjectedFault, MessageFa
 from matrixresource.topology.loading import load_spec
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.topology.supernode import Supernode
+from services.chassis.periodic import RETRY_WALL_S
 from services.node_agent.channels.agent_gateway import Line, Uplink
 from services.node_agent.fleet.flapping import Flapping
 from services.node_agent.fleet.store import FleetStore
@@ -147,9 +148,10 @@ class Fleet:
             self._uplinks[kind].news(node)
 
     def remember(self, kind: str) -> None:
-        """Write down what changed on the cards; always before anything is reported of it."""
-        dirty, self._dirty[kind] = self._dirty[kind], set()
-        self._memory.put(kind, {name: self._agents[kind][name].memory() for name in dirty})
+        """Write down what changed on the cards; always before anything is reported of it, so what cannot be written
+        now (the disk is full) is written before the next report."""
+        self._memory.put(kind, {name: self._agents[kind][name].memory() for name in self._dirty[kind]})
+        self._dirty[kind].clear()
 
     def responsive(self) -> list[str]:
         return [name for name, node in self.nodes.items() if node.responsive]
@@ -194,8 +196,8 @@ class Fleet:
             raise NotFound(f"this fleet has no supernode {supernode!r}", field="name")
         self._memory.remove("supernode", supernode)
         for fault in [each.name for each in self.faults.values() if each.target.partition("-")[0] == supernode]:
-            del self.faults[fault]
             self._memory.remove("fault", fault)
+            del self.faults[fault]
             self._forget_end(fault)
         self._flapping.follow(self.faults)
         self._racked.pop(supernode, None)
@@ -250,15 +252,20 @@ class Fleet:
             await asyncio.gather(*ending, return_exceptions=True)
 
     def _begin(self, name: NodeName) -> None:
-        self._lives[name] = [asyncio.create_task(self._live(agents[name])) for agents in self._agents.values()]
+        self._lives[name] = [asyncio.create_task(self._live(kind, name)) for kind in self._agents]
 
-    async def _live(self, agent: Agent) -> None:
-        try:
-            await agent.run()
-        except asyncio.CancelledError:
-            raise
-        except Exception:
-            log.exception("agent died", extra={"agent": repr(agent)})
+    async def _live(self, kind: str, name: NodeName) -> None:
+        """One agent's lives. What fails it ends one, and the next begins as when power returns: it would else be
+        reported for ever to be at what it was doing then."""
+        agent = self._agents[kind][name]
+        while True:
+            try:
+                return await agent.run()
+            except Exception:
+                log.exception("agent failed, and begins its next life", extra={"agent": f"{kind} of {name}"})
+            await asyncio.sleep(RETRY_WALL_S)
+            agent.restore(agent.memory())
+            self._changed(kind, name)
 
     def _end(self, name: NodeName) -> list[asyncio.Task[None]]:
         """Its agents' lives, which are ending."""
@@ -290,9 +297,10 @@ class Fleet:
         self._strike(fault)
 
     def clear(self, name: str) -> None:
-        """Repair what this fault broke."""
-        fault = self.faults.pop(name)
+        """Repair what this fault broke. Durable before it acts."""
+        fault = self.faults[name]
         self._memory.remove("fault", name)
+        del self.faults[name]
         self._forget_end(name)
         self._flapping.follow(self.faults)
         self._strike(fault)

@@ -38,12 +38,18 @@ class FleetStore:
         """All of them in one transaction."""
         if not documents:
             return
+        rows = [(kind, name, json.dumps(body)) for name, body in documents.items()]
         self._db.execute("BEGIN")
-        self._db.executemany(
-            "INSERT INTO documents VALUES (?, ?, ?) ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body",
-            [(kind, name, json.dumps(body)) for name, body in documents.items()],
-        )
-        self._db.execute("COMMIT")
+        try:
+            self._db.executemany(
+                "INSERT INTO documents VALUES (?, ?, ?) ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body",
+                rows,
+            )
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:  # some errors end it by themselves; left open, no other could ever begin
+                self._db.execute("ROLLBACK")
+            raise
 
     def remove(self, kind: str, name: str) -> None:
         self._db.execute("DELETE FROM documents WHERE kind = ? AND name = ?", (kind, name))

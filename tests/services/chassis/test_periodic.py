@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import AsyncIterator
 
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from matrixcommon.model.errors import Conflict
-from services.chassis.periodic import Periodic, supervised
+from matrixcommon.api.client import WatchEvent
+from matrixcommon.model.errors import Conflict, Unavailable
+from services.chassis.periodic import Periodic, follow, supervised
 from services.testing.clocks import LoopClock
 
 PERIOD_S, REST_S = 60.0, 1.0
@@ -82,3 +85,29 @@ async def test_a_task_begins_again_after_what_fails_it_and_a_database_is_no_trac
     await supervised(work)
     logged = [(each.levelname, each.exc_info is not None) for each in caplog.records if "background" in each.message]
     assert logged == [("WARNING", False), ("ERROR", True)]
+
+
+@pytest.mark.looptime
+async def test_who_is_followed_and_stays_away_is_logged_once_for_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    """Away, back, away again: each is asked for more than once, and every break is heard of."""
+    asked, breaks, enough = 0, 0, asyncio.Event()
+
+    async def stream(since: int | None) -> AsyncIterator[WatchEvent]:
+        nonlocal asked
+        asked += 1
+        if asked == 10:
+            yield WatchEvent("BOOKMARK", 1, {})
+        else:
+            raise Unavailable("it does not answer")
+
+    async def heard(event: WatchEvent | None) -> None:
+        nonlocal breaks
+        breaks += event is None
+        if breaks == 20:
+            enough.set()
+
+    with caplog.at_level(logging.INFO, "services.chassis.periodic"):
+        running = asyncio.create_task(follow(stream, heard))
+        await enough.wait()
+        running.cancel()
+    assert [each.message for each in caplog.records] == ["watch ended"] * 2

@@ -156,3 +156,19 @@ class _Clock:
 
     def now(self):
         return 0.0
+
+
+async def test_a_stream_whose_token_cannot_be_looked_up_ends_without_a_word(alone):
+    """The page logs its user out where it hears that a token has ended; this one may not have."""
+    token = alone.token("viewer", project="red")
+    async with alone.client(token).stream("GET", "/live") as answer:
+        alone.tokens.write_text("{")
+        lines = [line async for line in answer.aiter_lines()]
+    assert not any(line.startswith("event: end") for line in lines)
+    assert (await alone.client(token).get("/live")).status_code == 503
+
+
+async def test_a_stream_begins_with_what_time_it_is_at_the_gateway(alone):
+    async with alone.live(alone.token("viewer", project="red")) as frames:
+        assert (await frames.next())[0] == "now"
+        assert (await frames.next())[0] == "whole"

@@ -18,7 +18,7 @@ export async function call(method, path, body, signal) {
   /** @type {Record<string, string>} */
   const headers = token() ? { Authorization: `Bearer ${token()}` } : {};
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  if (method === "POST") headers["Idempotency-Key"] = crypto.randomUUID();
+  if (method === "POST") headers["Idempotency-Key"] = fresh();
   let answer;
   try {
     answer = await fetch(`/api/${path}`, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal });
@@ -32,6 +32,9 @@ export async function call(method, path, body, signal) {
   if (!answer.ok) throw new Refused(found, answer.status);
   return /** @type {any} */ (found);
 }
+
+/** A key that nobody else has. Not crypto.randomUUID: over plain HTTP a browser has that on its own machine only. */
+const fresh = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
 /** @param {string} path @param {AbortSignal} [signal] */
 export const get = (path, signal) => call("GET", path, undefined, signal);

@@ -5,6 +5,8 @@ import { merged } from "./merge.js";
 
 const KEPT_MS = 10 * 60 * 1000;
 const FRAMES_MAX = 3000;
+/** What this clock may be ahead of the gateway's, or behind it, by the way that its time takes to come here. */
+const AHEAD_S = 1;
 
 /** @typedef {{at: number, picture: any}} Frame */
 
@@ -22,6 +24,8 @@ class Live extends EventTarget {
   /** @type {() => void} */
   #stop = () => {};
   #drawing = false;
+  /** How far this machine's clock is ahead of that of the gateway's. */
+  #ahead = 0;
 
   /** The picture to draw: of the slider's moment, or the newest. */
   get picture() {
@@ -36,7 +40,7 @@ class Live extends EventTarget {
   /** Emulated seconds since the epoch, now or at the slider's moment. */
   get emulated() {
     if (!this.time) return null;
-    const wall = (this.shown ? this.shown.at : Date.now()) / 1000;
+    const wall = (this.shown ? this.shown.at : Date.now()) / 1000 - this.#ahead;
     return this.time.emulated + (wall - this.time.wall) * this.time.scale;
   }
 
@@ -63,7 +67,9 @@ class Live extends EventTarget {
       port.addEventListener("message", (/** @type {MessageEvent} */ { data }) => this.#take(data), { signal: listening.signal });
       port.postMessage({ type: "follow", token });
       this.#stop = () => { listening.abort(); port.postMessage({ type: "leave", logout: true }); };
-      addEventListener("pagehide", () => port.postMessage({ type: "leave" }));
+      addEventListener("pagehide", () => port.postMessage({ type: "leave" }), { signal: listening.signal });
+      // A browser may keep a page that was left, and show it again as it was.
+      addEventListener("pageshow", ({ persisted }) => { if (persisted) port.postMessage({ type: "follow", token }); }, { signal: listening.signal });
     } else this.#stop = follow(token, (message) => this.#take(message));
   }
 
@@ -100,6 +106,9 @@ class Live extends EventTarget {
     } else if (type === "patch") {
       if (!this.newest) return;
       this.newest = merged(this.newest, data.patch);
+    } else if (type === "now") {
+      this.#ahead = Math.abs(data.ahead) > AHEAD_S ? data.ahead : 0;
+      return this.#draw();
     } else if (type === "away" || type === "end") {
       this.state = type === "end" ? "ended" : this.newest ? "away" : "connecting";
       return this.#draw();

@@ -3,11 +3,20 @@
 
 /** @type {(moved?: boolean) => void} */
 let opening = () => {};
+/** The path and query of the page that is open. */
+let here = "";
+const address = () => location.pathname + location.search;
 
 /** @param {(moved?: boolean) => void} open */
 export function onNavigate(open) {
   opening = open;
-  addEventListener("popstate", () => open());
+  here = address();
+  addEventListener("popstate", () => {
+    // Another part of the same page, as by the link that skips to its content: the page stays as it is.
+    if (address() === here) return location.hash ? reveal(location.hash) : undefined;
+    here = address();
+    open();
+  });
   document.addEventListener("click", (event) => {
     const anchor = event.target instanceof Element ? event.target.closest("a[href]") : null;
     if (!(anchor instanceof HTMLAnchorElement) || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -18,9 +27,10 @@ export function onNavigate(open) {
   });
 }
 
-/** Go to an address of this console. @param {string} address */
-export function navigate(address) {
-  history.pushState(null, "", address);
+/** Go to an address of this console. @param {string} to */
+export function navigate(to) {
+  history.pushState(null, "", to);
+  here = address();
   opening();
 }
 
@@ -44,4 +54,5 @@ export function setQuery(changes) {
   }
   const text = query.toString();
   history.replaceState(null, "", location.pathname + (text ? `?${text}` : ""));
+  here = address();
 }

@@ -9,7 +9,7 @@ const SILENCE_MS = 25000;
 
 /**
  * @param {string} token
- * @param {(message: {type: string, data?: any}) => void} heard `whole`, `patch`, `away` (trying again), `end` (refused)
+ * @param {(message: {type: string, data?: any}) => void} heard `now`, `whole`, `patch`, `away` (trying again), `end` (refused)
  * @returns {() => void} ends it
  */
 export function follow(token, heard) {
@@ -58,6 +58,7 @@ async function once(token, heard, ending) {
         const message = parse(text.slice(0, end));
         text = text.slice(end + 2);
         if (message?.type === "end") return message.data;
+        if (message?.type === "now") message.data.ahead = Date.now() / 1000 - message.data.wall;
         if (message) heard(message);
       }
     }

@@ -3,7 +3,7 @@
 import { follow } from "./stream.js";
 import { merged } from "./merge.js";
 
-/** @typedef {{stop: () => void, ports: Set<MessagePort>, picture: any, sequence: number, away: boolean}} Shared */
+/** @typedef {{stop: () => void, ports: Set<MessagePort>, picture: any, sequence: number, away: boolean, now: any}} Shared */
 /** @type {Map<string, Shared>} by token: tabs may be logged in as different people */
 const streams = new Map();
 let lastToken = "";
@@ -23,11 +23,12 @@ function join(token, port) {
   lastToken = token;
   let shared = streams.get(token);
   if (!shared) {
-    shared = { stop: () => {}, ports: new Set(), picture: null, sequence: 0, away: false };
+    shared = { stop: () => {}, ports: new Set(), picture: null, sequence: 0, away: false, now: null };
     streams.set(token, shared);
     shared.stop = follow(token, (message) => pass(token, message));
   }
   shared.ports.add(port);
+  if (shared.now) port.postMessage(shared.now);
   if (shared.picture) {
     port.postMessage({ type: "whole", data: { picture: shared.picture, sequence: shared.sequence } });
   }
@@ -50,6 +51,7 @@ function pass(token, message) {
   const shared = streams.get(token);
   if (!shared) return;
   shared.away = message.type === "away";
+  if (message.type === "now") shared.now = message;
   if (message.type === "whole") {
     shared.picture = message.data.picture;
   }

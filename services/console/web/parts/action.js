@@ -7,14 +7,19 @@ import { isAdmin, isEditor } from "../core/session.js";
 export function command(text) {
   const code = h("code", { tabIndex: 0 }, text);
   const copy = h("button", { class: "quiet", aria: { label: "Copy the command" }, onclick: async () => {
-    await navigator.clipboard?.writeText(code.textContent ?? "");
-    say(copy, "Copied");
+    // Over plain HTTP from another machine there is no clipboard, and a browser may refuse it: then it is marked.
+    const copied = await navigator.clipboard?.writeText(code.textContent ?? "").then(() => true, () => false);
+    if (!copied) getSelection()?.selectAllChildren(code);
+    say(copy, copied ? "Copied" : "Marked: copy it by key");
     setTimeout(() => say(copy, "Copy"), 1500);
   } }, "Copy");
   const element = h("div", { class: "command" }, code, copy);
   element.set = (/** @type {string} */ now) => say(code, now);
   return element;
 }
+
+/** A word of a command, as a shell reads it back: an address may have come from anybody. @param {string} word */
+export const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
 
 export const notEditor = () => (isEditor() ? "" : "A viewer changes nothing: an editor of the project may");
 export const notAdmin = () => (isAdmin() ? "" : "This is everybody's: only an admin may");

@@ -68,9 +68,14 @@ export function put(element, name, value) {
  */
 export function sync(parent, items, key, create) {
   const known = new Map([...parent.children].map((child) => [/** @type {any} */ (child).syncKey, child]));
+  /** @type {Map<string, number>} */
+  const times = new Map();
   let at = parent.firstElementChild;
   for (const item of items) {
-    const name = key(item);
+    const own = key(item);
+    const before = times.get(own) ?? 0;
+    times.set(own, before + 1);
+    const name = before ? `${own} ${before}` : own; // items of one key are told apart by their order, or each sync would add one
     let child = known.get(name);
     known.delete(name);
     if (!child) {

@@ -3,19 +3,27 @@
 import { h, say } from "./dom.js";
 import { cleared, redrawn } from "./canvas.js";
 
+const HOW = "Point at a cell, or use the arrow keys.";
 const WORDS = { u: "up", d: "degraded", x: "down", o: "out of use" };
 
 /** @param {(cell: {row: number, column: number} | null) => void} chosen */
 export function matrixCanvas(chosen) {
   const canvas = h("canvas", { class: "matrix", tabIndex: 0, role: "application", aria: { roledescription: "matrix, arrow keys move" } });
-  const label = h("p", { class: "mono muted", role: "status" }, "Point at a cell, or use the arrow keys.");
+  const label = h("p", { class: "mono muted", role: "status" }, HOW);
   const element = h("figure", { class: "stack" }, canvas, label);
   /** @type {any} */
   let shown = null;
   let size = { x: 1, y: 1, left: 0, top: 0, gap: 0 };
   let at = { row: -1, column: -1 };
 
-  element.frame = (/** @type {any} */ matrix) => { shown = matrix; draw(); };
+  element.frame = (/** @type {any} */ matrix) => {
+    // A cell of another plane or supernode is none of this one.
+    const other = shown && (shown.plane !== matrix.plane || shown.supernode !== matrix.supernode);
+    shown = matrix;
+    if (other) at = { row: -1, column: -1 };
+    tell();
+    draw();
+  };
   element.choose = (/** @type {number} */ row, /** @type {number} */ column) => { at = { row, column }; tell(); draw(); };
 
   function draw() {
@@ -72,7 +80,7 @@ export function matrixCanvas(chosen) {
     return row < 0 || column < 0 || event.clientX - box.left < size.left ? null : { row, column };
   }
   function tell() {
-    if (!shown || at.row < 0) return;
+    if (!shown || at.row < 0) return say(label, HOW);
     const { row, column } = at;
     const letter = /** @type {"u"} */ (shown.states[row][column]);
     const percent = shown.utilisation[row]?.[column];

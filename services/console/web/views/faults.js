@@ -4,7 +4,7 @@ import { call, get, list } from "../core/api.js";
 import { navigate, setQuery } from "../core/router.js";
 import { live } from "../core/live.js";
 import { h, fill, say, link, sync } from "../parts/dom.js";
-import { action, command, notAdmin, notEditor } from "../parts/action.js";
+import { action, command, notAdmin, notEditor, quoted } from "../parts/action.js";
 import { chip } from "../parts/state.js";
 import { table } from "../parts/table.js";
 import { clock, duration } from "../parts/format.js";
@@ -37,7 +37,7 @@ export function mount(root, page) {
   };
   const asCommand = () => {
     const own = nameOf(request());
-    return `matrixctl fault inject ${kind.value || "KIND"} ${target.value.trim() || "TARGET"}${words().map((/** @type {string} */ each) => ` -p ${each}`).join("")}${own === usual() ? "" : ` --name ${own}`}`;
+    return `matrixctl fault inject ${kind.value || "KIND"} ${quoted(target.value.trim() || "TARGET")}${words().map((/** @type {string} */ each) => ` -p ${quoted(each)}`).join("")}${own === usual() ? "" : ` --name ${own}`}`;
   };
   const shownCommand = command(asCommand());
   const inject = action(() => ({
@@ -91,15 +91,18 @@ export function mount(root, page) {
     if (!page.signal.aborted) say(problem, failed ? /** @type {PromiseRejectedResult} */ (failed).reason.message : "");
   }
 
-  async function begin() {
+  async function lookAtKinds() {
     kinds = await get("agents/v1/fault-kinds", page.signal);
     const chosen = page.query.get("kind") ?? "node-down";
     fill(kind, Object.keys(kinds).map((each) => h("option", { selected: each === chosen }, each)));
     say(means, kinds[kind.value] ?? "");
     shownCommand.set(asCommand());
     inject.frame();
-    const known = await list("compute/v1/scenarios", page.signal);
-    sync(scenarios, known, (each) => each.name, scenarioItem);
+  }
+
+  /** By itself: while this service is away, what was chosen of the other's stays. */
+  async function lookAtScenarios() {
+    sync(scenarios, await list("compute/v1/scenarios", page.signal), (each) => each.name, scenarioItem);
   }
 
   /** @param {any} scenario */
@@ -114,7 +117,8 @@ export function mount(root, page) {
   }
 
   page.every(1500, look);
-  page.once(begin);
+  page.once(lookAtKinds);
+  page.once(lookAtScenarios);
   return {
     frame: (/** @type {any} */ picture) => {
       const names = Object.values(picture.supernodes).flatMap((each) => Object.keys(each.states));

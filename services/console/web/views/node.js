@@ -23,6 +23,7 @@ export function mount(root, page) {
   const ports = h("div", { class: "ports" });
   const shown = conditions();
   const problem = h("p", { class: "problem", role: "alert" });
+  const unseen = h("p", { class: "problem", role: "alert" });
   const faults = table("Faults", [
     { title: "Component", cell: (each) => each.component },
     { title: "Code", cell: (each) => h("code", {}, each.code) },
@@ -50,7 +51,7 @@ export function mount(root, page) {
   const body = h("div", { class: "stack", hidden: true },
     h("div", { class: "columns" }, h("section", { class: "card" }, facts), h("section", { class: "card actions", aria: { label: "Actions" } }, cordon, service)),
     h("section", { class: "stack", aria: { labelledby: "npus" } }, h("h2", { id: "npus" }, "NPUs and dies"), parts),
-    h("section", { class: "card stack", aria: { labelledby: "ports" } }, h("h2", { id: "ports" }, "Ports"), ports),
+    h("section", { class: "card stack", aria: { labelledby: "ports" } }, h("h2", { id: "ports" }, "Ports"), unseen, ports),
     h("section", { class: "card" }, faults), h("section", { class: "card" }, shown));
   fill(root, h("div", { class: "stack" }, h("div", { class: "heading" }, h("h1", {}, name), state), problem, body));
 
@@ -67,8 +68,13 @@ export function mount(root, page) {
 
   async function lookAtPorts() {
     if (!node) return;
-    const matrices = await Promise.all(["ub", "rdma", "vpc"].map((plane) => get(`link/v1/planes/${plane}/matrix?supernode=${node.supernode}`, page.signal)));
-    sync(ports, matrices.flatMap(rowsOf), (row) => row.name, () => portRow());
+    try {
+      const matrices = await Promise.all(["ub", "rdma", "vpc"].map((plane) => get(`link/v1/planes/${plane}/matrix?supernode=${node.supernode}`, page.signal)));
+      sync(ports, matrices.flatMap(rowsOf), (row) => row.name, () => portRow());
+      say(unseen, "");
+    } catch (wrong) {
+      if (!page.signal.aborted) say(unseen, `${/** @type {Error} */ (wrong).message}${ports.firstChild ? ": these are as they were before" : ""}`);
+    }
   }
 
   /** The ports of this node, a row for each sub-plane. @param {any} matrix */

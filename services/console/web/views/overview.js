@@ -15,7 +15,7 @@ export const title = () => "Overview";
 /** @param {HTMLElement} root @param {any} page */
 export function mount(root, page) {
   let chosen = page.query.get("supernode") ?? "";
-  const tiles = supernodeTiles((name) => { chosen = name; setQuery({ supernode: name }); frame(live.picture); void look(); });
+  const tiles = supernodeTiles((name) => { chosen = name; setQuery({ supernode: name }); frame(live.picture); void look().catch(() => {}); });
   const rack = /** @type {any} */ (document.createElement("cm-rack"));
   const heading = h("h2", {});
   const summary = h("p", { class: "muted" });
@@ -35,8 +35,11 @@ export function mount(root, page) {
   heading.id = "machine";
 
   let planes = "";
+  let switchesOf = "";
   async function look() {
     const asked = chosen;
+    if (asked !== switchesOf) fill(switches); // another supernode's are not shown until its own come
+    switchesOf = asked;
     const matrix = asked && await get(`link/v1/planes/ub/matrix?supernode=${encodeURIComponent(asked)}`, page.signal);
     if (matrix && asked === chosen) switches.frame(matrix);
   }

@@ -4,7 +4,7 @@ import { at, call } from "../core/api.js";
 import { navigate, setQuery } from "../core/router.js";
 import { session } from "../core/session.js";
 import { h, fill, say, link, plural } from "../parts/dom.js";
-import { action, command, notEditor } from "../parts/action.js";
+import { action, command, notEditor, quoted } from "../parts/action.js";
 import { table } from "../parts/table.js";
 
 export const title = () => "Placement";
@@ -42,7 +42,7 @@ export function mount(root, page) {
   const create = action(() => ({
     label: "Create it", does: `${name.value} is asked for: ${plural(Number(inputs.nodes.value), "node")}, committed together with all three planes or not at all. A CloudMatrixInstance that kubectl applies describes the same as a resource.`,
     off: notEditor() || (!plan ? "Plan it first" : !plan.fits ? "It does not fit: it would wait" : !name.checkValidity() || !name.value ? "Its name: small letters, digits and dashes" : ""),
-    command: `curl -X PUT -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" ${location.origin}/api/${at("compute/v1/instances", `${session()?.project}/${name.value}`)} -d '${JSON.stringify(request())}'`,
+    command: `curl -X PUT -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" ${quoted(`${location.origin}/api/${at("compute/v1/instances", `${session()?.project}/${name.value}`)}`)} -d '${JSON.stringify(request())}'`,
     run: () => call("PUT", at("compute/v1/instances", `${session()?.project}/${name.value}`), request()), done: () => navigate(`/instances/${session()?.project}/${name.value}`),
   }));
   const form = h("form", { class: "card stack", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); void ask(); } },

@@ -46,14 +46,17 @@ export function mount(root, page) {
       failed(wrong, problem, body);
       throw wrong;
     }
+    const asked = other;
     try {
-      const beside = other ? await get(at("infer/v1/reports", other, "/content"), page.signal) : null;
-      const compared = other ? await get(`${at("infer/v1/reports", key, "/comparison")}&with=${encodeURIComponent(other)}`, page.signal) : null;
+      const beside = asked ? await get(at("infer/v1/reports", asked, "/content"), page.signal) : null;
+      const compared = asked ? await get(`${at("infer/v1/reports", key, "/comparison")}&with=${encodeURIComponent(asked)}`, page.signal) : null;
+      if (asked !== other) return; // another was chosen meanwhile
       describe(own);
       fill(changes, compared ? comparison(compared) : null);
       draw(own, beside);
       fill(found, h("h2", {}, "Found"), findings(name, own.document));
     } catch (wrong) {
+      if (asked !== other) return;
       say(problem, /** @type {Error} */ (wrong).message);
       fill(changes);
       throw wrong;

@@ -3,7 +3,7 @@
 import { at, call, get, list } from "../core/api.js";
 import { setQuery } from "../core/router.js";
 import { h, fill, say, set, link, sync } from "../parts/dom.js";
-import { action, notEditor, unfit } from "../parts/action.js";
+import { action, notEditor, quoted, unfit } from "../parts/action.js";
 import { chip } from "../parts/state.js";
 import { lineChart } from "../parts/chart.js";
 import { table } from "../parts/table.js";
@@ -34,7 +34,7 @@ export function mount(root, page) {
     label: deployment?.load ? "End the load" : "Put load on it", danger: false,
     off: notEditor() || (!deployment ? "There is no deployment" : deployment.load ? "" : unfit(rate)),
     does: deployment?.load ? "The built-in generator of requests stops." : `The built-in generator sends ${rate.value} requests per emulated second.`,
-    command: deployment?.load ? `curl -X DELETE -H "Authorization: Bearer $TOKEN" ${location.origin}/api/${at("infer/v1/deployments", chosen, "/load")}` : `curl -X PUT -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" ${location.origin}/api/${at("infer/v1/deployments", chosen, "/load")} -d '{"requestsPerSecond": ${rate.value}}'`,
+    command: deployment?.load ? `curl -X DELETE -H "Authorization: Bearer $TOKEN" ${quoted(`${location.origin}/api/${at("infer/v1/deployments", chosen, "/load")}`)}` : `curl -X PUT -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" ${quoted(`${location.origin}/api/${at("infer/v1/deployments", chosen, "/load")}`)} -d '{"requestsPerSecond": ${rate.value}}'`,
     run: () => call(deployment.load ? "DELETE" : "PUT", at("infer/v1/deployments", chosen, "/load"), deployment.load ? undefined : { requestsPerSecond: Number(rate.value) }), done: () => void look(),
   }));
   rate.addEventListener("input", () => load.frame());
@@ -45,15 +45,24 @@ export function mount(root, page) {
   const problem = h("p", { class: "problem", role: "alert" });
   fill(root, h("div", { class: "stack" }, h("div", { class: "heading" }, h("h1", {}, "Serving"), state), problem, none, pick, body));
 
+  /** Nothing of the one before is shown meanwhile. @param {string} key */
+  function choose(key) {
+    chosen = key;
+    history = {};
+    fill(figures);
+    fill(pools);
+    for (const each of Object.values(charts)) each.frame([]);
+  }
+
   async function look() {
     try {
       const all = await list("infer/v1/deployments", page.signal);
       const keys = all.map((each) => `${each.project}/${each.name}`);
       none.hidden = all.length > 0;
       body.hidden = state.hidden = !all.length;
-      if (!keys.includes(chosen)) { chosen = keys[0] ?? ""; history = {}; }
+      if (!keys.includes(chosen)) choose(keys[0] ?? "");
       sync(pick, keys, (key) => key, (key) => {
-        const button = h("button", { onclick: () => { chosen = key; history = {}; setQuery({ deployment: key }); void look(); } }, short(key));
+        const button = h("button", { onclick: () => { choose(key); setQuery({ deployment: key }); void look(); } }, short(key));
         button.update = () => set(button, "aria-pressed", String(key === chosen));
         return button;
       });

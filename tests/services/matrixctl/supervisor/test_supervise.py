@@ -47,6 +47,13 @@ def test_a_child_has_its_own_session_folder_log_and_settings(bench: Bench) -> No
     assert "beta says hello" in (bench.folder.logs / "beta.log").read_text()
 
 
+def test_who_is_not_in_the_stack_is_nowhere(bench: Bench) -> None:
+    """By default it would be looked for where another stack of this machine may have its own."""
+    alpha, beta = bench.processes
+    bench.up(processes=(alpha, replace(beta, calls=(*beta.calls, "gamma"))))
+    assert bench.settings("beta")["CLOUDMATRIX_GAMMA_URL"] == ""
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_what_dies_is_started_again(bench: Bench, number: signal.Signals) -> None:
     first = bench.up().children["alpha"].pid
