@@ -75,8 +75,8 @@ def with_value(example: Any, at: Place, value: Any) -> Any:
     if isinstance(step, int):
         first, *others = example if isinstance(example, list) and example else [None]
         return [with_value(first, rest, value), *others]
-    held = example if isinstance(example, dict) else {}
-    return {**held, step: with_value(held.get(step), rest, value)}
+    inner = example if isinstance(example, dict) else {}
+    return {**inner, step: with_value(inner.get(step), rest, value)}
 
 
 def bodies_beyond(document: dict[str, Any], schema: dict[str, Any], example: Any) -> Iterator[str]:
