@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ def refused_writes() -> Iterator[None]:
         event.remove(Engine, "before_cursor_execute", refuse)
 
 
-def failures(request: Request, answers: list[httpx.Response]) -> list[tuple[str, str]]:
+def failures(request: Request, answers: Iterable[httpx.Response]) -> list[tuple[str, str]]:
     understood = (404, 409, 412, 422, 503)
     return [(str(request), each.text) for each in answers if not each.is_success and each.status_code not in understood]
 
