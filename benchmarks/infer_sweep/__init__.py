@@ -4,7 +4,8 @@ For each a cluster of this machine is started first, asked for a task, and its a
 experiment sweep --ray`; what its start takes is shown by itself. The whole is from the first word with the cluster to
 the last, the start of its workers included; beside it, from the first outcome on, what the points alone take. Wall time
 says little while others are busy on the machine: beside it are the CPU seconds of all processes of the cluster, as the
-kernel counts them when the last point is there, and of a fixed loop. Needs the extra `ray`, two cores and Linux.
+kernel counts them when the last point is there, and of a fixed loop; and how much quicker two processes are than one at
+nothing but that loop, which no sweep can exceed. Needs the extra `ray`, two cores and Linux.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
@@ -25,7 +27,7 @@ from services.matrixctl.supervisor.probe import free_port
 
 POINTS, REQUESTS = 64, 7851  # as many requests as the Mooncake trace of an hour has
 GOAL = 1.8
-LOOP = 5_000_000
+LOOP, LOOPS = 5_000_000, 40
 START_S_MAX = 60
 
 
@@ -48,6 +50,8 @@ def measure() -> Iterator[Figure]:
     assert len(tables) == 1, "the table is the same to the byte"
     yield Figure("two workers over one", walls[1] / walls[2], "times", "the whole sweep", None, GOAL)
     yield Figure("two workers over one: points alone", alone[1] / alone[2], "times", "after the first outcome")
+    method = f"{LOOPS} fixed loops by one process, then by two, right after: all that two cores give here now"
+    yield Figure("two processes over one: a fixed loop", _loops_s(1) / _loops_s(2), "times", method)
 
 
 def _loop_s() -> float:
@@ -57,6 +61,16 @@ def _loop_s() -> float:
     for number in range(LOOP):
         total += number
     return time.process_time() - began
+
+
+def _loops_s(processes: int) -> float:
+    """Wall seconds of the fixed loops, shared out among so many processes that are there already."""
+    with ProcessPoolExecutor(processes) as pool:
+        list(pool.map(abs, range(processes)))
+        began = time.perf_counter()
+        for each in [pool.submit(_loop_s) for _ in range(LOOPS)]:
+            each.result()
+        return time.perf_counter() - began
 
 
 def _swept(workers: int) -> tuple[float, float, float, float, str]:
