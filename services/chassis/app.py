@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
+from urllib.parse import parse_qsl
 
 import orjson
 from fastapi import APIRouter, FastAPI, Request
@@ -27,7 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from matrixcommon.api.authorization import VIEWERS, AccessRules, Caller, Principal, principal_of
 from matrixcommon.api.fast_path import FastPath
-from matrixcommon.model.errors import Forbidden, Malformed, MatrixError, TooLarge
+from matrixcommon.model.errors import Forbidden, InvalidField, Malformed, MatrixError, TooLarge
 from matrixcommon.model.fencing import ASKED_BY, FENCE, HEADER, parse_fence
 from matrixcommon.persistence.fences import Fences
 from matrixcommon.telemetry.trace import RESOURCE, traceparent
@@ -261,10 +262,13 @@ class Edge:
 
 
 def _refuse_nul(scope: Scope) -> None:
-    """Names and parameters are looked up in databases, and PostgreSQL takes no text with NUL. Raises Malformed."""
-    for field, holds in (("path", "\0" in scope["path"]), ("query", b"%00" in scope["query_string"])):
-        if holds:
-            raise Malformed(f"the {field} holds NUL, which no name and no parameter has", field=field)
+    """Names and parameters are looked up in databases, and PostgreSQL takes no text with NUL. Raises InvalidField."""
+    if "\0" in scope["path"]:
+        raise InvalidField("the path holds NUL, which no name has", field="name")
+    if b"%00" in scope["query_string"]:
+        parameters = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        field = next((name for name, value in parameters if "\0" in value), "query")
+        raise InvalidField(f"{field} holds NUL, which no parameter has", field=field)
 
 
 def _hiding(scope: Scope, send: Send, principal: Principal | None) -> Send:

@@ -224,6 +224,13 @@ async def test_quotas_are_called_like_projects(tmp_path):
         assert (await stack.get("resource", "/v1/quotas")).json()["items"] == []
 
 
+async def test_a_parameter_with_nul_is_named(tmp_path):
+    async with Stack(tmp_path) as stack:
+        for query, field in (("filter=state%3Da%00b", "filter"), ("project=%00", "project"), ("%00=1", "query")):
+            answer = await stack.get("resource", f"/v1/nodes?limit=1&{query}")
+            assert (answer.status_code, answer.json()["field"]) == (422, field), query
+
+
 async def test_a_plane_without_promise_has_no_floor(tmp_path):
     async with Stack(tmp_path) as stack:
         body = {"nodes": 1, "network": {"ub": {"qosClass": "BestEffort", "floorGbpsPerNpu": 10}}}
