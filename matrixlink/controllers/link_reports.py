@@ -296,4 +296,7 @@ def _holds(row: ProgramRow, reported: ReportedProgram | None) -> bool:
 
 
 def _is_clear(fence: FenceRow, reported: ReportedProgram | None) -> bool:
-    return reported is None or reported.status == "Cleared" or reported.generation > fence.generation
+    """Whether the agent has let go of it. One that is at work on a newer generation still forwards by the old one."""
+    if reported is None or reported.status == "Cleared":
+        return True
+    return reported.status == "Programmed" and reported.generation > fence.generation

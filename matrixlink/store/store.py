@@ -123,14 +123,14 @@ class LinkStore(Store):
 
     def fence(self, session: Session, row: SliceRow, program: ProgramRow) -> None:
         """A node may go on holding a slice that has ended."""
-        stored = session.get(FenceRow, (row.name, program.node))
+        key = {
+            "slice": row.name, "node": program.node, "isolation": row.isolation, "isolation_key": row.isolation_key
+        }  # fmt: skip
+        stored = session.get(FenceRow, tuple(key.values()))
         if stored is None:
-            stored = FenceRow(
-                slice=row.name, node=program.node, generation=program.generation, isolation=row.isolation,
-                isolation_key=row.isolation_key,
-            )  # fmt: skip
-            session.add(stored)
-        stored.generation, stored.isolation, stored.isolation_key = program.generation, row.isolation, row.isolation_key
+            session.add(FenceRow(**key, generation=program.generation))
+        else:
+            stored.generation = program.generation
 
     def fences_of(self, session: Session, slice: str) -> bool:
         """Whether some node may still hold this ended slice."""
