@@ -3,7 +3,8 @@
 import pytest
 
 from matrixcommon.persistence.table_cache import all_rows
-from matrixlink.store.tables import FenceRow
+from matrixlink.contract.peerings import PeeringRequest
+from matrixlink.store.tables import FenceRow, PeeringRow
 from tests.matrixlink.fleet import NODES, a_request
 from tests.matrixlink.machine import LinkMachine, ObedientAgent
 
@@ -75,5 +76,29 @@ def test_a_fence_stands_while_the_agent_is_at_work_on_a_newer_generation(machine
     report.programs[0].generation, report.programs[0].status = generation, "Programming"
     machine.reports.take([report])
     assert fences(machine) == [(SILENT, first)], "its switches forward by the old table still"
+    machine.settle(agents.values())
+    assert fences(machine) == []
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["leaves its slice", "has its slice ended"])
+def test_a_peerings_key_is_fenced_where_a_silent_node_may_hold_the_peering(machine, agents, ends):
+    ensure(machine, "a", [NODES[0], SILENT])
+    ensure(machine, "b", NODES[1:3])
+    machine.peerings.ensure("p", PeeringRequest(slices=["a", "b"]))
+    machine.settle(agents.values())
+    key = machine.peerings.get("p").isolation_key
+    falls_silent(machine, agents)
+    if ends:
+        machine.board.withdraw("a")
+    else:
+        ensure(machine, "a", [NODES[0]])
+        machine.settle(speaking(agents))
+        machine.peerings.delete("p")
+    machine.settle(speaking(agents))
+    with machine.store.reading() as session:
+        assert all_rows(session, PeeringRow) == [], "a node that is gone for good does not keep it"
+    assert [each.isolation_key for each in agents[SILENT].tables["a"][1].peerings] == [key]
+    assert (SILENT, key) in fences(machine)
+    assert ensure(machine, "c", NODES[1:3]) != key
     machine.settle(agents.values())
     assert fences(machine) == []
