@@ -155,7 +155,8 @@ class LinkStateTracker:
         before, after = health(was_gbps, built), health(row.effective_gbps, built)
         if WORSE[after] > WORSE[before]:
             self._offend(session, row, DOWN_PENALTY if after == DOWN else DEGRADED_PENALTY)
-        return self._believe(row)
+        changed = self._believe(row)
+        return self._free_last_ways(session, row) or changed
 
     def _offend(self, session: Session, row: LinkRow, by: float) -> None:
         now = self._clock.now()
@@ -172,8 +173,23 @@ class LinkStateTracker:
         self._damped.add(row.name)
 
     def _has_another_way(self, row: LinkRow) -> bool:
-        """Whether what uses the port has another beside it that carries something; the last one is never held down."""
-        return any(self._fabric.rate(row.node, port) > 0 for port in self._fabric.ports.beside[row.port])
+        """Whether what uses the port has another beside it that carries something and is not drained; the last one is
+        never held down."""
+        beside = set(self._fabric.ports.beside[row.port]) - self._fabric.drained(row.node)
+        return any(self._fabric.rate(row.node, port) > 0 for port in beside)
+
+    def _free_last_ways(self, session: Session, row: LinkRow) -> bool:
+        """Believe a held port again that has become the last one: by what is now known of it, or of one beside it. True
+        when it carries something by that."""
+        changed = False
+        if self._damped and row.gbps <= 0:
+            for port in (row.port, *self._fabric.ports.beside[row.port]):
+                if (name := f"{row.node}.{port}") not in self._damped:
+                    continue
+                current = self._row(session, name)
+                if current.effective_gbps > 0 and not self._has_another_way(current):
+                    changed |= self._let_go(session, current, "nothing beside it carries anything")
+        return changed
 
     def _let_go(self, session: Session, row: LinkRow, why: str) -> bool:
         self._promises.mark_stale()
