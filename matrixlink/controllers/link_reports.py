@@ -132,7 +132,7 @@ class LinkReportProcessor:
         try:
             for at, port in enumerate(report.ports):
                 fabric.check_port(port.port, port.gbps, f"ports[{at}]")
-            self._check_round(report)
+            self._check_times(report)
         except InvalidField as wrong:
             return wrong.reason, f"{wrong.field}: {wrong.message}"
         if agent is None:
@@ -154,11 +154,17 @@ class LinkReportProcessor:
                 session.delete(fence)
         return None
 
-    def _check_round(self, report: LinkReport) -> None:
-        """Rounds are numbered by emulated time: one from the future would be the newest for ever."""
-        newest = int(self._clock.now() / ROUND_S) + ROUNDS_AHEAD_MAX
+    def _check_times(self, report: LinkReport) -> None:
+        """Rounds are numbered and counters read by emulated time: what is from the future would be the newest for
+        ever, and some of it no timestamp can name."""
+        now = self._clock.now()
+        newest = int(now / ROUND_S) + ROUNDS_AHEAD_MAX
         if report.probes is not None and report.probes.round > newest:
             raise InvalidField(f"{report.probes.round} lies ahead; the newest may be {newest}", field="probes.round")
+        latest = now + ROUNDS_AHEAD_MAX * ROUND_S
+        if report.counters is not None and not 0 <= report.counters.at <= latest:
+            text = f"{report.counters.at:g} is no moment that has been; the latest may be {latest:.0f}"
+            raise InvalidField(text, field="counters.at")
 
     def _discovered(self, node: NodeName) -> bool:
         """Take up the supernode that a node never heard of stands in: it is there, as its agent speaks. Whoever reads

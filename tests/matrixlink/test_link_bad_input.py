@@ -29,6 +29,8 @@ async def test_reports_of_ports_that_are_not_there_are_refused(stack):
         ({"colour": "red"}, "colour: "),
         ({"probes": {"round": 10**12, "sent": 1}}, "probes.round: "),
         ({"counters": {"at": 0, "sent": [2**70], "received": []}}, "counters.sent.0: "),
+        ({"counters": {"at": 1e300, "sent": [1], "received": []}}, "counters.at: "),
+        ({"counters": {"at": -1e300, "sent": [1], "received": []}}, "counters.at: "),
         ({"programs": [{"slice": "a", "generation": 2**31, "status": "Cleared"}]}, "programs.0.generation: "),
         ({"programs": [{"slice": "a", "generation": 1, "status": "Cleared", "drifts": 2**64}]}, "programs.0.drifts: "),
     ],
@@ -40,6 +42,8 @@ async def test_one_bad_report_fails_nobody_elses(stack, changes, why):
     refused, taken = answer.json()["answers"]
     assert (refused["accepted"], refused["reason"], refused["message"].startswith(why)) == (False, "InvalidField", True)
     assert (taken["node"], taken["accepted"]) == (good["node"], True)
+    for by in ("link", "plane", "slice"):
+        assert (await stack.http.get(f"/v1/telemetry?by={by}")).status_code == 200
 
 
 @pytest.mark.parametrize(
