@@ -74,6 +74,8 @@ class SliceController:
             self.reconcile(session, [row])
             if not validate_only:
                 self.promises.update_slice(row)
+                if current is not None:  # what it has left or asks no more is free for others
+                    touched |= dict.fromkeys(self._settling.fill_up(session, Plane(row.plane), but=name))
                 self.promises.publish_shares(session, Plane(row.plane), touched, row)
                 self._tell_others(session, row)
             if validate_only:

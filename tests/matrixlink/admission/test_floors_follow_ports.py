@@ -3,6 +3,7 @@ those who lack it."""
 
 import pytest
 
+from matrixlink.contract.drains import DrainRequest
 from matrixlink.contract.peerings import PeeringRequest
 from tests.matrixlink.fleet import NODES, a_request
 from tests.matrixlink.machine import LinkMachine, ObedientAgent
@@ -60,3 +61,37 @@ def test_so_has_one_that_is_peered_between(machine, agents):
     machine.watch()
     machine.settle(agents)
     assert machine.peerings.get("p").state == "Active"
+
+
+def drained_under_two(machine, agents):
+    """One of two floors is cut short, by a drain and no fault."""
+    for name in ("a", "b"):
+        admit(machine, name, 190.0)
+        machine.board.program(name)
+    machine.settle(agents)
+    machine.drains.ensure("d", DrainRequest(elements=["sn0-ub-p1"], even_if_floors_break=True))
+    machine.settle(agents)
+    assert (machine.shown("a").state, machine.shown("b").state) == ("Active", "Degraded")
+    assert kept(machine, "b")[0] < 190.0
+
+
+@pytest.mark.parametrize("leaves", [False, True], ids=["asks for less", "leaves nodes"])
+def test_what_a_slice_asks_no_more_goes_to_those_who_lack_it(machine, agents, leaves):
+    drained_under_two(machine, agents)
+    if leaves:
+        admit(machine, "b", 190.0, members=NODES[:2])
+        assert kept(machine, "b")[0] < 190.0
+        admit(machine, "a", 190.0, members=NODES[2:])
+    else:
+        admit(machine, "a", 50.0)
+    assert kept(machine, "b") == [190.0]
+    machine.settle(agents)
+    assert kept(machine, "b") == [190.0]
+
+
+def test_a_slice_that_got_its_floor_back_from_one_that_ended_is_whole(machine, agents):
+    drained_under_two(machine, agents)
+    machine.board.withdraw("a")
+    machine.settle(agents)
+    view = machine.shown("b")
+    assert (view.state, view.floor_kept_gbps_per_npu) == ("Active", 190.0)
