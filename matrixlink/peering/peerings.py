@@ -104,9 +104,10 @@ class Peerings:
             owners = set(map(project_of, row.slices))
             if project not in owners:
                 raise Forbidden(f"project {project} has no slice in peering {name}")
+            if project in row.accepted_by:  # who asked, above all: it is told nothing of the other's slice
+                return row.view()
             self._check_pair(*(self._slice(slice, at) for at, slice in enumerate(row.slices)))
-            if project not in row.accepted_by:
-                row.accepted_by = sorted({*row.accepted_by, project})
+            row.accepted_by = sorted({*row.accepted_by, project})
             if row.state == PENDING and owners <= set(row.accepted_by):
                 row.state, row.message = PROGRAMMING_PEERS, ""
                 self._promises.mark_stale()
