@@ -45,14 +45,22 @@ class LinkStateTracker:
             self._load(session)
 
     def _load(self, session: Session) -> None:
-        self._reported, self._accused, self._damped = {}, {}, set()
+        self._reported, self._damped = {}, set()
+        self._accused = self._accused_in(session)
         for row in self._store.links(session):
             if row.reported_gbps is not None:
                 self._reported.setdefault(row.node, {})[row.port] = row.reported_gbps
-            if row.accused is not None and row.probed_gbps is not None:
-                self._accused[row.accused] = row.probed_gbps / row.built_gbps
             if row.damped_until is not None:
                 self._damped.add(row.name)
+
+    def _accused_in(self, session: Session) -> dict[str, float]:
+        """The parts that links' rows accuse. One whose every link is laid to another part by now (a cable to the chip
+        that failed after it) is not among them: should that be whole again, it has to be found anew."""
+        return {
+            row.accused: row.probed_gbps / row.built_gbps
+            for row in self._store.links(session)
+            if row.accused is not None and row.probed_gbps is not None
+        }
 
     # -- what is known ----------------------------------------------------------------------------------------------
 
@@ -94,7 +102,6 @@ class LinkStateTracker:
         """Probes have found a part at fault: its links carry that share of their rate."""
         changed = False
         self._promises.mark_stale()
-        self._accused[part] = share
         for name in links:
             row = self._row(session, name)
             was = row.effective_gbps
@@ -102,6 +109,7 @@ class LinkStateTracker:
                 continue
             row.accused, row.probed_gbps = part, share * row.built_gbps
             changed |= self._reconcile(session, row, was)
+        self._accused = self._accused_in(session)
         if changed:
             word = "carries nothing" if share <= 0 else f"carries {share:.0%} of its rate"
             reason = "ProbeLost" if share <= 0 else "ProbeSlow"
@@ -114,12 +122,12 @@ class LinkStateTracker:
         """Probes over a part pass again."""
         changed = False
         self._promises.mark_stale()
-        self._accused.pop(part, None)
         for row in self._store.links(session):
             if row.accused == part:
                 was = row.effective_gbps
                 row.accused = row.probed_gbps = None
                 changed |= self._reconcile(session, row, was)
+        self._accused = self._accused_in(session)
         self._store.say(session, part, "ProbesPass", f"probes over {part} pass again", self._clock.now())
         return changed
 

@@ -262,6 +262,30 @@ async def test_a_silent_chip_takes_its_port_from_every_node(tmp_path):
     assert list((await stack.http.get("/v1/probes")).json()["atFault"]) == ["sn0-l2p3-k11"]
 
 
+async def test_a_cable_that_failed_before_its_chip_is_still_at_fault_when_the_chip_is_whole_again(tmp_path):
+    stack = Stack(tmp_path, CELL)
+    port, chip = "ub-p3-k11", "sn0-l2p3-k11"
+    name = f"{CELL[1]}.{port}"
+
+    async def at_fault():
+        return list((await stack.http.get("/v1/probes")).json()["atFault"])
+
+    stack.hardware[CELL[1]].silent[port] = 0.0
+    await rounds(stack, 6)
+    assert await at_fault() == [name]
+    for hardware in stack.hardware.values():
+        hardware.silent[port] = 0.0
+    await rounds(stack, 6)
+    assert await at_fault() == [chip], "which explains all that is lost"
+    for node, hardware in stack.hardware.items():
+        if node != CELL[1]:
+            hardware.silent.clear()
+    for _ in range(6):
+        await rounds(stack, 1)
+        assert (await link(stack, name))["state"] == "Down", "at no moment is it believed"
+    assert await at_fault() == [name]
+
+
 async def test_what_was_found_outlives_a_restart_and_is_revoked(tmp_path):
     stack = Stack(tmp_path, CELL)
     await rounds(stack, 3)
