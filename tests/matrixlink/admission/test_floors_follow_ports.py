@@ -95,3 +95,20 @@ def test_a_slice_that_got_its_floor_back_from_one_that_ended_is_whole(machine, a
     machine.settle(agents)
     view = machine.shown("b")
     assert (view.state, view.floor_kept_gbps_per_npu) == ("Active", 190.0)
+
+
+def test_a_restart_gives_nothing_back_to_one_that_is_withdrawn(machine, agents):
+    for name in ("a", "b"):
+        admit(machine, name, 25.0, "rdma")
+        machine.board.program(name)
+    machine.settle(agents)
+    machine.board.withdraw("a")
+    agents[0].ports["rdma-npu0-die0"] = 0.0
+    machine.reports.take([agents[0].report()])
+    machine.watch()
+    before = kept(machine, "b")[0]
+    assert before == 12.5, "what it has on the other port stays booked until its agents have cleared it"
+    machine.restart()
+    machine.watch()
+    assert machine.shown("a").state == "Withdrawing"
+    assert kept(machine, "b")[0] == before
