@@ -25,7 +25,7 @@ from matrixcommon.persistence.transaction import restore_entry
 from matrixcommon.telemetry.trace import finished
 from matrixlink.contract.slices import DesiredProgram, LinkReport, LinkReportAnswer, ReportedProgram
 from matrixlink.controllers.agent_leases import Leases
-from matrixlink.link_health.fault_localisation import FaultLocaliser
+from matrixlink.link_health.fault_localisation import ROUNDS_AHEAD_MAX, FaultLocaliser
 from matrixlink.link_health.link_state import LinkStateTracker
 from matrixlink.model.program_digest import digest
 from matrixlink.probing.plan import ROUND_S
@@ -34,9 +34,6 @@ from matrixlink.store.store import LinkStore
 from matrixlink.store.tables import TRACES, AgentRow, FenceRow, ProgramRow
 from matrixlink.telemetry.rates import PortRates
 from matrixresource.topology import Supernode
-
-ROUNDS_AHEAD_MAX = 6
-"""A minute: as far as an agent's clock may be ahead of the service's."""
 
 log = logging.getLogger(__name__)
 
