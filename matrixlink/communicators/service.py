@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InvalidField
-from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.hardware_names import NodeName, checked_resource_name
 from matrixcommon.model.planes import Plane
 from matrixcommon.persistence.database_session import ResourceRow, find
 from matrixlink.communicators.groups import TrafficGroup, check_terms, group_of
@@ -113,7 +113,8 @@ class Communicators:
         return self._traffic[supernode]
 
     def _plane_at(self, node: str) -> UbTraffic:
-        return self.plane(self.fabric.supernode_of(node).name)
+        """Of the supernode that a node belongs to, be it in its graph or not (any more)."""
+        return self.plane(NodeName(node).supernode)
 
     # -- following -----------------------------------------------------------------------------------------------------
 
@@ -229,7 +230,8 @@ class Communicators:
         return slice
 
     def _group(self, row: CommunicatorRow, members: list[str]) -> TrafficGroup:
-        return group_of(row, members, self._plane_at(members[0]))
+        """Members that are in no graph (any more) have no ranks."""
+        return group_of(row, [node for node in members if self.fabric.has(node)], self._plane_at(members[0]))
 
     def _refuse_too_many(self, name: str, group: TrafficGroup, routing: str) -> None:
         traffic = self.plane(group.supernode)
