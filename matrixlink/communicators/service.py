@@ -167,7 +167,7 @@ class Communicators:
                         session.delete(orphan)
 
     def _followed(self, wanted: dict[str, Wanted]) -> dict[str, Wanted]:
-        """As many as can be followed, the smallest first: one whose slice has grown puts out nobody else's."""
+        """As many as can be followed, the smallest first: one whose slice has grown displaces nobody else's."""
         flows = {name: self._flows(group, routing) for name, (group, _, routing, _) in wanted.items()}
         total: Counter[str] = Counter()
         kept = set()

@@ -1,4 +1,4 @@
-"""A communicator whose slice grows until its flows are too many is not followed, and puts out nobody else's."""
+"""A communicator whose slice grows until its flows are too many is not followed, and displaces nobody else's."""
 
 import pytest
 

@@ -139,14 +139,14 @@ async def test_the_other_port_of_a_lost_one_is_not_held(tmp_path):
 
 async def test_a_held_port_is_let_go_when_it_becomes_the_last_way(tmp_path):
     stack = Stack(tmp_path)
-    held, other = f"{NODES[0]}.rdma-npu5-die0", "rdma-npu5-die1"
+    damped, other = f"{NODES[0]}.rdma-npu5-die0", "rdma-npu5-die1"
     await flap(stack, 3, "rdma-npu5-die0")
-    assert (await link(stack, held))["reason"] == "Damped"
+    assert (await link(stack, damped))["reason"] == "Damped"
     stack.hardware[NODES[0]].ports[other] = 0.0
     await stack.report()
-    assert ((await link(stack, held))["state"], (await link(stack, held))["reason"]) == ("Up", "")
+    assert ((await link(stack, damped))["state"], (await link(stack, damped))["reason"]) == ("Up", "")
     await flap(stack, 1, "rdma-npu5-die0")
-    assert (await link(stack, held))["state"] == "Up", "nor is it held again while it is"
+    assert (await link(stack, damped))["state"] == "Up", "nor is it held again while it is"
 
 
 async def test_so_is_one_that_comes_up_as_the_other_goes_down(tmp_path):
