@@ -59,6 +59,7 @@ OPERATIONS = ResourceKind(
     OPERATION_VERBS,
     view=InstanceOperation,
     row=OperationRow,
+    holders=("owners",),
     queries=("POST :wait",),
 )
 WORKFLOW_DRAINS = drains_of(WorkflowDrains)

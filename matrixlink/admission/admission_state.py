@@ -11,7 +11,7 @@ when the failure is repaired.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
@@ -118,15 +118,28 @@ class AdmissionState:
             self.slices.put(terms)
             self.healthy_ledger.put(terms.name, self.claim(terms, self.pristine).booking())
         self.fenced = self._store.fenced(session)
-        found = reallocate(self.ledger, [self.claim(terms) for terms in self.slices], self.healthy_ledger)
+        staying = [terms for terms in self.slices if not terms.withdrawing]
+        if len(staying) < len(self.healthy_ledger.all_owners()):
+            self._book_leaving()
+        found = reallocate(self.ledger, [self.claim(terms) for terms in staying], self.healthy_ledger)
         self.unsettled = set()
-        for terms in list(self.slices):
+        for terms in staying:
             kept = found[terms.name]
             if (kept.part, kept.unprotected) != (terms.kept, terms.unprotected):
                 self.slices.put(replace(terms, kept=kept.part, unprotected=kept.unprotected))
                 self.unsettled.add(terms.name)
         for load in self.on_load:
             load(session)
+
+    def _book_leaving(self) -> None:
+        """Slices that are being withdrawn have what they had, less what was lost since: nothing is given back to them
+        because memory is read back."""
+        for terms in self.slices:
+            booking = self.healthy_ledger.booking(terms.name)
+            if booking is not None:
+                self.ledger.put(terms.name, booking)
+        for name, left in self._left_to_leaving():
+            self.ledger.put(name, left)
 
     # -- floors -----------------------------------------------------------------------------------------------------
 
@@ -187,12 +200,17 @@ class AdmissionState:
     def trim_leaving(self) -> None:
         """What slices that are being withdrawn still have booked is no more than there is: their routes do not change
         any more, and nothing is given back to them."""
+        for name, left in self._left_to_leaving():
+            self.mark_stale()
+            self.ledger.put(name, left)
+
+    def _left_to_leaving(self) -> Iterator[tuple[str, Booking]]:
+        """Of slices that are being withdrawn and have more booked than there is, what they may keep."""
         for terms in self.slices:
             booking = self.ledger.booking(terms.name) if terms.withdrawing else None
             if booking is not None and self.ledger.overcommitted_ports(terms.plane, booking.whole, terms.name):
-                self.mark_stale()
                 granted, _ = grantable(self.ledger, terms.plane, booking.floors, terms.name)
-                self.ledger.put(terms.name, Booking(terms.plane, granted, granted))
+                yield terms.name, Booking(terms.plane, granted, granted)
 
     def degraded_slices(self, plane: Plane) -> list[str]:
         """Slices of a plane that have less than they were promised."""

@@ -60,7 +60,7 @@ SLICES = ResourceKind(
     request=SliceRequest,
     view=SliceView,
     row=SliceRow,
-    holders=("slice",),
+    holders=("owners", "slice"),
 )
 FABRIC_VIEWS = ResourceKind("fabric-views", Scope.PROJECT, {"GET": VIEWERS})
 BACKUP_PATHS = ResourceKind("backup-paths", Scope.PROJECT, READ, view=BackupPathsView)

@@ -9,6 +9,7 @@ slice (any more) send nothing and are sent nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InvalidField
-from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.hardware_names import NodeName, checked_resource_name
 from matrixcommon.model.planes import Plane
 from matrixcommon.persistence.database_session import ResourceRow, find
 from matrixlink.communicators.groups import TrafficGroup, check_terms, group_of
@@ -31,8 +32,13 @@ from matrixlink.store.communicators import CommunicatorRow, communicators_in
 from matrixlink.store.store import LinkStore
 from matrixlink.store.tables import SliceRow
 
-FLOWING, CUT, IDLE = "Flowing", "Cut", "Idle"
-"""Every transfer has a path; some have none; the slice has no two ranks of it, or is being withdrawn."""
+FLOWING, CUT, IDLE, OVERSIZED = "Flowing", "Cut", "Idle", "Oversized"
+"""Every transfer has a path; some have none; the slice has no two ranks of it, or is being withdrawn; its slice has
+grown until its flows are more than are followed in a supernode beside those of smaller ones."""
+
+
+Wanted = tuple[TrafficGroup, float | None, str, int]
+"""A communicator's transfers, what a rank offers, the routing and the seed."""
 
 
 class Communicators:
@@ -44,6 +50,7 @@ class Communicators:
         self._clock = clock
         self._traffic: dict[str, UbTraffic] = {}
         self._groups: dict[str, TrafficGroup] = {}
+        self._oversized: frozenset[str] = frozenset()
         self._look_again = True
         store.records.before_commit.append(self._note)
 
@@ -106,7 +113,8 @@ class Communicators:
         return self._traffic[supernode]
 
     def _plane_at(self, node: str) -> UbTraffic:
-        return self.plane(self.fabric.supernode_of(node).name)
+        """Of the supernode that a node belongs to, be it in its graph or not (any more)."""
+        return self.plane(NodeName(node).supernode)
 
     # -- following -----------------------------------------------------------------------------------------------------
 
@@ -150,7 +158,7 @@ class Communicators:
                     group = self._group(row, slice.members)
                     if len(group.source):
                         wanted[row.name] = (group, row.offered_gbps, row.routing, row.seed)
-        self._put_groups(wanted)
+        self._put_groups(self._followed(wanted))
         if orphans:
             with self.store.transaction() as session:
                 for name in orphans:
@@ -158,7 +166,24 @@ class Communicators:
                     if orphan is not None and session.get(SliceRow, orphan.slice) is None:
                         session.delete(orphan)
 
-    def _put_groups(self, wanted: dict[str, tuple[TrafficGroup, float | None, str, int]]) -> None:
+    def _followed(self, wanted: dict[str, Wanted]) -> dict[str, Wanted]:
+        """As many as can be followed, the smallest first: one whose slice has grown displaces nobody else's."""
+        flows = {name: self._flows(group, routing) for name, (group, _, routing, _) in wanted.items()}
+        total: Counter[str] = Counter()
+        kept = set()
+        for name in sorted(wanted, key=lambda name: (flows[name], name)):
+            supernode = wanted[name][0].supernode
+            if total[supernode] + flows[name] <= FLOWS_MAX:
+                total[supernode] += flows[name]
+                kept.add(name)
+        self._oversized = frozenset(wanted.keys() - kept)
+        return {name: each for name, each in wanted.items() if name in kept}
+
+    def _flows(self, group: TrafficGroup, routing: str) -> int:
+        shape = self.plane(group.supernode).shape
+        return len(group.source) * shape.sub_planes * (shape.chips if routing == SPRAY else 1)
+
+    def _put_groups(self, wanted: dict[str, Wanted]) -> None:
         current = self._groups
         gone = [name for name, group in current.items() if name not in wanted or not wanted[name][0].same(group)]
         for supernode, traffic in self._traffic.items():
@@ -205,12 +230,12 @@ class Communicators:
         return slice
 
     def _group(self, row: CommunicatorRow, members: list[str]) -> TrafficGroup:
-        return group_of(row, members, self._plane_at(members[0]))
+        """Members that are in no graph (any more) have no ranks."""
+        return group_of(row, [node for node in members if self.fabric.has(node)], self._plane_at(members[0]))
 
     def _refuse_too_many(self, name: str, group: TrafficGroup, routing: str) -> None:
         traffic = self.plane(group.supernode)
-        shape = traffic.shape
-        flows = len(group.source) * shape.sub_planes * (shape.chips if routing == SPRAY else 1)
+        flows = self._flows(group, routing)
         current = traffic.flows.flows_of(name) if name in traffic.flows.groups else slice(0, 0)
         others = len(traffic.flows) - (current.stop - current.start)
         if flows + others > FLOWS_MAX:
@@ -222,14 +247,14 @@ class Communicators:
     def _state(self, name: str) -> str:
         group = self._groups.get(name)
         if group is None:
-            return IDLE
+            return OVERSIZED if name in self._oversized else IDLE
         return CUT if transfers_cut(self._traffic[group.supernode], name) else FLOWING
 
     def _shown(self, row: CommunicatorRow) -> CommunicatorView:
         view = row.view()
         group = self._groups.get(row.name)
         if group is None:
-            return view.model_copy(update={"state": IDLE})
+            return view.model_copy(update={"state": self._state(row.name)})
         traffic = self._traffic[group.supernode]
         reported = traffic_view(traffic, row.name, group)
         return view.model_copy(update={"state": self._state(row.name), "traffic": reported})

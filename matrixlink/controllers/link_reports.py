@@ -25,7 +25,7 @@ from matrixcommon.persistence.transaction import restore_entry
 from matrixcommon.telemetry.trace import finished
 from matrixlink.contract.slices import DesiredProgram, LinkReport, LinkReportAnswer, ReportedProgram
 from matrixlink.controllers.agent_leases import Leases
-from matrixlink.link_health.fault_localisation import FaultLocaliser
+from matrixlink.link_health.fault_localisation import ROUNDS_AHEAD_MAX, FaultLocaliser
 from matrixlink.link_health.link_state import LinkStateTracker
 from matrixlink.model.program_digest import digest
 from matrixlink.probing.plan import ROUND_S
@@ -34,9 +34,6 @@ from matrixlink.store.store import LinkStore
 from matrixlink.store.tables import TRACES, AgentRow, FenceRow, ProgramRow
 from matrixlink.telemetry.rates import PortRates
 from matrixresource.topology import Supernode
-
-ROUNDS_AHEAD_MAX = 6
-"""A minute: as far as an agent's clock may be ahead of the service's."""
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +129,7 @@ class LinkReportProcessor:
         try:
             for at, port in enumerate(report.ports):
                 fabric.check_port(port.port, port.gbps, f"ports[{at}]")
-            self._check_round(report)
+            self._check_times(report)
         except InvalidField as wrong:
             return wrong.reason, f"{wrong.field}: {wrong.message}"
         if agent is None:
@@ -154,11 +151,17 @@ class LinkReportProcessor:
                 session.delete(fence)
         return None
 
-    def _check_round(self, report: LinkReport) -> None:
-        """Rounds are numbered by emulated time: one from the future would be the newest for ever."""
-        newest = int(self._clock.now() / ROUND_S) + ROUNDS_AHEAD_MAX
+    def _check_times(self, report: LinkReport) -> None:
+        """Rounds are numbered and counters read by emulated time: what is from the future would be the newest for
+        ever, and some of it no timestamp can name."""
+        now = self._clock.now()
+        newest = int(now / ROUND_S) + ROUNDS_AHEAD_MAX
         if report.probes is not None and report.probes.round > newest:
             raise InvalidField(f"{report.probes.round} lies ahead; the newest may be {newest}", field="probes.round")
+        latest = now + ROUNDS_AHEAD_MAX * ROUND_S
+        if report.counters is not None and not 0 <= report.counters.at <= latest:
+            text = f"{report.counters.at:g} is no moment that has been; the latest may be {latest:.0f}"
+            raise InvalidField(text, field="counters.at")
 
     def _discovered(self, node: NodeName) -> bool:
         """Take up the supernode that a node never heard of stands in: it is there, as its agent speaks. Whoever reads
@@ -296,4 +299,7 @@ def _holds(row: ProgramRow, reported: ReportedProgram | None) -> bool:
 
 
 def _is_clear(fence: FenceRow, reported: ReportedProgram | None) -> bool:
-    return reported is None or reported.status == "Cleared" or reported.generation > fence.generation
+    """Whether the agent has let go of it. One that is at work on a newer generation still forwards by the old one."""
+    if reported is None or reported.status == "Cleared":
+        return True
+    return reported.status == "Programmed" and reported.generation > fence.generation

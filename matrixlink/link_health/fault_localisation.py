@@ -2,8 +2,9 @@
 
 The newest rounds are kept in memory only; what was found is in the links' rows. A part is found when two rounds in a
 row point at it and nothing else would explain them, and it is acquitted when in two rounds some probe over it came
-through whole. So a silent fault is found, and its repairing, within `DETECTED_WITHIN_S` of emulated time; where
-emulated time runs so fast that a round takes longer, within 3.5 rounds.
+through whole. A round is looked at once half of those who speak have told of it: a node whose clock is ahead is alone
+in its rounds until the others come to them. So a silent fault is found, and its repairing, within `DETECTED_WITHIN_S`
+of emulated time; where emulated time runs so fast that a round takes longer, within 3.5 rounds.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ from matrixlink.link_health.link_state import LinkStateTracker
 from matrixlink.probing.plan import LINKS_CROSSED, ROUND_FLOOR_WALL_S, ROUND_S, Parts, ProbePlan, probe_plan
 from matrixlink.probing.tomography import WHOLE, LocalisationResult, ProbeOutcomes, confirmed, localise
 
-ROUNDS_KEPT = 4
+ROUNDS_JUDGED = 4
+ROUNDS_AHEAD_MAX = 6
+"""A minute: as far as an agent's clock may be ahead of the service's."""
+SPEAKING_WITHIN_ROUNDS = 2.5
+"""Who has sent no probes for longer is not waited for."""
 DETECTED_WITHIN_ROUNDS = 3.5
 """The rest of the round in which it fails, two whole rounds, and their reports."""
 DETECTED_WITHIN_S = DETECTED_WITHIN_ROUNDS * ROUND_S
@@ -52,9 +57,16 @@ class ProbeHistory:
 
     plan: ProbePlan
     heard: dict[int, dict[str, ProbeResults]] = field(default_factory=dict)
+    heard_at: dict[str, float] = field(default_factory=dict)
+    """By node, when it last told of any round."""
 
     def newest(self) -> list[int]:
         return sorted(self.heard, reverse=True)
+
+    def judged(self, since: float) -> list[int]:
+        """The newest rounds that half of those have told of who spoke since then."""
+        speaking = sum(at >= since for at in self.heard_at.values())
+        return [number for number in self.newest() if 2 * len(self.heard[number]) >= speaking][:ROUNDS_JUDGED]
 
 
 class FaultLocaliser:
@@ -75,7 +87,11 @@ class FaultLocaliser:
     @property
     def detected_within_s(self) -> float:
         """Emulated seconds, at the present speed."""
-        return DETECTED_WITHIN_ROUNDS * self._clock.at_least_wall(ROUND_S, ROUND_FLOOR_WALL_S)
+        return DETECTED_WITHIN_ROUNDS * self._round_s
+
+    @property
+    def _round_s(self) -> float:
+        return self._clock.at_least_wall(ROUND_S, ROUND_FLOOR_WALL_S)
 
     def record_results(self, report: LinkReport) -> bool:
         """Keep what a report tells of probes. True when there is something to look at."""
@@ -90,7 +106,8 @@ class FaultLocaliser:
         if node in heard:  # its port may have come back since the round was probed
             blind |= heard[node].blind
         heard[node] = ProbeResults(reported.sent, {each.probe: each.share for each in reported.failed}, blind)
-        for old in rounds.newest()[ROUNDS_KEPT:]:
+        rounds.heard_at[node] = self._clock.now()
+        for old in rounds.newest()[ROUNDS_JUDGED + ROUNDS_AHEAD_MAX :]:
             del rounds.heard[old]
         self.latency_us[node] = {str(plane): us for plane, us in reported.latency_us.items()}
         if reported.failed or self._conditions.accused() or self._suspicions:
@@ -116,13 +133,15 @@ class FaultLocaliser:
         changed = []
         for name in [name for name in self._rounds if name not in self._fabric.supernodes]:
             del self._rounds[name]
+            self._suspicions.pop(name, None)
         for name, rounds in self._rounds.items():
             changed += self._look_at(name, rounds)
         return changed
 
     def _look_at(self, name: str, rounds: ProbeHistory) -> list[str]:
         plan = rounds.plan
-        seen = [self._outcomes(rounds, number) for number in rounds.newest()]
+        since = self._clock.now() - SPEAKING_WITHIN_ROUNDS * self._round_s
+        seen = [self._outcomes(rounds, number) for number in rounds.judged(since)]
         localised = [localise(outcomes) for outcomes in seen]
         found = {plan.names[each.part]: each for each in confirmed(localised)}
         self._note(name, plan, localised)

@@ -45,14 +45,22 @@ class LinkStateTracker:
             self._load(session)
 
     def _load(self, session: Session) -> None:
-        self._reported, self._accused, self._damped = {}, {}, set()
+        self._reported, self._damped = {}, set()
+        self._accused = self._accused_in(session)
         for row in self._store.links(session):
             if row.reported_gbps is not None:
                 self._reported.setdefault(row.node, {})[row.port] = row.reported_gbps
-            if row.accused is not None and row.probed_gbps is not None:
-                self._accused[row.accused] = row.probed_gbps / row.built_gbps
             if row.damped_until is not None:
                 self._damped.add(row.name)
+
+    def _accused_in(self, session: Session) -> dict[str, float]:
+        """The parts that links' rows accuse. One whose every link is laid to another part by now (a cable to the chip
+        that failed after it) is not among them: should that be whole again, it has to be found anew."""
+        return {
+            row.accused: row.probed_gbps / row.built_gbps
+            for row in self._store.links(session)
+            if row.accused is not None and row.probed_gbps is not None
+        }
 
     # -- what is known ----------------------------------------------------------------------------------------------
 
@@ -94,7 +102,6 @@ class LinkStateTracker:
         """Probes have found a part at fault: its links carry that share of their rate."""
         changed = False
         self._promises.mark_stale()
-        self._accused[part] = share
         for name in links:
             row = self._row(session, name)
             was = row.effective_gbps
@@ -102,6 +109,7 @@ class LinkStateTracker:
                 continue
             row.accused, row.probed_gbps = part, share * row.built_gbps
             changed |= self._reconcile(session, row, was)
+        self._accused = self._accused_in(session)
         if changed:
             word = "carries nothing" if share <= 0 else f"carries {share:.0%} of its rate"
             reason = "ProbeLost" if share <= 0 else "ProbeSlow"
@@ -114,12 +122,12 @@ class LinkStateTracker:
         """Probes over a part pass again."""
         changed = False
         self._promises.mark_stale()
-        self._accused.pop(part, None)
         for row in self._store.links(session):
             if row.accused == part:
                 was = row.effective_gbps
                 row.accused = row.probed_gbps = None
                 changed |= self._reconcile(session, row, was)
+        self._accused = self._accused_in(session)
         self._store.say(session, part, "ProbesPass", f"probes over {part} pass again", self._clock.now())
         return changed
 
@@ -155,7 +163,8 @@ class LinkStateTracker:
         before, after = health(was_gbps, built), health(row.effective_gbps, built)
         if WORSE[after] > WORSE[before]:
             self._offend(session, row, DOWN_PENALTY if after == DOWN else DEGRADED_PENALTY)
-        return self._believe(row)
+        changed = self._believe(row)
+        return self._free_last_ways(session, row) or changed
 
     def _offend(self, session: Session, row: LinkRow, by: float) -> None:
         now = self._clock.now()
@@ -172,8 +181,23 @@ class LinkStateTracker:
         self._damped.add(row.name)
 
     def _has_another_way(self, row: LinkRow) -> bool:
-        """Whether what uses the port has another beside it that carries something; the last one is never held down."""
-        return any(self._fabric.rate(row.node, port) > 0 for port in self._fabric.ports.beside[row.port])
+        """Whether what uses the port has another beside it that carries something and is not drained; the last one is
+        never held down."""
+        beside = set(self._fabric.ports.beside[row.port]) - self._fabric.drained(row.node)
+        return any(self._fabric.rate(row.node, port) > 0 for port in beside)
+
+    def _free_last_ways(self, session: Session, row: LinkRow) -> bool:
+        """Believe a held port again that has become the last one: by what is now known of it, or of one beside it. True
+        when it carries something by that."""
+        changed = False
+        if self._damped and row.gbps <= 0:
+            for port in (row.port, *self._fabric.ports.beside[row.port]):
+                if (name := f"{row.node}.{port}") not in self._damped:
+                    continue
+                current = self._row(session, name)
+                if current.effective_gbps > 0 and not self._has_another_way(current):
+                    changed |= self._let_go(session, current, "nothing beside it carries anything")
+        return changed
 
     def _let_go(self, session: Session, row: LinkRow, why: str) -> bool:
         self._promises.mark_stale()

@@ -3,9 +3,9 @@
 Slices are islands: each has a partition key (or VNI) of its own, and no route leads from one to another. A peering of
 two slices of a plane has a key of its own; every member's program then carries, beside the slice, the other side's
 members with that key and the routes to them. It is Active once every agent on both sides has acknowledged that, and
-gone once every one has acknowledged programs without it; its key is not given out before. Traffic between peers has no
-floor of its own: it takes its slice's share. A slice that ends, or passes to a project that never consented, ends its
-peerings.
+gone once every one has acknowledged programs without it; its key is not given out before, nor while a node that fell
+silent may still use it (a fence). Traffic between peers has no floor of its own: it takes its slice's share. A slice
+that ends, or passes to a project that never consented, ends its peerings.
 """
 
 from __future__ import annotations
@@ -104,9 +104,10 @@ class Peerings:
             owners = set(map(project_of, row.slices))
             if project not in owners:
                 raise Forbidden(f"project {project} has no slice in peering {name}")
+            if project in row.accepted_by:  # who asked, above all: it is told nothing of the other's slice
+                return row.view()
             self._check_pair(*(self._slice(slice, at) for at, slice in enumerate(row.slices)))
-            if project not in row.accepted_by:
-                row.accepted_by = sorted({*row.accepted_by, project})
+            row.accepted_by = sorted({*row.accepted_by, project})
             if row.state == PENDING and owners <= set(row.accepted_by):
                 row.state, row.message = PROGRAMMING_PEERS, ""
                 self._promises.mark_stale()
@@ -197,6 +198,8 @@ class Peerings:
             if row.state == PROGRAMMING_PEERS and all(self._holds(session, row, name) for name in row.slices):
                 row.state = PEERED
             if row.state == PEERING_DELETING and all(self._is_rid(session, row, name) for name in row.slices):
+                for name in row.slices:
+                    self._store.fence_also(session, name, row.isolation, row.isolation_key)
                 session.delete(row)
                 ended = True
         if ended:
@@ -255,14 +258,11 @@ class Peerings:
         )
 
     def _is_rid(self, session: Session, row: PeeringRow, name: str) -> bool:
-        """Whether no agent can hold this peering on this side: programs without it are acknowledged, or the slice has
-        never been asked for, or is gone with no node fenced."""
-        programs = self._store.programs(session, name)
-        if not programs:
-            return not (self._promises.fenced and self._store.fences_of(session, name))
+        """Whether every agent that can be asked is rid of this peering on this side: programs without it are
+        acknowledged, or the slice has never been asked for, or is gone. Others are fenced."""
         return all(
             program.action == "program" and program.state == "Programmed" and not _has(program.body, row.name)
-            for program in programs
+            for program in self._store.programs(session, name)
         )
 
 

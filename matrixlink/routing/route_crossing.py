@@ -69,7 +69,7 @@ def _rdma(fabric: Fabric, node: str, ways: _Ways) -> Iterator[tuple[str, str]]:
                 yield peer, f"rdma-{npu}-die{stripe['sub_plane']}"
     for peer in ways.peers:
         ours, theirs = fabric.leaves_at(node), fabric.leaves_at(peer)
-        if ours == theirs:
+        if ours == theirs or not (ours and theirs):  # under one leaf, or in no graph any more
             continue
         for stripe in ways.to(peer):
             for spine, share in enumerate(stripe["spread"] or [1.0] * len(order.trunks)):

@@ -88,12 +88,18 @@ class Acknowledgements:
         if row.program_generation:  # else no agent has ever heard of it
             self._store.remember_generation(session, row)
         session.delete(row)
-        trimmed = self._store.slices_named(session, self._promises.degraded_slices(plane))
-        if trimmed:
-            self._promises.reallocate(trimmed)
-            for other in trimmed:
-                self._tell(other, [])
-        self._promises.publish_shares(session, plane, members)
+        self._promises.publish_shares(session, plane, [*members, *self.fill_up(session, plane)])
+
+    def fill_up(self, session: Session, plane: Plane, but: str = "") -> list[str]:
+        """Floors that have less than was promised get what is free by now, all but that of one slice. The members whose
+        shares that may have changed."""
+        lacking = [name for name in self._promises.degraded_slices(plane) if name != but]
+        rows = self._store.slices_named(session, lacking)
+        if rows:
+            self._promises.reallocate(rows)
+        for row in rows:
+            self._reconcile(session, row)
+        return [member for row in rows for member in row.members]
 
     def _tell(self, row: SliceRow, failures: list[str]) -> None:
         set_conditions(row, failures, self._promises.broken_ports(row), self._clock.now())

@@ -74,6 +74,8 @@ class SliceController:
             self.reconcile(session, [row])
             if not validate_only:
                 self.promises.update_slice(row)
+                if current is not None:  # what it has left or asks no more is free for others
+                    touched |= dict.fromkeys(self._settling.fill_up(session, Plane(row.plane), but=name))
                 self.promises.publish_shares(session, Plane(row.plane), touched, row)
                 self._tell_others(session, row)
             if validate_only:
@@ -90,7 +92,6 @@ class SliceController:
                 if row.state == FAILED:
                     row.generation += 1
                 row.move(PROGRAMMING)
-                row.ports_seen = self.promises.around_slice(self.promises.slices[row.name])
                 self._ask(session, row, self._bodies(row))
             TRACES.note(f"{name}@{row.generation}")
             self.reconcile(session, [row])
@@ -237,8 +238,8 @@ class SliceController:
         ask_to_program(session, row, bodies, self.store.programs(session, row.name))
 
     def reprogram(self, session: Session, row: SliceRow) -> bool:
-        """New routes in a generation of their own, if they are any different."""
-        row.ports_seen = self.promises.around_slice(self.promises.slices[row.name])
+        """New routes in a generation of their own, if they are any different. `ports_seen` stays what the floors were
+        decided around: where the ports are others by now, `reroute` has yet to decide them anew."""
         bodies = self._bodies(row)
         current = {p.node: p.body for p in self.store.programs(session, row.name) if p.action == "program"}
         if bodies == current:

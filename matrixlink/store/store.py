@@ -123,18 +123,22 @@ class LinkStore(Store):
 
     def fence(self, session: Session, row: SliceRow, program: ProgramRow) -> None:
         """A node may go on holding a slice that has ended."""
-        stored = session.get(FenceRow, (row.name, program.node))
-        if stored is None:
-            stored = FenceRow(
-                slice=row.name, node=program.node, generation=program.generation, isolation=row.isolation,
-                isolation_key=row.isolation_key,
-            )  # fmt: skip
-            session.add(stored)
-        stored.generation, stored.isolation, stored.isolation_key = program.generation, row.isolation, row.isolation_key
+        self._fence(session, row.name, program.node, row.isolation, row.isolation_key, program.generation)
 
-    def fences_of(self, session: Session, slice: str) -> bool:
-        """Whether some node may still hold this ended slice."""
-        return bool(rows_where(session, FenceRow, "slice", slice))
+    def fence_also(self, session: Session, slice: str, isolation: str, isolation_key: int) -> None:
+        """The nodes that may go on holding a slice may go on using this key with it."""
+        for row in rows_where(session, FenceRow, "slice", slice):
+            self._fence(session, slice, row.node, isolation, isolation_key, row.generation)
+
+    def _fence(
+        self, session: Session, slice: str, node: str, isolation: str, isolation_key: int, generation: int
+    ) -> None:
+        stored = session.get(FenceRow, (slice, node, isolation, isolation_key))
+        if stored is None:
+            stored = FenceRow(slice=slice, node=node, isolation=isolation, isolation_key=isolation_key)
+            stored.generation = generation
+            session.add(stored)
+        stored.generation = max(stored.generation, generation)
 
     def fences_by_node(self, session: Session, nodes: Iterable[str]) -> dict[str, list[FenceRow]]:
         found: dict[str, list[FenceRow]] = {}

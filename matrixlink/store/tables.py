@@ -296,15 +296,16 @@ class WiringRow(Base):
 
 
 class FenceRow(Base):
-    """A node that may still hold an ended slice's program, and the key it would use."""
+    """A node that may still hold an ended slice's program, and the key it would use: one for each key, as a slice made
+    again under that name has another."""
 
     __tablename__ = "fences"
 
     slice: Mapped[str] = mapped_column(String(253), primary_key=True)
     node: Mapped[str] = mapped_column(String(63), primary_key=True)
+    isolation: Mapped[str] = mapped_column(String(16), primary_key=True)
+    isolation_key: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     generation: Mapped[int] = mapped_column(Integer)
-    isolation: Mapped[str] = mapped_column(String(16))
-    isolation_key: Mapped[int] = mapped_column(Integer)
 
 
 class SliceNameRow(Base):

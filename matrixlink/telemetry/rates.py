@@ -1,7 +1,8 @@
 """Counters into rates: two reports of a node make the rates between them.
 
-Only the newest two are kept, in memory: after a restart rates are there again with the second report. A counter that
-went back (a node began anew) starts over; a node that has not been heard for a while has no rates. GB/s each way.
+Only the newest two are kept, in memory: after a restart rates are there again with the second report. A counter or a
+clock that went back (a node began anew, emulated time was put back) starts over; a node that has not been heard for a
+while has no rates. GB/s each way.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class PortRates:
             return
         counters = self._as_array(reported)
         current = self._nodes.get(node)
-        if current is None or current.epoch != report.epoch or (counters < current.counters).any():
+        if current is None or current.epoch != report.epoch or _went_back(current, reported.at, counters):
             self._nodes[node] = NodeRates(counters, reported.at, report.epoch, dict(reported.slices))
         elif reported.at - current.at >= LEAST_S:
             took_s = reported.at - current.at
@@ -105,6 +106,10 @@ class PortRates:
     def _fresh(self) -> dict[str, NodeRates]:
         since = self._clock.now() - self._clock.at_least_wall(HEARD_WITHIN_S, HEARD_FLOOR_WALL_S)
         return {node: current for node, current in self._nodes.items() if current.heard_at >= since}
+
+
+def _went_back(current: NodeRates, at: float, counters: Floats) -> bool:
+    return at < current.at or bool((counters < current.counters).any())
 
 
 def _rate(now: tuple[int, int, int], before: tuple[int, int, int], took_s: float) -> tuple[float, float, float]:

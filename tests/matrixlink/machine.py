@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from sqlalchemy.orm import Session
 from matrixcommon.persistence.database_session import Database
 from matrixcommon.workflows.runner import WorkflowRunner
 from matrixlink.admission.bandwidth_ledger import ROUNDING, BandwidthLedger
-from matrixlink.contract.slices import DesiredProgram, LinkReport
+from matrixlink.contract.slices import DesiredProgram, LinkReport, SliceView
 from matrixlink.controllers.agent_leases import Leases
 from matrixlink.controllers.link_reports import LinkReportProcessor
 from matrixlink.fabric.condition.fabric import Fabric
@@ -85,6 +86,18 @@ class LinkMachine:
         self.board.settle_all()
         assert overbooked(self.promises.ledger) == []
         assert overbooked(self.promises.healthy_ledger) == []
+
+    def settle(self, agents: Iterable[ObedientAgent], rounds: int = 2) -> None:
+        """These agents report and obey, and the watcher runs."""
+        for _ in range(rounds):
+            for agent in agents:
+                (answer,) = self.reports.take([agent.report()])
+                agent.obey(answer.desired)
+            self.watch()
+
+    def shown(self, name: str) -> SliceView:
+        with self.store.reading() as session:
+            return self.store.slice(session, name).shown()
 
     def memory(self) -> dict[str, Any]:
         """What is in memory and says again what the tables say."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from matrixcommon.api.authorization import TAKEN, hidden
 from matrixcommon.model.errors import Conflict, InsufficientBandwidth, InvalidField
+from matrixcompute.access import OPERATIONS
+from services.chassis.access import create_token
 from tests.matrixlink.fleet import NODES, a_request
 
 
@@ -29,6 +32,8 @@ async def test_reports_of_ports_that_are_not_there_are_refused(stack):
         ({"colour": "red"}, "colour: "),
         ({"probes": {"round": 10**12, "sent": 1}}, "probes.round: "),
         ({"counters": {"at": 0, "sent": [2**70], "received": []}}, "counters.sent.0: "),
+        ({"counters": {"at": 1e300, "sent": [1], "received": []}}, "counters.at: "),
+        ({"counters": {"at": -1e300, "sent": [1], "received": []}}, "counters.at: "),
         ({"programs": [{"slice": "a", "generation": 2**31, "status": "Cleared"}]}, "programs.0.generation: "),
         ({"programs": [{"slice": "a", "generation": 1, "status": "Cleared", "drifts": 2**64}]}, "programs.0.drifts: "),
     ],
@@ -40,6 +45,8 @@ async def test_one_bad_report_fails_nobody_elses(stack, changes, why):
     refused, taken = answer.json()["answers"]
     assert (refused["accepted"], refused["reason"], refused["message"].startswith(why)) == (False, "InvalidField", True)
     assert (taken["node"], taken["accepted"]) == (good["node"], True)
+    for by in ("link", "plane", "slice"):
+        assert (await stack.http.get(f"/v1/telemetry?by={by}")).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -113,3 +120,22 @@ async def test_validate_only_changes_nothing(stack):
     assert (await stack.client.admit("b", a_request(instance="b", floor_gbps_per_npu=392.0))).name == "b"
     with pytest.raises(InsufficientBandwidth):
         await stack.client.admit("a", a_request(), validate_only=True)
+
+
+async def test_a_refusal_names_no_slice_of_another_project(stack, tmp_path):
+    tokens = {
+        project: create_token(tmp_path / "tokens.json", project, project, "editor") for project in ("red", "blue")
+    }
+    await stack.client.admit("red/mine", a_request(project="red", floor_gbps_per_npu=100.0))
+    await stack.client.admit("blue/secret", a_request(project="blue", floor_gbps_per_npu=200.0))
+    stack.settings = stack.settings.model_copy(update={"tokens": tmp_path / "tokens.json"})
+    stack.restart()
+    answer = await stack.http.put(
+        "/v1/slices/more", json=a_request(floor_gbps_per_npu=150.0, project="red").wire(),
+        headers={"authorization": f"Bearer {tokens['red']}"},
+    )  # fmt: skip
+    assert answer.status_code == 409, answer.text
+    assert answer.json()["blocking"][1]["owners"] == [TAKEN, "red/mine"]
+    error = {"error": {"blocking": [{"owners": ["blue/secret", "red/mine"]}]}}
+    shown = hidden(error, OPERATIONS.holders, lambda project: project == "red")
+    assert shown["error"]["blocking"][0]["owners"] == [TAKEN, "red/mine"], "nor does the operation that it refused"

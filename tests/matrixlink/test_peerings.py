@@ -61,6 +61,14 @@ async def test_slices_are_islands_until_both_projects_consent_and_every_agent_ha
     assert allocation(stack, NODES[2], slices[1])["p1"]["peers"] == LEFT
 
 
+async def test_who_asked_learns_nothing_of_the_other_slice_by_accepting_itself(stack):
+    await two(stack)
+    for name, other in (("p1", "blue/b-ub"), ("p2", "blue/not-there")):
+        await put(stack, ["a-ub", other], name=name)
+        view = await accept(stack, "default", name=name)
+        assert (view["state"], view["acceptedBy"]) == ("PendingAcceptance", ["default"])
+
+
 async def test_slices_of_one_project_need_nobodys_consent(stack):
     slices = await two(stack, projects=("default", "default"))
     assert (await put(stack, slices))["state"] == "Programming"

@@ -49,6 +49,25 @@ async def test_nothing_is_shown_before_counters_came(tmp_path):
     assert [(item["name"], item["sentGbps"]) for item in (await asked(stack, "by=slice"))["items"]] == [("a-ub", 0.0)]
 
 
+async def test_rates_begin_anew_where_emulated_time_was_put_back(stack):
+    name = f"{NODES[1]}.ub-p3-k11"
+    before = (await named(stack, "by=link&pageSize=1000"))[name]["sentGbps"]
+    stack.clock.at += 5
+    reports = [agent.report() for agent in stack.agents.values()]
+    for report in reports:
+        report.counters.at -= 3_000
+    await stack.client.report(reports)
+    assert (await asked(stack, "by=link"))["items"] == [], "of one moment there is no rate"
+    reports = [agent.report() for agent in stack.agents.values()]
+    for report in reports:
+        report.counters.at -= 2_990
+        report.counters.sent = [each + 1_000 for each in report.counters.sent]
+    await stack.client.report(reports)
+    now = (await named(stack, "by=link&pageSize=1000"))[name]["sentGbps"]
+    assert now == pytest.approx(0.1)
+    assert now != before
+
+
 async def test_links_show_both_ways_promises_and_latency(stack):
     links = await named(stack, "by=link&pageSize=1000")
     assert len(links) == len(NODES) * 129

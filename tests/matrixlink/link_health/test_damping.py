@@ -137,6 +137,39 @@ async def test_the_other_port_of_a_lost_one_is_not_held(tmp_path):
     assert (await link(stack, f"{NODES[0]}.rdma-npu5-die0"))["state"] == "Up"
 
 
+async def test_a_held_port_is_let_go_when_it_becomes_the_last_way(tmp_path):
+    stack = Stack(tmp_path)
+    damped, other = f"{NODES[0]}.rdma-npu5-die0", "rdma-npu5-die1"
+    await flap(stack, 3, "rdma-npu5-die0")
+    assert (await link(stack, damped))["reason"] == "Damped"
+    stack.hardware[NODES[0]].ports[other] = 0.0
+    await stack.report()
+    assert ((await link(stack, damped))["state"], (await link(stack, damped))["reason"]) == ("Up", "")
+    await flap(stack, 1, "rdma-npu5-die0")
+    assert (await link(stack, damped))["state"] == "Up", "nor is it held again while it is"
+
+
+async def test_so_is_one_that_comes_up_as_the_other_goes_down(tmp_path):
+    stack = Stack(tmp_path)
+    ports = stack.hardware[NODES[0]].ports
+    await flap(stack, 3, "rdma-npu5-die1")
+    ports["rdma-npu5-die1"] = 0.0
+    await stack.report()
+    assert (await link(stack, f"{NODES[0]}.rdma-npu5-die1"))["reason"] == "Damped"
+    del ports["rdma-npu5-die1"]
+    ports["rdma-npu5-die0"] = 0.0
+    await stack.report()
+    assert (await link(stack, f"{NODES[0]}.rdma-npu5-die1"))["state"] == "Up"
+
+
+async def test_a_port_beside_a_drained_one_is_not_held(tmp_path):
+    stack = Stack(tmp_path)
+    drained = f"{NODES[0]}.rdma-npu5-die1"
+    assert (await stack.http.put("/v1/drains/d", json={"elements": [drained]})).status_code == 200
+    await flap(stack, 4, "rdma-npu5-die0")
+    assert (await link(stack, f"{NODES[0]}.rdma-npu5-die0"))["state"] == "Up"
+
+
 async def test_lanes_are_shown(tmp_path):
     stack = Stack(tmp_path)
     stack.hardware[NODES[0]].ports |= {PORT: 0.5, "ub-p3-k12": 0.25, "ub-p3-k13": 0.4}

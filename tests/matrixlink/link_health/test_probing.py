@@ -247,6 +247,35 @@ async def test_a_silent_fault_is_found_routed_around_and_repaired(tmp_path, faul
     assert (await stack.http.get("/v1/probes")).json()["atFault"] == {}
 
 
+@pytest.mark.parametrize("ahead", [1, 2, 5])
+async def test_a_node_whose_clock_is_ahead_hides_no_fault(tmp_path, ahead):
+    stack = Stack(tmp_path, CELL)
+    stack.agents[CELL[7]].probing._round_at = lambda now: now / 10 + ahead
+    name = f"{CELL[1]}.ub-p3-k11"
+    await rounds(stack, 3)
+    stack.hardware[CELL[1]].silent["ub-p3-k11"] = 0.0
+
+    async def found():
+        return (await link(stack, name))["state"] == "Down"
+
+    await detected(stack, found)
+    stack.hardware[CELL[1]].silent.clear()
+
+    async def repaired():
+        return not await found()
+
+    await detected(stack, repaired)
+
+
+async def test_those_who_fell_silent_are_not_waited_for(tmp_path):
+    stack = Stack(tmp_path, CELL)
+    await rounds(stack, 3)
+    stack.silent |= set(CELL[3:])
+    stack.hardware[CELL[1]].silent["ub-p3-k11"] = 0.0
+    await rounds(stack, 6)
+    assert list((await stack.http.get("/v1/probes")).json()["atFault"]) == [f"{CELL[1]}.ub-p3-k11"]
+
+
 async def test_a_silent_chip_takes_its_port_from_every_node(tmp_path):
     stack = Stack(tmp_path, CELL)
     await stack.active("a", a_request("ub", CELL))
@@ -260,6 +289,30 @@ async def test_a_silent_chip_takes_its_port_from_every_node(tmp_path):
 
     await detected(stack, found)
     assert list((await stack.http.get("/v1/probes")).json()["atFault"]) == ["sn0-l2p3-k11"]
+
+
+async def test_a_cable_that_failed_before_its_chip_is_still_at_fault_when_the_chip_is_whole_again(tmp_path):
+    stack = Stack(tmp_path, CELL)
+    port, chip = "ub-p3-k11", "sn0-l2p3-k11"
+    name = f"{CELL[1]}.{port}"
+
+    async def at_fault():
+        return list((await stack.http.get("/v1/probes")).json()["atFault"])
+
+    stack.hardware[CELL[1]].silent[port] = 0.0
+    await rounds(stack, 6)
+    assert await at_fault() == [name]
+    for hardware in stack.hardware.values():
+        hardware.silent[port] = 0.0
+    await rounds(stack, 6)
+    assert await at_fault() == [chip], "which explains all that is lost"
+    for node, hardware in stack.hardware.items():
+        if node != CELL[1]:
+            hardware.silent.clear()
+    for _ in range(6):
+        await rounds(stack, 1)
+        assert (await link(stack, name))["state"] == "Down", "at no moment is it believed"
+    assert await at_fault() == [name]
 
 
 async def test_what_was_found_outlives_a_restart_and_is_revoked(tmp_path):
