@@ -170,8 +170,9 @@ class Allocator:
         """
         with self._store.transaction() as session:
             self.ledger.open(session)
-            allocation = self._store.allocation(session, name)
+            allocation = self._living(session, name)
             request = self._elsewhere(session, allocation, request)
+            self._moves.check_under_way(allocation, request)
             members = self.ledger.placement_request(request).nodes
             self._cut_over(session, allocation, request, self._moves.ready(session, allocation, members))
             self._reconcile(session, allocation)
