@@ -50,3 +50,20 @@ def test_a_change_over_is_to_what_was_asked_of_the_move(machine: Machine, other:
     generation = machine.allocation("one").generation
     assert machine.allocator.cut_over("one", request).generation == generation, "asked again, it finds what it did"
     machine.check()
+
+
+@pytest.mark.parametrize("asked", [{"nodes": 3}, {"nodes": 3, "placement": APART}])
+def test_a_member_lost_while_another_moves_is_replaced(machine: Machine, asked: dict[str, object]) -> None:
+    before = [member.node for member in machine.have("one", **asked).members]
+    cabinet = before[0].rpartition("-")[0]
+    free = next(name for name in (f"{cabinet}-n{number}" for number in range(4)) if name not in before)
+    machine.allocator.relocate("one", RelocateRequest.model_validate({"node": before[0], "to": free}))
+    machine.allocator.replace("one", machine.allocation("one").members[1].node, "its fan is loud")
+    machine.check()
+    machine.obey()
+    present = {(member.role, member.rank): member.node for member in machine.allocation("one").members}
+    assert present["successor", 0] == free
+    assert present["member", 1] not in before
+    moved = machine.allocator.cut_over("one", AllocationRequest.model_validate(asked))
+    assert [member.node for member in moved.members] == [free, present["member", 1], before[2]]
+    machine.check()
