@@ -84,7 +84,8 @@ class Allocator:
             self.ledger.open(session)
             current = session.get(AllocationRow, name)
             before = [] if current is None else current.preempts
-            check_request(session, name, request)
+            if current is None or request.spec_dict() != current.request:  # what was granted is found again
+                check_request(session, name, request)
             if current is None:
                 current = self._reserved(session, name, request)
             else:
@@ -143,8 +144,9 @@ class Allocator:
         with self._store.transaction(dry=validate_only) as session:
             self.ledger.open(session)
             allocation = self._living(session, name)
-            check_request(session, name, request)
             request = self._elsewhere(session, allocation, request)
+            if request.spec_dict() != allocation.moving_to:
+                check_request(session, name, request)
             ranks = self._moves.begin(session, allocation, request)
             if validate_only:
                 self._cut_over(session, allocation, request, ranks)
