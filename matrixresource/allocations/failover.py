@@ -110,14 +110,14 @@ class Failover:
         nodes = self._store.allocated_to(session, allocation.name)
         coming = {self._ledger.numbers[node.name] for node in nodes if node.role == "successor"}
         aside = Placement(list(masks_of(ledger.index, coming).items()))
-        held = ledger.allocations[allocation.name]
-        held.place = subtract(ledger.index, held.place, aside)
+        current = ledger.allocations[allocation.name]
+        current.place = subtract(ledger.index, current.place, aside)
         try:
             yield
         finally:
-            whole = copied(held.place)
+            whole = copied(current.place)
             whole.whole += aside.whole
-            held.place = normalise(ledger.index, whole)
+            current.place = normalise(ledger.index, whole)
 
 
 def _has_successors(nodes: Iterable[NodeRow]) -> bool:

@@ -209,8 +209,8 @@ async def test_what_was_reported_and_never_answered_is_not_believed_for_ever(tmp
     assert taken.accepted, "and the answer is lost on its way"
     assert service.node.fault() == "InventoryMismatch"
     pair.hardware.apply_faults([])
-    told = pair.exchange()
-    assert told.ports == {"ub-p3-k11": pair.hardware.peers["ub-p3-k11"]}
+    corrected = pair.exchange()
+    assert corrected.ports == {"ub-p3-k11": pair.hardware.peers["ub-p3-k11"]}
     assert service.node.fault() is None
     again = pair.exchange()
     assert (again.inventory, again.ports) == (None, None), "once it was answered"
