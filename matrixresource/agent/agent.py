@@ -252,6 +252,10 @@ class ResourceAgent:
             self._reported_ports = peers  # hundreds of ports, which are the same object the next time
         else:
             answering = {p: peer for p, peer in peers.items() if p not in reported or reported[p] != peer}
+            # Until it is answered nobody knows whether this was taken: both what was and what will be may be news.
+            self._reported_ports = {p: peer for p, peer in reported.items() if p not in answering}
+        if not (same := found is known or found == known):
+            self._reported_inventory = None
         return NodeReport(
             node=self.node.name,
             epoch=self.epoch,
@@ -264,7 +268,7 @@ class ResourceAgent:
             stage=self.failed[1] if self.status == "Failed" and self.failed else self.stage,
             message=self.message,
             parts=self.parts.reports(),
-            inventory=None if found is known or found == known else found,
+            inventory=None if same else found,
             ports=answering or None,
             faults=[
                 ReportedFault.model_validate(

@@ -27,6 +27,7 @@ from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.allocations.refusals import refusal
 from matrixresource.allocations.relocation import Relocations
 from matrixresource.allocations.request_checks import check_request
+from matrixresource.allocations.request_mapping import NEVER
 from matrixresource.allocations.reservations import ReservationService
 from matrixresource.allocations.resizing import Resizing
 from matrixresource.allocations.status import AllocationStatus
@@ -83,7 +84,8 @@ class Allocator:
             self.ledger.open(session)
             current = session.get(AllocationRow, name)
             before = [] if current is None else current.preempts
-            check_request(session, name, request)
+            if current is None or request.spec_dict() != current.request:  # what was granted is found again
+                check_request(session, name, request)
             if current is None:
                 current = self._reserved(session, name, request)
             else:
@@ -142,8 +144,9 @@ class Allocator:
         with self._store.transaction(dry=validate_only) as session:
             self.ledger.open(session)
             allocation = self._living(session, name)
-            check_request(session, name, request)
             request = self._elsewhere(session, allocation, request)
+            if request.spec_dict() != allocation.moving_to:
+                check_request(session, name, request)
             ranks = self._moves.begin(session, allocation, request)
             if validate_only:
                 self._cut_over(session, allocation, request, ranks)
@@ -170,8 +173,9 @@ class Allocator:
         """
         with self._store.transaction() as session:
             self.ledger.open(session)
-            allocation = self._store.allocation(session, name)
+            allocation = self._living(session, name)
             request = self._elsewhere(session, allocation, request)
+            self._moves.check_under_way(allocation, request)
             members = self.ledger.placement_request(request).nodes
             self._cut_over(session, allocation, request, self._moves.ready(session, allocation, members))
             self._reconcile(session, allocation)
@@ -315,15 +319,19 @@ class Allocator:
             self._moves.give_up(session, allocation)  # a relocation leaves the spec as it is
         if same:
             return
-        allocation_request = self.ledger.placement_request(request, self._clock.now())
+        now, expires_at = self._clock.now(), allocation.expires_at  # as renewed, or as long as a reservation has it
+        if request.lease_s != before.lease_s:  # another lease than before starts now
+            expires_at = None if request.lease_s is None else now + request.lease_s
+        allocation_request = self.ledger.placement_request(request, now)
         allocation_request = changed_to(
             allocation_request,
             excluded_nodes=allocation_request.excluded_nodes | self.ledger.wiping(session, allocation.name),
+            lease_end=NEVER if expires_at is None else expires_at,
         )
         quotas.check(session, request, allocation)
         if allocation_request.npus_per_node != self.ledger.ledger.allocations[allocation.name].request.npus_per_node:
             raise Conflict("the share of a node does not change in place", field="npus")
-        now, roles = self._clock.now(), self._resizing.roles(session, allocation)
+        roles = self._resizing.roles(session, allocation)
         place, preempted = self._resizing.place(session, allocation, allocation_request, request.exclude_nodes, now)
         if place is None:
             missing = self._resizing.missing(allocation, allocation_request)
@@ -331,8 +339,7 @@ class Allocator:
         for victim in preempted:
             self._preempted(session, self._store.allocation(session, victim), allocation, place)
         allocation.preempts = [*allocation.preempts, *preempted]
-        if request.lease_s != before.lease_s:  # another lease than before starts now
-            allocation.expires_at = None if request.lease_s is None else self._clock.now() + request.lease_s
+        allocation.expires_at = expires_at
         allocation.nodes, allocation.npus, allocation.spares, allocation.request = (
             allocation_request.nodes,
             allocation_request.npus,

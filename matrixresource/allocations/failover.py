@@ -3,7 +3,8 @@ finds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace as changed_to
 
 from sqlalchemy.orm import Session
@@ -14,6 +15,8 @@ from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.allocations.promotion import fit_spares, in_use
 from matrixresource.allocations.refusals import refusal
+from matrixresource.scheduler.model.placement_arithmetic import copied, masks_of, normalise, subtract
+from matrixresource.scheduler.model.request import Placement
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AllocationRow, NodeRow
 
@@ -90,7 +93,8 @@ class Failover:
         request = ledger.allocations[allocation.name].request
         ledger_sync.touched()
         wiping = ledger_sync.wiping(session, allocation.name)
-        place = ledger.fail_over(allocation.name, number, wiping)
+        with self._successors_aside(session, allocation):
+            place = ledger.fail_over(allocation.name, number, wiping)
         if place is None:
             raise refusal(
                 self._store.nodes(session),
@@ -98,6 +102,22 @@ class Failover:
                 changed_to(request, nodes=1, spares=0, supernode_block=1, cabinet_block=1),
             )
         apply_placement(session, self._store, self._assignments, ledger_sync, allocation, place)
+
+    @contextmanager
+    def _successors_aside(self, session: Session, allocation: AllocationRow) -> Iterator[None]:
+        """Successors stay taken, but are no members yet: they stand in for nobody but whom they follow."""
+        ledger = self._ledger.ledger
+        nodes = self._store.allocated_to(session, allocation.name)
+        coming = {self._ledger.numbers[node.name] for node in nodes if node.role == "successor"}
+        aside = Placement(list(masks_of(ledger.index, coming).items()))
+        current = ledger.allocations[allocation.name]
+        current.place = subtract(ledger.index, current.place, aside)
+        try:
+            yield
+        finally:
+            whole = copied(current.place)
+            whole.whole += aside.whole
+            current.place = normalise(ledger.index, whole)
 
 
 def _has_successors(nodes: Iterable[NodeRow]) -> bool:

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.hardware_names import NodeName
+from matrixcommon.model.resource_key import name_of
 from matrixcommon.persistence.searches import search
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.node_assignment import NodeAssignments
@@ -120,6 +121,14 @@ class Migrations:
         allocation.request, allocation.moving_to = request.spec_dict(), None
         self._ledger.refresh(session, allocation)
         return changed
+
+    def check_under_way(self, allocation: AllocationRow, request: AllocationRequest) -> None:
+        """Raises Conflict where the move under way is for another spec; where none is, where it has another already."""
+        spec = allocation.spec()
+        if allocation.moving_to is not None:
+            spec = AllocationRequest.model_validate(allocation.moving_to)
+        if request.spec_dict() != spec.spec_dict():
+            raise Conflict(f"{name_of(allocation.name)} does not move to what is asked; move it there first")
 
     def ready(self, session: Session, allocation: AllocationRow, nodes: int) -> dict[NodeName, int]:
         """Who holds which rank after the change-over. Raises Conflict before everybody is ready for it."""

@@ -71,9 +71,12 @@ class NodeAssignments:
         node.wanted_generation = node.assignment_generation = row.generation
 
     def _drop_repair(self, session: Session, node: NodeRow) -> None:
-        """Who gives a node up has it repaired no more."""
+        """Who gives a node up has it repaired no more, though it was to be serviced meanwhile or kept out."""
+        row = self._assignment(session, node)
+        if row.task in IN_PLACE:
+            row.task = None
         if node.task in IN_PLACE:
-            self._assignment(session, node).task = node.task = None
+            node.task = None
 
     def ask_again(self, session: Session, node: NodeRow) -> None:
         """Ask the agent for what is requested of it again: one generation on, and its task with it."""

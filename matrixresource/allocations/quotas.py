@@ -8,6 +8,7 @@ lowered below what is held and promised takes nothing away and lets nothing new 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import JSON, select
@@ -46,15 +47,21 @@ Amounts = dict[str, float]
 
 def used_by(session: Session, project: str) -> Amounts:
     """What a project holds and is promised."""
-    total = dict.fromkeys(COUNTED, 0.0)
-    current = (row for row in all_rows(session, AllocationRow) if row.project == project)
-    promised = [row for row in active_reservations(session) if row.promised and row.project == project]
+    return used_by_each(session, {project})[project]
+
+
+def used_by_each(session: Session, projects: Collection[str]) -> dict[str, Amounts]:
+    """The same of each of these, counted at once: all allocations are gone through for it."""
+    totals = {project: dict.fromkeys(COUNTED, 0.0) for project in projects}
     of_node = npus_of_node(session)
-    usage = [_allocated(row, of_node) for row in current] + [requested_usage(row.spec(), of_node) for row in promised]
-    for mine in usage:
+    current = (row for row in all_rows(session, AllocationRow) if row.project in totals)
+    promised = (row for row in active_reservations(session) if row.promised and row.project in totals)
+    usage = [(row.project, _allocated(row, of_node)) for row in current]
+    usage += [(row.project, requested_usage(row.spec(), of_node)) for row in promised]
+    for project, mine in usage:
         for counted in COUNTED:
-            total[counted] += mine[counted]
-    return total
+            totals[project][counted] += mine[counted]
+    return totals
 
 
 def requested_usage(request: AllocationRequest, of_node: int) -> Amounts:
@@ -140,20 +147,22 @@ class Quotas:
                 row.generation += 1
             session.flush()
             used = used_by(session, name)
-        return row.view().model_copy(update={f"used_{counted}": used[counted] for counted in COUNTED})
+        return _shown(row, used)
 
     def get(self, name: str) -> QuotaView:
         with self._store.reading() as session:
-            return self._shown(session, find(session, QuotaRow, name))
+            return _shown(find(session, QuotaRow, name), used_by(session, name))
 
     def list(self) -> list[QuotaView]:
         with self._store.reading() as session:
-            return [self._shown(session, row) for row in session.scalars(select(QuotaRow).order_by(QuotaRow.name))]
+            rows = session.scalars(select(QuotaRow).order_by(QuotaRow.name)).all()
+            used = used_by_each(session, {row.name for row in rows})
+            return [_shown(row, used[row.name]) for row in rows]
 
     def delete(self, name: str) -> None:
         with self._store.transaction() as session:
             session.delete(find(session, QuotaRow, name))
 
-    def _shown(self, session: Session, row: QuotaRow) -> QuotaView:
-        used = used_by(session, row.name)
-        return row.view().model_copy(update={f"used_{counted}": used[counted] for counted in COUNTED})
+
+def _shown(row: QuotaRow, used: Amounts) -> QuotaView:
+    return row.view().model_copy(update={f"used_{counted}": used[counted] for counted in COUNTED})

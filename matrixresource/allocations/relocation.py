@@ -14,6 +14,7 @@ from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.contract.defragmentations import RelocateRequest
 from matrixresource.scheduler.changes.repair import keeps_rules
+from matrixresource.scheduler.placement.reserved_capacity import is_promised
 from matrixresource.store.defragmentations import DefragmentationRow
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AllocationRow, NodeRow
@@ -66,8 +67,10 @@ class Relocations:
             obstacle = None if target.reserved_for_plan == row.name and obstacle == "Kept" else obstacle
         if obstacle is not None:
             raise Conflict(f"{request.to} cannot be taken: {obstacle}", field="to")
+        numbers, ledger = self._ledger.numbers, self._ledger.ledger
+        if is_promised(ledger, numbers[request.to], ledger.allocations[allocation.name].request.lease_end):
+            raise Conflict(f"{request.to} is promised to a reservation", field="to")
         if request.defragmentation is None:
-            numbers, ledger = self._ledger.numbers, self._ledger.ledger
             others = {numbers[n.name] for n in here.values() if n.role == "member" and n.name != request.node}
             if not keeps_rules(ledger, ledger.allocations[allocation.name].request, others, numbers[request.to]):
                 raise Conflict(f"{request.to} is against the placement that {allocation.name} asked for", field="to")

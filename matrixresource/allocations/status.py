@@ -6,6 +6,7 @@ from sqlalchemy.orm import Session
 
 from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.contract.allocations import MemberView
+from matrixresource.nodes.states import AVAILABLE
 from matrixresource.store.reservations import ReservationRow
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AllocationRow
@@ -63,10 +64,12 @@ class AllocationStatus:
         return views + [part.member_view(nodes[part.node]) for part in parts]
 
     def _released(self, session: Session, allocation: AllocationRow) -> bool:
-        # A node that cannot answer is fenced by its generation and quarantined until it proves to be clean.
+        # A node that cannot answer is fenced by its generation and quarantined until it proves to be clean; one that
+        # gave up and is kept out is checked, which has it cleaned, before it comes back.
         left = self._store.allocated_to(session, allocation.name)
         for node in left:
-            if node.ready or node.agent == "Lost":
+            failed = node.status == "Failed" and node.in_sync and node.desired_state != AVAILABLE
+            if node.ready or node.agent == "Lost" or failed:
                 node.holder = node.role = node.rank = None
                 node.read_state()
         return not self._store.allocated_to(session, allocation.name) and not self._store.parts(

@@ -7,6 +7,9 @@ is under way its room and the nodes that members go to are kept from newcomers.
 from __future__ import annotations
 
 import secrets
+from math import inf
+
+from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Cancelled, Conflict, InsufficientCapacity, StalePlan
@@ -20,6 +23,7 @@ from matrixresource.contract.defragmentations import DefragmentationRequest, Def
 from matrixresource.defragmentation.plan import blocking_reason, move_started, plan_room
 from matrixresource.defragmentation.plan_lifecycle import PlanLifecycle
 from matrixresource.defragmentation.workflows import DEFRAGMENTATION, RoomContext
+from matrixresource.scheduler.placement.reserved_capacity import is_promised
 from matrixresource.store.defragmentations import UNDER_WAY, DefragmentationRow, in_state
 from matrixresource.store.operations import OperationRow
 from matrixresource.store.store import ResourceStore
@@ -95,7 +99,8 @@ class DefragmentationService:
                 others = in_state(session, *UNDER_WAY)
                 if others and row.state == "Proposed":
                     raise Conflict(f"defragmentation {others[0].name!r} is under way; one comes after the other")
-                why = self._plans.outdated(session, row) if row.state == "Proposed" else None
+                if row.state == "Proposed":
+                    why = self._plans.outdated(session, row) or self._promised(session, row)
                 if why is None:
                     row.move("Approved")
                     self._plans.keep(session, row)
@@ -105,6 +110,13 @@ class DefragmentationService:
         if why is not None:
             raise StalePlan(f"{why}; ask for a new plan")
         return row.view()
+
+    def _promised(self, session: Session, row: DefragmentationRow) -> str | None:
+        """What of the room and of where members go was promised to a reservation since the plan was made."""
+        ledger, numbers = self._ledger.open(session), self._ledger.numbers
+        nodes = [name for name in self._plans.nodes(session, row) if name not in {step.source for step in row.steps()}]
+        promised = [name for name in nodes if is_promised(ledger, numbers[name], inf)]
+        return f"{promised[0]} is promised to a reservation" if promised else None
 
     def cancel(self, name: str) -> DefragmentationView:
         """Stop after the move under way; asked again, or once it has ended, it changes nothing."""

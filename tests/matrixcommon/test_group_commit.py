@@ -10,7 +10,8 @@ from sqlalchemy import String, event
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from matrixcommon.model.errors import Conflict
+from matrixcommon.api.mutations import Mutations
+from matrixcommon.model.errors import Conflict, PreconditionFailed
 from matrixcommon.model.resource_model import ResourceView
 from matrixcommon.persistence.database_session import CachedTable, Database, ResourceRow, journal_tables
 from matrixcommon.persistence.group_commit import MOST, CommitQueue
@@ -39,10 +40,10 @@ class Thing(ResourceRow, Base):
 class Things:
     """A service with one table, kept in memory or not."""
 
-    def __init__(self, database: DatabaseEngine, keeps: bool) -> None:
+    def __init__(self, database: DatabaseEngine, keeps: bool, shared: bool = False) -> None:
         Base.metadata.create_all(database.engine)
         self.database = database
-        self.records = Database(database.sessions, Base.metadata, FixedClock())
+        self.records = Database(database.sessions, Base.metadata, FixedClock(), shared)
         if keeps:
             self.records.keep(CachedTable(Thing, by=("by",)))
         self.groups = CommitQueue(self.records)
@@ -174,3 +175,25 @@ async def test_what_comes_to_nothing_is_undone_in_memory_and_nothing_else(things
     event.remove(things.database.engine, "commit", fail)
     assert reported == ["undo no", "undo d", "undo c"]
     assert ended == [True, False]
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+async def test_nobody_changes_what_if_match_named_before_the_verb_does(tmp_path, keeps):
+    one, other = (Things(DatabaseEngine(f"sqlite:///{tmp_path / 'things.db'}"), keeps, shared=True) for _ in range(2))
+    one.put("t")
+    with one.records.reading() as session:
+        named = session.get_one(Thing, "t").etag
+    mutations, decided_on = Mutations(one.records), list[str]()
+
+    def verb() -> None:
+        with one.records.transaction() as session:
+            thing = session.get(Thing, "t")
+            decided_on.append(thing.etag)
+            thing.generation += 1
+
+    one.records.at_end.append(lambda _: other.put("t"))  # the other replica, as soon as it can
+    await mutations.run(verb, row=(Thing, "t"), if_match=named)
+    assert decided_on == [named]
+    with pytest.raises(PreconditionFailed):
+        await mutations.run(verb, row=(Thing, "t"), if_match=named)
+    assert decided_on == [named], "another one has changed it since"

@@ -9,6 +9,7 @@ import pytest
 
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, StalePlan
 from matrixcommon.model.hardware_names import NodeName
+from matrixcommon.model.quantities import timestamp
 from matrixcommon.persistence.database_session import find
 from matrixresource.contract.allocations import DEPLOYMENT_LABEL, AllocationRequest
 from matrixresource.contract.defragmentations import (
@@ -19,6 +20,7 @@ from matrixresource.contract.defragmentations import (
     MoveRefused,
     RelocateRequest,
 )
+from matrixresource.contract.reservations import ReservationRequest
 from matrixresource.controllers.defragmentation import ProposedPlans
 from matrixresource.defragmentation.service import DefragmentationService
 from matrixresource.defragmentation.workflows import RoomHost
@@ -261,6 +263,25 @@ def test_a_plan_that_no_longer_works_out_is_over_and_keeps_nothing(tmp_path: Pat
     assert [len(machine.allocation(name).members) for name in "abcd"] == [1, 1, 1, 1]
     with machine.store.reading() as session:
         assert not any(node.reserved_for_plan for node in machine.store.nodes(session))
+
+
+def test_what_was_promised_since_is_no_room_and_nobody_moves_there(tmp_path: Path) -> None:
+    machine = Scattered(tmp_path)
+    room = machine.propose().room
+    starts = timestamp(machine.clock.now() + 600)
+    request = ReservationRequest.model_validate({"nodes": 5, "startsAt": starts, "durationS": 600})
+    promised = machine.allocator.reservations.put("later", request).nodes
+    assert set(promised) & set(room)
+    with pytest.raises(StalePlan, match="promised to a reservation"):
+        machine.plans.approve("p")
+    assert machine.plan().state == "Stale"
+    source = machine.allocation("a").members[0].node
+    with pytest.raises(Conflict, match="promised to a reservation"):
+        machine.allocator.relocate("a", RelocateRequest.model_validate({"node": source, "to": promised[0]}))
+    machine.allocator.renew("a", 60)
+    moved = machine.allocator.relocate("a", RelocateRequest.model_validate({"node": source, "to": promised[0]}))
+    assert promised[0] in {member.node for member in moved.members}, "it is gone by then"
+    machine.check()
 
 
 def test_an_old_plan_is_refused(tmp_path: Path) -> None:

@@ -195,6 +195,29 @@ async def test_an_inventory_is_reported_once_a_life_when_it_changes_and_when_ask
 
 
 @pytest.mark.looptime
+async def test_what_was_reported_and_never_answered_is_not_believed_for_ever(tmp_path):
+    service = Reporting(tmp_path)
+    pair = Pair(service)
+    pair.exchange()
+    pair.hardware.apply_faults(
+        [
+            InjectedFault(name="f", kind="missing-part", target=NODE, parameters={"part": "npu5"}),
+            InjectedFault(name="g", kind="link-down", target=NODE, parameters={"port": "ub-p3-k11"}),
+        ]
+    )
+    (taken,) = service.reports.take([pair.agent.report()])
+    assert taken.accepted, "and the answer is lost on its way"
+    assert service.node.fault() == "InventoryMismatch"
+    pair.hardware.apply_faults([])
+    corrected = pair.exchange()
+    assert corrected.ports == {"ub-p3-k11": pair.hardware.peers["ub-p3-k11"]}
+    assert service.node.fault() is None
+    again = pair.exchange()
+    assert (again.inventory, again.ports) == (None, None), "once it was answered"
+    pair.life.cancel()
+
+
+@pytest.mark.looptime
 async def test_broken_ports_make_their_chips_raise_codes(tmp_path):
     service = Reporting(tmp_path)
     pair = Pair(service)

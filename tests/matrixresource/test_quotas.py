@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import event
 
 from matrixcommon.model.errors import QuotaExceeded
 from matrixcommon.model.quantities import timestamp
@@ -34,6 +35,27 @@ def its_time_comes(machine):
 
 def ask(machine, name, **desired):
     machine.ask(name, **{"project": "team"} | desired)
+
+
+def test_a_list_goes_through_all_allocations_once_however_many_quotas_there_are(machine):
+    def asked() -> int:
+        statements = list[str]()
+
+        def heard(connection: object, cursor: object, statement: str, *_: object) -> None:
+            statements.append(statement)
+
+        event.listen(machine.database.engine, "before_cursor_execute", heard)
+        listed = machine.quotas.list()
+        event.remove(machine.database.engine, "before_cursor_execute", heard)
+        assert {quota.name: quota.used_npus for quota in listed} == {quota.name: 8 for quota in listed}
+        return len(statements)
+
+    machine.ask("job-0", nodes=1, project="team")
+    one = asked()
+    for number in range(5):
+        machine.quotas.put(f"team-{number}", QuotaRequest(npus=LIMIT))
+        promise(machine, f"later-{number}", nodes=1, project=f"team-{number}")
+    assert asked() == one
 
 
 TAKEN = [

@@ -26,11 +26,14 @@ class AffinityFilter:
                 self.nothing = self.nothing or (inside and not kept)
 
     def _domains(self, ledger: LedgerState, other: str, size: int) -> set[int]:
+        """Of its members; of what has none, those that it is pooled from."""
         place = ledger.allocations[other].place
         if size >= self.nodes:
-            return {cabinet * self.nodes // size for cabinet in place.cabinets(self.nodes)}
+            cabinets = place.cabinets(self.nodes) or place.touched(self.nodes)
+            return {cabinet * self.nodes // size for cabinet in cabinets}
         whole = {c * self.nodes + o for c, mask in place.whole for o in ledger.index.offsets(mask)}
-        return whole | {node for node, _ in place.parts}
+        members = whole | {node for node, _ in place.parts}
+        return members or {node for node, _ in place.cpus + place.mem}
 
     def __bool__(self) -> bool:
         return bool(self.rules)

@@ -279,16 +279,18 @@ def settle(
 
 
 def place_pools(ledger: LedgerState, request: PlacementRequest, around: Iterable[int], place: Placement) -> bool:
-    """Sockets and GiB from any nodes that are up, the gang's own cabinets first."""
+    """Sockets and GiB from any nodes that are up, the gang's own cabinets first. Rules about others are for members;
+    where there are none, for the nodes that it is pooled from."""
     index = ledger.index
     if request.mem_by_node:
         return place_memory(index, request, place)
+    allowed = AffinityFilter(ledger, request) if not request.nodes else None
     own = place.cabinets(index.nodes)
     order = [*sorted(own), *(cabinet for cabinet in around if cabinet not in own)]
     cpus, mem = request.cpus, request.mem
     for cabinet in order:
         for node in range(cabinet * index.nodes, (cabinet + 1) * index.nodes):
-            if not index.up[node]:
+            if not index.up[node] or (allowed and not allowed(node)):
                 continue
             if cpus and index.cpus[node]:
                 take = min(cpus, index.cpus[node])

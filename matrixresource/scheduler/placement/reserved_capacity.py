@@ -84,6 +84,14 @@ def closed(index: FreeCapacityIndex, nodes: Iterable[int]) -> Iterator[None]:
             index.set_up(node, True)
 
 
+def is_promised(ledger: LedgerState, node: int, end: float) -> bool:
+    """Whether any NPU of a node is promised to a reservation that starts before `end`."""
+    if not ledger.promises:
+        return False
+    promised, (cabinet, offset) = ledger.promises.between(-inf, end), divmod(node, ledger.index.nodes)
+    return bool(promised.whole.get(cabinet, 0) >> offset & 1) or node in promised.parts
+
+
 def conflicts_with_reservations(ledger: LedgerState, name: str, place: Placement, end: float) -> bool:
     """Whether `name` would take what is promised if it kept a place of its own until a later `end`.
 

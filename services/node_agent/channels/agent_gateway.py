@@ -129,6 +129,7 @@ class Uplink:
             found = ((node, self._agent_of(node)) for node in nodes[start : start + REPORTS_A_CALL])
             agents = {node: agent for node, agent in found if agent is not None}
             lease_s = self.pace.lease_s
+            self._remember()  # what changed during the calls before is reported, too
             reports = [(node, agent, self._leased(agent.report(), lease_s)) for node, agent in agents.items()]
             await self._deliver([each for each in reports for _ in range(self._arrivals(*each))])
             sent()

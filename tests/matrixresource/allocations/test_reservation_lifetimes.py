@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from matrixcommon.model.errors import Conflict
+from matrixcommon.model.errors import Conflict, InsufficientCapacity
 from matrixcommon.model.quantities import timestamp
 from matrixresource.contract.reservations import ReservationRequest
 from matrixresource.topology.loading import load_spec
@@ -57,4 +57,30 @@ def test_it_is_over_as_soon_as_what_it_held_is_released(machine: Promising) -> N
     with pytest.raises(Conflict, match="is Ended"):
         machine.ask("job", nodes=1, reservation="later")
     assert len(machine.allocation("later").members) == 3
+    machine.check()
+
+
+def promised(machine: Machine, nodes: int, after_s: float = 200) -> set[str]:
+    starts = timestamp(machine.clock.now() + after_s)
+    request = ReservationRequest.model_validate({"nodes": nodes, "startsAt": starts, "durationS": 600})
+    return set(machine.allocator.reservations.put("promised", request).nodes)
+
+
+def test_who_was_renewed_beyond_a_start_grows_onto_nothing_of_it(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, spec=load_spec(three_cabinets()))
+    machine.have("one", nodes=2, leaseS=100)
+    machine.allocator.renew("one", 5000)
+    nodes = promised(machine, 8)
+    with pytest.raises(InsufficientCapacity):
+        machine.ask("one", nodes=6, leaseS=100)
+    assert not nodes & {member.node for member in machine.ask("one", nodes=4, leaseS=100).members}
+    machine.check()
+
+
+def test_what_a_reservation_holds_grows_until_its_end_onto_what_is_promised_after_it(machine: Promising) -> None:
+    assert machine.due() == "Active"
+    nodes = promised(machine, 10, after_s=700)
+    grown = machine.ask("later", nodes=4)
+    assert nodes & {member.node for member in grown.members}
+    assert grown.expires_at == machine.promise("later").ends_at
     machine.check()

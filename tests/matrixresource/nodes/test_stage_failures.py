@@ -9,7 +9,7 @@ import pytest
 from matrixcommon.model.hardware_names import NodeName
 from matrixresource.allocations.node_lifecycle import NodeLifecycle
 from matrixresource.contract.agents import NodeReport
-from matrixresource.contract.nodes import NodeView
+from matrixresource.contract.nodes import NodeVerbRequest, NodeView
 from matrixresource.controllers.flapping import FlappingNodes
 from matrixresource.nodes.flap_rules import flap_rules
 from tests.matrixresource.machine import Machine
@@ -94,6 +94,35 @@ def test_whom_somebody_works_on_does_not_count(machine):
     look(machine)
     report(machine, kept)
     assert node(machine, kept).state == "Quarantined"
+
+
+def test_who_cannot_be_cleaned_is_kept_out_and_holds_nobody_up(machine):
+    members = [each.node for each in machine.have("all", nodes=9).members]
+    machine.allocator.release("all")
+    report(machine, *members, stage="wipe-memory")
+    shown = {name: node(machine, name) for name in members}
+    out = [name for name, each in shown.items() if each.state == "Quarantined"]
+    assert {shown[name].allocation for name in out} == {None}
+    (kept,) = [name for name in members if name not in out]
+    assert shown[kept].allocation == "all", "it tries again"
+    machine.clock.at += flap_rules().retry_s
+    look(machine)
+    report(machine, kept, status="Clean", stage=None)
+    assert machine.names() == []
+    lifecycle = NodeLifecycle(machine.store, machine.allocator, machine.clock)
+    assert lifecycle.ask(NodeName(out[0]), "recover", NodeVerbRequest(), by="me").state == "Verifying"
+    report(machine, out[0], status="Clean", stage=None)
+    assert node(machine, out[0]).schedulable
+    machine.check()
+
+
+def test_who_is_to_be_serviced_and_cannot_be_cleaned_is_let_go(machine):
+    (member,) = [each.node for each in machine.have("one", nodes=1).members]
+    lifecycle = NodeLifecycle(machine.store, machine.allocator, machine.clock)
+    lifecycle.ask(NodeName(member), "service", NodeVerbRequest(), by="me")
+    machine.allocator.release("one")
+    report(machine, member, stage="wipe-memory")
+    assert (machine.names(), node(machine, member).state) == ([], "Servicing")
 
 
 def test_free_nodes_that_fail_their_check_are_checked_again(machine):

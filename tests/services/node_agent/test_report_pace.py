@@ -29,6 +29,7 @@ NODES = [f"n{number}" for number in range(22 * REPORTS_A_CALL)]
 class Report(ApiModel):
     node: str
     lease_s: float = OWN_S
+    labels: dict[str, str] = {}
 
 
 class Service:
@@ -81,6 +82,31 @@ async def test_a_fleet_is_ready_once_every_service_has_answered_its_nodes():
     assert fleet.waiting_for() is None
     for each in reporting:
         each.cancel()
+
+
+@pytest.mark.looptime
+async def test_what_changes_during_a_round_is_on_the_cards_before_it_is_reported():
+    statuses, written = dict.fromkeys(NODES, 0), dict.fromkeys(NODES, 0)
+    ahead = list[str]()
+
+    class Changing(Service):
+        async def report(self, reports: list[Report]) -> list[SimpleNamespace]:
+            ahead.extend(each.node for each in reports if each.labels["status"] != str(written[each.node]))
+            for node in statuses:
+                statuses[node] += 1
+            return await super().report(reports)
+
+    def agent(node: str) -> SimpleNamespace:
+        return SimpleNamespace(report=lambda: Report(node=node, labels={"status": str(statuses[node])}))
+
+    service, agents = Changing(1.0), {node: agent(node) for node in NODES}
+    line = Line("resource", service, "assignments", ApiModel, "name", lambda agent, report, answer: None)
+    uplink = Uplink(line, LoopClock(), 10.0, lambda: NODES, agents.get, lambda: written.update(statuses))
+    reporting = asyncio.create_task(uplink.report())
+    await asyncio.sleep(60)
+    reporting.cancel()
+    assert service.heard.keys() == set(NODES)
+    assert not ahead
 
 
 @pytest.mark.looptime

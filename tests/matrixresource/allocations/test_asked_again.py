@@ -1,0 +1,50 @@
+"""Who asks again for what was granted finds it, whatever has become of what the request refers to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from matrixcommon.model.errors import InvalidField, StaleTopology
+from matrixresource.contract.allocations import AllocationRequest
+from matrixresource.topology.loading import load_spec
+from tests.matrixresource.machine import Machine
+from tests.matrixresource.topology.three_cabinets import three_cabinets
+
+NEAR_HOME = {"nodes": 2, "affinity": {"allocations": ["home"], "level": "supernode"}}
+SPREAD = {"nodes": 2, "placement": {"policy": "spread", "level": "cabinet", "maxPerDomain": 1}}
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path, spec=load_spec(three_cabinets()))
+
+
+def test_an_allocation_whose_neighbour_is_gone(machine: Machine) -> None:
+    machine.have("home", nodes=1)
+    guest = machine.have("guest", **NEAR_HOME)
+    machine.allocator.release("home")
+    machine.obey()
+    assert machine.names() == ["guest"]
+    assert machine.ask("guest", **NEAR_HOME).members == guest.members
+    with pytest.raises(InvalidField, match="no allocation 'home'"):
+        machine.ask("guest", **{**NEAR_HOME, "nodes": 3})
+
+
+def test_an_allocation_and_a_move_of_an_older_topology(machine: Machine) -> None:
+    before = machine.have("one", nodes=2)
+    version = before.topology_version
+    moved = AllocationRequest.model_validate({**SPREAD, "topologyVersion": version})
+    begun = machine.allocator.move("one", moved)
+    machine.ask("two", nodes=1)
+    machine.topology_manager.close("sn0-c02", by="me")
+    assert machine.ask("two", nodes=1, topologyVersion=version).state == "Reserved"
+    with pytest.raises(StaleTopology):
+        machine.ask("two", nodes=2, topologyVersion=version)
+    assert [each.node for each in machine.allocator.move("one", moved).members] == [each.node for each in begun.members]
+    machine.obey()
+    assert {each.cabinet for each in machine.allocator.cut_over("one", moved).members} == {"sn0-c00", "sn0-c01"}
+    with pytest.raises(StaleTopology):
+        machine.allocator.move("one", moved.model_copy(update={"nodes": 3}))
+    machine.check()

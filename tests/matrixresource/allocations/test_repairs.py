@@ -1,0 +1,34 @@
+"""Repairs in place, beside what else becomes of the node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from matrixcommon.model.hardware_names import NodeName
+from matrixresource.allocations.node_lifecycle import NodeLifecycle
+from matrixresource.contract.nodes import NodeVerbRequest
+from matrixresource.topology.loading import load_spec
+from tests.matrixresource.machine import Machine
+from tests.matrixresource.topology.three_cabinets import three_cabinets
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path, spec=load_spec(three_cabinets()))
+
+
+def test_a_repair_that_was_never_done_is_not_done_to_who_has_the_node_next(machine: Machine) -> None:
+    (member,) = [NodeName(each.node) for each in machine.have("one", nodes=1).members]
+    lifecycle = NodeLifecycle(machine.store, machine.allocator, machine.clock)
+    lifecycle.repair("one", member, "restart")
+    lifecycle.ask(member, "service", NodeVerbRequest(), by="me")
+    lifecycle.ask(member, "recover", NodeVerbRequest(), by="me")
+    machine.allocator.release("one")
+    machine.obey()
+    next_one = machine.have("next", nodes=12)
+    assert member in {each.node for each in next_one.members}
+    with machine.store.reading() as session:
+        assert {row.task for row in machine.store.assignments(session)} == {None}
+    machine.check()
