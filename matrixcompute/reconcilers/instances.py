@@ -215,8 +215,7 @@ class InstanceReconciler:
         if recovery.action == "hold":
             self._store.record_event(session, instance.name, recovery.reason, recovery.message, now, "Warning")
             return False
-        repair_refused = name_of(instance.operation or "").startswith(REPAIR)
-        if now < instance.retry_at and (not repair or repair_refused):
+        if now < instance.retry_at and (not repair or self._repair_refused(session, instance)):
             # A refused change of shape does not keep a lost member from being replaced, nor a slice from coming back.
             return not repair and self._slices_restored(session, instance, observed)
         if instance.state in UNSCHEDULED:
@@ -247,6 +246,14 @@ class InstanceReconciler:
             return True
         instance.set_condition("Progressing", False, "Settled", "nothing is under way", now)
         return False
+
+    def _repair_refused(self, session: Session, instance: InstanceRow) -> bool:
+        """Whether what an instance waits after is a repair. One that ended well leaves `retry_at` to the change that
+        was refused before it; one that is forgotten by now may be one that waits for `:retry`."""
+        before = session.get(OperationRow, instance.operation or "")
+        if before is None:
+            return name_of(instance.operation or "").startswith(REPAIR)
+        return before.verb == REPAIR and before.state != "Done"
 
     def _slices_restored(self, session: Session, instance: InstanceRow, observed: Observed) -> bool:
         """Have the slices of the present shape back while a changed one waits; whether a workflow was opened for it."""

@@ -1,0 +1,98 @@
+"""An instance whose change waits for `:retry` is looked after all the same."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from matrixcommon.model.planes import Plane
+from matrixcompute.contract import InstanceRequest
+from matrixcompute.model.observation import ObservedSlice
+from matrixcompute.reconcilers.instances import InstanceReconciler
+from matrixcompute.recovery.policy import RecoveryPolicy
+from matrixcompute.store.store import InstanceRow, OperationRow
+from matrixcompute.workflows.definitions import REPLACE_NODE, SCALE_INSTANCE
+from matrixresource.contract.allocations import AllocationView, PlacementPolicy
+from matrixresource.contract.nodes import Power
+from tests.matrixcompute.test_decisions import member
+from tests.matrixcompute.workflow_world import Process, a_process
+
+pytestmark = pytest.mark.looptime
+
+NODE = "sn0-c00-n0"
+SPEC = InstanceRequest(nodes=1)
+
+
+class Neighbours:
+    """They show one instance of one member."""
+
+    def __init__(self, agent: str = "Connected", power: Power = "On") -> None:
+        self._agent = agent
+        self._power = power
+
+    async def allocations(self) -> list[AllocationView]:
+        return [
+            AllocationView(
+                name="one", nodes=1, npus=8, spares=0, placement=PlacementPolicy(), topology_version="v", bound=True,
+                power=self._power, members=[member(NODE, agent=self._agent)],
+            )
+        ]  # fmt: skip
+
+    async def slices(self) -> dict[str, list[ObservedSlice]]:
+        each = {"state": "Active", "generation": 1, "programmed": True, "floors_kept": True, "members": (NODE,)}
+        return {"one": [ObservedSlice(name=f"one-{plane.value}", plane=plane, **each) for plane in Plane]}
+
+    async def draining(self) -> list[str]:
+        return []
+
+    async def out_of_service(self) -> list[str]:
+        return [NODE]
+
+
+def waiting(process: Process, last: str, state: str, retry_at: float = math.inf) -> None:
+    """One that is Active, and of which the last operation ended so."""
+    with process.store.transaction() as session:
+        instance = InstanceRow(
+            name="one", project="default", labels={}, spec=SPEC.wire(), applied=SPEC.wire(), state="Active",
+            generation=1, observed_generation=1, conditions=[], members=[], slices=[], retry_at=retry_at,
+        )  # fmt: skip
+        session.add(instance)
+        row = process.runner.open(session, last, instance)
+        row.state, row.finished_at = state, 0.0
+
+
+async def opened(process: Process, neighbours: Neighbours) -> list[str]:
+    """The verbs that a look opens."""
+    policy = RecoveryPolicy()
+    await InstanceReconciler(
+        process.store, neighbours, process.runner, process.clock, policy, lambda: None  # type: ignore[arg-type]
+    ).reconcile()  # fmt: skip
+    with process.store.reading() as session:
+        return [each.verb for each in process.store.open_operations(session)]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "last", "state", "verbs"),
+    [
+        ("a change was abandoned", "scale-instance", "Failed", ["replace-node"]),
+        ("and somebody was replaced since", "replace-node", "Done", ["replace-node"]),
+        ("it is the repair that waits", "replace-node", "Failed", []),
+    ],
+)
+async def test_who_fails_is_replaced_unless_a_repair_was_refused(
+    tmp_path: Path, sentence: str, last: str, state: str, verbs: list[str]
+) -> None:
+    async with a_process(tmp_path, REPLACE_NODE, SCALE_INSTANCE) as process:
+        waiting(process, last, state)
+        assert await opened(process, Neighbours(agent="Lost")) == verbs, sentence
+
+
+async def test_a_repair_that_is_forgotten_may_be_one_that_waits(tmp_path: Path) -> None:
+    async with a_process(tmp_path, REPLACE_NODE) as process:
+        waiting(process, "replace-node", "Failed")
+        with process.store.transaction() as session:
+            for row in session.query(OperationRow):
+                session.delete(row)
+        assert await opened(process, Neighbours(agent="Lost")) == []
