@@ -144,14 +144,19 @@ class PodScheduler:
         return allocation is not None or bool(bound)
 
     async def _replace_lost(self, gang: Gang, allocation: AllocationView) -> None:
-        """A node that was lost under a gang is replaced; its pod is removed, for its owner to make it again."""
+        """A node that was lost under a gang is replaced; its pod is removed, for its owner to make it again.
+
+        The pod goes first: once the node is no member any more, nothing tells the next pass that it was on one.
+        """
         for member in allocation.members:
             if member.role == "member" and (member.agent == "Lost" or member.health == "Unhealthy"):
                 with contextlib.suppress(InsufficientCapacity):
-                    await self._resource.replace(allocation.key, member.node, "NodeLost")
+                    await self._resource.replace(allocation.key, member.node, "NodeLost", validate_only=True)
                     for pod in gang.alive():
                         if pod["spec"].get("nodeName") == member.node:
-                            await self._kube.delete(POD, pod["metadata"]["name"], gang.namespace, grace_s=0)
+                            metadata = pod["metadata"]
+                            await self._kube.delete(POD, metadata["name"], gang.namespace, 0, metadata["uid"])
+                    await self._resource.replace(allocation.key, member.node, "NodeLost")
 
     async def _explain(self, gang: Gang, reason: str, message: str) -> None:
         """Why the gang waits, on each of its unbound pods; recorded once until it changes."""
