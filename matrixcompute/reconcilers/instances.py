@@ -241,7 +241,7 @@ class InstanceReconciler:
         changed = instance.generation != instance.observed_generation
         if changed and instance.refused_generation == instance.generation:
             return self._slices_restored(session, instance, observed)
-        if changed or not self._whole(observed):
+        if changed or not self._whole(instance, observed):
             self._workflows.open_change(session, instance)
             return True
         instance.set_condition("Progressing", False, "Settled", "nothing is under way", now)
@@ -281,6 +281,9 @@ class InstanceReconciler:
         self._workflows.open(session, "create-instance", instance, "Provisioning", "Creating")
         return True
 
-    def _whole(self, observed: Observed) -> bool:
-        """Whether everything an instance takes is still there, and its slices join the members that it has."""
-        return observed.allocation is not None and observed.allocation.bound and observed.joined
+    def _whole(self, instance: InstanceRow, observed: Observed) -> bool:
+        """Whether everything an instance takes is still there, its slices join the members that it has, and its nodes
+        are switched on or off as they are to be: a restart that was abandoned may have left them off."""
+        allocation = observed.allocation
+        powered = allocation is not None and allocation.power == instance.shape.power
+        return allocation is not None and allocation.bound and powered and observed.joined

@@ -13,7 +13,7 @@ from matrixcompute.model.observation import ObservedSlice
 from matrixcompute.reconcilers.instances import InstanceReconciler
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.store import InstanceRow, OperationRow
-from matrixcompute.workflows.definitions import REPLACE_NODE, SCALE_INSTANCE
+from matrixcompute.workflows.definitions import REPLACE_NODE, RESTART_INSTANCE, SCALE_INSTANCE
 from matrixresource.contract.allocations import AllocationView, PlacementPolicy
 from matrixresource.contract.nodes import Power
 from tests.matrixcompute.test_decisions import member
@@ -96,3 +96,19 @@ async def test_a_repair_that_is_forgotten_may_be_one_that_waits(tmp_path: Path) 
             for row in session.query(OperationRow):
                 session.delete(row)
         assert await opened(process, Neighbours(agent="Lost")) == []
+
+
+@pytest.mark.parametrize(
+    ("sentence", "retry_at", "power", "verbs"),
+    [
+        ("its nodes are on", 0.0, "On", []),
+        ("a restart was abandoned while they were off, and `:retry` asks for them", 0.0, "Off", ["scale-instance"]),
+        ("nobody asks yet", math.inf, "Off", []),
+    ],
+)
+async def test_nodes_that_an_abandoned_restart_left_off_are_switched_on_by_a_retry(
+    tmp_path: Path, sentence: str, retry_at: float, power: Power, verbs: list[str]
+) -> None:
+    async with a_process(tmp_path, RESTART_INSTANCE, SCALE_INSTANCE) as process:
+        waiting(process, "restart-instance", "Failed", retry_at)
+        assert await opened(process, Neighbours(power=power)) == verbs, sentence
