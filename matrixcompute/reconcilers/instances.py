@@ -19,7 +19,7 @@ from matrixcommon.workflows.runner import WorkflowRunner
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.model.observation import Observed
 from matrixcompute.model.states import HOLDING, SETTLED
-from matrixcompute.operations.context import REPAIR, RESTORE_SLICES, SUSPEND
+from matrixcompute.operations.context import MOVE, REPAIR, RESTORE_SLICES, SUSPEND
 from matrixcompute.operations.starter import WorkflowStarter, below_floor, change_verb
 from matrixcompute.reconcilers.findings import Findings
 from matrixcompute.reconcilers.loss_news import LossNews
@@ -193,6 +193,7 @@ class InstanceReconciler:
     ) -> bool:
         """Open at most one workflow; whether one was."""
         now = self._clock.now()
+        members = observed.allocation.members if observed.allocation is not None else []
         if instance.state == "Deleting":
             self._workflows.open_quietly(session, "delete-instance", instance)
             return True
@@ -202,7 +203,7 @@ class InstanceReconciler:
         if instance.state == "Failed":
             if below_floor(instance) and recovery.action != "hold":
                 if repair and observed.allocation is not None and now >= instance.retry_at:
-                    tried = self._tried(session, instance, observed.allocation.members)
+                    tried = self._tried(session, instance, members)
                     stops = policy_of(instance.name, policies_by_target(session), self._policy).stops
                     findings.to_repair[instance.name] = observed.allocation, recovery, tried, stops
                 elif not repair:
@@ -225,12 +226,10 @@ class InstanceReconciler:
             self._workflows.open_quietly(session, change_verb(session, instance), instance)
             return True
         if repair:
-            assert observed.allocation is not None
-            members = {m.node for m in observed.allocation.members if m.role == "member"}
-            if members & set(recovery.concerned):
+            if {m.node for m in members if m.role == "member"} & set(recovery.concerned):
                 instance.repairs += 1
-                tried = self._tried(session, instance, observed.allocation.members)
-                self._workflows.open_repair(session, instance, observed.allocation.members, recovery, tried)
+                tried = self._tried(session, instance, members)
+                self._workflows.open_repair(session, instance, members, recovery, tried)
                 return True
             findings.gone_spares += [(instance.name, node) for node in recovery.nodes]
             return False
@@ -243,6 +242,9 @@ class InstanceReconciler:
             return self._slices_restored(session, instance, observed)
         if changed or not self._whole(instance, observed):
             self._workflows.open_change(session, instance)
+            return True
+        if any(member.role == "successor" for member in members):  # of a move that was abandoned
+            self._workflows.open(session, MOVE, instance, "Updating", "Moving")
             return True
         instance.set_condition("Progressing", False, "Settled", "nothing is under way", now)
         return False

@@ -13,7 +13,13 @@ from matrixcompute.model.observation import ObservedSlice
 from matrixcompute.reconcilers.instances import InstanceReconciler
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.store import InstanceRow, OperationRow
-from matrixcompute.workflows.definitions import REPLACE_NODE, RESTART_INSTANCE, SCALE_INSTANCE
+from matrixcompute.workflows.definitions import (
+    MOVE_INSTANCE,
+    RELOCATE_MEMBER,
+    REPLACE_NODE,
+    RESTART_INSTANCE,
+    SCALE_INSTANCE,
+)
 from matrixresource.contract.allocations import AllocationView, PlacementPolicy
 from matrixresource.contract.nodes import Power
 from tests.matrixcompute.test_decisions import member
@@ -28,15 +34,15 @@ SPEC = InstanceRequest(nodes=1)
 class Neighbours:
     """They show one instance of one member."""
 
-    def __init__(self, agent: str = "Connected", power: Power = "On") -> None:
-        self._agent = agent
+    def __init__(self, agent: str = "Connected", power: Power = "On", moves: bool = False) -> None:
         self._power = power
+        self._members = [member(NODE, agent=agent)] + [member("sn0-c01-n0", "successor")] * moves
 
     async def allocations(self) -> list[AllocationView]:
         return [
             AllocationView(
                 name="one", nodes=1, npus=8, spares=0, placement=PlacementPolicy(), topology_version="v", bound=True,
-                power=self._power, members=[member(NODE, agent=self._agent)],
+                power=self._power, members=self._members,
             )
         ]  # fmt: skip
 
@@ -112,3 +118,20 @@ async def test_nodes_that_an_abandoned_restart_left_off_are_switched_on_by_a_ret
     async with a_process(tmp_path, RESTART_INSTANCE, SCALE_INSTANCE) as process:
         waiting(process, "restart-instance", "Failed", retry_at)
         assert await opened(process, Neighbours(power=power)) == verbs, sentence
+
+
+@pytest.mark.parametrize("last", ["move-instance", "relocate-member"])
+@pytest.mark.parametrize(
+    ("sentence", "retry_at", "moves", "verbs"),
+    [
+        ("it left nothing", 0.0, False, []),
+        ("successors are there, and `:retry` asks for an end", 0.0, True, ["move-instance"]),
+        ("nobody asks yet", math.inf, True, []),
+    ],
+)
+async def test_a_move_that_was_abandoned_comes_to_an_end_by_a_retry(
+    tmp_path: Path, last: str, sentence: str, retry_at: float, moves: bool, verbs: list[str]
+) -> None:
+    async with a_process(tmp_path, MOVE_INSTANCE, RELOCATE_MEMBER, SCALE_INSTANCE) as process:
+        waiting(process, last, "Failed", retry_at)
+        assert await opened(process, Neighbours(moves=moves)) == verbs, sentence
