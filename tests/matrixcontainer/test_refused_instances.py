@@ -15,6 +15,7 @@ from tests.matrixcontainer.test_reconcilers import OneResource
 from tests.matrixcontainer.test_scale_in_decisions import NODES, a_view
 
 NEAR_ANOTHERS = {"nodes": 2, "affinity": {"instances": ["red/a"]}}
+PROMISES_NOTHING = {"nodes": 2, "network": {"ub": {"qosClass": "BestEffort", "floorGbpsPerNpu": 40.0}}}
 
 
 class Compute:
@@ -52,7 +53,12 @@ def reconciler(kube: OneResource, compute: Compute) -> InstanceReconciler:
 
 
 @pytest.mark.parametrize(
-    ("spec", "message"), [({"nodes": 1}, "spec.nodes: nodes is 1"), (NEAR_ANOTHERS, "is not of namespace 'default'")]
+    ("spec", "message"),
+    [
+        ({"nodes": 1}, "spec.nodes: nodes is 1"),
+        (NEAR_ANOTHERS, "is not of namespace 'default'"),
+        (PROMISES_NOTHING, "spec.network.ub: BestEffort promises nothing"),
+    ],
 )
 async def test_an_instance_that_serves_is_shown_as_it_is_while_its_changed_spec_is_refused(spec, message):
     kube, compute = OneResource(), Compute(serving(NODES[:2]))
