@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from matrixcommon.model.errors import InternalError, Unavailable
+from matrixcommon.model.errors import Conflict, InternalError, Unavailable
 from matrixcontainer.client.client import Kind, KubeClient
 from matrixcontainer.scheduler.gangs import Gang
 from matrixcontainer.scheduler.scheduler import GANG_LABEL, PodScheduler
@@ -35,9 +35,13 @@ class Kubernetes:
             raise InternalError(f"admission denied the binding of {name}")
         self.bound.append(name)
 
-    async def delete(self, kind: Kind, name: str, *_: Any, **__: Any) -> bool:
+    async def delete(
+        self, kind: Kind, name: str, namespace: str, grace_s: int | None = None, uid: str | None = None
+    ) -> bool:
         if self.away:
             raise Unavailable("the API is away")
+        if uid not in (None, *(each["metadata"]["uid"] for each in self.pods if each["metadata"]["name"] == name)):
+            raise Conflict("the uid is another's")
         self.pods = [each for each in self.pods if each["metadata"]["name"] != name]
         return True
 
@@ -121,3 +125,14 @@ async def test_a_pod_of_a_lost_node_goes_also_where_it_could_not_at_first() -> N
     kube.away = False
     await a_scheduler(kube, resource).reconcile()
     assert (kube.pods, member.node) == ([], "sn0-c03-n3")
+
+
+async def test_a_pod_that_its_owner_has_made_anew_is_not_the_one_whose_nodes_were_revoked() -> None:
+    kube, resource = Kubernetes("one"), Resource()
+    resource.hold(Gang("ns", "one").allocation).state = "Releasing"
+    resource.allocated[Gang("ns", "one").allocation].conditions = []
+    seen, kube.pods = [pod("one", node="sn0-c03-n2")], [pod("one")]
+    kube.pods[0]["metadata"]["uid"] = "another"
+    scheduler = a_scheduler(kube, resource)
+    await scheduler._place(Gang("ns", "one", seen), resource.allocated[Gang("ns", "one").allocation])
+    assert [each["metadata"]["uid"] for each in kube.pods] == ["another"]
