@@ -91,10 +91,10 @@ class InstanceReconciler(Reconciler):
     async def _report(
         self, body: dict[str, Any], observed: InstanceView | None, refused: MatrixError | None = None
     ) -> None:
-        status, said = instance_status(body, observed, self.wall(), refused), _not_followed(body)
+        status, before = instance_status(body, observed, self.wall(), refused), _not_followed(body)
         if (body.get("status") or {}).get("plan") and not body["spec"].get("dryRun"):
             status["plan"] = None  # what was planned is the spec now
-        if await self.write_status(body, status) and (synced := _not_followed(body)) and synced != said:
+        if await self.write_status(body, status) and (synced := _not_followed(body)) and synced != before:
             about = (synced["reason"], synced["message"], self.wall(), synced["lastTransitionTime"])
             await record(self.kube, reported_of(self.kind, body, "Warning", *about))
 
