@@ -76,9 +76,8 @@ def routes(
         if_match: str | None = None,
         validate_only: bool = False,
     ) -> InstanceView:
-        shape = shape_of(name).model_copy(update={"nodes": nodes})
-        return await instance_service.ensure(
-            name, shape, leaving=leaving, if_match=if_match, validate_only=validate_only
+        return await instance_service.change(
+            name, {"nodes": nodes}, leaving=leaving, if_match=if_match, validate_only=validate_only
         )
 
     @instances.change("POST :move", status_code=202)
@@ -86,8 +85,7 @@ def routes(
         name: str, body: PlacementPolicy, if_match: str | None = None, validate_only: bool = False
     ) -> InstanceView:
         """Another placement for the same shape; with `validateOnly` the view's members are where it would lie."""
-        shape = shape_of(name).model_copy(update={"placement": body})
-        return await instance_service.ensure(name, shape, if_match=if_match, validate_only=validate_only)
+        return await instance_service.change(name, {"placement": body}, if_match=if_match, validate_only=validate_only)
 
     @instances.change("POST :renew", status_code=202)
     async def renew(
@@ -96,14 +94,9 @@ def routes(
         """Let its lease start again, for this long; the spec stays as it is."""
         return await instance_service.renew(name, body.lease_s, if_match=if_match, validate_only=validate_only)
 
-    def shape_of(name: str) -> InstanceRequest:
-        with store.reading() as session:
-            return store.instance(session, name).shape
-
     def switch(power: Power) -> Callable[..., Awaitable[InstanceView]]:
         async def switched(name: str, if_match: str | None = None, validate_only: bool = False) -> InstanceView:
-            shape = shape_of(name).model_copy(update={"power": power})
-            return await instance_service.ensure(name, shape, if_match=if_match, validate_only=validate_only)
+            return await instance_service.change(name, {"power": power}, if_match=if_match, validate_only=validate_only)
 
         return switched
 

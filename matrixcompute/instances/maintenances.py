@@ -39,7 +39,8 @@ class Maintenances:
     async def ensure(
         self, name: str, body: MaintenanceRequest, *, if_match: str | None = None, validate_only: bool = False
     ) -> MaintenanceView:
-        """Have this maintenance. Until it has begun all of it may change, afterwards when it ends and its budget.
+        """Have this maintenance. Until it has begun all of it may change, afterwards when it ends and its budget. Asked
+        again for the same it finds it, whatever has become of its target.
 
         Raises InvalidField for a deadline in the past, a target that is not there and one of which nothing can be
         worked on; Conflict where an open one works on the same.
@@ -49,6 +50,11 @@ class Maintenances:
             raise InvalidField(
                 f"{name!r} is too long: its cordons are named after it; use {NAME_LENGTH_MAX} letters", field="name"
             )
+        with self._store.reading() as session:
+            row = session.get(MaintenanceRow, name)
+            check_etag(row, if_match)
+            if row is not None and row.spec == body.wire():
+                return row.view()
         units = await self._units(body.target)
         with self._store.transaction(dry=validate_only) as session:
             row = session.get(MaintenanceRow, name)

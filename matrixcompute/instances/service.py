@@ -6,7 +6,8 @@ to an instance meanwhile is seen to by `reconcilers`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -87,6 +88,32 @@ class InstanceService:
             else:
                 self._changed(session, instance, request, list(leaving))
             view = instance.view()
+        return self._answer(instance, view, planned)
+
+    async def change(
+        self,
+        name: str,
+        update: Mapping[str, Any],
+        *,
+        leaving: Sequence[str] = (),
+        if_match: str | None = None,
+        validate_only: bool = False,
+    ) -> InstanceView:
+        """Change some fields of its shape, as that is when they are written: what another replica has been asked for
+        meanwhile stays."""
+        planned: AllocationView | None = None
+        if validate_only:
+            with self._store.reading() as session:
+                shape = self._store.instance(session, name).shape
+            planned = await self._planned(name, shape.model_copy(update=update), leaving)
+        with self._store.transaction(dry=validate_only) as session:
+            instance = self._store.instance(session, name)
+            check_etag(instance, if_match)
+            self._changed(session, instance, instance.shape.model_copy(update=update), list(leaving))
+            view = instance.view()
+        return self._answer(instance, view, planned)
+
+    def _answer(self, instance: InstanceRow, view: InstanceView, planned: AllocationView | None) -> InstanceView:
         if planned is not None:
             return view.model_copy(
                 update={"members": planned.members, "npus": int(planned.npus), "preempts": planned.preempts}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import Abandoned
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.workflows.runner import WorkflowRunner
@@ -21,18 +22,25 @@ from matrixresource.contract.allocations import MemberView
 def change_verb(session: Session, instance: InstanceRow) -> str:
     """The workflow that brings an instance to its spec: a move where its place changes or a move has yet to end.
 
-    How far that one got, only MatrixResource knows; a move finds out, and where nothing is to be moved it scales.
+    How far that one got, only MatrixResource knows; a move finds out, and where nothing is to be moved it scales. One
+    that was refused keeps nobody from being switched off or on where it lies: the two are tried by turns.
     """
     if instance.shape.suspend:
         return SUSPEND
     last = session.get(OperationRow, instance.operation or "")
     moving = last is not None and last.verb == MOVE and last.state != "Done"
     current = instance.last_active or instance.shape
-    if moving or placement_changed(instance.shape, current):
+    switched = instance.shape.power != current.power
+    if (moving or placement_changed(instance.shape, current)) and not (switched and moving and _refused(last)):
         return MOVE
-    if instance.shape.power != current.power:
+    if switched:
         return STOP if current.power == "On" else START
     return "scale-instance"
+
+
+def _refused(last: OperationRow | None) -> bool:
+    """Whether it was refused, and so undone; one that was abandoned has left what it did."""
+    return last is not None and last.state == "Failed" and (last.error or {}).get("reason") != Abandoned.__name__
 
 
 STATE_OF = {

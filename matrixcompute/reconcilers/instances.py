@@ -19,7 +19,7 @@ from matrixcommon.workflows.runner import WorkflowRunner
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.model.observation import Observed
 from matrixcompute.model.states import HOLDING, SETTLED
-from matrixcompute.operations.context import REPAIR, RESTORE_SLICES, SUSPEND
+from matrixcompute.operations.context import MOVE, REPAIR, RESTORE_SLICES, SUSPEND
 from matrixcompute.operations.starter import WorkflowStarter, below_floor, change_verb
 from matrixcompute.reconcilers.findings import Findings
 from matrixcompute.reconcilers.loss_news import LossNews
@@ -193,6 +193,7 @@ class InstanceReconciler:
     ) -> bool:
         """Open at most one workflow; whether one was."""
         now = self._clock.now()
+        members = observed.allocation.members if observed.allocation is not None else []
         if instance.state == "Deleting":
             self._workflows.open_quietly(session, "delete-instance", instance)
             return True
@@ -202,7 +203,7 @@ class InstanceReconciler:
         if instance.state == "Failed":
             if below_floor(instance) and recovery.action != "hold":
                 if repair and observed.allocation is not None and now >= instance.retry_at:
-                    tried = self._tried(session, instance, observed.allocation.members)
+                    tried = self._tried(session, instance, members)
                     stops = policy_of(instance.name, policies_by_target(session), self._policy).stops
                     findings.to_repair[instance.name] = observed.allocation, recovery, tried, stops
                 elif not repair:
@@ -215,8 +216,7 @@ class InstanceReconciler:
         if recovery.action == "hold":
             self._store.record_event(session, instance.name, recovery.reason, recovery.message, now, "Warning")
             return False
-        repair_refused = name_of(instance.operation or "").startswith(REPAIR)
-        if now < instance.retry_at and (not repair or repair_refused):
+        if now < instance.retry_at and (not repair or self._repair_refused(session, instance)):
             # A refused change of shape does not keep a lost member from being replaced, nor a slice from coming back.
             return not repair and self._slices_restored(session, instance, observed)
         if instance.state in UNSCHEDULED:
@@ -226,12 +226,10 @@ class InstanceReconciler:
             self._workflows.open_quietly(session, change_verb(session, instance), instance)
             return True
         if repair:
-            assert observed.allocation is not None
-            members = {m.node for m in observed.allocation.members if m.role == "member"}
-            if members & set(recovery.concerned):
+            if {m.node for m in members if m.role == "member"} & set(recovery.concerned):
                 instance.repairs += 1
-                tried = self._tried(session, instance, observed.allocation.members)
-                self._workflows.open_repair(session, instance, observed.allocation.members, recovery, tried)
+                tried = self._tried(session, instance, members)
+                self._workflows.open_repair(session, instance, members, recovery, tried)
                 return True
             findings.gone_spares += [(instance.name, node) for node in recovery.nodes]
             return False
@@ -242,11 +240,22 @@ class InstanceReconciler:
         changed = instance.generation != instance.observed_generation
         if changed and instance.refused_generation == instance.generation:
             return self._slices_restored(session, instance, observed)
-        if changed or not self._whole(observed):
+        if changed or not self._whole(instance, observed):
             self._workflows.open_change(session, instance)
+            return True
+        if any(member.role == "successor" for member in members):  # of a move that was abandoned
+            self._workflows.open(session, MOVE, instance, "Updating", "Moving")
             return True
         instance.set_condition("Progressing", False, "Settled", "nothing is under way", now)
         return False
+
+    def _repair_refused(self, session: Session, instance: InstanceRow) -> bool:
+        """Whether what an instance waits after is a repair. One that ended well leaves `retry_at` to the change that
+        was refused before it; one that is forgotten by now may be one that waits for `:retry`."""
+        before = session.get(OperationRow, instance.operation or "")
+        if before is None:
+            return name_of(instance.operation or "").startswith(REPAIR)
+        return before.verb == REPAIR and before.state != "Done"
 
     def _slices_restored(self, session: Session, instance: InstanceRow, observed: Observed) -> bool:
         """Have the slices of the present shape back while a changed one waits; whether a workflow was opened for it."""
@@ -274,6 +283,9 @@ class InstanceReconciler:
         self._workflows.open(session, "create-instance", instance, "Provisioning", "Creating")
         return True
 
-    def _whole(self, observed: Observed) -> bool:
-        """Whether everything an instance takes is still there, and its slices join the members that it has."""
-        return observed.allocation is not None and observed.allocation.bound and observed.joined
+    def _whole(self, instance: InstanceRow, observed: Observed) -> bool:
+        """Whether everything an instance takes is still there, its slices join the members that it has, and its nodes
+        are switched on or off as they are to be: a restart that was abandoned may have left them off."""
+        allocation = observed.allocation
+        powered = allocation is not None and allocation.power == instance.shape.power
+        return allocation is not None and allocation.bound and powered and observed.joined

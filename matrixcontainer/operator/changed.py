@@ -42,3 +42,6 @@ class Changed:
                 kind = self._reconciler.kind.kind
                 log.warning("not reconciled yet", extra={"kind": kind, "key": key, "why": refused.message})
                 return True
+            except Exception:  # of one resource: the others have their turn, and this one another
+                log.exception("not reconciled", extra={"kind": self._reconciler.kind.kind, "key": key})
+                return True

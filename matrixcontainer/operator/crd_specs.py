@@ -98,7 +98,11 @@ def instance_spec() -> dict[str, Any]:
             rule(
                 "!has(self.ceilingGbpsPerNpu) || self.ceilingGbpsPerNpu >= self.floorGbpsPerNpu",
                 "ceilingGbpsPerNpu must not be below floorGbpsPerNpu",
-            )
+            ),
+            rule(
+                "self.qosClass != 'BestEffort' || self.floorGbpsPerNpu == 0.0",
+                "BestEffort promises nothing: floorGbpsPerNpu must be 0",
+            ),
         ]
     return spec
 

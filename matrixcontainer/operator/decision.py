@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pydantic import ValidationError
+
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, key_of, project_of, resolve
 from matrixcompute.contract import CancelledChange, InstanceRequest, InstanceShape, InstanceView
@@ -43,14 +45,20 @@ def key_in(body: dict[str, Any], name: str, field: str) -> str:
 
 def desired_instance(body: dict[str, Any]) -> InstanceRequest:
     """The request that a CloudMatrixInstance stands for, in the project of its namespace; its labels travel along.
-    Raises InvalidField where it refers to what is not its namespace's."""
+    Raises InvalidField where it refers to what is not its namespace's, and for what its definition let pass all the
+    same: that may be an older one than the operator's."""
     metadata = body["metadata"]
     for side in ("affinity", "antiAffinity"):
         for other in (body["spec"].get(side) or {}).get("instances") or ():
             key_in(body, other, f"spec.{side}.instances")
     labels = {**(metadata.get("labels") or {}), SOURCE_LABEL: metadata.get("namespace", "default")}
     shape = {key: value for key, value in body["spec"].items() if key != "dryRun"}
-    return InstanceRequest.model_validate({**shape, "project": namespace_of(body), "labels": labels})
+    try:
+        return InstanceRequest.model_validate({**shape, "project": namespace_of(body), "labels": labels})
+    except ValidationError as wrong:
+        first = wrong.errors()[0]
+        field = ".".join(str(step) for step in first["loc"])
+        raise InvalidField(first["msg"].removeprefix("Value error, "), field=field or None) from wrong
 
 
 def desired_nodes(body: dict[str, Any]) -> int:

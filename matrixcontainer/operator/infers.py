@@ -49,7 +49,8 @@ class InferReconciler(Reconciler):
             if not ready:
                 state = "no such instance" if instance is None else f"it is {instance.state}"
                 waiting = f"waiting for instance {spec['instance']}: {state}"
-                await self._report(body, None, 0, ("Waiting", waiting), progressing=True)
+                pods = await self._match_pods(body, {})
+                await self._report(body, None, pods, ("Waiting", waiting), progressing=True)
                 return None
         deployment = await self._inference.ensure(key, spec)
         pods = await self._match_pods(body, deployment.get("roles") or {})
@@ -127,6 +128,8 @@ class InferReconciler(Reconciler):
             "pods": pods,
             "conditions": self.condition({**body, "status": {"conditions": ready}}, "Progressing", progressing, *why),
         }
+        if not pods:
+            status["metrics"] = None  # nothing is measured any more, and an autoscaler would go by the last that was
         if await self.write_status(body, status) and state != before:
             await self.record_transition(body, "Normal", state, message)
 

@@ -80,13 +80,21 @@ class InstanceReconciler(Reconciler):
             refused = why
         await self.write_status(body, planned_status(body, observed, plan, refused, self.wall()))
 
-    async def _report(self, body: dict[str, Any], observed: InstanceView | None) -> None:
-        status = instance_status(body, observed, self.wall())
+    async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, passes: bool) -> None:
+        """A refused spec leaves an instance that is there as it was, and the status shows it and says so."""
+        observed = None if passes else await self._compute.find_instance(key)
+        if observed is None:
+            await super().report_refusal(key, body, refused, passes)
+        else:
+            await self._report(body, observed, refused)
+
+    async def _report(
+        self, body: dict[str, Any], observed: InstanceView | None, refused: MatrixError | None = None
+    ) -> None:
+        status, before = instance_status(body, observed, self.wall(), refused), _not_followed(body)
         if (body.get("status") or {}).get("plan") and not body["spec"].get("dryRun"):
             status["plan"] = None  # what was planned is the spec now
-        before = (body.get("status") or {}).get("cancelled")
-        if await self.write_status(body, status) and (status.get("cancelled") or before) != before:
-            synced = next(each for each in body["status"]["conditions"] if each["type"] == SYNCED)
+        if await self.write_status(body, status) and (synced := _not_followed(body)) and synced != before:
             about = (synced["reason"], synced["message"], self.wall(), synced["lastTransitionTime"])
             await record(self.kube, reported_of(self.kind, body, "Warning", *about))
 
@@ -96,3 +104,9 @@ class InstanceReconciler(Reconciler):
         if resource is not None:  # otherwise the instance was made over REST, or its resource is gone
             metadata = resource["metadata"]
             await record(self.kube, event_object(event, metadata["namespace"], metadata["uid"], self.wall()))
+
+
+def _not_followed(body: dict[str, Any]) -> dict[str, Any] | None:
+    """The condition that says why the spec is not followed; None while it is."""
+    conditions = (body.get("status") or {}).get("conditions") or []
+    return next((each for each in conditions if each["type"] == SYNCED), None)

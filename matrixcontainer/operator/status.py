@@ -23,8 +23,11 @@ HEALTHY = {"Healthy": True, "SubHealthy": True, "Unhealthy": False}
 """Whether a member's hardware is healthy enough; of one that nobody hears of it is unknown."""
 
 
-def instance_status(body: dict[str, Any], observed: InstanceView | None, wall_now: float) -> dict[str, Any]:
-    """The status of a CloudMatrixInstance. `observedGeneration` moves once the instance follows that generation."""
+def instance_status(
+    body: dict[str, Any], observed: InstanceView | None, wall_now: float, refused: MatrixError | None = None
+) -> dict[str, Any]:
+    """The status of a CloudMatrixInstance. `observedGeneration` moves once the instance follows that generation, which
+    it never does where the spec was `refused`."""
     before = body.get("status") or {}
     generation = body["metadata"].get("generation", 1)
     conditions = before.get("conditions") or []
@@ -36,9 +39,9 @@ def instance_status(body: dict[str, Any], observed: InstanceView | None, wall_no
         conditions = condition(conditions, "Ready", False, *why, generation=generation, now=wall_now)
         nothing: dict[str, Any] = {"readyNodes": 0, "readySpares": 0, "conditions": conditions}
         return {"state": "Ended", "members": [], "slices": []} | nothing if ended else {"state": "Pending"} | nothing
-    cancelled = cancelled_change(body, observed)
-    settled = observed.generation == observed.observed_generation and next_action(body, observed).verb == "Nothing"
-    settled = settled and cancelled is None
+    cancelled = cancelled_change(body, observed) if refused is None else None
+    settled = refused is None and cancelled is None and observed.generation == observed.observed_generation
+    settled = settled and next_action(body, observed).verb == "Nothing"
     seen = {each["type"] for each in conditions}
     of = (generation if settled else before.get("observedGeneration", 0)) or generation
     for current in observed.conditions:
@@ -47,9 +50,11 @@ def instance_status(body: dict[str, Any], observed: InstanceView | None, wall_no
             conditions, current.type, status, current.reason, current.message, generation=of, now=wall_now
         )
         seen.discard(current.type)
-    if cancelled is not None:
-        message = cancelled_message(cancelled)
-        conditions = condition(conditions, SYNCED, False, "Cancelled", message, generation=generation, now=wall_now)
+    not_followed = ("Cancelled", cancelled_message(cancelled)) if cancelled is not None else None
+    if refused is not None:
+        not_followed = refused.reason, f"{refused.message}; the instance stays as it was"
+    if not_followed is not None:
+        conditions = condition(conditions, SYNCED, False, *not_followed, generation=generation, now=wall_now)
         seen.discard(SYNCED)
     return {
         "state": observed.state,

@@ -125,10 +125,18 @@ class Gang:
         return "Never" if never else "LowerPriority"
 
     def request(self, allocation: AllocationView | None) -> AllocationRequest:
-        """What it needs; of one that holds something already the share of a node and the placement stay."""
+        """What it needs; of one that holds something already the share of a node and the placement stay, and where it
+        shrinks, nodes go on which none of its pods is."""
         each = self.each
         per = (allocation.npus_per_node or self.node_npus) if allocation is not None else each * self.share
         members = -(-len(self.alive()) // max(1, int(per // each)))
+        idle: list[str] = []
+        if allocation is not None:
+            nodes = [member.node for member in allocation.members if member.role == "member"]
+            in_use = {pod["spec"].get("nodeName") for pod in self.alive()}
+            idle = [node for node in nodes if node not in in_use]
+            members = max(members, len(nodes) - len(idle))
+            idle = idle[len(idle) - max(0, len(nodes) - members) :]
         return AllocationRequest(
             project=self.namespace,
             nodes=members,
@@ -137,6 +145,7 @@ class Gang:
             placement=self.placement() if allocation is None else allocation.placement,
             priority=self.priority,
             preemption=self.preemption,
+            exclude_nodes=[NodeName(node) for node in idle],
         )
 
     def check(self) -> None:

@@ -137,21 +137,29 @@ class PodScheduler:
         for pod in bound:
             name = pod["metadata"]["name"]
             await self._record_event(gang, name, "Warning", "Preempted", message)
-            with contextlib.suppress(NotFound):
-                await self._kube.delete(POD, name, gang.namespace, grace_s=0)
+            await self._evict(pod)
         if allocation is not None:
             await self._explain(gang, "Preempted", message)
         return allocation is not None or bool(bound)
 
     async def _replace_lost(self, gang: Gang, allocation: AllocationView) -> None:
-        """A node that was lost under a gang is replaced; its pod is removed, for its owner to make it again."""
+        """A node that was lost under a gang is replaced; its pod is removed, for its owner to make it again.
+
+        The pod goes first: once the node is no member any more, nothing tells the next pass that it was on one.
+        """
         for member in allocation.members:
             if member.role == "member" and (member.agent == "Lost" or member.health == "Unhealthy"):
                 with contextlib.suppress(InsufficientCapacity):
-                    await self._resource.replace(allocation.key, member.node, "NodeLost")
+                    await self._resource.replace(allocation.key, member.node, "NodeLost", validate_only=True)
                     for pod in gang.alive():
                         if pod["spec"].get("nodeName") == member.node:
-                            await self._kube.delete(POD, pod["metadata"]["name"], gang.namespace, grace_s=0)
+                            await self._evict(pod)
+                    await self._resource.replace(allocation.key, member.node, "NodeLost")
+
+    async def _evict(self, pod: dict[str, Any]) -> None:
+        metadata = pod["metadata"]
+        with contextlib.suppress(Conflict):  # its owner has made another of that name by now
+            await self._kube.delete(POD, metadata["name"], metadata["namespace"], grace_s=0, uid=metadata["uid"])
 
     async def _explain(self, gang: Gang, reason: str, message: str) -> None:
         """Why the gang waits, on each of its unbound pods; recorded once until it changes."""

@@ -89,3 +89,17 @@ def test_one_that_has_begun_continues_where_it_is_when_its_cabinet_has_other_nod
     over = world.until_over("fw")
     assert [unit.state for unit in over.units] == ["Done", "Failed", "Done"]
     assert firmwares(world.machine) == {"sn0-c00-n0": "b", "sn0-c00-n3": "b"}
+
+
+def test_asked_again_it_is_found_whatever_has_become_of_its_target(tmp_path):
+    """Its node does not come back, and is taken out of the inventory."""
+    spec = {"target": {"node": "sn0-c00-n0"}, "action": "Firmware", "firmware": "b"}
+    world = World(tmp_path, Machine())
+    world.machine.bad = {"sn0-c00-n0"}
+    world.put("fw", **spec)
+    over = world.until_over("fw")
+    assert over.state == "Failed"
+    world.machine.found["sn0-c00-n0"] = seen("sn0-c00-n0", "Quarantined", desired_state="Quarantined")
+    assert world.put("fw", **spec) == over
+    del world.machine.found["sn0-c00-n0"]
+    assert world.put("fw", **spec) == over

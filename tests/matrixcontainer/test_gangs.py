@@ -8,7 +8,8 @@ from matrixcommon.model.errors import InvalidField, MatrixError
 from matrixcommon.model.hardware_names import NodeName
 from matrixcontainer.scheduler.gangs import Gang, bindings, gangs_of, npus_of
 from matrixcontainer.scheduler.pod_groups import PodGroup, read_group
-from matrixresource.contract.allocations import PlacementPolicy
+from matrixresource.contract.allocations import AllocationView, PlacementPolicy
+from tests.matrixcompute.test_decisions import member
 
 
 def pod(name, labels=None, annotations=None, npus="8", node=None, scheduler="matrix-scheduler", phase="Pending"):
@@ -202,3 +203,30 @@ def test_the_allocation_is_named_after_the_gang_and_is_a_legal_name():
     for name in ("a", "a.b.c", "x" * 200, "ends-"):
         assert checked_resource_name(Gang("ns", name).allocation)
     assert Gang("one", "a").allocation != Gang("two", "a").allocation
+
+
+def allocated(nodes: int, npus_per_node: float | None = None) -> AllocationView:
+    return AllocationView(
+        name="g", nodes=nodes, npus=8.0 * nodes, spares=0, placement=PlacementPolicy(), topology_version="v",
+        bound=True, npus_per_node=npus_per_node, members=[member(f"sn0-c00-n{at}") for at in range(nodes)],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sentence", "pods", "allocation", "nodes", "leaving"),
+    [
+        ("the first is over", [("a", 0, "Succeeded"), ("b", 1, "Running")], allocated(2), 1, [0]),
+        ("the last is over", [("a", 0, "Running"), ("b", 1, "Succeeded")], allocated(2), 1, [1]),
+        ("one in the middle has failed", [("a", 0, "Running"), ("b", 1, "Failed"), ("c", 2, "Running")], allocated(3), 2, [1]),
+        ("one waits for its node, in its order", [("a", 1, "Running"), ("b", None, "Pending")], allocated(3), 2, [2]),
+        ("nobody goes", [("a", 0, "Running"), ("b", None, "Pending")], allocated(2), 2, []),
+        ("of two on each node one is over", [("a", 0, "Succeeded"), ("b", 0, "Running"), ("c", 1, "Succeeded"), ("d", 1, "Running")], allocated(2), 2, []),
+    ],
+)  # fmt: skip
+def test_a_gang_of_which_pods_are_over_gives_back_nodes_on_which_none_is(sentence, pods, allocation, nodes, leaving):
+    npus = "4" if "two on each" in sentence else "8"
+    named = {"scheduling.k8s.io/group-name": "g"}
+    at = [(name, None if number is None else f"sn0-c00-n{number}", phase) for name, number, phase in pods]
+    (gang,) = gangs_of([pod(name, None, named, npus, node, phase=phase) for name, node, phase in at])
+    request = gang.request(allocation)
+    assert (request.nodes, request.exclude_nodes) == (nodes, [f"sn0-c00-n{number}" for number in leaving]), sentence

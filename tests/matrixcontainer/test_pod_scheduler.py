@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from matrixcommon.model.errors import InternalError, Unavailable
+from matrixcommon.model.errors import Conflict, InternalError, Unavailable
 from matrixcontainer.client.client import Kind, KubeClient
 from matrixcontainer.scheduler.gangs import Gang
 from matrixcontainer.scheduler.scheduler import GANG_LABEL, PodScheduler
 from matrixresource.client import ResourceClient
-from matrixresource.contract.allocations import AllocationRequest
+from matrixresource.contract.allocations import AllocationRequest, PlacementPolicy
 from tests.matrixcontainer.test_gangs import pod
 
 
@@ -25,6 +25,7 @@ class Kubernetes:
             each["metadata"]["resourceVersion"] = "1"
         self.denied: set[str] = set()
         self.bound: list[str] = []
+        self.away = False
 
     async def list(self, kind: Kind, namespace: str | None = None, labels: str = "") -> tuple[list[Any], str]:
         return self.pods, ""
@@ -33,6 +34,16 @@ class Kubernetes:
         if name in self.denied:
             raise InternalError(f"admission denied the binding of {name}")
         self.bound.append(name)
+
+    async def delete(
+        self, kind: Kind, name: str, namespace: str, grace_s: int | None = None, uid: str | None = None
+    ) -> bool:
+        if self.away:
+            raise Unavailable("the API is away")
+        if uid not in (None, *(each["metadata"]["uid"] for each in self.pods if each["metadata"]["name"] == name)):
+            raise Conflict("the uid is another's")
+        self.pods = [each for each in self.pods if each["metadata"]["name"] != name]
+        return True
 
     async def merge(self, *_: Any) -> None: ...
 
@@ -49,7 +60,13 @@ class Resource:
     def hold(self, name: str) -> Any:
         member = SimpleNamespace(node="sn0-c03-n2", role="member", ready=True, agent="Connected", health="Healthy")
         counts = {"nodes": 1, "spares": 0, "priority": 0, "npus_per_node": None}
-        more = {"state": "Bound", "bound": True, "members": [member], "labels": {GANG_LABEL: name}, "placement": None}
+        more = {
+            "state": "Bound",
+            "bound": True,
+            "members": [member],
+            "labels": {GANG_LABEL: name},
+            "placement": PlacementPolicy(),
+        }
         return self.allocated.setdefault(name, SimpleNamespace(key=name, **counts, **more))
 
     async def allocations(self) -> list[Any]:
@@ -60,6 +77,11 @@ class Resource:
 
     async def reserve(self, name: str, request: AllocationRequest) -> Any:
         return self.hold(name)
+
+    async def replace(self, name: str, node: str, reason: str, validate_only: bool = False) -> None:
+        if not validate_only:
+            (member,) = self.allocated[name].members
+            member.node, member.agent = "sn0-c03-n3", "Connected"
 
     async def release(self, name: str) -> None:
         if name in self.stuck:
@@ -92,3 +114,25 @@ async def test_nothing_is_remembered_of_pods_that_are_gone() -> None:
     kube.pods.clear()
     await scheduler.reconcile()
     assert not scheduler._reported
+
+
+async def test_a_pod_of_a_lost_node_goes_also_where_it_could_not_at_first() -> None:
+    kube, resource = Kubernetes("one"), Resource()
+    (member,) = resource.hold(Gang("ns", "one").allocation).members
+    kube.pods[0]["spec"]["nodeName"], member.agent, kube.away = member.node, "Lost", True
+    with pytest.raises(Unavailable):
+        await a_scheduler(kube, resource).reconcile()
+    kube.away = False
+    await a_scheduler(kube, resource).reconcile()
+    assert (kube.pods, member.node) == ([], "sn0-c03-n3")
+
+
+async def test_a_pod_that_its_owner_has_made_anew_is_not_the_one_whose_nodes_were_revoked() -> None:
+    kube, resource = Kubernetes("one"), Resource()
+    resource.hold(Gang("ns", "one").allocation).state = "Releasing"
+    resource.allocated[Gang("ns", "one").allocation].conditions = []
+    seen, kube.pods = [pod("one", node="sn0-c03-n2")], [pod("one")]
+    kube.pods[0]["metadata"]["uid"] = "another"
+    scheduler = a_scheduler(kube, resource)
+    await scheduler._place(Gang("ns", "one", seen), resource.allocated[Gang("ns", "one").allocation])
+    assert [each["metadata"]["uid"] for each in kube.pods] == ["another"]

@@ -152,6 +152,17 @@ async def test_what_was_refused_for_now_is_tried_with_the_next_that_changed() ->
     assert kube.body["status"]["state"] == "1 nodes"
 
 
+async def test_what_goes_wrong_with_one_that_changed_keeps_no_other_from_its_turn() -> None:
+    kube, reconciler = echo()
+    changed = Changed(reconciler)
+    reconciler.refusal = ValueError("nobody thought of that")
+    changed.add(["one", "two"])
+    assert await changed.reconcile() == "2 resources reconciled, 2 to be seen again"
+    reconciler.refusal = None
+    assert await changed.reconcile() == "2 resources reconciled, 0 to be seen again"
+    assert kube.body["status"]["state"] == "1 nodes"
+
+
 def test_what_kopf_notes_of_a_handler_is_a_name_that_an_annotation_may_have() -> None:
     kube: Any = OneResource()
     registry = registry_for(reconcilers_for(kube, kube, kube, kube, lambda: 0.0, ""), None, WallClock())

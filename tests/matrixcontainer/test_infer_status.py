@@ -1,0 +1,63 @@
+"""What a CloudMatrixInfer shows once nothing of it is on any node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from matrixcontainer.client.client import INFER, POD, Kind
+from matrixcontainer.operator.infers import InferReconciler
+from tests.matrixcontainer.test_reconcilers import OneResource
+
+
+class Kubernetes(OneResource):
+    """With the pods that a deployment had."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        metrics = {"num_requests_running": "40"}
+        self._moved(
+            kind=INFER.kind, spec={"instance": "one"}, status={"state": "Serving", "pods": 1, "metrics": metrics}
+        )
+        self.pods = ["one-decode-sn0-c00-n0"]
+
+    async def list(self, kind: Kind, *_: Any) -> tuple[list[dict[str, Any]], str]:
+        assert kind == POD
+        return [{"metadata": {"name": name, "uid": name}} for name in self.pods], ""
+
+    async def delete(self, kind: Kind, name: str, *_: Any, **__: Any) -> bool:
+        self.pods.remove(name)
+        return True
+
+
+class Services:
+    """There is no instance; the deployment, if there is one, is on no node."""
+
+    def __init__(self, deployment: dict[str, Any] | None) -> None:
+        self._deployment = deployment
+
+    async def find_instance(self, key: str) -> None:
+        return None
+
+    async def find(self, name: str) -> dict[str, Any] | None:
+        return self._deployment
+
+    async def ensure(self, name: str, spec: dict[str, Any]) -> dict[str, Any] | None:
+        return self._deployment
+
+    async def withdraw(self, *_: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("sentence", "deployment", "state"),
+    [
+        ("scaled to zero", {"state": "Idle", "roles": {}}, "Idle"),
+        ("deleted over REST, and its instance is not there", None, "Pending"),
+    ],
+)
+async def test_what_is_on_no_node_has_neither_pods_nor_metrics(sentence, deployment, state):
+    kube, services = Kubernetes(), Services(deployment)
+    await InferReconciler(kube, services, services, services, lambda: 0.0, "").reconcile("one")  # type: ignore[arg-type]
+    status = kube.body["status"]
+    assert (kube.pods, status["pods"], status["metrics"], status["state"]) == ([], 0, None, state), sentence
