@@ -15,7 +15,9 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
-from matrixcommon.model.errors import Conflict, MatrixError, NotFound
+import httpx
+
+from matrixcommon.model.errors import Conflict, MatrixError, NotFound, Unavailable
 from matrixcommon.model.resource_key import name_of, project_of
 from matrixcommon.model.resource_model import condition
 from matrixcommon.telemetry.trace import continued
@@ -27,6 +29,9 @@ from matrixcontainer.operator.status import reported_of
 READS_MAX = 5
 AGAIN_WALL_S = 2.0
 GONE_WALL_S = 0.5
+LATE_WALL_S = 60.0
+"""How long a request that got no answer may still be carried out: it may lie with a process that stands still, or on
+its way."""
 
 
 class StaleRead(Conflict):
@@ -53,6 +58,8 @@ class Reconciler(ABC):
         self.kube = kube
         self.wall = wall
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._unanswered: dict[str, float] = {}
+        """Resources of which a request got no answer, and when that was (wall time)."""
 
     async def reconcile(self, key: str) -> float | None:
         """Bring what stands behind the resource nearer to its spec, and report.
@@ -68,10 +75,13 @@ class Reconciler(ABC):
                 with contextlib.suppress(StaleRead):
                     try:
                         with continued(asked_in(body), f"reconcile {self.kind.kind}", resource=key):
-                            return await self.converge(key, body)
+                            again_s = await self.converge(key, body)
+                            return self._may_come_late(key, body) if again_s is None else again_s
                     except StaleRead:
                         raise
                     except MatrixError as refused:
+                        if isinstance(refused, Unavailable) and was_sent(refused):
+                            self._unanswered[key] = self.wall()
                         name_field(refused, self.sent_as)
                         passes = refused.retryable or isinstance(refused, Conflict)
                         if not body["metadata"].get("deletionTimestamp"):
@@ -80,6 +90,15 @@ class Reconciler(ABC):
                                 return None
                         raise
         raise StaleRead(f"{self.kind.kind} {key} changes faster than it can be reported")
+
+    def _may_come_late(self, key: str, body: dict[str, Any]) -> float | None:
+        """In how many wall seconds to come again before a resource may go: what was asked for and got no answer could
+        be made yet, and nobody would take that away then."""
+        since = self._unanswered.get(key)
+        if since is not None and self.wall() >= since + LATE_WALL_S:
+            del self._unanswered[key]
+            since = None
+        return AGAIN_WALL_S if since is not None and body["metadata"].get("deletionTimestamp") else None
 
     @abstractmethod
     async def converge(self, key: str, body: dict[str, Any]) -> float | None:
@@ -152,6 +171,12 @@ class Reconciler(ABC):
         conditions = body["status"]["conditions"]
         since = next(each["lastTransitionTime"] for each in conditions if each["type"] == "Ready")
         await record(self.kube, reported_of(self.kind, body, type, reason, message, self.wall(), since))
+
+
+def was_sent(refused: Unavailable) -> bool:
+    """Whether what got no answer was sent and may be carried out: a connection that was refused carried nothing."""
+    why = refused.__cause__
+    return isinstance(why, httpx.TransportError) and not isinstance(why, (httpx.ConnectError, httpx.ConnectTimeout))
 
 
 def asked_in(body: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import httpx
 import kopf
 import pytest
 
@@ -14,7 +15,7 @@ from matrixcontainer.client.client import INSTANCE
 from matrixcontainer.kubeapi.meta.qualified_names import qualified_mistakes
 from matrixcontainer.operator.changed import Changed
 from matrixcontainer.operator.handlers import reconcilers_for, registry_for
-from matrixcontainer.operator.reconciler import GONE_WALL_S, READS_MAX, Reconciler, StaleRead
+from matrixcontainer.operator.reconciler import AGAIN_WALL_S, GONE_WALL_S, LATE_WALL_S, READS_MAX, Reconciler, StaleRead
 
 
 class OneResource:
@@ -116,6 +117,47 @@ async def test_what_cannot_pass_is_reported_and_what_may_pass_is_raised() -> Non
     reconciler.refusal = InvalidField("not while others need it")
     with pytest.raises(InvalidField):
         await reconciler.reconcile("one")
+
+
+def without_answer(why: httpx.HTTPError) -> Unavailable:
+    refused = Unavailable("away")
+    refused.__cause__ = why
+    return refused
+
+
+@pytest.mark.parametrize(
+    ("why", "waits"),
+    [
+        (httpx.ReadTimeout("no answer in time"), True),
+        (httpx.ReadError("cut off"), True),
+        (httpx.ConnectError("refused"), False),
+        (httpx.ConnectTimeout("nobody there"), False),
+    ],
+)
+async def test_a_resource_stays_while_what_was_asked_for_it_could_be_made_yet(
+    why: httpx.HTTPError, waits: bool
+) -> None:
+    kube, now = OneResource(), [100.0]
+    reconciler = Echo(kube, lambda: now[0])  # type: ignore[arg-type]
+    reconciler.refusal = without_answer(why)
+    with pytest.raises(Unavailable):
+        await reconciler.reconcile("one")
+    reconciler.refusal = None
+    assert await reconciler.reconcile("one") is None, "it lives, and nothing is waited for"
+    kube.body["metadata"]["deletionTimestamp"] = "now"
+    assert await reconciler.reconcile("one") == (AGAIN_WALL_S if waits else None)
+    now[0] += LATE_WALL_S
+    assert await reconciler.reconcile("one") is None
+
+
+async def test_who_was_answered_that_it_is_not_possible_now_waits_for_nothing() -> None:
+    kube, reconciler = echo()
+    reconciler.refusal = Unavailable("the database takes no writes")
+    with pytest.raises(Unavailable):
+        await reconciler.reconcile("one")
+    reconciler.refusal = None
+    kube.body["metadata"]["deletionTimestamp"] = "now"
+    assert await reconciler.reconcile("one") is None
 
 
 @pytest.mark.parametrize(
