@@ -11,6 +11,7 @@ import hashlib
 import logging
 import secrets
 from collections import Counter
+from collections.abc import Callable
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from random import Random
@@ -64,11 +65,13 @@ class SimulatedLife(Life):
         self._asked: dict[Key, int] = {}
         """How many requests were sent to change each."""
         self._open: Counter[Key] = Counter()
+        self._under_way: Counter[Key] = Counter()
+        """Requests that processes work on, whether their users still wait or not."""
         self._sure: set[Key] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._hash = hashlib.sha256()
         network = Network(Random(f"{seed}:network"), CALM, self.happened)
-        network.stray = self._stray
+        network.stray, network.taken_up = self._stray, self._taken_up
         self._kube = kube_client(network.way_to("kube"))
         super().__init__(
             lambda folder: SimulatedStack(folder, 1, network=network, replicated=replicated, scaled=scaled)
@@ -169,7 +172,7 @@ class SimulatedLife(Life):
             self._sure.discard(key)
             self._asked[key] = mine[key] = self._asked.get(key, 0) + 1
             self._open[key] += 1
-        alone = [key for key in touched if self._open[key] == 1]
+        alone = [key for key in touched if self._open[key] == 1 and not self._under_way[key]]
         answer = Answer(0)
         try:
             answer = await super().ask(service, method, path, body, **more)
@@ -193,11 +196,20 @@ class SimulatedLife(Life):
             project = name
         return [(collection, key_of(project, name))]
 
-    def _stray(self, request: httpx.Request) -> None:
-        """A copy of a request has arrived of which nobody hears: what it touches is as nobody knows."""
+    def _touched_by_sent(self, request: httpx.Request) -> list[Key]:
         body = httpx.Response(200, content=request.content).json() if request.content else None
         params = {"project": request.url.params.get("project")}
-        for key in self._touched_by(request.method, request.url.path, body, params):
+        return self._touched_by(request.method, request.url.path, body, params)
+
+    def _taken_up(self, request: httpx.Request) -> Callable[[], None]:
+        """Until it is done with, nobody knows what it will have changed after whatever else is answered meanwhile."""
+        touched = [] if "validateOnly" in request.url.params else self._touched_by_sent(request)
+        self._under_way.update(touched)
+        return lambda: self._under_way.subtract(touched)
+
+    def _stray(self, request: httpx.Request) -> None:
+        """A copy of a request has arrived of which nobody hears: what it touches is as nobody knows."""
+        for key in self._touched_by_sent(request):
             self._asked[key] = self._asked.get(key, 0) + 1
             self._sure.discard(key)
             self.written.forget(*key)

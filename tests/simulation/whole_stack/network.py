@@ -75,6 +75,9 @@ class Network:
         self._cut: set[frozenset[str]] = set()
         self.stray: Callable[[httpx.Request], None] = lambda request: None
         """Called when a request of a user's arrives of which its user may not have the answer."""
+        self.taken_up: Callable[[httpx.Request], Callable[[], None]] = lambda request: lambda: None
+        """Called when a process takes up a request of a user's; what it returns is called once the process is done
+        with it, which can be long after the user gave up: a process that stands still answers when it goes on."""
 
     def way_to(self, service: str) -> httpx.AsyncBaseTransport:
         return _Way(self, service)
@@ -208,6 +211,9 @@ class _Exchange:
         process.tasks[task] = None
         task.add_done_callback(process.tasks.pop, context=Context())
         task.add_done_callback(server.ended, context=Context())
+        if self._sender == "user":
+            done = network.taken_up(self._request)
+            task.add_done_callback(lambda _: done(), context=Context())
 
     def request_scope(self) -> tuple[dict[str, Any], bytes]:
         return scope_of(self._request), self._request.content
