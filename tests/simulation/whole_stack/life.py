@@ -11,8 +11,7 @@ import hashlib
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from random import Random
 from typing import Any
