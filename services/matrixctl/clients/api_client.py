@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from matrixcommon.api.client import PAGE_SIZE, EventReader, at, refusal_in, target
 from matrixcommon.model.errors import NotFound, Unavailable
-from matrixcommon.model.resource_key import name_of, project_of
+from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of, project_of
 from services.matrixctl.output.screen import NotRunning
 from services.matrixctl.supervisor.state_folder import Folder, Stack
 
@@ -115,11 +115,10 @@ class ApiClient:
         """The resource of that name, or `project/name`. Raises NotFound. `by_filter`: only its collection is served."""
         if not by_filter:
             return self.call(service, "GET", at(path.removeprefix("/v1/"), name))
-        narrowed = {"project": project_of(name)} if "/" in name else {}
-        found = self.list(service, path, {"filter": f"name={name_of(name)}", **narrowed})
-        if not found:
-            raise NotFound(f"there is none named {name!r} in {path}", field="name")
-        return found[0]
+        owner = project_of(name) if "/" in name else self.project or DEFAULT_PROJECT
+        for view in self.list(service, path, {"filter": f"name={name_of(name)}", "project": owner}):
+            return view
+        raise NotFound(f"there is none named {name!r} in {path}", field="name")
 
     def watch(self, service: str, path: str, params: dict[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
         """Changes as (ADDED | MODIFIED | DELETED, view), from the present state on, until the stream ends."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +17,7 @@ from services.matrixctl.clients.input_files import documents_in, manifests_in
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.get import get
 from services.matrixctl.commands.help import completion
+from services.matrixctl.commands.instances import warn_of_owner
 from services.matrixctl.commands.options import OfProject, OnStack, Output, printed
 from services.matrixctl.output.resource_kinds import listing, noun_of, unknown
 from services.matrixctl.output.screen import Form, say
@@ -67,16 +67,7 @@ def delete(
             view = stack.client.call(service, "DELETE", path)
         say(f"{name} is {view['state']}" if view.get("state") else f"{name} is gone")
         if kind.name == "instances":
-            _warn_of_owner(name, view.get("labels") or {})
-
-
-def _warn_of_owner(instance: str, labels: Mapping[str, str]) -> None:
-    """Where an instance is what a CloudMatrixInstance asks for."""
-    from matrixcontainer.operator.decision import SOURCE_LABEL
-
-    if namespace := labels.get(SOURCE_LABEL):
-        owner = f"kubectl delete cloudmatrixinstance {instance} --namespace {namespace}"
-        print(f"its CloudMatrixInstance makes it again; delete that: {owner}", file=sys.stderr)
+            warn_of_owner(view, "makes it again; delete that", "delete")
 
 
 @command("convert")

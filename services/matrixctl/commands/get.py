@@ -21,8 +21,9 @@ from services.matrixctl.clients.collections import every, named, one, served
 from services.matrixctl.commands.command import command
 from services.matrixctl.commands.help.completion import nouns, of, resources
 from services.matrixctl.commands.options import OfProject, Output, printed
+from services.matrixctl.output.noun import with_projects
 from services.matrixctl.output.resource_kinds import NOUNS, Noun, cells, listing, noun_of, titles
-from services.matrixctl.output.screen import Form, NotRunning, say
+from services.matrixctl.output.screen import Form, NotRunning, full_name, say
 
 FOLLOW_AGAIN_WALL_S = 1.0
 
@@ -33,7 +34,7 @@ def show(noun: Noun, views: list[dict[str, Any]], form: Form, single: bool) -> N
     if printed(views[0] if single else {"items": views}, form):
         return
     if views:
-        listing(noun.shown(form is Form.WIDE), views)
+        listing(with_projects(noun.shown(form is Form.WIDE), views), views)
     else:
         print(f"no {noun.name}" + (f": {noun.means}" if noun.means else ""), file=sys.stderr)
 
@@ -69,14 +70,16 @@ def _follow(stack: OfProject, kind: Noun, name: str | None, form: Form, filter: 
         if name is not None and not _bears(view, name, stack.project):
             continue
         if form is Form.NAME:
-            print(view.get("name", ""), flush=True)
+            print(full_name(view), flush=True)
         elif form is Form.JSON:
             print(json.dumps({"type": change, "object": view}, ensure_ascii=False), flush=True)
         elif form is Form.YAML:
             document = yaml.safe_dump({"type": change, "object": view}, sort_keys=False, allow_unicode=True)
             print(f"---\n{document}", end="", flush=True)
         else:
-            print("  ".join(cell.ljust(16) for cell in [change, *cells(columns, view)]), flush=True)
+            # What may come later is not known, so there is no column of projects.
+            row = cells(columns, {**view, "name": full_name(view)} if "name" in view else view)
+            print("  ".join(cell.ljust(16) for cell in [change, *row]), flush=True)
 
 
 def _bears(view: dict[str, Any], name: str, project: str | None) -> bool:
@@ -138,7 +141,12 @@ def describe(
     service = service if service in ("resource", "link") else "compute"
     try:
         every = client.list(service, "/v1/events")
-        events = [event for event in every if event.get("instance", event.get("about")) == name_of(name)]
+        about = (view.get("name"), view.get("project"))
+        events = [
+            event
+            for event in every
+            if (event.get("instance", event.get("about")), event.get("project") or about[1]) == about
+        ]
     except MatrixError:
         return  # a stack without compute, or events of a later version: the resource itself was shown
     if events:
@@ -189,7 +197,7 @@ def stuck(stack: OfProject, output: Output = Form.TABLE) -> None:
     """Resources past the deadline of a passing state, or whose operation cannot be resumed; exit code 1 with any."""
     client = stack.client
     found = [
-        {"service": service, **{key: item.get(key) for key in ("name", "state", "seconds", "message")}}
+        {"service": service, **{key: item.get(key) for key in ("name", "project", "state", "seconds", "message")}}
         for service in ("resource", "link", "compute", "infer")
         if service in client.stack.children
         for item in client.list(service, "/v1/stuck")
@@ -197,7 +205,7 @@ def stuck(stack: OfProject, output: Output = Form.TABLE) -> None:
     if printed({"items": found}, output):
         raise typer.Exit(1 if found else 0)
     if found:
-        listing("service, name, state, emulated seconds:seconds, why:message", found)
+        listing(with_projects("service, name, state, emulated seconds:seconds, why:message", found), found)
     else:
         say("nothing is stuck")
     raise typer.Exit(1 if found else 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -25,6 +27,8 @@ Instance = Annotated[str, typer.Argument(help="Which one.", autocompletion=of("i
 Operation = Annotated[str, typer.Argument(help="Which one.", autocompletion=of("operations"))]
 Service = Annotated[str | None, typer.Option("--service", help="Only of this one: compute, link or resource.")]
 DrainName = Annotated[str, typer.Argument(help="What the drain is called.", autocompletion=of("workflow-drains"))]
+POWERS = {"stop": "Off", "start": "On"}
+"""What a CloudMatrixInstance says of an instance that is asked for that."""
 LeaseS = Annotated[float, typer.Option("--lease", help="Emulated seconds from now.")]
 
 
@@ -61,6 +65,18 @@ def _instance_verb(stack: OfProject, name: str, verb: str) -> None:
     view = stack.client.call("compute", "POST", at("instances", name, f":{verb}"))
     follow = f"; `matrixctl get operations {view['operation']} --watch` follows it" if view.get("operation") else ""
     say(f"{name} is {view['state']}{follow}")
+    if verb in POWERS:
+        patch = f" --type merge -p '{json.dumps({'spec': {'power': POWERS[verb]}})}'"
+        warn_of_owner(view, "says whether it is on; change that", "patch", patch)
+
+
+def warn_of_owner(view: dict[str, Any], what: str, verb: str, more: str = "") -> None:
+    """Where an instance is what a CloudMatrixInstance asks for: what that does, and which command of kubectl helps."""
+    from matrixcontainer.operator.decision import SOURCE_LABEL
+
+    if namespace := (view.get("labels") or {}).get(SOURCE_LABEL):
+        command = f"kubectl {verb} cloudmatrixinstance {view['name']} --namespace {namespace}{more}"
+        print(f"its CloudMatrixInstance {what}: {command}", file=sys.stderr)
 
 
 @command("instance retry")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from matrixcommon.model.errors import InvalidField, MatrixError, Unavailable
 from matrixcommon.model.reasons import reasons
+from matrixcommon.model.resource_key import DEFAULT_PROJECT, key_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -121,13 +122,18 @@ def coloured(word: str) -> str:
     return word
 
 
+def full_name(view: dict[str, Any]) -> str:
+    """The name of a resource, which is unique within its project, with that where it is not the default one."""
+    return key_of(str(view.get("project") or DEFAULT_PROJECT), str(view.get("name", "")))
+
+
 def names_in(value: Any) -> list[str]:
-    """The names of the resources that a value is, or has as its `items` or in whatever else it lists. Raises
-    InvalidField where it has none."""
+    """The names of the resources that a value is, or has as its `items` or in whatever else it lists, as other commands
+    take them: with its project where that is not the default one. Raises InvalidField where it has none."""
     items = value.get("items", [value] if "name" in value else None) if isinstance(value, dict) else value
     if items is None:
         items = next((each for each in value.values() if isinstance(each, list)), [])
-    names = [str(each["name"]) for each in items if isinstance(each, dict) and each.get("name")]
+    names = [full_name(each) for each in items if isinstance(each, dict) and each.get("name")]
     if items and not names:
         raise InvalidField("what is printed here has no names; use table, wide, json or yaml", field="--output")
     return names

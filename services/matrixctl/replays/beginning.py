@@ -13,6 +13,7 @@ from matrixcommon.model.errors import Conflict
 from matrixresource.topology.versions import matches
 from services.catalogue import PROCESSES
 from services.matrixctl.clients.api_client import ApiClient
+from services.matrixctl.output.screen import full_name
 from services.matrixctl.snapshots.snapshot import restore
 from services.matrixctl.supervisor.state_folder import Folder
 from services.matrixctl.supervisor.supervisor import Request
@@ -77,7 +78,7 @@ def _check_free(folder: Folder, file: Path) -> None:
 
 def _holdings(client: ApiClient) -> list[dict[str, Any]]:
     return [
-        {"kind": kind.removesuffix("s"), "name": each["name"]}
+        {"kind": kind.removesuffix("s"), "name": full_name(each)}
         for service, kind in HOLDINGS.items()
         if service in client.stack.children
         for each in client.list(service, f"/v1/{kind}")

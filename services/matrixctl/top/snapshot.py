@@ -16,6 +16,7 @@ from matrixcommon.api.client import PAGE_SIZE
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.quantities import timestamp
 from services.matrixctl.clients.api_client import ApiClient
+from services.matrixctl.output.screen import full_name
 
 EVENTS = 40
 LINKS = 40
@@ -191,7 +192,7 @@ class Reader:
         return {
             "instances": tuple(instance_of(view) for view in instances),
             "events": tuple(
-                Event(each["at"], each["type"], each["instance"], each["reason"], each["message"]) for each in events
+                Event(each["at"], each["type"], _about(each), each["reason"], each["message"]) for each in events
             ),
             "faults": len(self._client.list("compute", "/v1/faults")),
         }
@@ -214,6 +215,10 @@ class Reader:
 
 def _is_uneven(view: dict[str, Any]) -> bool:
     return bool(view["sharedBy"] or view["faults"] or view["usableNpus"] < view["npus"])
+
+
+def _about(event: dict[str, Any]) -> str:
+    return full_name({"name": event["instance"], "project": event.get("project")})
 
 
 def node_of(view: dict[str, Any], npus: list[dict[str, Any]]) -> Node:
@@ -254,4 +259,4 @@ def npu_cell(npu: dict[str, Any], node: Mark) -> Cell:
 def instance_of(view: dict[str, Any]) -> Instance:
     ready: dict[str, Any] = next((each for each in view["conditions"] if each["type"] == "Ready"), {})
     why = "" if ready.get("status") == "True" else f"{ready.get('reason', '')} {ready.get('message', '')}".strip()
-    return Instance(view["name"], view["state"], view["nodes"], view["readyNodes"], view["spares"], why)
+    return Instance(full_name(view), view["state"], view["nodes"], view["readyNodes"], view["spares"], why)

@@ -6,7 +6,9 @@ import yaml
 
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.clients.collections import every, one
+from services.matrixctl.output.noun import with_projects
 from services.matrixctl.output.resource_kinds import cells, noun_of, titles
+from services.matrixctl.output.screen import full_name
 from services.matrixctl.top.drawing import Rows
 from services.matrixctl.top.snapshot import Reader, Snapshot
 
@@ -24,10 +26,11 @@ class StackSource:
     def listed(self, word: str) -> tuple[str, list[str], Rows]:
         """A kind's plural name, titles and rows, by any word for it. Raises InvalidField for an unknown one."""
         kind = noun_of(word)
-        columns = kind.shown(wide=False)
+        views = every(self._client, kind)
+        columns = with_projects(kind.shown(wide=False), views)
         rows = [
-            (str(view.get("name") or number), tuple(cells(columns, view)))
-            for number, view in enumerate(every(self._client, kind))
+            (full_name(view) if view.get("name") else str(number), tuple(cells(columns, view)))
+            for number, view in enumerate(views)
         ]
         return kind.name, titles(columns), rows
 

@@ -308,13 +308,69 @@ def test_a_record_of_another_version_is_read_as_far_as_it_is_known(bench: Bench)
     assert again.children["alpha"].port == stack.children["alpha"].port
 
 
+@pytest.mark.parametrize(
+    ("words", "helps"),
+    [
+        ("delete instance {}", "kubectl delete cloudmatrixinstance one --namespace red"),
+        (
+            "instance stop {}",
+            """kubectl patch cloudmatrixinstance one --namespace red --type merge -p '{"spec": {"power": "Off"}}'""",
+        ),
+    ],
+)
 @pytest.mark.parametrize("asked_for_by", [{}, {"cloudmatrix.io/namespace": "red"}])
-def test_who_deletes_what_an_object_of_kubernetes_asks_for_learns_how_it_stays_away(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], asked_for_by: dict[str, str]
+def test_who_undoes_what_an_object_of_kubernetes_asks_for_learns_what_that_object_has_to_say(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    asked_for_by: dict[str, str],
+    words: str,
+    helps: str,
 ) -> None:
-    view = {"name": "one", "state": "Deleting", "labels": asked_for_by}
-    deleting = httpx.MockTransport(lambda request: httpx.Response(202, json=view))
-    reached(monkeypatch, {"compute": httpx.Client(transport=deleting, base_url="http://compute")})
-    code, out, err = say(capsys, "delete instance one")
-    assert (code, out) == (0, "one is Deleting")
-    assert ("kubectl delete cloudmatrixinstance one --namespace red" in err) is bool(asked_for_by)
+    view = {"name": "one", "project": "red", "state": "Deleting", "labels": asked_for_by}
+    changing = httpx.MockTransport(lambda request: httpx.Response(202, json=view))
+    reached(monkeypatch, {"compute": httpx.Client(transport=changing, base_url="http://compute")})
+    code, out, err = say(capsys, words.format("red/one"))
+    assert (code, out) == (0, "red/one is Deleting")
+    assert (helps in err) is bool(asked_for_by)
+
+
+def test_what_is_listed_by_name_in_several_projects_is_what_a_command_then_reaches(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`get -o name | xargs matrixctl delete` of two of one name would delete one of them twice, and not the other."""
+    there = {project: {"name": "one", "project": project, "state": "Active"} for project in ("default", "red")}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.method == "DELETE":
+            return httpx.Response(202, json=there.pop(request.url.params.get("project", "default")))
+        return httpx.Response(200, json={"items": list(there.values())})
+
+    client = httpx.Client(transport=httpx.MockTransport(answer), base_url="http://compute")
+    reached(monkeypatch, {"compute": client})
+    code, out, _ = say(capsys, "get instances")
+    words = out.split()
+    assert (code, [word for word in words if word in ("PROJECT", "default", "red")]) == (
+        0,
+        ["PROJECT", "default", "red"],
+    )
+    assert [view["name"] for view in json.loads(say(capsys, "get instances -o json")[1])["items"]] == ["one", "one"]
+    names = say(capsys, "get instances -o name")[1].split()
+    assert names == ["one", "red/one"]
+    assert say(capsys, f"delete instances {names[1]}")[0] == 0
+    assert list(there) == ["default"]
+    assert "PROJECT" not in say(capsys, "get instances")[1]
+
+
+def test_what_is_described_has_the_events_of_its_own_project(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/v1/events":
+            events = [{"instance": "one", "project": each, "message": f"of {each}"} for each in ("default", "red")]
+            return httpx.Response(200, json={"items": events})
+        return httpx.Response(200, json={"name": "one", "project": request.url.params.get("project", "default")})
+
+    reached(monkeypatch, {"compute": httpx.Client(transport=httpx.MockTransport(answer), base_url="http://compute")})
+    assert "of red" in (out := say(capsys, "describe instance red/one")[1])
+    assert "of default" not in out
+    assert "of red" not in say(capsys, "describe instance one")[1]

@@ -66,6 +66,7 @@ def _names(state: Path, noun: str, incomplete: str) -> Iterator[str]:
     from services.matrixctl.clients.api_client import ApiClient
     from services.matrixctl.clients.collections import served
     from services.matrixctl.output.resource_kinds import noun_of
+    from services.matrixctl.output.screen import full_name
     from services.matrixctl.supervisor.state_folder import Folder
 
     kind = noun_of(noun)
@@ -73,7 +74,8 @@ def _names(state: Path, noun: str, incomplete: str) -> Iterator[str]:
     client.deadline_wall_s = DEADLINE_WALL_S
     for service in served(client, kind):
         page: dict[str, Any] = client.call(service, "GET", kind.path, params={"pageSize": 1000})
-        yield from (view["name"] for view in page["items"] if str(view.get("name", "")).startswith(incomplete))
+        named = (full_name(view) for view in page["items"] if view.get("name"))
+        yield from (name for name in named if name.startswith(incomplete))
 
 
 def scenarios(incomplete: str) -> list[str]:

@@ -103,6 +103,16 @@ def test_one_by_its_name_is_that_of_its_project_and_yaml_is_yaml(
     assert "Bücher" in out
 
 
+@pytest.mark.parametrize("form", ["name", "table"])
+def test_resources_of_one_name_in_two_projects_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    reached(monkeypatch, Watched(compute=names(("default", "a"), ("p", "a"))))
+    _, out, _ = ran(capsys, "get", "instances", "--watch", "-o", form)
+    words = [word for line in out.splitlines() for word in line.split()]
+    assert [word for word in words if word in ("a", "p/a")] == ["a", "p/a"]
+
+
 def test_what_is_no_part_of_the_stack_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
