@@ -21,6 +21,7 @@ from matrixcommon.workflows.runner import WorkflowRunner
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixcompute.model.composition import PLACEMENT_FIELDS, as_far_as_there_is, compose
+from matrixcompute.model.retries import due_at
 from matrixcompute.model.states import SETTLED
 from matrixcompute.operations.context import RELOCATE, RESTART
 from matrixcompute.operations.starter import WorkflowStarter, below_floor
@@ -261,7 +262,8 @@ class InstanceService:
             instance = session.get(InstanceRow, name)
             if instance is None or instance.state not in SETTLED or instance.applied is None:
                 return False
-            settled = instance.generation == instance.observed_generation and self._clock.now() >= instance.retry_at
+            rested = self._clock.now() >= due_at(instance.retry_at, self._clock)
+            settled = instance.generation == instance.observed_generation and rested
             if not settled or self._store.open_operations(session, name):
                 return False
             self._workflows.open(session, RELOCATE, instance, "Updating", "Moving", about)

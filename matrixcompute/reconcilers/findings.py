@@ -16,6 +16,8 @@ class Findings:
     and spares that are to go elsewhere, instances that wait for room, and instances of which something is new."""
 
     opened: int = 0
+    turns: set[str] = field(default_factory=set)
+    """Of those that wait for room, who asks for it."""
     losses: dict[str, AllocationLoss] = field(default_factory=dict)
     to_leave: dict[str, list[str]] = field(default_factory=dict)
     to_restore: list[str] = field(default_factory=list)

@@ -4,7 +4,9 @@ for."""
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import math
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Literal, TypeVar
 
@@ -18,6 +20,7 @@ from matrixcommon.model.resource_key import name_of
 from matrixcommon.workflows.runner import WorkflowRunner
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.model.observation import Observed
+from matrixcompute.model.retries import Waiting, due_at, whose_turn
 from matrixcompute.model.states import HOLDING, SETTLED
 from matrixcompute.operations.context import MOVE, REPAIR, RESTORE_SLICES, SUSPEND
 from matrixcompute.operations.starter import WorkflowStarter, below_floor, change_verb
@@ -44,6 +47,16 @@ T = TypeVar("T")
 
 UNSCHEDULED = ("Pending", "Provisioning")
 """States in which an instance waits for its nodes."""
+
+
+def waits_for_room(instance: InstanceRow) -> bool:
+    """Whether it was refused and is to be tried again by itself."""
+    return instance.state == "Pending" and 0 < instance.retry_at < math.inf
+
+
+def waiting(instance: InstanceRow) -> Waiting:
+    shape = f"{instance.project} {json.dumps(instance.spec, sort_keys=True)}"
+    return Waiting(instance.name, shape, instance.shape.priority, instance.retry_at)
 
 
 class InstanceReconciler:
@@ -95,6 +108,7 @@ class InstanceReconciler:
         findings = Findings()
         with self._store.transaction() as session:
             busy = {workflow.target for workflow in self._store.open_operations(session)}
+            findings.turns = self._turns(session, busy - allocations.keys())
             policies = policies_by_target(session)
             for instance in self._store.instances(session):
                 if instance.version != versions.get(instance.name):
@@ -116,6 +130,15 @@ class InstanceReconciler:
                     self._decide(session, instance, observed, recovery, draining, findings)
         opened = await self._act_on(findings, allocations.values())
         return f"{opened} workflows opened"
+
+    def _turns(self, session: Session, asking: Collection[str]) -> set[str]:
+        """Who of those that wait for room asks for it now; `asking` are targets of workflows that have no nodes yet."""
+        instances = [each for each in self._store.instances(session) if each.state in UNSCHEDULED and each.retry_at]
+        return whose_turn(
+            (waiting(each) for each in instances if waits_for_room(each)),
+            {waiting(each).shape for each in instances if each.name in asking},
+            self._clock,
+        )
 
     async def _out_of_service(self, matters: bool) -> list[str]:
         return await self._neighbours.out_of_service() if matters else []
@@ -202,7 +225,7 @@ class InstanceReconciler:
         repair = recovery.action in ("replace", "repair")
         if instance.state == "Failed":
             if below_floor(instance) and recovery.action != "hold":
-                if repair and observed.allocation is not None and now >= instance.retry_at:
+                if repair and observed.allocation is not None and not self._rests(instance):
                     tried = self._tried(session, instance, members)
                     stops = policy_of(instance.name, policies_by_target(session), self._policy).stops
                     findings.to_repair[instance.name] = observed.allocation, recovery, tried, stops
@@ -216,10 +239,12 @@ class InstanceReconciler:
         if recovery.action == "hold":
             self._store.record_event(session, instance.name, recovery.reason, recovery.message, now, "Warning")
             return False
-        if now < instance.retry_at and (not repair or self._repair_refused(session, instance)):
+        if self._rests(instance) and (not repair or self._repair_refused(session, instance)):
             # A refused change of shape does not keep a lost member from being replaced, nor a slice from coming back.
             return not repair and self._slices_restored(session, instance, observed)
         if instance.state in UNSCHEDULED:
+            if waits_for_room(instance) and instance.name not in findings.turns:
+                return False
             self._workflows.open(session, "create-instance", instance, "Provisioning", "Creating")
             return True
         if instance.state in HOLDING and instance.state not in SETTLED:  # its workflow ended without a word
@@ -234,7 +259,7 @@ class InstanceReconciler:
             findings.gone_spares += [(instance.name, node) for node in recovery.nodes]
             return False
         reduced = instance.state == "Active" and instance.reduced(observed.allocation)
-        if reduced and now >= instance.retry_at and self._room.due(instance.name):
+        if reduced and not self._rests(instance) and self._room.due(instance.name):
             findings.to_restore.append(instance.name)
             return False
         changed = instance.generation != instance.observed_generation
@@ -248,6 +273,10 @@ class InstanceReconciler:
             return True
         instance.set_condition("Progressing", False, "Settled", "nothing is under way", now)
         return False
+
+    def _rests(self, instance: InstanceRow) -> bool:
+        """Whether it was refused, and is not tried again yet."""
+        return self._clock.now() < due_at(instance.retry_at, self._clock)
 
     def _repair_refused(self, session: Session, instance: InstanceRow) -> bool:
         """Whether what an instance waits after is a repair. One that ended well leaves `retry_at` to the change that
@@ -267,7 +296,7 @@ class InstanceReconciler:
             or observed.allocation is None
             or observed.joined
             or any(each.state == "Withdrawing" for each in observed.slices)
-            or (refused and self._clock.now() < instance.retry_at)
+            or (refused and self._rests(instance))
         ):
             return False
         self._workflows.open(session, RESTORE_SLICES, instance, "Updating", "Restoring")

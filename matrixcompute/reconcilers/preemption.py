@@ -12,13 +12,13 @@ from matrixcommon.model.clock import Clock
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.model.composition import as_far_as_there_is, compose
 from matrixcompute.model.observation import Observed
+from matrixcompute.model.retries import RETRY_S, due_at
 from matrixcompute.model.states import HOLDING, SETTLED
 from matrixcompute.operations.context import BESIDE, MOVE, YIELD_CAPACITY
 from matrixcompute.operations.starter import WorkflowStarter, below_floor
 from matrixcompute.reconcilers.findings import Findings
 from matrixcompute.recovery.loss import AllocationLoss, diagnose_loss
 from matrixcompute.store.store import ComputeStore, InstanceRow
-from matrixcompute.workflows.definitions import RETRY_S
 from matrixcompute.workflows.draining import lying_in, who_can_leave
 from matrixresource.contract.allocations import AllocationView
 
@@ -75,7 +75,7 @@ class PreemptionReconciler:
         keeps nobody from working on what he has."""
         if observed.allocation is None or instance.state not in SETTLED:
             return
-        if self._clock.now() < self._again_at.get(instance.name, 0.0):
+        if self._clock.now() < due_at(self._again_at.get(instance.name, 0.0), self._clock):
             return
         nodes = lying_in(observed.allocation.members, draining)
         if nodes:
@@ -103,7 +103,8 @@ class PreemptionReconciler:
                     session, name, "DrainBlocked", f"{left} cannot leave: {refused.message}", now, "Warning"
                 )
             if not leaving:
-                self._again_at = {other: at for other, at in self._again_at.items() if at > now} | {name: now + RETRY_S}
+                kept = {other: at for other, at in self._again_at.items() if due_at(at, self._clock) > now}
+                self._again_at = kept | {name: now + RETRY_S}
                 return 0
             waits = instance.generation != instance.observed_generation
             about = {BESIDE: str(instance.generation)} if waits and instance.applied is not None else None

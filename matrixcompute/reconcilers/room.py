@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict
 from matrixcompute.clients.control_plane import ControlPlane
+from matrixcompute.model.retries import RETRY_S, due_at
 from matrixcompute.operations.context import RESTORE
 from matrixcompute.operations.starter import WorkflowStarter, below_floor
 from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.policy import Recovery
 from matrixcompute.store.store import ComputeStore, InstanceRow
-from matrixcompute.workflows.definitions import RETRY_S
 from matrixcompute.workflows.restoring_steps import room_for, take_spares
 from matrixresource.contract.allocations import AllocationView
 
@@ -35,7 +35,7 @@ class RoomReconciler:
 
     def due(self, name: str) -> bool:
         """Whether to ask for members that an instance goes without."""
-        return self._clock.now() >= self._again_at.get(name, 0.0)
+        return self._clock.now() >= due_at(self._again_at.get(name, 0.0), self._clock)
 
     async def restore(self, name: str) -> int:
         """Have members back that it goes without, as many as there is room for; then spares. How many workflows were

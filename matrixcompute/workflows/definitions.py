@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.errors import BelowFloor, Cancelled, MatrixError, StaleGeneration
 from matrixcommon.workflows.workflow import Step, Workflow
+from matrixcompute.model.retries import RETRY_S
 from matrixcompute.model.states import settled_state
 from matrixcompute.operations.context import (
     MOVE,
@@ -26,9 +27,6 @@ from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.recovery_policies import policies_by_target, policy_of
 from matrixcompute.store.store import InstanceRow, OperationRow
 from matrixcompute.workflows import moving_steps, restoring_steps, steps, workload_steps
-
-RETRY_S = 30.0
-"""A refused spec is tried again this much later, or as soon as nodes come free."""
 
 # ---- when one is refused for good -----------------------------------------------------------------------------------
 
@@ -50,7 +48,7 @@ def _waits_for_room(session: Session, instance: InstanceRow, refused: MatrixErro
 def _kept_as_it_was(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
     below = isinstance(refused, BelowFloor) and instance.state == "Repairing"
     instance.move("Failed" if below else settled_state((instance.last_active or instance.shape).power))
-    instance.retry_at = now if isinstance(refused, (Cancelled, StaleGeneration)) else now + RETRY_S
+    instance.retry_at = 0.0 if isinstance(refused, (Cancelled, StaleGeneration)) else now + RETRY_S
     message = refused.message
     if _hopeless(refused):
         carried = session.get(OperationRow, instance.operation or "")
@@ -76,7 +74,7 @@ def _restore_refused(session: Session, instance: InstanceRow, refused: MatrixErr
 
 def _taken_up_again(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
     """The watcher opens it again. Of who yields, what is left is revoked when it is created anew, or as an orphan."""
-    instance.retry_at = now
+    instance.retry_at = 0.0
 
 
 # ---- the workflows --------------------------------------------------------------------------------------------------

@@ -339,7 +339,7 @@ async def mark_pending(work: StepContext) -> None:
         instance = work.store.instance(session, work.instance)
         instance.expires_at = None
         instance.down_time = instance.down.failed(work.clock.now()).wire()
-        instance.retry_at = work.clock.now()
+        instance.retry_at = 0.0
 
 
 async def mark_suspended(work: StepContext) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -36,6 +37,9 @@ METRICS_S, METRICS_WALL_S_MIN = 5.0, 0.25
 RESYNC_WALL_S = 30.0
 """How often each resource is looked at though nobody reported a change: it heals what was changed behind our back."""
 FINALIZER = "cloudmatrix.io/operator"
+AT_ONCE_MAX = 8
+"""So many resources are worked on at a time. Kopf calls handlers for all that there are at once, and with hundreds of
+requests under way even the renewal of the leader's Lease would wait for its turn for too long."""
 
 
 @dataclass
@@ -50,6 +54,7 @@ class Reconcilers:
     faults: FaultReconciler
     scenarios: ScenarioReconciler
     indexes: Mapping[str, Mapping[str, Iterable[str]]] = field(default_factory=dict)
+    free: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE_MAX))
 
     @property
     def all(self) -> tuple[Reconciler, ...]:
@@ -128,7 +133,7 @@ def registry_for(reconcilers: Reconcilers, kubeconfig: Path | None, clock: Clock
         return {resolve(body.spec["instance"], body.metadata.namespace or ""): _key(body)}
 
     for reconciler in reconcilers.all:
-        _handle(registry, reconciler)
+        _handle(registry, reconciler, reconcilers.free)
 
     @kopf.timer(*_of(INFER), id="metrics", interval=METRICS_WALL_S_MIN, registry=registry)
     async def measure(body: kopf.Body, **_: Any) -> None:
@@ -144,12 +149,13 @@ def registry_for(reconcilers: Reconcilers, kubeconfig: Path | None, clock: Clock
     return registry
 
 
-def _handle(registry: kopf.OperatorRegistry, reconciler: Reconciler) -> None:
+def _handle(registry: kopf.OperatorRegistry, reconciler: Reconciler, free: asyncio.Semaphore) -> None:
     """Whatever happens to a resource of that kind, its deletion included, is one function; and so is its timer."""
 
     async def reconcile(body: kopf.Body, **_: Any) -> None:
         try:
-            again_s = await reconciler.reconcile(_key(body))
+            async with free:
+                again_s = await reconciler.reconcile(_key(body))
         except MatrixError as refused:
             raise kopf.TemporaryError(refused.message, delay=AGAIN_WALL_S) from refused
         if again_s is not None:

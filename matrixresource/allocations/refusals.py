@@ -26,8 +26,7 @@ def refusal(
     rows = list(rows)
     if request.mem_by_node:
         return _memory_refusal(ledger, request, name)
-    asked = describe_request(request, ledger.ledger.shape.npus)
-    text = f"{asked} do not fit: {blocking_domains(ledger, request)}{_worked_on(rows)}"
+    text = f"{does_not_fit(request, ledger.ledger.shape.npus)}: {blocking_domains(ledger, request)}{_worked_on(rows)}"
     return InsufficientCapacity(text, blocking=blocking(rows))
 
 
@@ -73,9 +72,9 @@ def describe_request(request: PlacementRequest, of_node: int) -> str:
     if request.nodes and request.npus_per_node == of_node:
         reported.append(counted(request.nodes, "node"))
     elif request.nodes == 1:
-        reported.append("a die" if request.npus_per_node < 1 else f"{request.npus_per_node:g} NPUs on one node")
+        reported.append("a die" if request.npus_per_node < 1 else f"{_npus(request)} on one node")
     elif request.nodes:
-        reported.append(f"{request.nodes} nodes with {request.npus_per_node:g} NPUs each")
+        reported.append(f"{request.nodes} nodes with {_npus(request)} each")
     if request.spares:
         reported.append(counted(request.spares, "spare") if request.nodes or request.spares > 1 else "a spare")
     if request.cpus:
@@ -83,6 +82,17 @@ def describe_request(request: PlacementRequest, of_node: int) -> str:
     if request.mem:
         reported.append(f"{request.mem} GiB")
     return " and ".join(reported) or "nothing"
+
+
+def _npus(request: PlacementRequest) -> str:
+    return "1 NPU" if request.npus_per_node == 1 else f"{request.npus_per_node:g} NPUs"
+
+
+def does_not_fit(request: PlacementRequest, of_node: int) -> str:
+    """The beginning of a refusal: "3 nodes and 1 spare do not fit", "1 node does not fit"."""
+    asked = describe_request(request, of_node)
+    one = asked.startswith(("1 ", "a ")) and " and " not in asked
+    return f"{asked} {'does' if one else 'do'} not fit"
 
 
 def blocking_domains(ledger_sync: LedgerSync, request: PlacementRequest) -> str:

@@ -14,7 +14,7 @@ from matrixcommon.model.errors import Conflict, InvalidField, Unavailable
 from matrixcontainer.client.client import INSTANCE
 from matrixcontainer.kubeapi.meta.qualified_names import qualified_mistakes
 from matrixcontainer.operator.changed import Changed
-from matrixcontainer.operator.handlers import reconcilers_for, registry_for
+from matrixcontainer.operator.handlers import AT_ONCE_MAX, reconcilers_for, registry_for
 from matrixcontainer.operator.reconciler import AGAIN_WALL_S, GONE_WALL_S, LATE_WALL_S, READS_MAX, Reconciler, StaleRead
 
 
@@ -224,3 +224,26 @@ def test_a_timer_at_work_holds_up_a_deletion_no_longer_than_it_takes() -> None:
         if handler.activity == "startup":
             handler.fn(settings=settings, instances={}, infers={})
     assert settings.background.cancellation_polling <= GONE_WALL_S
+
+
+async def test_hundreds_of_resources_leave_room_for_what_else_the_operator_does() -> None:
+    kube: Any = OneResource()
+    reconcilers = reconcilers_for(kube, kube, kube, kube, lambda: 0.0, "")
+    at_work, most, seen = 0, 0, 0
+
+    async def reconcile(_: str) -> None:
+        nonlocal at_work, most, seen
+        at_work, seen = at_work + 1, seen + 1
+        most = max(most, at_work)
+        for _ in range(3):  # requests
+            await asyncio.sleep(0)
+        at_work -= 1
+
+    for each in reconcilers.all:
+        each.reconcile = reconcile  # type: ignore[method-assign,assignment]
+    registry = registry_for(reconcilers, None, WallClock())
+    changed = [each.fn for each in registry._changing.get_all_handlers() if each.id == "reconcile"]
+    metadata = {"name": "one", "namespace": "default", "uid": "u"}
+    bodies = [kopf.Body({"metadata": metadata | {"name": f"n{each}"}}) for each in range(100)]
+    await asyncio.gather(*(call(body=body) for call in changed for body in bodies))
+    assert (most, seen) == (AT_ONCE_MAX, len(changed) * len(bodies))

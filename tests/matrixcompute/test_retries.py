@@ -1,0 +1,100 @@
+"""When what was refused is tried again, and who asks of many that wait for room."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from matrixcommon.model.clock import ScaledClock
+from matrixcompute.model.retries import (
+    ASKING_MAX,
+    RETRY_FLOOR_WALL_S,
+    RETRY_S,
+    SHAPE_WALL_S,
+    Waiting,
+    due_at,
+    whose_turn,
+)
+
+NOW = 10_000.0
+
+
+class At(ScaledClock):
+    def __init__(self, now: float, scale: float = 1.0) -> None:
+        super().__init__(scale)
+        self.at = now
+
+    def now(self) -> float:
+        return self.at
+
+
+@pytest.mark.parametrize(
+    ("scale", "retry_at", "due"),
+    [
+        (1.0, NOW + RETRY_S, NOW + RETRY_S),
+        (60.0, NOW + RETRY_S, NOW + 60 * RETRY_FLOOR_WALL_S),
+        (60.0, 0.0, 0.0),
+        (60.0, math.inf, math.inf),
+    ],
+)
+def test_what_was_refused_rests_for_as_long_in_emulated_time_and_never_shorter_than_a_floor_of_the_walls(
+    scale: float, retry_at: float, due: float
+) -> None:
+    assert due_at(retry_at, At(NOW, scale)) == due
+
+
+def refused(name: str, shape: str = "one", ago_s: float = 2 * RETRY_S, priority: int = 0) -> Waiting:
+    return Waiting(name, shape, priority, NOW - ago_s + RETRY_S)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "asking", "turns"),
+    [
+        ([], (), set()),
+        ([refused("a"), refused("b")], (), {"a"}),
+        ([refused("a"), refused("b", ago_s=90.0)], (), {"b"}),  # the others have asked since
+        ([refused("a"), refused("b", "two")], (), {"a", "b"}),
+        ([refused("a"), refused("b", ago_s=RETRY_S - 1)], (), set()),  # what b was refused, a would be
+        ([refused("a"), refused("b", "two", ago_s=RETRY_S - 1)], (), {"a"}),
+        ([refused("a"), refused("b", "two")], ("one",), {"b"}),
+    ],
+)
+def test_of_those_that_are_alike_one_asks(waiting: list[Waiting], asking: tuple[str, ...], turns: set[str]) -> None:
+    assert whose_turn(waiting, asking, At(NOW)) == turns
+
+
+def test_few_ask_at_a_time_the_highest_priority_first() -> None:
+    waiting = [refused(f"w{each}", f"{each}", priority=each) for each in range(3 * ASKING_MAX)]
+    first = whose_turn(waiting, (), At(NOW))
+    assert first == {f"w{each}" for each in range(2 * ASKING_MAX, 3 * ASKING_MAX)}
+    assert whose_turn(waiting, [f"x{each}" for each in range(ASKING_MAX)], At(NOW)) == set()
+
+
+def test_the_more_shapes_wait_the_longer_each_rests() -> None:
+    many = [refused(f"w{each}", f"{each}") for each in range(1000)]
+    assert not whose_turn(many, (), At(NOW))
+    assert len(whose_turn(many, (), At(NOW - 2 * RETRY_S + 1000 * SHAPE_WALL_S))) == ASKING_MAX
+
+
+@given(
+    st.lists(st.builds(Waiting, st.uuids().map(str), st.sampled_from("abc"), st.integers(0, 2), st.floats(1.0, NOW))),
+    st.sets(st.sampled_from("abc")),
+)
+def test_whoever_waits_has_a_turn_in_the_end(waiting: list[Waiting], asking: set[str]) -> None:
+    """If nobody ever fits and everybody is refused at once, each asks before anybody of its kind asks twice."""
+    turns = whose_turn(waiting, asking, At(NOW))
+    shapes = [each.shape for each in waiting if each.name in turns]
+    assert len(shapes) == len(set(shapes)) and not set(shapes) & asking
+    clock, left, asked = At(NOW), {each.name: each for each in waiting}, list[str]()
+    for _ in range(3 * len(waiting)):
+        clock.at += RETRY_S
+        for name in whose_turn(left.values(), (), clock):
+            asked.append(name)
+            left[name] = Waiting(name, left[name].shape, left[name].priority, clock.at + RETRY_S)
+    for shape in "abc":
+        those = [name for name in asked if left[name].shape == shape]
+        count = sum(each.shape == shape for each in waiting)
+        assert len(set(those[:count])) == count
