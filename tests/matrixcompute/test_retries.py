@@ -87,7 +87,8 @@ def test_whoever_waits_has_a_turn_in_the_end(waiting: list[Waiting], asking: set
     """If nobody ever fits and everybody is refused at once, each asks before anybody of its kind asks twice."""
     turns = whose_turn(waiting, asking, At(NOW))
     shapes = [each.shape for each in waiting if each.name in turns]
-    assert len(shapes) == len(set(shapes)) and not set(shapes) & asking
+    assert len(shapes) == len(set(shapes))
+    assert not set(shapes) & asking
     clock, left, asked = At(NOW), {each.name: each for each in waiting}, list[str]()
     for _ in range(3 * len(waiting)):
         clock.at += RETRY_S
