@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +10,6 @@ from typing import Any
 
 import kopf
 
-from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.resource_key import resolve
 from matrixcompute.client import ComputeClient
@@ -28,11 +25,6 @@ from matrixcontainer.operator.reconciler import AGAIN_WALL_S, GONE_WALL_S, Recon
 from matrixcontainer.operator.scale_in import ScaleIn
 from matrixcontainer.operator.scaling import ScalingPolicyReconciler
 from matrixcontainer.operator.scenarios import ScenarioReconciler
-
-log = logging.getLogger(__name__)
-
-METRICS_S, METRICS_WALL_S_MIN = 5.0, 0.25
-"""Fresh enough for autoscalers, which look every fifteen emulated seconds; but a machine can only do so much."""
 
 RESYNC_WALL_S = 30.0
 """How often each resource is looked at though nobody reported a change: it heals what was changed behind our back."""
@@ -101,11 +93,9 @@ def _of(kind: Kind) -> tuple[str, str, str]:
     return group, version, kind.plural
 
 
-def registry_for(reconcilers: Reconcilers, kubeconfig: Path | None, clock: Clock) -> kopf.OperatorRegistry:
-    """All handlers. Every `METRICS_S` of the clock the metrics of each CloudMatrixInfer are written."""
+def registry_for(reconcilers: Reconcilers, kubeconfig: Path | None) -> kopf.OperatorRegistry:
+    """All handlers."""
     registry = kopf.OperatorRegistry()
-    measured: dict[str, float] = {}
-    """When the metrics of a deployment were last written."""
 
     @kopf.on.login(registry=registry)
     def log_in(**_: Any) -> kopf.ConnectionInfo:
@@ -134,17 +124,6 @@ def registry_for(reconcilers: Reconcilers, kubeconfig: Path | None, clock: Clock
 
     for reconciler in reconcilers.all:
         _handle(registry, reconciler, reconcilers.free)
-
-    @kopf.timer(*_of(INFER), id="metrics", interval=METRICS_WALL_S_MIN, registry=registry)
-    async def measure(body: kopf.Body, **_: Any) -> None:
-        # Kopf's intervals are the wall's and fixed, and the clock's speed is not.
-        if clock.now() < measured.get(_key(body), -math.inf) + METRICS_S:
-            return
-        measured[_key(body)] = clock.now()
-        try:
-            await reconcilers.infers.measure(_key(body))
-        except MatrixError as away:
-            log.info("metrics are not reported", extra={"deployment": _key(body), "why": away.message})
 
     return registry
 

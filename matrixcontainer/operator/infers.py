@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable
 from typing import Any
 
 from matrixcommon.model.errors import Conflict, MatrixError, NotFound
 from matrixcompute.client import ComputeClient
 from matrixcontainer.client.client import INFER, POD, KubeClient
-from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL, key_in
+from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL, key_in, key_of_resource
 from matrixcontainer.operator.ports import Inference
 from matrixcontainer.operator.reconciler import GONE_WALL_S, Reconciler
 from matrixcontainer.operator.scale_in import ScaleIn
 from matrixcontainer.operator.workload import metrics_of, pods_for
 from matrixresource.contract.allocations import DEPLOYMENT_LABEL
+
+log = logging.getLogger(__name__)
 
 
 class InferReconciler(Reconciler):
@@ -68,14 +71,21 @@ class InferReconciler(Reconciler):
         pods = (body.get("status") or {}).get("pods", 0)
         await self._report(body, deployment, pods, (refused.reason, refused.message), progressing=False)
 
-    async def measure(self, key: str) -> None:
-        """Write what it does now into the status, for autoscalers; to be called as often as they look."""
-        async with self.turn(key):
-            body = await self.read(key)
-            if body is None or not (body.get("status") or {}).get("pods") or body["metadata"].get("deletionTimestamp"):
-                return
-            with contextlib.suppress(NotFound, Conflict):  # gone, or newer than read: the next look sees it
-                await self.write_status(body, {"metrics": metrics_of(await self._inference.statistics(key))})
+    async def measure(self) -> str:
+        """Write what each does now into its status, one after the other, for autoscalers; to be called as often as they
+        look. One that cannot be asked is logged, and keeps none of the others."""
+        bodies, _ = await self.kube.list(INFER)
+        serving = [each for each in bodies if (each.get("status") or {}).get("pods")]
+        serving = [each for each in serving if not each["metadata"].get("deletionTimestamp")]
+        for body in serving:
+            key = key_of_resource(body)
+            try:
+                with contextlib.suppress(NotFound, Conflict):  # gone, or newer than read: the next look sees it
+                    async with self.turn(key):
+                        await self.write_status(body, {"metrics": metrics_of(await self._inference.statistics(key))})
+            except MatrixError as away:
+                log.info("metrics are not reported", extra={"deployment": key, "why": away.message})
+        return f"{len(serving)} deployments measured"
 
     async def _match_pods(self, body: dict[str, Any], roles: dict[str, str]) -> int:
         """Make the pods match the layout; returns how many there are now."""

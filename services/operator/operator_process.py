@@ -47,6 +47,8 @@ from services.operator.settings import OperatorSettings
 
 log = logging.getLogger(__name__)
 
+METRICS_S, METRICS_FLOOR_WALL_S = 5.0, 0.25
+"""Fresh enough for autoscalers, which look every fifteen emulated seconds; but a machine can only do so much."""
 KOPF_ENDS_WALL_S = 2.0
 
 
@@ -99,7 +101,10 @@ class OperatorProcess:
         leases = Periodic("node-leases", self._kubelets.renew_leases, wall, period_s=RENEW_S, rest_s=1.0)
         scheduler = PodScheduler(self.kube, self.resource, time.time)
         self.scheduler = Periodic("pod-scheduler", scheduler.reconcile, wall, period_s=10, rest_s=0.2)
-        self.watchers = [instances, infers, policies, scenarios, self.mirrors, self.scheduler]
+        metrics = Periodic(
+            "metrics", self._measure, settings.clock(), period_s=METRICS_S, floor_wall_s=METRICS_FLOOR_WALL_S
+        )
+        self.watchers = [instances, infers, policies, scenarios, self.mirrors, self.scheduler, metrics]
         if settings.shared_cluster:
             self.watchers += [self.kubelets, leases]
         self._kopf_ready = asyncio.Event()
@@ -113,6 +118,14 @@ class OperatorProcess:
         finally:  # what was refused of one pod delays no other's next stage
             if self._kubelets.again_s is not None:
                 asyncio.get_running_loop().call_later(self._kubelets.again_s, self.kubelets.nudge)
+
+    async def _measure(self) -> str:
+        """However many deployments there are, no more than half of the time goes into their metrics."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        measured = await self.reconcilers.infers.measure()
+        await asyncio.sleep(loop.time() - began)
+        return measured
 
     async def _instance_changed(self, event: WatchEvent | None) -> None:
         """An instance changed, and with it what the deployments on it have to say; or any of them did."""
@@ -250,7 +263,7 @@ class OperatorProcess:
         loop.__dict__["add_signal_handler"] = lambda *_: None
         try:
             await kopf.operator(
-                registry=registry_for(self.reconcilers, self._settings.kubeconfig, self._settings.clock()),
+                registry=registry_for(self.reconcilers, self._settings.kubeconfig),
                 settings=kopf.OperatorSettings(),
                 clusterwide=True,
                 standalone=True,

@@ -119,8 +119,7 @@ class Cluster(InProcessStack):
 
     async def measure(self) -> None:
         """What autoscalers read of deployments."""
-        for body in (await self.kube.list(INFER))[0]:
-            await self.operator.infers.measure(key_of_resource(body))
+        await self.operator.infers.measure()
 
     async def mirror(self) -> None:
         """The supernode's nodes and slices as Kubernetes shows them."""

@@ -9,7 +9,6 @@ import httpx
 import kopf
 import pytest
 
-from matrixcommon.model.clock import WallClock
 from matrixcommon.model.errors import Conflict, InvalidField, Unavailable
 from matrixcontainer.client.client import INSTANCE
 from matrixcontainer.kubeapi.meta.qualified_names import qualified_mistakes
@@ -207,9 +206,9 @@ async def test_what_goes_wrong_with_one_that_changed_keeps_no_other_from_its_tur
 
 def test_what_kopf_notes_of_a_handler_is_a_name_that_an_annotation_may_have() -> None:
     kube: Any = OneResource()
-    registry = registry_for(reconcilers_for(kube, kube, kube, kube, lambda: 0.0, ""), None, WallClock())
+    registry = registry_for(reconcilers_for(kube, kube, kube, kube, lambda: 0.0, ""), None)
     handlers = [*registry._changing.get_all_handlers(), *registry._spawning.get_all_handlers()]
-    assert {handler.id for handler in handlers} == {"reconcile", "resync", "metrics"}
+    assert {handler.id for handler in handlers} == {"reconcile", "resync"}
     assert [qualified_mistakes(f"kopf.cloudmatrix.io/{handler.id}") for handler in handlers if handler.id] == [
         [] for _ in handlers
     ]
@@ -218,7 +217,7 @@ def test_what_kopf_notes_of_a_handler_is_a_name_that_an_annotation_may_have() ->
 def test_a_timer_at_work_holds_up_a_deletion_no_longer_than_it_takes() -> None:
     """Kopf looks again whether a timer has ended; by default a minute later, which a user would wait for."""
     kube: Any = OneResource()
-    registry = registry_for(reconcilers_for(kube, kube, kube, kube, lambda: 0.0, ""), None, WallClock())
+    registry = registry_for(reconcilers_for(kube, kube, kube, kube, lambda: 0.0, ""), None)
     settings = kopf.OperatorSettings()
     for handler in registry._activities.get_all_handlers():
         if handler.activity == "startup":
@@ -241,9 +240,41 @@ async def test_hundreds_of_resources_leave_room_for_what_else_the_operator_does(
 
     for each in reconcilers.all:
         each.reconcile = reconcile  # type: ignore[method-assign,assignment]
-    registry = registry_for(reconcilers, None, WallClock())
+    registry = registry_for(reconcilers, None)
     changed = [each.fn for each in registry._changing.get_all_handlers() if each.id == "reconcile"]
     metadata = {"name": "one", "namespace": "default", "uid": "u"}
     bodies = [kopf.Body({"metadata": metadata | {"name": f"n{each}"}}) for each in range(100)]
     await asyncio.gather(*(call(body=body) for call in changed for body in bodies))
     assert (most, seen) == (AT_ONCE_MAX, len(changed) * len(bodies))
+
+
+class Served(OneResource):
+    """Several CloudMatrixInfers; `statistics` of the one that is away cannot be had."""
+
+    def __init__(self, *names: str, away: str) -> None:
+        super().__init__()
+        status = {"pods": 1}
+        self.bodies = [{**self.body, "metadata": self.body["metadata"] | {"name": n}, "status": status} for n in names]
+        self.away, self.measured = away, list[str]()
+
+    async def list(self, *_: Any) -> tuple[list[dict[str, Any]], str]:
+        return self.bodies, "1"
+
+    async def statistics(self, key: str) -> dict[str, Any]:
+        if key == self.away:
+            raise Unavailable("infer does not answer")
+        return {"measuredS": 30.0, "windowS": 30.0}
+
+    async def merge(self, _kind: Any, name: str, patch: dict[str, Any], *_: Any) -> dict[str, Any]:
+        assert "metrics" in patch["status"]
+        self.measured.append(name)
+        return {**self.body, "status": patch["status"]}
+
+
+async def test_one_deployment_that_cannot_be_measured_keeps_none_of_the_others() -> None:
+    kube: Any = Served("one", "two", "three", "new", "gone", away="two")
+    kube.bodies[3]["status"] = {}
+    kube.bodies[4]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    reconcilers = reconcilers_for(kube, kube, kube, kube, lambda: 0.0, "")
+    assert await reconcilers.infers.measure() == "3 deployments measured"
+    assert kube.measured == ["one", "three"]
