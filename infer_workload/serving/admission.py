@@ -63,8 +63,8 @@ def _over_s(engine: Engine, spec: DeploymentRequest, request: InferenceRequest, 
 
 def _begins_at_once(engine: Engine, request: InferenceRequest) -> bool:
     """Whether it waits for nothing: what a deployment takes whose requests may not wait (`queueMax` 0)."""
-    _, instances = engine.open_places()
-    place = engine.place_for(request.priority, request.prompt + request.output_tokens)
+    _, instances = engine.placement.open_places()
+    place = engine.placement.place_for(request.priority, request.prompt + request.output_tokens)
     return bool(instances) and place is not None
 
 
@@ -73,16 +73,16 @@ def _tpot_s(engine: Engine, request: InferenceRequest) -> float:
     if engine.waiting.ahead_of(request.priority):
         return inf
     tokens = request.prompt + request.output_tokens
-    die, making_room = engine.place_for(request.priority, tokens) or (None, ())
+    die, making_room = engine.placement.place_for(request.priority, tokens) or (None, ())
     if die is None:
-        deployment, (dies, _) = engine.deployment, engine.open_places()
+        deployment, (dies, _) = engine.deployment, engine.placement.open_places()
         die = choose_die(dies, tokens, deployment.batch_per_die, deployment.kv_tokens_per_die)
     return inf if die is None else tpot_s(engine.pool, die, tokens, making_room)
 
 
 def _ttft_s(engine: Engine, request: InferenceRequest, cached: int) -> float:
     """How long its first token takes, behind all that goes before it on the instance with least of that."""
-    _, instances = engine.open_places()
+    _, instances = engine.placement.open_places()
     if not instances or engine.waiting.ahead_of(request.priority):
         return inf
     instance = min(instances, key=lambda each: each.tokens_before(request.priority))

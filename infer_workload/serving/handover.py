@@ -67,7 +67,7 @@ class Handover:
             return True  # they count when the drain is over
         target = _after(self._wanted(engine), fabric)
         if target is None or _alike(target, engine.deployment.pools):
-            engine.deployment = self._wanted(engine)
+            engine.adopt(self._wanted(engine))
             return False
         self.role_change = Drain(frozenset(), deadline_at)
         self.role_change.requests_at_start = engine.close(target)
@@ -81,13 +81,13 @@ class Handover:
         if self.role_change is not None:
             return None
         change = plan_gain(self.base(engine), fabric, weights)
-        if now >= deadline_at or not engine.on_closing(change.deployment.pools):
+        if now >= deadline_at or not engine.placement.on_closing(change.deployment.pools):
             return change
         if self.pending is None:
             gained = frozenset(fabric.nodes) - engine.deployment.pools.nodes
             self.role_change = Drain(frozenset(), deadline_at, gained=gained)
             self.close(engine, fabric, now)
-            self.role_change.requests_at_start = engine.on_closing()
+            self.role_change.requests_at_start = engine.placement.on_closing()
         return None
 
     def close(self, engine: Engine, fabric: Fabric, now: float) -> float:
@@ -107,12 +107,12 @@ class Handover:
         if leaving is None:
             return False
         if now < leaving.deadline_at:
-            if engine.on_closing():
+            if engine.placement.on_closing():
                 return False
             if (change := leaving.successors(self._wanted(engine), fabric)) is not None:
                 return change
             ready_at = self.close(engine, fabric, now)
-            if engine.on_closing() or now < ready_at < inf:
+            if engine.placement.on_closing() or now < ready_at < inf:
                 return False
         leaving.drained, self.role_change = True, None
         return True
@@ -128,13 +128,15 @@ class Handover:
         return min(leaving.deadline_at, ready_at if engine.now < ready_at else inf)
 
     def drain_view(self, engine: Engine | None) -> DrainView | None:
-        return None if self.draining is None else self.draining.view(0 if engine is None else engine.on_closing())
+        if self.draining is None:
+            return None
+        return self.draining.view(0 if engine is None else engine.placement.on_closing())
 
     def scale_view(self, asked: ScaleRequest, engine: Engine | None) -> ScaleView:
         """Whether the layout follows what was asked for, and whether it has the nodes for it."""
         settled = self.idle if engine is None else self.settled(engine)
         lacks = engine is not None and self.lacks_nodes(engine)
-        requests = 0 if engine is None or self.role_change is None else engine.on_closing()
+        requests = 0 if engine is None or self.role_change is None else engine.placement.on_closing()
         state = "Changing" if not settled else "LacksNodes" if lacks else "Settled"
         return ScaleView.model_validate(asked.model_dump() | {"state": state, "requests": requests})
 
@@ -159,7 +161,7 @@ class Handover:
             return None
         decode, prefill = engine.deployment.pools.beyond(leaving.target(self._wanted(engine), fabric))
         nodes = sorted(decode.union(*prefill))
-        return leaving.view(engine.on_closing()).model_copy(update={"nodes": nodes})
+        return leaving.view(engine.placement.on_closing()).model_copy(update={"nodes": nodes})
 
     def _wanted(self, engine: Engine) -> Deployment:
         return replace(engine.deployment, spec=self.spec, scale=self.scale)
@@ -169,7 +171,7 @@ class Handover:
         leaving = self.pending
         assert leaving is not None
         target = leaving.target(self._wanted(engine), fabric)
-        ready = (each.ready_at for each in engine.instances if each.nodes in target.prefill)
+        ready = (each.ready_at for each in engine.prefill.instances if each.nodes in target.prefill)
         return target, min(ready, default=inf)
 
 

@@ -140,7 +140,7 @@ class LiveDeployment:
             self.engine.close(None)
             self._follow(now)
             if drain is not None and self.engine is not None:
-                drain.requests_at_start = self.engine.on_closing()
+                drain.requests_at_start = self.engine.placement.on_closing()
             self._hand_over(now)
         self._changed(self)
 

@@ -67,7 +67,7 @@ def _add_engine(view: StatisticsView, engine: Engine) -> None:
     view.queued = engine.queued
     view.prefilling, view.transferring = states.count(PREFILLING), states.count(TRANSFERRING)
     view.decoding = states.count(DECODING)
-    instances = engine.instances
+    instances = engine.prefill.instances
     view.prefill_busy = sum(bool(instance.chunk) for instance in instances) / max(1, len(instances))
     view.decode_step_ms = engine.pool.step_s * 1e3 if isfinite(engine.pool.step_s) else None
     view.decode_batch_per_npu = engine.pool.active * engine.deployment.calibration.dies_per_npu / max(1, len(dies))

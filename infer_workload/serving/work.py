@@ -40,7 +40,7 @@ def work_of(live: LiveDeployment, now: float, window_s: float, tpot_s: float = T
     answer = done.generated_tokens / done.requests if done.requests else ANSWER_TOKENS
     prompt = tokens / arrivals if arrivals else PROMPT_TOKENS
     token_s = _token_s(engine, prompt)
-    prompt_s = engine.instances[0].timing.chunk_s([(max(1, round(prompt)), 0)])
+    prompt_s = engine.prefill.instances[0].timing.chunk_s([(max(1, round(prompt)), 0)])
     if not isfinite(token_s + prompt_s):
         return None
     uncached = 1.0 - engine.cache.counts.token_hit_rate
@@ -95,7 +95,7 @@ def _token_s(engine: Engine, prompt: float) -> float:
     """Seconds of a prefill node for one new token, in full chunks of such prompts."""
     length = max(1, round(prompt))
     count = max(1, CHUNK_TOKENS // length)
-    instance = engine.instances[0]
+    instance = engine.prefill.instances[0]
     return instance.timing.chunk_s([(length, 0)] * count) * len(instance.nodes) / (count * length)
 
 

@@ -88,9 +88,9 @@ def test_the_first_spec_again_meanwhile_opens_what_was_closed():
     stage = Stage()
     live = stage.live
     live.reshape(spec(8, 4), stage.now)
-    assert live.engine.on_closing() > 0
+    assert live.engine.placement.on_closing() > 0
     live.reshape(spec(4, 8), stage.now)
-    assert (live.engine.on_closing(), live.handover.role_change, progress(live)[0]) == (0, None, False)
+    assert (live.engine.placement.on_closing(), live.handover.role_change, progress(live)[0]) == (0, None, False)
     stage.plays(60)
     assert (sizes(live), live.requeued) == ((4, 8), 0)
 

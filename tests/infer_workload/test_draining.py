@@ -103,7 +103,7 @@ def test_prompts_are_served_while_every_prefill_instance_leaves(nodes):
     while not live.draining.drained:
         stage.plays(1)
         seen = max(seen, live.engine.queued)
-        ready = [each for each in live.engine.instances if each.ready_at <= stage.now]
+        ready = [each for each in live.engine.prefill.instances if each.ready_at <= stage.now]
         assert ready, "somebody prefills"
     assert seen < 60, "prompts do not wait for the drain's end"
     assert (live.requeued, live.cut_off) == (0, 0)

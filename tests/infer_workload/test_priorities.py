@@ -82,7 +82,7 @@ def test_nobody_gives_up_room_for_its_own_priority():
 
 def test_a_prompt_overtakes_in_the_queue_but_not_whoever_computes_its_blocks():
     engine = an_engine(DeploymentShape(), nodes=4)
-    instance = engine.instances[0]
+    instance = engine.prefill.instances[0]
     submitted(engine, 1, tokens_in=100_000)
     maker = submitted(engine, 1, priority=5, tokens_in=1024, first=1, blocks=(1, 2))[0]
     other = submitted(engine, 1, priority=5, tokens_in=1024, first=2, blocks=(8, 9))[0]
