@@ -21,8 +21,8 @@ from infer_workload.openai.answers import RETRY_AFTER_S, Completion, Streamed, r
 from infer_workload.openai.parameters import Parameters, StreamOptions
 from infer_workload.openai.prompts import Chat, Shape, Text
 from infer_workload.openai.synthetic_tokens import Answer, prefix_blocks
-from infer_workload.serving.admission import wall_s
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.admission import wall_s
+from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.routing import Offer, candidates, offers
 from infer_workload.serving.service import Serving
 from matrixcommon.api.authorization import GUARDED, Caller, CallerOf

@@ -23,9 +23,9 @@ from infer_workload.contract import (
 )
 from infer_workload.serving.access import DEPLOYMENTS, STUCK
 from infer_workload.serving.caches import EXPORT_PAGE_MAX, export, model_cache_view, warm
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.live_deployment import LiveDeployment
+from infer_workload.serving.live.statistics import WINDOW_S
 from infer_workload.serving.service import Serving
-from infer_workload.serving.statistics import WINDOW_S
 from infer_workload.serving.statistics_view import statistics_of
 from infer_workload.serving.status import stuck_deployments
 from infer_workload.serving.work import TPOT_OBJECTIVE_S

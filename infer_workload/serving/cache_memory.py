@@ -20,7 +20,7 @@ from infer_workload.ems.lending import GIB, GRANTED, Lending, allocation_of
 from infer_workload.ems.model_cache import weights_gb
 from infer_workload.engine.cache_placement import lend_memory
 from infer_workload.layout.recovery import first_start_s
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.ports import ServerMemory
 from infer_workload.serving.states import LOADING, PENDING
 from infer_workload.timing.model import ServedModel

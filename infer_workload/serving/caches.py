@@ -17,7 +17,7 @@ from infer_workload.ems.model_cache import MEMORY, SOLID_STATE, weights_gb
 from infer_workload.engine.engine import Engine
 from infer_workload.layout.deployment import Deployment, DoesNotFit, lay_out
 from infer_workload.layout.recovery import first_start_s, load_s, role_switch_s
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.timing.model import ServedModel
 from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.resource_key import name_of

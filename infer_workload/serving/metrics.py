@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric as Family
 from prometheus_client.utils import floatToGoString
 
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.live_deployment import LiveDeployment
+from infer_workload.serving.live.statistics import HISTOGRAM_BUCKETS, Histogram
 from infer_workload.serving.service import Serving
-from infer_workload.serving.statistics import HISTOGRAM_BUCKETS, Histogram
 from infer_workload.serving.statistics_view import kv_usage
 from matrixcommon.telemetry.metric import Kind, Label, Metric, Stability
 

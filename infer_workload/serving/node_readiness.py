@@ -4,7 +4,7 @@ or has put others in their places."""
 from __future__ import annotations
 
 from infer_workload.layout.draining import Drain
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.states import LOADING
 
 

@@ -24,7 +24,7 @@ from infer_workload.layout.views import pools_of
 from infer_workload.metering.accounts import LOAD_KEY, LOAD_PROJECT
 from infer_workload.metering.service import UsageService
 from infer_workload.serving.cache_memory import CacheMemory, keep_models
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.node_readiness import can_serve_without, hold_for_unpowered, ready_nodes
 from infer_workload.serving.ports import FabricViews, Hardware, ServerMemory
 from infer_workload.serving.status import settle_machine, use_machine, write_status

@@ -7,8 +7,8 @@ from math import isfinite
 from infer_workload.contract import Sample, StatisticsView
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import DECODING, PREFILLING, TRANSFERRING
-from infer_workload.serving.live_deployment import LiveDeployment
-from infer_workload.serving.statistics import WINDOW_S, percentiles
+from infer_workload.serving.live.live_deployment import LiveDeployment
+from infer_workload.serving.live.statistics import WINDOW_S, percentiles
 from infer_workload.serving.work import TPOT_OBJECTIVE_S, work_of
 from matrixcommon.model.resource_key import name_of
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from infer_workload.layout.machines import found_machine, naming
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.states import DEPLOYMENT_STATES
 from infer_workload.serving.store import DeploymentRow, InferStore
 from infer_workload.timing.calibration import Calibration

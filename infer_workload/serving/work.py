@@ -15,7 +15,7 @@ from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import PREFILLING, WAITING
 from infer_workload.layout.deployment import least_decode_nodes
 from infer_workload.layout.recovery import first_start_s
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.timing.decode import DecodeTiming
 
 TPOT_OBJECTIVE_S = 0.05

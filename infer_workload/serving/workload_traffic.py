@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from infer_workload.engine.engine import Engine
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.ports import Hardware, WorkloadLoad, contention_of
 from infer_workload.timing.fabric import DIES_PER_NODE, RDMA, UB
 from matrixcommon.model.hardware_names import NPUS_PER_NODE

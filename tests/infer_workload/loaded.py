@@ -5,7 +5,7 @@ from __future__ import annotations
 from infer_workload.contract import DeploymentRequest, LoadRequest
 from infer_workload.experiments.experiment import healthy_fabric
 from infer_workload.layout.draining import Drain
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.states import SERVING
 from infer_workload.timing.fabric import Fabric
 

@@ -12,7 +12,7 @@ from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.deployment import DoesNotFit
 from infer_workload.layout.scale import ROLE_CHANGE_S, PoolScale
 from infer_workload.layout.views import pools_of
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.states import SERVING
 from infer_workload.serving.status import progress
 from infer_workload.timing.fabric import Fabric

@@ -4,8 +4,8 @@ import pytest
 
 from infer_workload.contract import DeploymentRequest, LoadRequest
 from infer_workload.experiments.experiment import healthy_fabric
-from infer_workload.serving.live_deployment import LiveDeployment
-from infer_workload.serving.load_generator import BuiltInLoad
+from infer_workload.serving.live.live_deployment import LiveDeployment
+from infer_workload.serving.live.load_generator import BuiltInLoad
 from infer_workload.serving.states import SERVING
 from infer_workload.timing.fabric import Fabric
 

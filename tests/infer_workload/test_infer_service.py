@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from infer_workload.engine.decode_pool import DecodePool
-from infer_workload.serving import live_deployment
+from infer_workload.serving.live import live_deployment
 from infer_workload.serving.states import DEPLOYMENT_STATES
 from tests.infer_workload.conftest import NODES, Stage, Views
 

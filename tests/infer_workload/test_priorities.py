@@ -11,7 +11,7 @@ from infer_workload.engine.request import FINISHED, InferenceRequest
 from infer_workload.experiments.experiment import healthy_fabric, run
 from infer_workload.experiments.trial import Trial
 from infer_workload.layout.deployment import lay_out
-from infer_workload.serving.admission import Admission
+from infer_workload.serving.live.admission import Admission
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.model import load_model
 from infer_workload.traffic.generator import BadTrace, read_trace

@@ -7,8 +7,8 @@ import pytest
 
 from infer_workload.contract import DeploymentRequest, LoadRequest, ServingObjective
 from infer_workload.engine.request import InferenceRequest
-from infer_workload.serving.live_deployment import LiveDeployment
-from infer_workload.serving.statistics import percentiles
+from infer_workload.serving.live.live_deployment import LiveDeployment
+from infer_workload.serving.live.statistics import percentiles
 from infer_workload.timing.fabric import Fabric
 from matrixcommon.model.errors import Overloaded
 

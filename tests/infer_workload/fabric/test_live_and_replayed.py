@@ -11,7 +11,7 @@ from infer_workload.contract import DeploymentRequest
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.experiments.experiment import generated, healthy_fabric, replay
 from infer_workload.layout.deployment import lay_out
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.contention import MeasuredContention
 from infer_workload.timing.model import load_model

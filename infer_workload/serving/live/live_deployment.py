@@ -23,12 +23,12 @@ from infer_workload.layout.draining import Drain
 from infer_workload.layout.recovery import Change, first_start_s, plan_change_at_any_size
 from infer_workload.layout.scale import ROLE_CHANGE_S, PoolScale
 from infer_workload.layout.views import layout_text, pools_view, roles_of
-from infer_workload.serving.activation import RETRY_AFTER_S, Activation
-from infer_workload.serving.admission import Admission
-from infer_workload.serving.handover import Handover
-from infer_workload.serving.load_generator import BuiltInLoad
+from infer_workload.serving.live.activation import RETRY_AFTER_S, Activation
+from infer_workload.serving.live.admission import Admission
+from infer_workload.serving.live.handover import Handover
+from infer_workload.serving.live.load_generator import BuiltInLoad
+from infer_workload.serving.live.statistics import Statistics
 from infer_workload.serving.states import DEGRADED, DEPLOYMENT_STATES, IDLE, LOADING, PENDING, SERVING, UNAVAILABLE
-from infer_workload.serving.statistics import Statistics
 from infer_workload.timing.calibration import MACHINE, Calibration, load_calibration
 from infer_workload.timing.contention import MeasuredContention
 from infer_workload.timing.fabric import Fabric

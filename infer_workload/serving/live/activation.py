@@ -11,7 +11,7 @@ from typing import Protocol
 
 from infer_workload.contract import DeploymentRequest
 from infer_workload.engine.engine import Engine
-from infer_workload.serving.handover import Handover
+from infer_workload.serving.live.handover import Handover
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Unavailable
 
