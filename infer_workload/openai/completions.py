@@ -200,7 +200,7 @@ async def _taken(serving: Serving, live: LiveDeployment, caller: Caller, asked: 
 
 
 def _submitted(serving: Serving, live: LiveDeployment, tenant: str, asked: _Asked, came: float) -> InferenceRequest:
-    prompt, limit = asked.prompt, live.pools_view().context_length
+    prompt, limit = asked.prompt, live.layout.pools_view().context_length
     blocks = prefix_blocks(prompt, live.spec.block_tokens, tenant.partition("/")[0])
     now = serving.clock.now()
     try:

@@ -74,7 +74,7 @@ def warm(live: LiveDeployment, request: WarmRequest, *, validate_only: bool = Fa
 
 def model_cache_view(live: LiveDeployment, models: Mapping[str, ServedModel]) -> ModelCacheView:
     """Which models the pool keeps, where, and what it takes to have each on the dies of this deployment."""
-    current, weights = _engine_of(live).deployment, live.weights
+    current, weights = _engine_of(live).deployment, live.layout.weights
     pool = current.pools.caching
     tiers, lending = weights.tiers(pool), weights.lending(pool)
     size = {name: weights_gb(models[name]) for name in tiers}

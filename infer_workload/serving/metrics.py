@@ -145,7 +145,7 @@ def _labelled(lives: list[tuple[str, LiveDeployment]]) -> Iterator[Family]:
     """What has more labels than the deployment's name."""
     success, position, cache = SUCCESS.family(), POSITION.family(), CACHE.family()
     for name, live in lives:
-        for reason, count in {**live.statistics.by_reason, "abort": live.cancelled}.items():
+        for reason, count in {**live.statistics.by_reason, "abort": live.intake.cancelled}.items():
             success.add_metric([name, reason], count)
         position.add_metric([name, "0"], live.statistics.drafts_accepted if drafts(live) else 0)
         if live.engine is not None:

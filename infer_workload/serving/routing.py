@@ -27,7 +27,7 @@ class Offer:
     @property
     def context_length(self) -> int:
         """The longest prompt and answer together that any of them takes."""
-        return max(live.pools_view().context_length for live in self.deployments)
+        return max(live.layout.pools_view().context_length for live in self.deployments)
 
 
 def candidates(lives: Mapping[str, LiveDeployment], model: str, project: str, sees: Sees) -> list[LiveDeployment]:

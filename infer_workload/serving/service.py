@@ -102,7 +102,7 @@ class Serving:
             if scale:
                 live.rescale(PoolScale.of(scale), self.clock.now())
             if load:
-                live.start_load_generator(LoadRequest.model_validate(load), self.clock.now())
+                live.intake.start_load_generator(LoadRequest.model_validate(load), self.clock.now())
             self._changed(live)
         return len(rows)
 
@@ -180,7 +180,7 @@ class Serving:
             row.load = None if load is None else load.wire()
             if validate_only:
                 return row.view()
-        self.live[name].start_load_generator(load, self.clock.now())
+        self.live[name].intake.start_load_generator(load, self.clock.now())
         self.nudge()
         return self.view(name)
 
@@ -265,7 +265,8 @@ class Serving:
                 # What is switched off is as good as gone.
                 settle_machine(self.store, live, view, self.machines)
                 other = other_machine(live.spec.machine, view, self.machines)
-                fabric = None if view is None or other else Fabric.of(view, live.calibration).leaving_out(self._off)
+                lies = None if view is None or other else Fabric.of(view, live.layout.calibration)
+                fabric = None if lies is None else lies.leaving_out(self._off)
                 live.take_view(fabric, self.clock.now(), self._up, other)
         self.nudge()
         return f"{len(self.live)} deployments follow their fabric"
@@ -362,7 +363,7 @@ class Serving:
             machine=machine,
         )
         if self.cache_memory is not None:
-            live.lent = {}
+            live.layout.lent = {}
         if request.model in self.models:
             keep_models(live, self.models)
         live.counting_since = live.activation.active_at = self.clock.now()

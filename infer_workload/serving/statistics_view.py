@@ -28,19 +28,19 @@ def statistics_of(
         state=live.state,
         now=now,
         window_s=window_s,
-        measured_s=max(0.0, min(window_s, now - live.serves_from)) if live.serves else 0.0,
+        measured_s=max(0.0, min(window_s, now - live.layout.loading.serves_from)) if live.serves else 0.0,
         tokens_per_second=current.tokens_per_second(now, window_s),
         prompt_tokens_per_second=sum(entry[3] for entry in recent) / window_s,
         requests_per_second=len(recent) / window_s,
         ttft=percentiles([entry[1] for entry in recent]),
         tpot=percentiles([entry[2] for entry in recent if entry[2] > 0]),
         counting_since=live.counting_since,
-        submitted=live.submitted,
-        refused=live.admission.refused,
+        submitted=live.intake.submitted,
+        refused=live.intake.admission.refused,
         finished=current.requests,
-        cancelled=live.cancelled,
-        lost=live.cut_off,
-        requeued=live.requeued,
+        cancelled=live.intake.cancelled,
+        lost=live.layout.cut_off,
+        requeued=live.layout.requeued,
         activation_queue=live.activation.waiting,
         idle_s=live.activation.idle_s(live, now),
         samples=[
@@ -52,7 +52,7 @@ def statistics_of(
     if engine is not None:
         _add_engine(view, engine)
         view.kv_usage = kv_usage(live)
-        view.decode_paused = now < live.paused_until
+        view.decode_paused = now < live.layout.loading.paused_until
         view.work = work_of(live, now, window_s, tpot_s)
     return view
 

@@ -33,7 +33,7 @@ def work_of(live: LiveDeployment, now: float, window_s: float, tpot_s: float = T
     """With that objective for a token of an answer. None while it does not serve, or has not for a whole window, or
     while a plane carries nothing of what it sends: what nobody could do now does not tell how many there should be."""
     engine = live.engine
-    if engine is None or not live.serves or now - live.serves_from < window_s:
+    if engine is None or not live.serves or now - live.layout.loading.serves_from < window_s:
         return None
     done, pools = live.statistics, engine.deployment.pools
     arrivals, tokens = done.arrivals(now, window_s)
@@ -63,7 +63,7 @@ def work_of(live: LiveDeployment, now: float, window_s: float, tpot_s: float = T
         decode_nodes=decoding,
         nodes=max(nodes * load / share for share, load in shares if share),
         backlog_node_seconds=waiting * token_s * nodes / max(1, pools.prefill_nodes),
-        start_s=first_start_s(engine.deployment, live.weights),
+        start_s=first_start_s(engine.deployment, live.layout.weights),
         stays_s=stays_s,
         prompt_s=prompt_s,
         prefill_backlog_node_seconds=waiting * token_s,
@@ -78,7 +78,7 @@ def work_of(live: LiveDeployment, now: float, window_s: float, tpot_s: float = T
 def _per_s(live: LiveDeployment, now: float, over_s: float) -> float:
     """Requests a second. Answers that stay for long are counted for longer: of a burst the higher of rate and places
     would say twice what it comes to."""
-    over_s = min(over_s, now - live.serves_from)
+    over_s = min(over_s, now - live.layout.loading.serves_from)
     return live.statistics.arrivals(now, over_s)[0] / over_s
 
 

@@ -26,8 +26,10 @@ class Target(Protocol):
     state: str
     why: str
     spec: DeploymentRequest
-    engine: Engine | None
     handover: Handover
+
+    @property
+    def engine(self) -> Engine | None: ...
 
     @property
     def serves(self) -> bool: ...

@@ -34,7 +34,7 @@ def test_the_same_arrivals_have_the_same_ttft_and_tpot(beside):
     done, rng = [], Random(1)
     live = LiveDeployment("r1", DeploymentRequest(instance="i"), 3, lambda live: None, done.append)
     live.take_view(fabric, 0.0)
-    start = live.serves_from + 1.0
+    start = live.layout.loading.serves_from + 1.0
     live.play(start)
     assert live.serves
     if beside:
