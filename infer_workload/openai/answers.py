@@ -75,7 +75,7 @@ class Completion:
         Raises Unavailable when they will not come."""
         reported, request = 0, self.request
         self.live.stream_count += 1
-        self.serving.nudge()
+        self.serving.player.nudge()
         charged = self.streamed
         try:
             while True:

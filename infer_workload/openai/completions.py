@@ -174,7 +174,7 @@ async def _taken(serving: Serving, live: LiveDeployment, caller: Caller, asked: 
     lease, charge = serving.usage.admit((project, key, live.name, live.spec.model), asked.tokens_max)
     try:
         if not live.serves and live.activation.holds(live):
-            serving.nudge()
+            serving.player.nudge()
             await live.activation.wait(live, serving.clock)
         if not live.serves:
             raise Unavailable(f"{live.name} is {live.state}: {live.why}", retry_after_s=RETRY_AFTER_S)
