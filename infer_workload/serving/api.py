@@ -8,19 +8,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from infer_workload.contract import (
-    ContextCacheView,
-    DeploymentRequest,
-    DeploymentView,
-    DrainRequest,
-    LoadRequest,
-    LoadView,
-    ModelCacheView,
-    ScaleRequest,
-    StatisticsView,
-    WarmRequest,
-    WarmView,
-)
+from infer_workload.contract.caches import ContextCacheView, ModelCacheView, WarmRequest, WarmView
+from infer_workload.contract.deployments import DeploymentRequest, DeploymentView
+from infer_workload.contract.load import LoadRequest, LoadView
+from infer_workload.contract.roles import DrainRequest, ScaleRequest
+from infer_workload.contract.statistics import StatisticsView
 from infer_workload.serving.access import DEPLOYMENTS, STUCK
 from infer_workload.serving.caches import EXPORT_PAGE_MAX, export, model_cache_view, warm
 from infer_workload.serving.live.live_deployment import LiveDeployment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from infer_workload.contract import (
+from infer_workload.contract.caches import (
     CachedBlock,
     CachedModelView,
     ContextCacheView,

@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from random import Random
 
-from infer_workload.contract import DeploymentRequest, DeploymentView, DrainRequest, LoadRequest, ScaleRequest
+from infer_workload.contract.deployments import DeploymentRequest, DeploymentView
+from infer_workload.contract.load import LoadRequest
+from infer_workload.contract.roles import DrainRequest, ScaleRequest
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.deployment import DoesNotFit
 from infer_workload.layout.draining import Drain

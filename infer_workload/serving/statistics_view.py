@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isfinite
 
-from infer_workload.contract import Sample, StatisticsView
+from infer_workload.contract.statistics import Sample, StatisticsView
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import DECODING, PREFILLING, TRANSFERRING
 from infer_workload.serving.live.live_deployment import LiveDeployment

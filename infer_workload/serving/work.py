@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from math import isfinite
 
-from infer_workload.contract import WorkView
+from infer_workload.contract.statistics import WorkView
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import PREFILLING, WAITING
 from infer_workload.layout.deployment import least_decode_nodes

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from infer_workload.contract import DeploymentRequest, LoadRequest
+from infer_workload.contract.deployments import DeploymentRequest
+from infer_workload.contract.load import LoadRequest
 from infer_workload.experiments.experiment import healthy_fabric
 from infer_workload.layout.draining import Drain
 from infer_workload.serving.live.live_deployment import LiveDeployment

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infer_workload.contract import DeploymentRequest
+from infer_workload.contract.deployments import DeploymentRequest
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.deployment import DoesNotFit
 from infer_workload.layout.scale import ROLE_CHANGE_S, PoolScale

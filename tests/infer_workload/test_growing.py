@@ -2,7 +2,8 @@
 
 import pytest
 
-from infer_workload.contract import DeploymentRequest, LoadRequest
+from infer_workload.contract.deployments import DeploymentRequest
+from infer_workload.contract.load import LoadRequest
 from infer_workload.experiments.experiment import healthy_fabric
 from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.live.load_generator import BuiltInLoad

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infer_workload.contract import DeploymentShape
+from infer_workload.contract.deployments import DeploymentShape
 from infer_workload.experiments.experiment import healthy_fabric
 from infer_workload.layout.deployment import DoesNotFit, lay_out
 from infer_workload.timing.calibration import load_calibration

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from infer_workload.contract import ScaleRequest, ServingObjective
+from infer_workload.contract.deployments import ServingObjective
+from infer_workload.contract.roles import ScaleRequest
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.scale import PoolScale
 from infer_workload.serving.states import IDLE, LOADING, PENDING, SERVING

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from infer_workload.contract import DeploymentRequest
+from infer_workload.contract.deployments import DeploymentRequest
 from infer_workload.engine.engine import Engine
 from infer_workload.serving.live.handover import Handover
 from matrixcommon.model.clock import Clock

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from math import ceil, inf
 
-from infer_workload.contract import DeploymentRequest
+from infer_workload.contract.deployments import DeploymentRequest
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.engine.scheduler import choose_die, tpot_s

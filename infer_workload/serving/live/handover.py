@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
-from infer_workload.contract import DeploymentShape, DrainView, ScaleRequest, ScaleView
+from infer_workload.contract.deployments import DeploymentShape
+from infer_workload.contract.roles import DrainView, ScaleRequest, ScaleView
 from infer_workload.ems.model_cache import ModelCache
 from infer_workload.engine.engine import Engine
 from infer_workload.layout.deployment import SIZES, Deployment, DoesNotFit, Pools

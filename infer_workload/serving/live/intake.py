@@ -6,7 +6,8 @@ from functools import partial
 from itertools import count
 from math import inf
 
-from infer_workload.contract import DeploymentRequest, LoadRequest, LoadView
+from infer_workload.contract.deployments import DeploymentRequest
+from infer_workload.contract.load import LoadRequest, LoadView
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.serving.live.activation import Activation

@@ -11,7 +11,8 @@ import asyncio
 from collections.abc import Callable
 from math import inf
 
-from infer_workload.contract import DeploymentRequest, LoadView
+from infer_workload.contract.deployments import DeploymentRequest
+from infer_workload.contract.load import LoadView
 from infer_workload.ems.lending import Lending
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import InferenceRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from math import inf
 
-from infer_workload.contract import LoadRequest, LoadView
+from infer_workload.contract.load import LoadRequest, LoadView
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import ContextTooLong, InferenceRequest
 from infer_workload.traffic.generator import Arrival, blocks_of, generate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import inf
 
-from infer_workload.contract import DeploymentRequest, PoolsView
+from infer_workload.contract.deployments import DeploymentRequest, PoolsView
 from infer_workload.ems.model_cache import ModelCache
 from infer_workload.engine.cache_placement import lend_memory
 from infer_workload.engine.engine import Engine

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor
 
-from infer_workload.contract import Percentiles
+from infer_workload.contract.statistics import Percentiles
 from infer_workload.engine.request import InferenceRequest
 
 WINDOW_S = 60.0

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from infer_workload.contract import DeploymentRequest
+from infer_workload.contract.deployments import DeploymentRequest
 from infer_workload.ems.lending import GIB, allocation_of
 from infer_workload.metering.tables import Base
 from infer_workload.serving.service import Serving

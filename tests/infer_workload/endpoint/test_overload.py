@@ -5,7 +5,8 @@ import tracemalloc
 
 import pytest
 
-from infer_workload.contract import DeploymentRequest, LoadRequest, ServingObjective
+from infer_workload.contract.deployments import DeploymentRequest, ServingObjective
+from infer_workload.contract.load import LoadRequest
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.live.statistics import percentiles

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from infer_workload.contract import DeploymentRequest
+from infer_workload.contract.deployments import DeploymentRequest
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.experiments.experiment import generated, healthy_fabric, replay
 from infer_workload.layout.deployment import lay_out
