@@ -10,7 +10,7 @@ import typer
 from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField, NotFound
 from services.matrixctl.clients.input_files import manifests_in
-from services.matrixctl.commands.allocation_options import AllocationOptions
+from services.matrixctl.commands.capacity.allocation_options import AllocationOptions
 from services.matrixctl.commands.command import command
 from services.matrixctl.commands.options import OfProject, Output, printed
 from services.matrixctl.output.resource_kinds import listing
