@@ -19,7 +19,8 @@ from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help import completion
 from services.matrixctl.commands.options import OfProject, OnStack, Output, printed
 from services.matrixctl.commands.reading.get import get
-from services.matrixctl.output.resource_kinds import listing, noun_of, unknown
+from services.matrixctl.output.columns import listing
+from services.matrixctl.output.resource_kinds import noun_of, unknown
 from services.matrixctl.output.screen import Form, say
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help.completion import of
 from services.matrixctl.commands.options import OnStack, Output, printed
 from services.matrixctl.commands.reading.get import show
-from services.matrixctl.output.resource_kinds import listing, noun_of
+from services.matrixctl.output.columns import listing
+from services.matrixctl.output.resource_kinds import noun_of
 from services.matrixctl.output.screen import EXIT_REFUSED, Form, say
 from services.matrixctl.output.waiting import Progress, awaited
 

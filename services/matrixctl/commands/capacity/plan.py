@@ -13,7 +13,7 @@ from services.matrixctl.clients.input_files import manifests_in
 from services.matrixctl.commands.capacity.allocation_options import AllocationOptions
 from services.matrixctl.commands.command import command
 from services.matrixctl.commands.options import OfProject, Output, printed
-from services.matrixctl.output.resource_kinds import listing
+from services.matrixctl.output.columns import listing
 from services.matrixctl.output.screen import EXIT_REFUSED, Form, say
 
 KIND = "CloudMatrixInstance"

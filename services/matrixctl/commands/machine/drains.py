@@ -10,7 +10,7 @@ from matrixcommon.api.client import at
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help.completion import of
 from services.matrixctl.commands.options import OfProject, OnStack, Output, printed
-from services.matrixctl.output.resource_kinds import listing
+from services.matrixctl.output.columns import listing
 from services.matrixctl.output.screen import EXIT_REFUSED, Form, say
 
 group("drain", "Take links or switches out of use for maintenance, make before break, or put them back.")

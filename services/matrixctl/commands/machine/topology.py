@@ -15,7 +15,7 @@ from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import OnStack, Output, printed
-from services.matrixctl.output.resource_kinds import listing
+from services.matrixctl.output.columns import listing
 from services.matrixctl.output.screen import EXIT_REFUSED, Form, say
 
 if TYPE_CHECKING:

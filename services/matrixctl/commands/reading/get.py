@@ -21,7 +21,8 @@ from services.matrixctl.clients.collections import every, named, one, served
 from services.matrixctl.commands.command import command
 from services.matrixctl.commands.help.completion import nouns, of, resources
 from services.matrixctl.commands.options import OfProject, Output, printed
-from services.matrixctl.output.resource_kinds import NOUNS, Noun, cells, listing, noun_of, titles
+from services.matrixctl.output.columns import cells, listing, titles
+from services.matrixctl.output.resource_kinds import NOUNS, Noun, noun_of
 from services.matrixctl.output.screen import Form, NotRunning, say
 
 FOLLOW_AGAIN_WALL_S = 1.0

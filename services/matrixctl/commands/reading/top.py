@@ -11,7 +11,7 @@ import typer
 
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import OnStack, Output, printed
-from services.matrixctl.output.resource_kinds import listing
+from services.matrixctl.output.columns import listing
 from services.matrixctl.output.screen import Form, console, say, table
 from services.matrixctl.output.waiting import PATIENCE_WALL_S
 

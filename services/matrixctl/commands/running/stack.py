@@ -17,7 +17,7 @@ from matrixcommon.model.hardware_names import RESOURCE_NAME
 from matrixcommon.model.quantities import LATEST_S, timestamp
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import DEFAULT_STATE, OnStack, Output, printed
-from services.matrixctl.output.resource_kinds import listing
+from services.matrixctl.output.columns import listing
 from services.matrixctl.output.screen import EXIT_REFUSED, EXIT_UNREACHABLE, Form, NotRunning, say, size_text
 from services.matrixctl.supervisor.state_folder import HOST, Unreadable
 from services.matrixctl.supervisor.up import (

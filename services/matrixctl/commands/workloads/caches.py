@@ -14,7 +14,7 @@ from matrixcommon.model.errors import InvalidField
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help.completion import of
 from services.matrixctl.commands.options import OfProject, Output, printed
-from services.matrixctl.output.resource_kinds import listing
+from services.matrixctl.output.columns import listing
 from services.matrixctl.output.screen import Form, in_words, say
 
 group("cache", "Context and model caches of deployments. `describe deployment NAME` shows the memory that they hold.")

@@ -9,7 +9,7 @@ import typer
 from matrixcommon.api.client import at
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import OfProject, Output, printed
-from services.matrixctl.output.resource_kinds import listing
+from services.matrixctl.output.columns import listing
 from services.matrixctl.output.screen import Form, say
 
 group("traffic", "Load on the emulated ports: what workloads send.")
