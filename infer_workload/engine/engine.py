@@ -138,7 +138,7 @@ class Engine:
         return self.placement.on_closing()
 
     def adopt(self, deployment: Deployment) -> None:
-        """Have other sizes or options in place of those of now, on the same nodes in the same roles."""
+        """Go by this deployment from now on; what its pools are made of changes with `apply_layout` alone."""
         self.deployment = deployment
         self.placement.deployment = deployment
         self.prefill.deployment = deployment
@@ -160,8 +160,7 @@ class Engine:
         prompt; those that wait and that no die can hold any more are dropped. Returns how many were sent back.
         """
         self.pool.settle(self.now)
-        self.deployment = deployment
-        self.placement.deployment = deployment
+        self.adopt(deployment)
         self.placement.close(None)
         gone = self.prefill.beyond(deployment.pools)
         lost = self._lost_with(deployment.pools, gone)
