@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.autoscaler.spares import Spares
 from benchmarks.autoscaler.traces import Trace
-from infer_workload.contract import DeploymentShape
+from infer_workload.contract.deployments import DeploymentShape
 from infer_workload.ems.model_cache import ModelCache
 from infer_workload.experiments.experiment import healthy_fabric
 from infer_workload.layout.deployment import lay_out

@@ -79,7 +79,7 @@ class Pools:
             engine.submit(
                 InferenceRequest(number, arrival.at_s, arrival.input_tokens, arrival.output_tokens, arrival.blocks)
             )
-        read_s = engine.fetched_bytes / (self.fetch_gbps * 1e9) / len(self.instances)
+        read_s = engine.prefill.fetched_bytes / (self.fetch_gbps * 1e9) / len(self.instances)
         return read_s / arrivals[-1].at_s
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from infer_workload.contract import CacheMemoryView
+from infer_workload.contract.caches import CacheMemoryView
 from matrixcommon.model.resource_key import name_of, sibling
 
 GIB = 1 << 30

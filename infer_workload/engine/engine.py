@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from heapq import heappop, heappush
 from math import inf
 from random import Random
 
 from infer_workload.engine.cache_placement import adapted_cache, forget_owed
-from infer_workload.engine.decode_pool import DecodeDie, DecodePool
+from infer_workload.engine.decode_pool import DecodePool
+from infer_workload.engine.event_queue import EventQueue
 from infer_workload.engine.kv_transfers import Transfers
-from infer_workload.engine.moving import fetch_s, new_dies, port_gbps, transfer_start_s
+from infer_workload.engine.moving import new_dies, port_gbps, transfer_start_s
+from infer_workload.engine.placement import Placement
 from infer_workload.engine.prefill_instance import PrefillInstance
+from infer_workload.engine.prefill_pool import PrefillPool
 from infer_workload.engine.request import (
     CANCELLED,
     DECODING,
@@ -30,13 +32,10 @@ from infer_workload.engine.request import (
     InferenceRequest,
     Prefiller,
 )
-from infer_workload.engine.scheduler import choose_die, choose_instance, choose_preempted, keeps, needs
+from infer_workload.engine.scheduler import choose_instance
 from infer_workload.engine.waiting_queue import WaitingQueue
 from infer_workload.layout.deployment import Deployment, Pools
 from infer_workload.timing.fabric import Contention
-from matrixcommon.model.hardware_names import NPUS_PER_NODE
-
-Event = tuple[float, int, Callable[..., None], tuple[object, ...]]
 
 
 class Engine:
@@ -62,23 +61,19 @@ class Engine:
         self.preemptions = 0
         """Times that a request was sent back, by a loss or for one of an earlier priority."""
         self.dropped = 0  # requests that no die could hold any more after a change of the layout
-        self._placed: dict[int, int] = {}
-        """Requests that have a place on a die, by priority."""
-        self.transferred_bytes = self.fetched_bytes = 0.0
-        """KV sent to decode dies, and blocks read out of the caching pool, ever since."""
-        self._closing: tuple[frozenset[str], frozenset[tuple[str, ...]]] = (frozenset(), frozenset())
+        self.transferred_bytes = 0.0
+        """KV sent to decode dies, ever since."""
         self.cache = deployment.context_cache()
         self._finished = finished or (lambda request: None)
         self._emitted = emitted or (lambda start, end, tokens: None)
         self._arrived = arrived or (lambda at, tokens: None)
-        self._events: list[Event] = []
-        self._sequence = self._instances_made = 0
+        self._events = EventQueue()
         self.transfers = Transfers(lambda port: port_gbps(self.deployment, port))
-        self.instances = [self._new_instance(nodes, now) for nodes in deployment.pools.prefill]
+        self.prefill = PrefillPool(deployment, self.cache, now, self._events, self._prefilled, self._assign)
         self.pool = DecodePool(
             deployment.decode_timing(), new_dies(deployment, deployment.pools.decode), Random(seed), self._emitted
         )
-        self._time_instances()
+        self.placement = Placement(deployment, self.prefill, self.pool, self.in_flight)
 
     # What a caller does.
 
@@ -102,10 +97,10 @@ class Engine:
 
     def next_at(self) -> float:
         """When something happens next if nothing is submitted; infinity when all is quiet."""
-        at, moved = self.pool.due, self.transfers.due
-        if moved < at:
+        at, moved, planned = self.pool.due, self.transfers.due, self._events.due
+        if moved < at:  # and no min(): this is asked at every event
             at = moved
-        return self._events[0][0] if self._events and self._events[0][0] < at else at
+        return planned if planned < at else at
 
     def advance(self, until: float) -> None:
         """Play everything up to and including that moment."""
@@ -116,13 +111,11 @@ class Engine:
                     self._finish(request)
                 self._assign()
             elif self.transfers.due <= at:
+                joins_at = self.now + transfer_start_s(self.deployment)
                 for transfer in self.transfers.finish(self.now):
-                    self._at(
-                        self.now + transfer_start_s(self.deployment), self._transferred, transfer.request, transfer.life
-                    )
+                    self._events.at(joins_at, self._transferred, transfer.request, transfer.life)
             else:
-                _, _, action, arguments = heappop(self._events)
-                action(*arguments)
+                self._events.run(self.now)
         if until < inf:
             self.now = max(self.now, until)
 
@@ -143,22 +136,23 @@ class Engine:
     def close(self, target: Pools | None) -> int:
         """Begin nothing on decode nodes and prefill instances that are not in `target`; None opens all of them.
         Returns how many requests still need what is closed."""
-        self._closing = (pools := self.deployment.pools).beyond(target or pools)
+        self.placement.close(target)
         self._assign()
-        return self.on_closing()
+        return self.placement.on_closing()
 
-    def on_closing(self, target: Pools | None = None) -> int:
-        """Requests that still need what is closed, or what were closed for that target."""
-        decode, prefill = self._closing if target is None else self.deployment.pools.beyond(target)
-        return sum(needs(request, decode, prefill) for request in self.in_flight.values())
+    def adopt(self, deployment: Deployment) -> None:
+        """Go by this deployment from now on; what its pools are made of changes with `apply_layout` alone."""
+        self.deployment = deployment
+        self.placement.deployment = deployment
+        self.prefill.deployment = deployment
 
     def retime(self, contention: Contention, now: float) -> None:
         """The same nodes beside other traffic from now on: the next steps, chunks and transfers take the time that
         says."""
         self.advance(now)
         self.pool.settle(self.now)
-        self.deployment = replace(self.deployment, fabric=self.deployment.fabric.beside(contention))
-        self._time_instances()
+        self.adopt(replace(self.deployment, fabric=self.deployment.fabric.beside(contention)))
+        self.prefill.retime(self.deployment, self.now)
         self.transfers.reprice(self.now)
         self.pool.rebuild(self.deployment.decode_timing(), self.pool.dies, self.now)
 
@@ -169,39 +163,39 @@ class Engine:
         prompt; those that wait and that no die can hold any more are dropped. Returns how many were sent back.
         """
         self.pool.settle(self.now)
-        self.deployment = deployment
-        self._closing = (frozenset(), frozenset())
-        pools = deployment.pools
-        kept = [instance for instance in self.instances if instance.nodes in pools.prefill]
-        gone = [instance for instance in self.instances if instance not in kept]
-        current = {instance.nodes for instance in kept}
-        added = [self._new_instance(nodes, self.now + start_s) for nodes in pools.prefill if nodes not in current]
-        decode = set(pools.decode)
-        surviving = [die for die in self.pool.dies if die.node in decode]
-        known = {die.node for die in surviving}
-        lost = [
-            request
-            for request in self.in_flight.values()
-            if (request.die is not None and request.die.node not in decode)
-            or (request.state in (PREFILLING, TRANSFERRING) and request.instance in gone)
-        ]
+        self.adopt(deployment)
+        self.placement.close(None)
+        gone = self.prefill.beyond(deployment.pools)
+        lost = self._lost_with(deployment.pools, gone)
         self._send_back(lost)
         for instance in gone:
             self.cache.break_promises(instance.number)
         self.cache = adapted_cache(self.cache, deployment)
-        self.instances = sorted(kept + added, key=lambda instance: pools.prefill.index(instance.nodes))
-        self._time_instances()
+        self.prefill.rebuild(deployment, self.cache, self.now, start_s)
         self.transfers.reprice(self.now)
-        self.pool.rebuild(
-            deployment.decode_timing(),
-            surviving + new_dies(deployment, [node for node in pools.decode if node not in known]),
-            self.now,
-        )
+        self._rebuild_decode(deployment)
         if pause_s > 0:
             self.pool.pause(self.now + pause_s)
         self._drop_too_long()
         self._assign()
         return len(lost)
+
+    def _lost_with(self, pools: Pools, gone: Sequence[PrefillInstance]) -> list[InferenceRequest]:
+        """Requests on dies that are none of those pools, or on prefill instances that are gone."""
+        decode = set(pools.decode)
+        return [
+            request
+            for request in self.in_flight.values()
+            if (request.die is not None and request.die.node not in decode)
+            or (request.state in (PREFILLING, TRANSFERRING) and request.instance in gone)
+        ]
+
+    def _rebuild_decode(self, deployment: Deployment) -> None:
+        decode = deployment.pools.decode
+        surviving = [die for die in self.pool.dies if die.node in decode]
+        known = {die.node for die in surviving}
+        added = new_dies(deployment, [node for node in decode if node not in known])
+        self.pool.rebuild(deployment.decode_timing(), surviving + added, self.now)
 
     def _drop_too_long(self) -> None:
         limit = self.deployment.context_length
@@ -216,107 +210,35 @@ class Engine:
         """From the queue to a die and an instance, in order, as long as there is room."""
         if not self.waiting:
             return
-        _, instances = self.open_places()
+        _, instances = self.placement.open_places()
         while self.waiting and instances:
             request = self.waiting.first
             tokens = request.input_tokens + request.output_tokens
-            place = self.place_for(request.priority, tokens)
+            place = self.placement.place_for(request.priority, tokens)
             if place is None:
                 return
             die, preempted = place
             self._send_back(preempted)
             self.waiting.pop()
-            die.reserved += 1
-            die.reserved_tokens += tokens
-            request.die, request.reserved = die, tokens
-            self._placed[request.priority] = self._placed.get(request.priority, 0) + 1
+            self.placement.reserve(request, die, tokens)
             match = self.cache.match(request.blocks, request.prompt)
             instance = choose_instance(instances, match, request.priority)
             self.cache.promise(request.blocks, instance.number, request.project)
-            request.instance, request.cached_ssd = instance, match.ssd_tokens
+            request.instance = instance
+            request.cached_ssd = match.ssd_tokens
             request.cached = request.prefilled = min(match.tokens, request.prompt - 1)
             if request.attempts == 1:
                 request.cached_first = match.tokens
             request.move(PREFILLING)
-            instance.enqueue(request, self.cache.block_tokens)
-            instance.backlog_tokens += request.prompt - request.cached
-            if not instance.chunk:
-                self._start_chunk(instance)
+            self.prefill.take(request, instance, self.now)
 
-    def place_for(self, priority: int, tokens: int) -> tuple[DecodeDie, list[InferenceRequest]] | None:
-        """The die for a request of that priority and so many tokens, and whoever of later priorities has to make room
-        on it; None where there is none."""
-        limit, room = self.deployment.batch_per_die, self.deployment.kv_tokens_per_die
-        dies, _ = self.open_places()
-        die = choose_die(dies, tokens, limit, room)
-        if die is not None and self._in_time(die, tokens):
-            return die, []
-        if not self._placed or max(self._placed) <= priority:
-            return None
-        later = [each for each in self.in_flight.values() if each.die is not None and each.priority > priority]
-        return choose_preempted(later, dies, tokens, limit, room, self._in_time)
-
-    def _in_time(self, die: DecodeDie, tokens: int, without: Sequence[InferenceRequest] = ()) -> bool:
-        """Whether the batch may have a request of so many tokens more, by the target for the time of a token."""
-        target_s = self.deployment.tpot_target_s
-        return target_s is None or keeps(target_s, self.pool, die, tokens, without)
-
-    def open_places(self) -> tuple[list[DecodeDie], list[PrefillInstance]]:
-        """Where something new may begin."""
-        decode, prefill = self._closing
-        dies = [die for die in self.pool.dies if die.node not in decode] if decode else self.pool.dies
-        return dies, [each for each in self.instances if each.nodes not in prefill] if prefill else self.instances
-
-    def _start_chunk(self, instance: PrefillInstance) -> None:
-        """Work on what waits, as much as a chunk takes."""
-        if self.now < instance.ready_at:
-            self._at(instance.ready_at, self._wake, instance)
-            return
-        fetched, _ = instance.fill(self.now, self.cache.block_tokens)
-        if not instance.chunk:
-            return
-        self.fetched_bytes += fetched * self.deployment.model.kv_bytes_per_token
-        self._pace(instance)
-
-    def _pace(self, instance: PrefillInstance) -> None:
-        """Have the chunk end when it is through at the pace of now."""
-        parts, fetched, blocks = instance.work
-        whole_s = instance.timing.chunk_s(parts) + fetch_s(self.deployment, self.cache.nodes, instance, fetched, blocks)
-        end_at = instance.pace(self.now, whole_s)
-        if end_at is not None:
-            self._at(end_at, self._end_chunk, instance, instance.chunk_number)
-
-    def _wake(self, instance: PrefillInstance) -> None:
-        if instance in self.instances and not instance.chunk and self.now >= instance.ready_at:
-            self._start_chunk(instance)
-
-    def _end_chunk(self, instance: PrefillInstance, number: int) -> None:
-        if instance not in self.instances or instance.chunk_number != number:
-            return
-        chunk, instance.chunk = instance.chunk, []
-        unfinished = []
-        for request, life, take in chunk:
-            if not instance.holds(request, life):
-                continue
-            instance.backlog_tokens -= take
-            instance.prefilled_tokens += take
-            request.prefilled += take
-            if request.prefilled < request.prompt:
-                unfinished.append((request, life))
-            else:
-                self._prefilled(request, instance)
-        instance.queue.extendleft(reversed(unfinished))
-        self._assign()
-        if not instance.chunk:
-            self._start_chunk(instance)
-
-    def _prefilled(self, request: InferenceRequest, instance: PrefillInstance) -> None:
+    def _prefilled(self, now: float, request: InferenceRequest, instance: PrefillInstance) -> None:
         """The prompt is in KV: the next token is there, and the rest is decode's."""
         self.cache.keep(request.blocks, instance.number)
         request.generated += 1
         if request.first_token_at < 0:
-            request.first_token_at = self.now
-        self._emitted(self.now, self.now, 1)
+            request.first_token_at = now
+        self._emitted(now, now, 1)
         if request.generated >= request.output_tokens:
             self._finish(request)
             return
@@ -324,21 +246,21 @@ class Engine:
         assert request.die is not None
         size = request.prompt * self.deployment.model.kv_bytes_per_token
         self.transferred_bytes += size
-        self.transfers.start(self.now, request, (instance, request.die), size)
+        self.transfers.start(now, request, (instance, request.die), size)
 
-    def _transferred(self, request: InferenceRequest, life: int) -> None:
+    def _transferred(self, now: float, request: InferenceRequest, life: int) -> None:
         if request.attempts == life and request.state == TRANSFERRING:
-            self.pool.join(request, self.now)
+            self.pool.join(request, now)
 
     def _finish(self, request: InferenceRequest) -> None:
         request.generated = request.output_tokens
         request.finished_at = self.now
         request.move(FINISHED)
-        self._free(request)
+        self.placement.release(request)
         self.in_flight.pop(request.number, None)
         self._finished(request)
 
-    # Small helpers.
+    # How it goes back.
 
     def _send_back(self, requests: list[InferenceRequest]) -> None:
         """Have requests wait again, for all that they need."""
@@ -368,33 +290,8 @@ class Engine:
         self.pool.remove(requests, self.now)
         self.transfers.drop(self.now, requests)
         for request in requests:
-            self._free(request)
+            self.placement.release(request)
             request.prompt = request.input_tokens + request.generated
-            request.instance, request.cached, request.prefilled = None, 0, 0
-
-    def _free(self, request: InferenceRequest) -> None:
-        if request.die is not None:
-            request.die.reserved -= 1
-            request.die.reserved_tokens -= request.reserved
-            request.die = None
-            if self._placed[request.priority] == 1:
-                del self._placed[request.priority]
-            else:
-                self._placed[request.priority] -= 1
-
-    def _new_instance(self, nodes: tuple[str, ...], ready_at: float) -> PrefillInstance:
-        self._instances_made += 1
-        budget = self.deployment.calibration.prefill_tokens_per_npu * NPUS_PER_NODE * len(nodes)
-        timing = self.deployment.prefill_timing(self.deployment.pools.prefill.index(nodes))
-        return PrefillInstance(self._instances_made, nodes, timing, budget, ready_at)
-
-    def _time_instances(self) -> None:
-        for at, instance in enumerate(self.instances):
-            instance.timing = self.deployment.prefill_timing(at)
-            if instance.chunk:
-                self._pace(instance)
-
-    def _at(self, moment: float, action: Callable[..., None], *arguments: object) -> None:
-        if moment < inf:
-            self._sequence += 1
-            heappush(self._events, (moment, self._sequence, action, arguments))
+            request.instance = None
+            request.cached = 0
+            request.prefilled = 0

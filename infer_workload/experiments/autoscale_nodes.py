@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cache
 
-from infer_workload.contract import DeploymentShape
+from infer_workload.contract.deployments import DeploymentShape
 from infer_workload.ems.model_cache import ModelCache
 from infer_workload.experiments.experiment import healthy_fabric
 from infer_workload.layout.deployment import lay_out, least_decode_nodes

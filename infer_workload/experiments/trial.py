@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from infer_workload.contract import DeploymentShape, Npus
+from infer_workload.contract.deployments import DeploymentShape, Npus
 from infer_workload.reports.report import TPOT_OBJECTIVE_S, TTFT_OBJECTIVE_S
 from infer_workload.timing.calibration import MACHINE, load_calibration
 from infer_workload.timing.data_files import UnknownDataFile

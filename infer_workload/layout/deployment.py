@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from infer_workload.contract import DeploymentShape
+from infer_workload.contract.deployments import DeploymentShape
 from infer_workload.ems.context_cache import ContextCache
 from infer_workload.layout.scale import PoolScale
 from infer_workload.timing.calibration import Calibration

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from infer_workload.contract import DrainRequest, DrainView
+from infer_workload.contract.roles import DrainRequest, DrainView
 from infer_workload.layout.deployment import Deployment, DoesNotFit, Pools
 from infer_workload.layout.recovery import Change, plan_change, plan_gain
 from infer_workload.timing.fabric import Fabric

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from infer_workload.contract import DeploymentRequest
+from infer_workload.contract.deployments import DeploymentRequest
 from infer_workload.timing.calibration import MACHINE, Calibration
 from infer_workload.timing.model import ServedModel
 from matrixcommon.model.errors import InvalidField

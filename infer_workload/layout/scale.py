@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from infer_workload.contract import ScaleRequest
+from infer_workload.contract.roles import ScaleRequest
 
 ROLE_CHANGE_S: float = ScaleRequest.model_fields["deadline_s"].default
 """Emulated seconds that what runs in roles that change may take, unless somebody says otherwise."""

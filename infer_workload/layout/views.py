@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from infer_workload.contract import PoolsView
+from infer_workload.contract.deployments import PoolsView
 from infer_workload.ems.context_cache import ContextCache
 from infer_workload.layout.deployment import Deployment, Pools
 from matrixcommon.model.hardware_names import NPUS_PER_NODE

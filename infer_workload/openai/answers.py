@@ -20,7 +20,7 @@ from infer_workload.engine.request import InferenceRequest
 from infer_workload.metering.accounts import Charge
 from infer_workload.openai.prompts import Chat, Shape
 from infer_workload.openai.synthetic_tokens import Answer
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.service import Serving
 from matrixcommon.model.errors import MatrixError, RateLimitExceeded, TooManyRequests, Unavailable, UsageQuotaExceeded
 from matrixcommon.model.resource_key import name_of
@@ -75,7 +75,7 @@ class Completion:
         Raises Unavailable when they will not come."""
         reported, request = 0, self.request
         self.live.stream_count += 1
-        self.serving.nudge()
+        self.serving.player.nudge()
         charged = self.streamed
         try:
             while True:

@@ -21,8 +21,8 @@ from infer_workload.openai.answers import RETRY_AFTER_S, Completion, Streamed, r
 from infer_workload.openai.parameters import Parameters, StreamOptions
 from infer_workload.openai.prompts import Chat, Shape, Text
 from infer_workload.openai.synthetic_tokens import Answer, prefix_blocks
-from infer_workload.serving.admission import wall_s
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.admission import wall_s
+from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.routing import Offer, candidates, offers
 from infer_workload.serving.service import Serving
 from matrixcommon.api.authorization import GUARDED, Caller, CallerOf
@@ -174,7 +174,7 @@ async def _taken(serving: Serving, live: LiveDeployment, caller: Caller, asked: 
     lease, charge = serving.usage.admit((project, key, live.name, live.spec.model), asked.tokens_max)
     try:
         if not live.serves and live.activation.holds(live):
-            serving.nudge()
+            serving.player.nudge()
             await live.activation.wait(live, serving.clock)
         if not live.serves:
             raise Unavailable(f"{live.name} is {live.state}: {live.why}", retry_after_s=RETRY_AFTER_S)
@@ -200,7 +200,7 @@ async def _taken(serving: Serving, live: LiveDeployment, caller: Caller, asked: 
 
 
 def _submitted(serving: Serving, live: LiveDeployment, tenant: str, asked: _Asked, came: float) -> InferenceRequest:
-    prompt, limit = asked.prompt, live.pools_view().context_length
+    prompt, limit = asked.prompt, live.layout.pools_view().context_length
     blocks = prefix_blocks(prompt, live.spec.block_tokens, tenant.partition("/")[0])
     now = serving.clock.now()
     try:

@@ -6,6 +6,7 @@ from typing import Any
 
 from infer_workload.openai.parameters import ROLES, ChatParameters, TextParameters
 from infer_workload.openai.synthetic_tokens import tokens_of
+from matrixcommon.api.storable_text import check_characters
 from matrixcommon.model.errors import InvalidField
 
 
@@ -64,11 +65,7 @@ Shape = type[Chat] | type[Text]
 
 
 def _tokens(text: str, field: str) -> list[str]:
-    """JSON may hold half of a surrogate pair, which is what a client sends that cuts a text within a character."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as wrong:
-        raise InvalidField("it holds half of a surrogate pair, which is no character", field=field) from wrong
+    check_characters(text, field)
     return tokens_of(text)
 
 

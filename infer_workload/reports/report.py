@@ -151,7 +151,7 @@ def report_of(
     per_s = 1.0 / duration if duration > 0 else 0.0
     inputs, output, good, decoding = found.input_tokens, found.output_tokens, found.within, found.decoding_s
     prefill_npus, decode_npus = pools.prefill_nodes * NPUS_PER_NODE, len(pools.decode) * NPUS_PER_NODE
-    busy = sum(instance.busy_s for instance in engine.instances) * per_s / max(1, len(engine.instances))
+    busy = sum(instance.busy_s for instance in engine.prefill.instances) * per_s / max(1, len(engine.prefill.instances))
     sizes = [len(instance) * NPUS_PER_NODE for instance in pools.prefill]
     return Report(
         workload=workload,

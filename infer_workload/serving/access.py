@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infer_workload.contract import DeploymentRequest, DeploymentView
+from infer_workload.contract.deployments import DeploymentRequest, DeploymentView
 from infer_workload.serving.store import DeploymentRow
 from matrixcommon.api.authorization import (
     EDITORS,

@@ -20,7 +20,7 @@ from infer_workload.ems.lending import GIB, GRANTED, Lending, allocation_of
 from infer_workload.ems.model_cache import weights_gb
 from infer_workload.engine.cache_placement import lend_memory
 from infer_workload.layout.recovery import first_start_s
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.ports import ServerMemory
 from infer_workload.serving.states import LOADING, PENDING
 from infer_workload.timing.model import ServedModel
@@ -43,7 +43,7 @@ SWEEP_EMPTY_S = 600.0
 
 def keep_models(live: LiveDeployment, models: Mapping[str, ServedModel]) -> None:
     """Have its model cache keep what its spec names. Where the pool is warm it holds all of them from the start."""
-    spec, weights = live.spec, live.weights
+    spec, weights = live.spec, live.layout.weights
     weights.wanted = tuple(models[name] for name in dict.fromkeys((spec.model, *spec.model_cache_models)))
     weights.gb_per_node, weights.ssd_gb_per_node = spec.model_cache_gb_per_node, spec.model_cache_ssd_gb_per_node
     if spec.warm_model_cache:
@@ -54,9 +54,9 @@ def wanted_gib(live: LiveDeployment) -> dict[str, int] | None:
     """What it is to have of each node now; None while that is not known yet."""
     engine = live.engine
     if engine is None:
-        return None if live.state == PENDING and live.roles() else {}
+        return None if live.state == PENDING and live.layout.roles() else {}
     nodes = engine.deployment.pools.caching
-    each = engine.deployment.cache_gb_per_node * 1e9 + live.weights.node_bytes(len(nodes))
+    each = engine.deployment.cache_gb_per_node * 1e9 + live.layout.weights.node_bytes(len(nodes))
     return dict.fromkeys(nodes, ceil(each / GIB)) if each > 0 else {}
 
 
@@ -65,12 +65,13 @@ def lend(live: LiveDeployment, lending: Lending, now: float) -> None:
     live.play(now)
     live.lending = lending
     nodes = len(lending.allocated) if live.engine is None else len(live.engine.deployment.pools.caching)
-    share = live.weights.node_bytes(nodes)
-    live.weights.lent, live.lent = lending.of_weights(share), lending.of_blocks(share)
+    share = live.layout.weights.node_bytes(nodes)
+    live.layout.weights.lent, live.layout.lent = lending.of_weights(share), lending.of_blocks(share)
     if live.engine is not None:
-        lend_memory(live.engine.cache, live.engine.deployment, live.lent)
+        lend_memory(live.engine.cache, live.engine.deployment, live.layout.lent)
         if live.state == LOADING:
-            live.serves_from = live.loading_since + first_start_s(live.engine.deployment, live.weights)
+            took_s = first_start_s(live.engine.deployment, live.layout.weights)
+            live.layout.loading.serves_from = live.layout.loading.since + took_s
 
 
 class CacheMemory:
@@ -189,15 +190,16 @@ class CacheMemory:
         if not live.serves:
             self._reading.pop(live.name, None)
             return
-        now, missing = self._clock.now(), [each for each in live.weights.wanted if each.name not in live.weights.models]
+        now, weights = self._clock.now(), live.layout.weights
+        missing = [each for each in weights.wanted if each.name not in weights.models]
         name, until = self._reading.get(live.name, ("", 0.0))
         if name and now >= until:
-            live.weights.read(*(each for each in missing if each.name == name))
+            weights.read(*(each for each in missing if each.name == name))
             missing = [each for each in missing if each.name != name]
         if not missing:
             self._reading.pop(live.name, None)
         elif name != missing[0].name:
-            took = weights_gb(missing[0]) / live.weights.calibration.obs_gbps
+            took = weights_gb(missing[0]) / weights.calibration.obs_gbps
             self._reading[live.name] = missing[0].name, now + took
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from infer_workload.contract import (
+from infer_workload.contract.caches import (
     CachedBlock,
     CachedModelView,
     ContextCacheView,
@@ -17,7 +17,7 @@ from infer_workload.ems.model_cache import MEMORY, SOLID_STATE, weights_gb
 from infer_workload.engine.engine import Engine
 from infer_workload.layout.deployment import Deployment, DoesNotFit, lay_out
 from infer_workload.layout.recovery import first_start_s, load_s, role_switch_s
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.timing.model import ServedModel
 from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.resource_key import name_of
@@ -74,7 +74,7 @@ def warm(live: LiveDeployment, request: WarmRequest, *, validate_only: bool = Fa
 
 def model_cache_view(live: LiveDeployment, models: Mapping[str, ServedModel]) -> ModelCacheView:
     """Which models the pool keeps, where, and what it takes to have each on the dies of this deployment."""
-    current, weights = _engine_of(live).deployment, live.weights
+    current, weights = _engine_of(live).deployment, live.layout.weights
     pool = current.pools.caching
     tiers, lending = weights.tiers(pool), weights.lending(pool)
     size = {name: weights_gb(models[name]) for name in tiers}

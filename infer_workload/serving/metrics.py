@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric as Family
 from prometheus_client.utils import floatToGoString
 
-from infer_workload.serving.api import kv_usage
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.live_deployment import LiveDeployment
+from infer_workload.serving.live.statistics import HISTOGRAM_BUCKETS, Histogram
 from infer_workload.serving.service import Serving
-from infer_workload.serving.statistics import HISTOGRAM_BUCKETS, Histogram
+from infer_workload.serving.statistics_view import kv_usage
 from matrixcommon.telemetry.metric import Kind, Label, Metric, Stability
 
 DEPLOYMENTS_MAX = 256
@@ -145,7 +145,7 @@ def _labelled(lives: list[tuple[str, LiveDeployment]]) -> Iterator[Family]:
     """What has more labels than the deployment's name."""
     success, position, cache = SUCCESS.family(), POSITION.family(), CACHE.family()
     for name, live in lives:
-        for reason, count in {**live.statistics.by_reason, "abort": live.cancelled}.items():
+        for reason, count in {**live.statistics.by_reason, "abort": live.intake.cancelled}.items():
             success.add_metric([name, reason], count)
         position.add_metric([name, "0"], live.statistics.drafts_accepted if drafts(live) else 0)
         if live.engine is not None:

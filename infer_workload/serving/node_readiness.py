@@ -4,7 +4,7 @@ or has put others in their places."""
 from __future__ import annotations
 
 from infer_workload.layout.draining import Drain
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.states import LOADING
 
 
@@ -14,7 +14,7 @@ def ready_nodes(live: LiveDeployment) -> list[str]:
     if live.fabric is None or not live.serves:
         return []
     drained = live.draining.nodes if live.draining is not None and live.draining.drained else frozenset()
-    return sorted(set(live.fabric.nodes) - live.booting - live.loading.keys() - drained)
+    return sorted(set(live.fabric.nodes) - live.booting - live.layout.loading.nodes.keys() - drained)
 
 
 def hold_for_unpowered(live: LiveDeployment, dark: frozenset[str], now: float, until: float) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.live_deployment import LiveDeployment
 from matrixcommon.model.errors import NotFound
 from matrixcommon.model.resource_key import project_of, reference, resolve
 
@@ -27,7 +27,7 @@ class Offer:
     @property
     def context_length(self) -> int:
         """The longest prompt and answer together that any of them takes."""
-        return max(live.pools_view().context_length for live in self.deployments)
+        return max(live.layout.pools_view().context_length for live in self.deployments)
 
 
 def candidates(lives: Mapping[str, LiveDeployment], model: str, project: str, sees: Sees) -> list[LiveDeployment]:

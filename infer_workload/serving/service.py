@@ -7,14 +7,13 @@ with a cold cache.
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from random import Random
 
-from infer_workload.contract import DeploymentRequest, DeploymentView, DrainRequest, LoadRequest, ScaleRequest
+from infer_workload.contract.deployments import DeploymentRequest, DeploymentView
+from infer_workload.contract.load import LoadRequest
+from infer_workload.contract.roles import DrainRequest, ScaleRequest
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.deployment import DoesNotFit
 from infer_workload.layout.draining import Drain
@@ -24,8 +23,9 @@ from infer_workload.layout.views import pools_of
 from infer_workload.metering.accounts import LOAD_KEY, LOAD_PROJECT
 from infer_workload.metering.service import UsageService
 from infer_workload.serving.cache_memory import CacheMemory, keep_models
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.node_readiness import can_serve_without, hold_for_unpowered, ready_nodes
+from infer_workload.serving.player import Player
 from infer_workload.serving.ports import FabricViews, Hardware, ServerMemory
 from infer_workload.serving.status import settle_machine, use_machine, write_status
 from infer_workload.serving.store import DeploymentRow, InferStore
@@ -37,17 +37,6 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, Unavailable
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.resource_key import project_of
-
-log = logging.getLogger(__name__)
-
-FOLLOWED_TURN_WALL_S = 0.02
-"""How often time is played on while somebody reads a stream."""
-
-LOADED_TURN_WALL_S = 0.1
-"""And while only built-in load is served."""
-
-IDLE_TURN_WALL_S = 1.0
-
 
 HOLD_S = (3.0, 1.0)
 """A look at the hardware holds a pool this long, emulated and at least of the wall: about three looks."""
@@ -84,9 +73,9 @@ class Serving:
         self.cache_memory = None if memory is None else CacheMemory(memory, clock, self.live, self._changed)
         self._rng = rng
         self._endpoint = endpoint
-        self._nudged = asyncio.Event()
         self.look_again: Callable[[], None] = lambda: None
         self.look_at_memory: Callable[[], None] = lambda: None
+        self.player = Player(self.live, clock, lambda: self.look_again())
 
     def restore(self) -> int:
         """Take up what the database knows; returns how many deployments."""
@@ -102,7 +91,7 @@ class Serving:
             if scale:
                 live.rescale(PoolScale.of(scale), self.clock.now())
             if load:
-                live.start_load_generator(LoadRequest.model_validate(load), self.clock.now())
+                live.intake.start_load_generator(LoadRequest.model_validate(load), self.clock.now())
             self._changed(live)
         return len(rows)
 
@@ -116,15 +105,23 @@ class Serving:
         """
         checked_resource_name(name)
         check_known(request, self.models, self.machines)
-        live, reshaped = self.live.get(name), False
+        live = self.live.get(name)
+        reshaped = False
         with self.store.records.transaction(dry=validate_only) as session:
             row = session.get(DeploymentRow, name)
             if row is None:
                 row = DeploymentRow(
-                    name=name, project=project_of(name), labels=request.labels, request=request.wire(), state="Pending"
+                    name=name,
+                    project=project_of(name),
+                    labels=request.labels,
+                    request=request.wire(),
+                    state="Pending",
+                    endpoint=self._endpoint,
+                    generation=1,
+                    roles={},
+                    pools={},
+                    conditions=[],
                 )
-                row.endpoint = self._endpoint
-                row.generation, row.roles, row.pools, row.conditions = 1, {}, {}, []
                 session.add(row)
             elif row.spec != (request := naming(request, row.spec.machine)):
                 for field in ("instance", "model", "machine"):
@@ -165,7 +162,8 @@ class Serving:
             row = self.store.deployment(session, name)
             session.delete(row)
         if not validate_only and (live := self.live.pop(name, None)) is not None:
-            live.handover.scale, live.activation.returning = None, False
+            live.handover.scale = None
+            live.activation.returning = False
             live.fail("the deployment was deleted")
             if self.cache_memory is not None:
                 self.cache_memory.sweep_soon()
@@ -180,8 +178,8 @@ class Serving:
             row.load = None if load is None else load.wire()
             if validate_only:
                 return row.view()
-        self.live[name].start_load_generator(load, self.clock.now())
-        self.nudge()
+        self.live[name].intake.start_load_generator(load, self.clock.now())
+        self.player.nudge()
         return self.view(name)
 
     def drain(self, name: str, request: DrainRequest | None, *, validate_only: bool = False) -> DeploymentView:
@@ -190,7 +188,8 @@ class Serving:
         Raises Conflict where somebody else has others drained, and InsufficientCapacity where what stays shall go on
         serving and cannot.
         """
-        fresh, live = None, self.live[name]
+        fresh = None
+        live = self.live[name]
         with self.store.records.transaction(dry=validate_only) as session:
             row = self.store.deployment(session, name)
             current = row.drain
@@ -205,7 +204,7 @@ class Serving:
             row.drain = None if fresh is None else fresh.view().wire()
         if not validate_only and (current or fresh):
             live.drain(fresh, self.clock.now())
-            self.nudge()
+            self.player.nudge()
         return self.view(name)
 
     def rescale(self, name: str, request: ScaleRequest | None, *, validate_only: bool = False) -> DeploymentView:
@@ -227,7 +226,7 @@ class Serving:
                 return row.view()
         live.rescale(scale, now, ROLE_CHANGE_S if request is None else request.deadline_s)
         self._changed(live)
-        self.nudge()
+        self.player.nudge()
         self.look_again()
         return self.view(name)
 
@@ -265,9 +264,10 @@ class Serving:
                 # What is switched off is as good as gone.
                 settle_machine(self.store, live, view, self.machines)
                 other = other_machine(live.spec.machine, view, self.machines)
-                fabric = None if view is None or other else Fabric.of(view, live.calibration).leaving_out(self._off)
+                lies = None if view is None or other else Fabric.of(view, live.layout.calibration)
+                fabric = None if lies is None else lies.leaving_out(self._off)
                 live.take_view(fabric, self.clock.now(), self._up, other)
-        self.nudge()
+        self.player.nudge()
         return f"{len(self.live)} deployments follow their fabric"
 
     async def observe_power(self) -> str:
@@ -283,7 +283,7 @@ class Serving:
             hold_for_unpowered(live, dark, now, now + self.clock.at_least_wall(*HOLD_S)) for live in self.live.values()
         )
         if current:
-            self.nudge()
+            self.player.nudge()
         return f"{current} decode pools are held by ranks without power"
 
     async def hold_memory(self) -> str:
@@ -299,54 +299,10 @@ class Serving:
         reported = await self._workload_traffic.tell(list(self.live.values()), self.clock.now())
         changed = await self._workload_traffic.listen(list(self.live.values()), self.clock.now())
         if changed:
-            self.nudge()
+            self.player.nudge()
         return f"{reported} loads reported, {changed} deployments at another pace"
 
-    async def run(self) -> None:
-        """For ever: play time on in every deployment, then rest until something is due."""
-        while True:
-            self._nudged.clear()
-            began = time.perf_counter()
-            turns = [self._play(live) for live in list(self.live.values())]
-            caught_up = all(turns)
-            spent = time.perf_counter() - began
-            if caught_up:
-                await self._rest(self._rest_wall_s())
-            else:
-                await asyncio.sleep(spent)  # half of a core at most, whatever the load
-
-    def nudge(self) -> None:
-        """Something was submitted: look at what is due."""
-        self._nudged.set()
-
     # Small helpers.
-
-    async def _rest(self, wall_s: float | None) -> None:
-        """Until a nudge, or for that long. Not by wait_for: before Python 3.12 it can swallow a cancellation."""
-        nudge = asyncio.ensure_future(self._nudged.wait())
-        try:
-            await asyncio.wait({nudge}, timeout=wall_s)
-        finally:
-            nudge.cancel()
-
-    def _play(self, live: LiveDeployment) -> bool:
-        try:
-            return live.play(self.clock.now())
-        except Exception:
-            log.exception("a deployment's engine failed; it is laid out again", extra={"deployment": live.name})
-            live.fail("the engine failed and starts again")
-            self.look_again()
-            return True
-
-    def _rest_wall_s(self) -> float | None:
-        if not (lives := self.live.values()):
-            return None
-        if any(live.stream_count for live in lives):
-            return FOLLOWED_TURN_WALL_S
-        if any((live.load is not None and live.serves) or live.activation.waiting for live in lives):
-            return LOADED_TURN_WALL_S
-        due = min(live.next_at() for live in lives)
-        return min(IDLE_TURN_WALL_S, max(0.005, self.clock.wall_s(due - self.clock.now())))
 
     def _begin(self, name: str, request: DeploymentRequest, roles: Mapping[str, str] | None = None) -> LiveDeployment:
         """`roles`: what nodes were when the process ended."""
@@ -362,7 +318,7 @@ class Serving:
             machine=machine,
         )
         if self.cache_memory is not None:
-            live.lent = {}
+            live.layout.lent = {}
         if request.model in self.models:
             keep_models(live, self.models)
         live.counting_since = live.activation.active_at = self.clock.now()

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from infer_workload.layout.machines import found_machine, naming
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.states import DEPLOYMENT_STATES
 from infer_workload.serving.store import DeploymentRow, InferStore
 from infer_workload.timing.calibration import Calibration
@@ -43,8 +43,8 @@ def write_status(store: InferStore, live: LiveDeployment, endpoint: str, now: fl
             fresh = {
                 "state": live.state,
                 "conditions": reported,
-                "pools": live.pools_view().wire(),
-                "roles": live.roles(),
+                "pools": live.layout.pools_view().wire(),
+                "roles": live.layout.roles(),
                 "fabric_generation": 0 if live.fabric is None else live.fabric.generation,
                 "endpoint": endpoint,
                 "drain": None if live.draining is None else live.draining.view().wire(),
@@ -82,8 +82,8 @@ def progress(live: LiveDeployment) -> tuple[bool, str, str]:
         return True, "RolesChanging", f"other sizes count when the drain of {', '.join(sorted(drain.nodes))} is over"
     if not handover.lacks_nodes(live.engine):
         return False, "Settled", ""
-    if live.loading:
-        return True, "NodesLoading", f"{', '.join(sorted(live.loading))} load before they are used"
+    if live.layout.loading.nodes:
+        return True, "NodesLoading", f"{', '.join(sorted(live.layout.loading.nodes))} load before they are used"
     if (scale := handover.scale) is not None:
         there = len(live.engine.deployment.pools.nodes)
         why = f"{scale.nodes} nodes were asked for, {there} serve, in pools as near as they allow"
@@ -96,7 +96,7 @@ def use_machine(live: LiveDeployment, machine: str | None, machines: Mapping[str
     if live.spec.machine is not None or machine is None or machine not in machines:
         return False
     live.spec = naming(live.spec, machine)
-    live.calibration = live.weights.calibration = machines[machine]
+    live.layout.calibration = live.layout.weights.calibration = machines[machine]
     return True
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import JSON, BigInteger, String, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from infer_workload.contract import DeploymentRequest, DeploymentView
+from infer_workload.contract.deployments import DeploymentRequest, DeploymentView
 from infer_workload.metering.tables import Base
 from infer_workload.serving.states import DEPLOYMENT_STATES
 from matrixcommon.model.resource_key import DEFAULT_PROJECT

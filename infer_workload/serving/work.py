@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from math import isfinite
 
-from infer_workload.contract import WorkView
+from infer_workload.contract.statistics import WorkView
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import PREFILLING, WAITING
 from infer_workload.layout.deployment import least_decode_nodes
 from infer_workload.layout.recovery import first_start_s
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.timing.decode import DecodeTiming
 
 TPOT_OBJECTIVE_S = 0.05
@@ -33,14 +33,14 @@ def work_of(live: LiveDeployment, now: float, window_s: float, tpot_s: float = T
     """With that objective for a token of an answer. None while it does not serve, or has not for a whole window, or
     while a plane carries nothing of what it sends: what nobody could do now does not tell how many there should be."""
     engine = live.engine
-    if engine is None or not live.serves or now - live.serves_from < window_s:
+    if engine is None or not live.serves or now - live.layout.loading.serves_from < window_s:
         return None
     done, pools = live.statistics, engine.deployment.pools
     arrivals, tokens = done.arrivals(now, window_s)
     answer = done.generated_tokens / done.requests if done.requests else ANSWER_TOKENS
     prompt = tokens / arrivals if arrivals else PROMPT_TOKENS
     token_s = _token_s(engine, prompt)
-    prompt_s = engine.instances[0].timing.chunk_s([(max(1, round(prompt)), 0)])
+    prompt_s = engine.prefill.instances[0].timing.chunk_s([(max(1, round(prompt)), 0)])
     if not isfinite(token_s + prompt_s):
         return None
     uncached = 1.0 - engine.cache.counts.token_hit_rate
@@ -63,7 +63,7 @@ def work_of(live: LiveDeployment, now: float, window_s: float, tpot_s: float = T
         decode_nodes=decoding,
         nodes=max(nodes * load / share for share, load in shares if share),
         backlog_node_seconds=waiting * token_s * nodes / max(1, pools.prefill_nodes),
-        start_s=first_start_s(engine.deployment, live.weights),
+        start_s=first_start_s(engine.deployment, live.layout.weights),
         stays_s=stays_s,
         prompt_s=prompt_s,
         prefill_backlog_node_seconds=waiting * token_s,
@@ -78,7 +78,7 @@ def work_of(live: LiveDeployment, now: float, window_s: float, tpot_s: float = T
 def _per_s(live: LiveDeployment, now: float, over_s: float) -> float:
     """Requests a second. Answers that stay for long are counted for longer: of a burst the higher of rate and places
     would say twice what it comes to."""
-    over_s = min(over_s, now - live.serves_from)
+    over_s = min(over_s, now - live.layout.loading.serves_from)
     return live.statistics.arrivals(now, over_s)[0] / over_s
 
 
@@ -95,7 +95,7 @@ def _token_s(engine: Engine, prompt: float) -> float:
     """Seconds of a prefill node for one new token, in full chunks of such prompts."""
     length = max(1, round(prompt))
     count = max(1, CHUNK_TOKENS // length)
-    instance = engine.instances[0]
+    instance = engine.prefill.instances[0]
     return instance.timing.chunk_s([(length, 0)] * count) * len(instance.nodes) / (count * length)
 
 

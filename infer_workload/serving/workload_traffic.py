@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from infer_workload.engine.engine import Engine
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.ports import Hardware, WorkloadLoad, contention_of
 from infer_workload.timing.fabric import DIES_PER_NODE, RDMA, UB
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
@@ -57,8 +57,8 @@ def _away(dies: int) -> float:
 
 def counted(engine: Engine) -> dict[str, float]:
     """Bytes that each kind of traffic has moved: out of a die for prefill instances, in all for KV and cache."""
-    found = {"kv": engine.transferred_bytes, "cache": engine.fetched_bytes}
-    for instance in engine.instances:
+    found = {"kv": engine.transferred_bytes, "cache": engine.prefill.fetched_bytes}
+    for instance in engine.prefill.instances:
         found[f"p{instance.number}"] = instance.prefilled_tokens * instance.timing.sent_bytes_per_token
     return found
 
@@ -78,7 +78,7 @@ def loads_of(live: LiveDeployment, means: dict[str, float]) -> dict[str, Workloa
     decode = tuple(pools.decode)
     if len(decode) > 1:
         add("", WorkloadLoad(instance, UB, "all-to-all", decode, decode_gbps(engine)))
-    for each in engine.instances:
+    for each in engine.prefill.instances:
         if len(each.nodes) > 1:
             rate = DIES_PER_NPU * _away(each.timing.layout.dies) * means.get(f"p{each.number}", 0.0) / 1e9
             add(f"prefill-{each.number}", WorkloadLoad(instance, UB, "all-to-all", each.nodes, rate))

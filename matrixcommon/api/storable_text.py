@@ -14,7 +14,6 @@ from matrixcommon.model.errors import InvalidField
 
 SUSPECTS = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])|\x00|\xed[\xa0-\xbf]")
 """How either may stand in what was sent: escaped, in UTF-16 or UTF-32, or as the bytes of half a pair."""
-UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def suspected(body: bytes) -> bool:
@@ -48,7 +47,17 @@ def check_text(document: Any) -> None:
                 parts.append((f"{field}.{name}" if field else name, each))
 
 
+def check_characters(text: str, field: str) -> None:
+    """JSON may hold half of a surrogate pair, which is what a client sends that cuts a text within a character. Raises
+    InvalidField."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as wrong:
+        raise InvalidField(f"{field} holds half of a surrogate pair, which is no character", field=field) from wrong
+
+
 def _check(text: str, field: str) -> None:
-    if found := UNSTORABLE.search(text):
-        what = "NUL" if found[0] == "\0" else "half of a surrogate pair"
-        raise InvalidField(f"{field or 'body'} holds {what}: texts are Unicode without NUL", field=field or "body")
+    field = field or "body"
+    if "\0" in text:
+        raise InvalidField(f"{field} holds NUL: texts are Unicode without NUL", field=field)
+    check_characters(text, field)

@@ -17,6 +17,9 @@ from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.recovery.policy import Recovery
 from matrixresource.contract.allocations import AllocationView
 
+Aspect = tuple[str, bool, str, str]
+"""A condition's type, status, reason and message."""
+
 
 class ObservedSlice(SliceSummary):
     """One of an instance's slices, with the nodes that it joins; the instance shows those as its own members."""
@@ -76,76 +79,92 @@ def conditions_of(
     generation: int,
     now: float,
 ) -> list[dict[str, Any]]:
-    """The eight conditions of an instance, each true to what agents reported. `nodes`, `spares`: as many as it is to
-    have now; it may have fewer, members down to the floor of its `shape`."""
+    """The conditions of an instance, each true to what agents reported. `nodes`, `spares`: as many as it is to have
+    now; it may have fewer, members down to the floor of its `shape`."""
     allocation = active_or_none(observed.allocation)
+    missing = max(0, nodes - allocation.nodes) if allocation is not None else 0
+    wanted = allocation.nodes + missing if allocation is not None else nodes
+    aspects = (
+        _scheduled(before, allocation, state),
+        _nodes_ready(observed, allocation, wanted, missing),
+        _links_ready(observed),
+        _qos_satisfied(observed),
+        _spares_available(allocation, spares),
+        _degraded(observed, recovery, wanted, missing, shape.floor),
+        _ready(observed, state, wanted, missing),
+    )
     result = before
+    for aspect in aspects:
+        if aspect is not None:
+            result = condition(result, *aspect, generation=generation, now=now)
+    return result
 
-    def say(type: str, status: bool | None, reason: str, message: str) -> None:
-        nonlocal result
-        result = condition(result, type, status, reason, message, generation=generation, now=now)
 
+def _scheduled(before: list[dict[str, Any]], allocation: AllocationView | None, state: str) -> Aspect | None:
+    """None where it stays as it was."""
     if allocation is not None:
         size = f"{counted(allocation.nodes, 'node')} and {counted(allocation.spares, 'spare')}"
-        say("Scheduled", True, "Reserved", f"{size} are committed")
-    elif not any(each["type"] == "Scheduled" for each in before):
-        say("Scheduled", False, "Pending", "nodes are being chosen")
-    elif state in ("Deleting", "Suspending", "Suspended"):
-        say("Scheduled", False, "Released", "nodes are given back")
+        return "Scheduled", True, "Reserved", f"{size} are committed"
+    if not any(each["type"] == "Scheduled" for each in before):
+        return "Scheduled", False, "Pending", "nodes are being chosen"
+    if state in ("Deleting", "Suspending", "Suspended"):
+        return "Scheduled", False, "Released", "nodes are given back"
+    return None
+
+
+def _nodes_ready(observed: Observed, allocation: AllocationView | None, wanted: int, missing: int) -> Aspect:
     off = allocation is not None and allocation.power == "Off"
-    missing_nodes = max(0, nodes - allocation.nodes) if allocation is not None else 0
-    wanted = allocation.nodes + missing_nodes if allocation is not None else nodes
-    all_ready = observed.nodes_ready and not missing_nodes
     waiting = "MembersMissing" if observed.nodes_ready else "SwitchedOff" if off else "Waiting"
-    say(
-        "NodesReady",
-        all_ready,
-        "AllActive" if all_ready else waiting,
-        f"{observed.ready_nodes} of {wanted} members are active{_stages(allocation)}",
-    )
-    programmed = len(programmed_planes(observed.slices))
-    say(
-        "LinksReady",
-        observed.links_ready,
-        "AllProgrammed" if observed.links_ready else "Waiting",
-        f"{programmed} of {len(Plane)} planes are programmed on every member{_details(observed.slices)}",
-    )
-    kept = observed.links_ready and all(each.floors_kept for each in observed.slices)
-    broken_floors = list(dict.fromkeys(each.plane.value for each in observed.slices if not each.floors_kept))
-    say(
-        "QosSatisfied",
-        kept,
-        "FloorsKept" if kept else "FloorsBroken" if broken_floors else "Waiting",
-        f"floors are not kept on {', '.join(broken_floors)}"
-        if broken_floors
-        else "floors are admitted on every link"
-        if kept
-        else "waiting for routes",
-    )
-    standing = 0
-    if allocation is not None and allocation.bound:
-        standing = sum(member.ready for member in allocation.members if member.role == "spare")
-    asked = 0 if allocation is None else max(allocation.spares, spares)
-    missing = allocation is not None and standing < asked
-    say(
-        "SparesAvailable",
-        allocation is not None and not missing,
-        "SparesMissing" if missing else "SparesReady" if allocation is not None else "Pending",
-        f"{standing} of {asked} spares stand ready",
-    )
+    ready = observed.nodes_ready and not missing
+    message = f"{observed.ready_nodes} of {wanted} members are active{_stages(allocation)}"
+    return "NodesReady", ready, "AllActive" if ready else waiting, message
+
+
+def _links_ready(observed: Observed) -> Aspect:
+    reason = "AllProgrammed" if observed.links_ready else "Waiting"
+    programmed = f"{len(programmed_planes(observed.slices))} of {len(Plane)} planes"
+    message = f"{programmed} are programmed on every member{_details(observed.slices)}"
+    return "LinksReady", observed.links_ready, reason, message
+
+
+def _qos_satisfied(observed: Observed) -> Aspect:
+    if planes := _planes_below_floor(observed):
+        return "QosSatisfied", False, "FloorsBroken", f"floors are not kept on {', '.join(planes)}"
+    if observed.links_ready:
+        return "QosSatisfied", True, "FloorsKept", "floors are admitted on every link"
+    return "QosSatisfied", False, "Waiting", "waiting for routes"
+
+
+def _spares_available(allocation: AllocationView | None, spares: int) -> Aspect:
+    if allocation is None:
+        return "SparesAvailable", False, "Pending", "0 of 0 spares stand ready"
+    standing = sum(member.ready for member in allocation.members if member.role == "spare") if allocation.bound else 0
+    asked = max(allocation.spares, spares)
+    kept = standing >= asked
+    message = f"{standing} of {asked} spares stand ready"
+    return "SparesAvailable", kept, "SparesReady" if kept else "SparesMissing", message
+
+
+def _degraded(observed: Observed, recovery: Recovery, wanted: int, missing: int, floor: int) -> Aspect:
     if recovery.action != "keep":
-        say("Degraded", True, recovery.reason, recovery.message)
-    elif missing_nodes:
-        has = f"it has {wanted - missing_nodes} of {wanted} members, and its floor is {shape.floor}"
-        say("Degraded", True, "MembersMissing", f"{has}: there was no node for the others")
-    elif broken_floors:
-        say("Degraded", True, "FloorsBroken", "what was promised cannot be kept")
-    else:
-        say("Degraded", False, "Whole", "nothing is broken")
-    ready = observed.nodes_ready and observed.links_ready and state not in ("Deleting", "Failed")
-    serves = f"serves with {wanted - missing_nodes} of {wanted} nodes" if missing_nodes else "serves"
-    say("Ready", ready, "Ready" if ready else state, serves if ready else f"the instance is {state}")
-    return result
+        return "Degraded", True, recovery.reason, recovery.message
+    if missing:
+        has = f"it has {wanted - missing} of {wanted} members, and its floor is {floor}"
+        return "Degraded", True, "MembersMissing", f"{has}: there was no node for the others"
+    if _planes_below_floor(observed):
+        return "Degraded", True, "FloorsBroken", "what was promised cannot be kept"
+    return "Degraded", False, "Whole", "nothing is broken"
+
+
+def _ready(observed: Observed, state: str, wanted: int, missing: int) -> Aspect:
+    if not observed.nodes_ready or not observed.links_ready or state in ("Deleting", "Failed"):
+        return "Ready", False, state, f"the instance is {state}"
+    serves = f"serves with {wanted - missing} of {wanted} nodes" if missing else "serves"
+    return "Ready", True, "Ready", serves
+
+
+def _planes_below_floor(observed: Observed) -> list[str]:
+    return list(dict.fromkeys(each.plane.value for each in observed.slices if not each.floors_kept))
 
 
 def _stages(allocation: AllocationView | None) -> str:

@@ -26,7 +26,14 @@ from matrixcompute.operations.context import (
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.recovery_policies import policies_by_target, policy_of
 from matrixcompute.store.store import InstanceRow, OperationRow
-from matrixcompute.workflows import moving_steps, restoring_steps, steps, workload_steps
+from matrixcompute.workflows import (
+    marking_steps,
+    moving_steps,
+    repairing_steps,
+    restoring_steps,
+    steps,
+    workload_steps,
+)
 
 # ---- when one is refused for good -----------------------------------------------------------------------------------
 
@@ -79,7 +86,7 @@ def _taken_up_again(session: Session, instance: InstanceRow, refused: MatrixErro
 
 # ---- the workflows --------------------------------------------------------------------------------------------------
 
-TO_ACTIVE = (Step(steps.program_routes), Step(steps.await_ready), Step(steps.mark_active))
+TO_ACTIVE = (Step(steps.program_routes), Step(repairing_steps.await_ready), Step(marking_steps.mark_active))
 """How every workflow that brings an instance to a shape ends."""
 
 DRAIN = Step(workload_steps.drain_members, deadline_s=90_000.0)
@@ -178,18 +185,18 @@ RELOCATE_MEMBER = Workflow(
 REPLACE_NODE = Workflow(
     REPAIR,
     (
-        Step(steps.fence_nodes),
+        Step(repairing_steps.fence_nodes),
         Step(workload_steps.tell_workload, undo=workload_steps.withdraw_drains),
         DRAIN,
-        Step(steps.begin_rungs),
-        Step(steps.replace_members),
+        Step(repairing_steps.begin_rungs),
+        Step(repairing_steps.replace_members),
         Step(steps.bind_nodes),
         Step(steps.admit_slices),
         Step(steps.program_routes),
-        Step(steps.await_nodes),
-        Step(steps.await_ready),
+        Step(repairing_steps.await_nodes),
+        Step(repairing_steps.await_ready),
         Step(workload_steps.await_serving),
-        Step(steps.mark_active),
+        Step(marking_steps.mark_active),
     ),
     deadline_s=DRAINING_S,
     refused=_repair_refused,
@@ -204,10 +211,10 @@ RESTORE_MEMBERS = Workflow(
         Step(steps.admit_slices),
         Step(steps.bind_nodes),
         Step(steps.program_routes),
-        Step(steps.await_nodes),
-        Step(steps.await_ready),
+        Step(repairing_steps.await_nodes),
+        Step(repairing_steps.await_ready),
         Step(workload_steps.await_serving),
-        Step(steps.mark_active),
+        Step(marking_steps.mark_active),
     ),
     refused=_restore_refused,
     committed_at="mark_active",
@@ -225,14 +232,14 @@ it has."""
 
 DELETE_INSTANCE = Workflow(
     "delete-instance",
-    (Step(steps.withdraw_slices), Step(steps.release_nodes), Step(steps.mark_deleted)),
+    (Step(steps.withdraw_slices), Step(steps.release_nodes), Step(marking_steps.mark_deleted)),
     refused=_taken_up_again,
 )
 """Clear the routes, clean and release the nodes, forget the instance. Deletion is never given up."""
 
 YIELD_TO_OTHERS = Workflow(
     YIELD_CAPACITY,
-    (Step(steps.withdraw_slices), Step(steps.release_nodes), Step(steps.mark_pending)),
+    (Step(steps.withdraw_slices), Step(steps.release_nodes), Step(marking_steps.mark_pending)),
     refused=_taken_up_again,
 )
 """An instance whose nodes were revoked gives up what is left of it, and waits until there is room for it again. Slices
@@ -240,7 +247,7 @@ first: until their floors are free, who took the nodes may not get its own."""
 
 SUSPEND_INSTANCE = Workflow(
     SUSPEND,
-    (Step(steps.withdraw_slices), Step(steps.release_nodes), Step(steps.mark_suspended)),
+    (Step(steps.withdraw_slices), Step(steps.release_nodes), Step(marking_steps.mark_suspended)),
     refused=_taken_up_again,
 )
 """Everything is given back, and the spec is kept. Who runs on it has been scaled to zero before."""

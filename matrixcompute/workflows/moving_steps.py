@@ -6,7 +6,7 @@ from matrixcommon.model.errors import Conflict, StaleGeneration
 from matrixcommon.workflows.workflow import StepPending
 from matrixcompute.model.composition import as_far_as_there_is, compose
 from matrixcompute.operations.context import StepContext
-from matrixcompute.workflows import steps
+from matrixcompute.workflows import repairing_steps, steps
 from matrixcompute.workflows.draining import lying_in, who_can_leave, without
 from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.contract.defragmentations import RelocateRequest
@@ -45,7 +45,7 @@ async def await_successor(work: StepContext) -> None:
     """Until the successor is deployed. A newer spec, or anything that broke, rolls the move back."""
     check_newest(work)
     allocation = await steps.current_allocation(work)
-    plan = await steps.recovery(work, allocation)
+    plan = await repairing_steps.recovery(work, allocation)
     if plan.action == "hold":
         raise StepPending(plan.message)
     if plan.action == "replace":
@@ -62,13 +62,13 @@ async def await_successors(work: StepContext) -> None:
     """
     check_newest(work)
     allocation = await steps.current_allocation(work)
-    plan = await steps.recovery(work, allocation)
+    plan = await repairing_steps.recovery(work, allocation)
     if plan.action == "hold":
         raise StepPending(plan.message)
     if plan.action == "replace":
         successors = {member.node for member in allocation.members if member.role == "successor"}
         if set(plan.nodes) - successors:
-            await steps.replace_members(work)
+            await repairing_steps.replace_members(work)
         await take_successors(work)
         await steps.bind_nodes(work)
         raise StepPending(plan.message)
@@ -95,7 +95,7 @@ async def await_routes(work: StepContext) -> None:
     slices = await work.neighbours.slices_of(work.instance)
     if not all(each.programmed for each in slices):
         await still_wanted(work)
-        raise StepPending(f"routes to the successors are programmed{steps.states(slices)}")
+        raise StepPending(f"routes to the successors are programmed{repairing_steps.states(slices)}")
 
 
 async def still_wanted(work: StepContext) -> None:
@@ -104,7 +104,7 @@ async def still_wanted(work: StepContext) -> None:
     if work.rungs() is not None:
         return
     check_newest(work)
-    plan = await steps.recovery(work, await steps.current_allocation(work))
+    plan = await repairing_steps.recovery(work, await steps.current_allocation(work))
     if plan.action in ("repair", "replace"):
         raise Conflict(f"repaired first: {plan.message}")
 

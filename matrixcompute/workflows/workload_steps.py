@@ -23,7 +23,7 @@ from matrixcompute.recovery.ladder import recovery_rules
 from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.recovery.notice import DrainNotice, notice_of_move, notice_of_repair
 from matrixcompute.recovery.policy import Recovery
-from matrixcompute.workflows import steps
+from matrixcompute.workflows import repairing_steps, steps
 from matrixcompute.workflows.moving_steps import still_wanted
 from matrixresource.contract.allocations import AllocationView
 
@@ -66,7 +66,7 @@ async def leave_successors(work: StepContext) -> None:
     if work.inference is None or allocation is None or drain_s <= 0:
         return
     coming = steps.nodes_of(allocation, {"successor"})
-    if not coming or (await steps.recovery(work, allocation)).action != "keep":
+    if not coming or (await repairing_steps.recovery(work, allocation)).action != "keep":
         return
     running = {}
     try:
@@ -185,7 +185,7 @@ async def await_serving(work: StepContext) -> None:
     are handed back first. What never served is not waited for."""
     if work.inference is None or work.shape.power == "Off":
         return
-    allocation = await steps.whole_allocation(work)
+    allocation = await repairing_steps.whole_allocation(work)
     try:
         deployments = await work.inference.deployments_on(work.instance)
         waiting = await _following(work, work.inference, allocation, deployments) if deployments else ""
@@ -221,8 +221,8 @@ async def _notice(work: StepContext) -> tuple[DrainNotice, Recovery | None]:
     allocation = await steps.current_allocation(work)
     if work.rungs() is None:
         return notice_of_move(allocation.members, work.recovery_policy().drain_s), None
-    plan = await steps.recovery(work, allocation)
-    steps.raise_on_hold(plan)
+    plan = await repairing_steps.recovery(work, allocation)
+    repairing_steps.raise_on_hold(plan)
     return notice_of_repair(allocation.members, plan, recovery_rules(), work.recovery_policy().drain_s), plan
 
 

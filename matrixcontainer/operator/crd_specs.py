@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from infer_workload.contract import DeploymentRequest
+from infer_workload.contract.deployments import DeploymentRequest
 from matrixcommon.model.empty import empty_dict
 from matrixcommon.model.hardware_names import NODE_PATTERN
 from matrixcommon.model.resource_model import ApiModel

@@ -42,9 +42,9 @@ from matrixresource.contract.defragmentations import RelocateRequest
 from matrixresource.contract.nodes import ADMIN, NodeView
 from matrixresource.scheduler.changes import advance_reservation
 from matrixresource.scheduler.model.request import Placement
+from matrixresource.store.allocation_tables import TRACES, AllocationRow
 from matrixresource.store.reservations import ReservationRow
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import TRACES, AllocationRow
 from matrixresource.store.topology_versions import TopologyHeadRow
 
 FIXED = ("project", "npus_per_node", "placement", "affinity", "anti_affinity")

@@ -12,8 +12,9 @@ from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
+from matrixresource.store.allocation_tables import AllocationRow
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import AllocationRow, PartitionRow
+from matrixresource.store.tables import PartitionRow
 from matrixresource.store.topology_versions import current_version
 
 

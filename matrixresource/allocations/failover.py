@@ -17,8 +17,9 @@ from matrixresource.allocations.promotion import fit_spares, in_use
 from matrixresource.allocations.refusals import refusal
 from matrixresource.scheduler.model.placement_arithmetic import copied, masks_of, normalise, subtract
 from matrixresource.scheduler.model.request import Placement
+from matrixresource.store.allocation_tables import AllocationRow
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import AllocationRow, NodeRow
+from matrixresource.store.tables import NodeRow
 
 
 class Failover:

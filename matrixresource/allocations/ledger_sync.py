@@ -31,6 +31,7 @@ from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.scheduler.model.reservations import Reservation
 from matrixresource.scheduler.model.state import HeldAllocation
+from matrixresource.store.allocation_tables import AllocationRow
 from matrixresource.store.reservations import (
     ReservationRow,
     active_reservations,
@@ -38,7 +39,7 @@ from matrixresource.store.reservations import (
     placement_to_json,
 )
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import AllocationRow, NodeRow, PartitionRow, SupernodeRow
+from matrixresource.store.tables import NodeRow, PartitionRow, SupernodeRow
 from matrixresource.store.topology_versions import supernodes
 
 UNSEEN = -1

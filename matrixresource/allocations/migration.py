@@ -23,8 +23,9 @@ from matrixresource.allocations.refusals import refusal
 from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.scheduler.changes import resize
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
+from matrixresource.store.allocation_tables import AllocationRow
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import AllocationRow, NodeRow
+from matrixresource.store.tables import NodeRow
 
 
 class Migrations:

@@ -11,8 +11,9 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.errors import Conflict
 from matrixcommon.model.hardware_names import NodeName
 from matrixresource.contract.nodes import IN_PLACE
+from matrixresource.store.allocation_tables import AllocationRow, AssignmentRow
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import AllocationRow, AssignmentRow, NodeRow, PartitionRow
+from matrixresource.store.tables import NodeRow, PartitionRow
 
 
 class NodeAssignments:

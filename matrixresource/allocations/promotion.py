@@ -13,7 +13,8 @@ from matrixresource.contract.nodes import RECOVERY
 from matrixresource.nodes.states import AVAILABLE
 from matrixresource.scheduler.changes.repair import keeps_rules
 from matrixresource.scheduler.model.request import PlacementRequest
-from matrixresource.store.tables import AllocationRow, NodeRow
+from matrixresource.store.allocation_tables import AllocationRow
+from matrixresource.store.tables import NodeRow
 
 
 def fit_spares(

@@ -20,9 +20,10 @@ from matrixcommon.persistence.table_cache import all_rows
 from matrixresource.allocations.cluster_index import npus_of_node
 from matrixresource.allocations.request_mapping import member_size
 from matrixresource.contract.allocations import AllocationRequest, QuotaRequest, QuotaView
+from matrixresource.store.allocation_tables import AllocationRow
 from matrixresource.store.reservations import active_reservations
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import AllocationRow, Base
+from matrixresource.store.tables import Base
 
 PROJECT = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 """A project may be a Kubernetes namespace, so it is called like one (RFC 1123)."""

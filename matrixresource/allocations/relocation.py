@@ -15,9 +15,10 @@ from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.contract.defragmentations import RelocateRequest
 from matrixresource.scheduler.changes.repair import keeps_rules
 from matrixresource.scheduler.placement.reserved_capacity import is_promised
+from matrixresource.store.allocation_tables import AllocationRow
 from matrixresource.store.defragmentations import DefragmentationRow
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import AllocationRow, NodeRow
+from matrixresource.store.tables import NodeRow
 
 
 class Relocations:

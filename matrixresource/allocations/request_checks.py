@@ -8,7 +8,8 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.errors import InvalidField
 from matrixresource.contract.allocations import AllocationRequest
-from matrixresource.store.tables import AllocationRow, NodeRow
+from matrixresource.store.allocation_tables import AllocationRow
+from matrixresource.store.tables import NodeRow
 from matrixresource.store.topology_versions import checked_version
 
 

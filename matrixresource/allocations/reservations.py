@@ -19,9 +19,9 @@ from matrixresource.contract.allocations import RESERVATION_LABEL
 from matrixresource.contract.reservations import ReservationRequest, ReservationView
 from matrixresource.scheduler.changes import advance_reservation as ledger_reserving
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
+from matrixresource.store.allocation_tables import AllocationRow
 from matrixresource.store.reservations import ReservationRow, active_reservations
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import AllocationRow
 
 
 class ReservationService:

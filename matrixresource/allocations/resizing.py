@@ -12,8 +12,8 @@ from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.promotion import warm_spares
 from matrixresource.contract.allocations import GROWN
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
+from matrixresource.store.allocation_tables import AllocationRow
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import AllocationRow
 
 
 class Resizing:

@@ -7,9 +7,9 @@ from sqlalchemy.orm import Session
 from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.contract.allocations import MemberView
 from matrixresource.nodes.states import AVAILABLE
+from matrixresource.store.allocation_tables import AllocationRow
 from matrixresource.store.reservations import ReservationRow
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import AllocationRow
 
 NODES_ARE = {"On": "active", "Off": "off"}
 

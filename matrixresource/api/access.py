@@ -27,12 +27,13 @@ from matrixresource.contract.nodes import NodeEventView, NodeView, NpuView, Supe
 from matrixresource.contract.reservations import ReservationRequest, ReservationView
 from matrixresource.contract.topology import DomainView, TopologyVersionView
 from matrixresource.nodes.states import NODE_STATES
+from matrixresource.store.allocation_tables import AllocationRow, AssignmentRow
 from matrixresource.store.defragmentations import DefragmentationRow
 from matrixresource.store.maintenance_domains import DomainRow
 from matrixresource.store.node_events import NodeEventRow
 from matrixresource.store.operations import OperationRow, WorkflowDrains
 from matrixresource.store.reservations import ReservationRow
-from matrixresource.store.tables import AllocationRow, AssignmentRow, NodeRow, SupernodeRow
+from matrixresource.store.tables import NodeRow, SupernodeRow
 from matrixresource.store.topology_versions import TopologyVersionRow
 
 HOLDERS = ("allocation", "allocations")

@@ -12,7 +12,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from matrixcommon.api.authorization import Caller
-from matrixcommon.api.resource_routes import ResourceRoutes
+from matrixcommon.api.resource_routes import KindRoutes, ResourceRoutes
 from matrixcommon.model.errors import InvalidField, NotFound
 from matrixcommon.persistence.database_session import find
 from matrixresource.api import access
@@ -40,11 +40,18 @@ def topology_routes(
 ) -> APIRouter:
     """The routes over one store. `replenish` nudges the watcher that refills spares."""
     api = ResourceRoutes(store.records)
-
-    # -- supernodes ----------------------------------------------------------------------------------------------------
-
     kind = api.of(access.SUPERNODES)
+    _supernodes(kind, store)
+    _changes_of_supernodes(kind, topology_manager, replenish)
+    _drawings(kind, store)
+    _versions(api.of(access.TOPOLOGY_VERSIONS), store)
+    domains = api.of(access.DOMAINS)
+    _domains(domains, store)
+    _changes_of_domains(domains, topology_manager, replenish)
+    return api.router
 
+
+def _supernodes(kind: KindRoutes, store: ResourceStore) -> None:
     def views() -> list[SupernodeView]:
         with store.reading() as session:
             nodes: dict[str, list[NodeRow]] = defaultdict(list)
@@ -63,6 +70,8 @@ def topology_routes(
 
     kind.get(view)
 
+
+def _changes_of_supernodes(kind: KindRoutes, topology_manager: TopologyManager, replenish: Callable[[], None]) -> None:
     @kind.change("PUT", after=replenish)
     def ensure_supernode(name: str, body: SupernodeRequest, caller: Caller) -> SupernodeView:
         """Have this supernode in the inventory."""
@@ -72,6 +81,10 @@ def topology_routes(
     def remove_supernode(name: str, caller: Caller) -> None:
         """Take it out of the inventory; refused while anything is held there."""
         topology_manager.remove_supernode(name, by=_who(caller))
+
+
+def _drawings(kind: KindRoutes, store: ResourceStore) -> None:
+    """A supernode's graph: for people, and for whoever computes with it."""
 
     @kind.ask("GET /topology")
     async def get_topology(
@@ -100,9 +113,8 @@ def topology_routes(
         ordered = sorted(found, key=lambda each: (each["kind"], each["part"]))
         return SupernodeWiring(supernode=name, topology_version=version, found=ordered, **supernode.topology.document())
 
-    # -- versions ------------------------------------------------------------------------------------------------------
 
-    versions = api.of(access.TOPOLOGY_VERSIONS)
+def _versions(versions: KindRoutes, store: ResourceStore) -> None:
     versions.list(order_by="number", description="The oldest first, unless `orderBy` says otherwise.")
 
     def version_view(name: str) -> TopologyVersionView:
@@ -111,9 +123,8 @@ def topology_routes(
 
     versions.get(version_view, description="One version; `current` is the newest.")
 
-    # -- domains -------------------------------------------------------------------------------------------------------
 
-    domains = api.of(access.DOMAINS)
+def _domains(domains: KindRoutes, store: ResourceStore) -> None:
     domains.get()
 
     def domain_views() -> list[DomainView]:
@@ -124,6 +135,8 @@ def topology_routes(
 
     domains.list(domain_views)
 
+
+def _changes_of_domains(domains: KindRoutes, topology_manager: TopologyManager, replenish: Callable[[], None]) -> None:
     @domains.change("POST :close")
     def close(name: str, caller: Caller, body: DomainRequest | None = None, drain: Drain = False) -> DomainView:
         """Take nothing new there; what runs continues."""
@@ -133,8 +146,6 @@ def topology_routes(
     def open_domain(name: str, caller: Caller, body: DomainRequest | None = None) -> DomainView:
         """Take newcomers there again."""
         return topology_manager.open(name, by=_who(caller), reason=body.reason if body else "")
-
-    return api.router
 
 
 def _supernode(session: Session, name: str, version: str | None) -> Supernode:

@@ -32,9 +32,10 @@ from matrixresource.nodes.flap_rules import flap_rules
 from matrixresource.nodes.states import AVAILABLE, MANAGEABLE, QUARANTINED, SERVICING, STAGE_FAILED, STAGE_TOLERATED
 from matrixresource.store import node_inventories
 from matrixresource.store.agent_leases import WORSE, Lease, Leases
+from matrixresource.store.allocation_tables import TRACES, AssignmentRow
 from matrixresource.store.fault_history import FaultRecords
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import TRACES, AssignmentRow, NodeRow, PartitionRow
+from matrixresource.store.tables import NodeRow, PartitionRow
 from matrixresource.store.topology_versions import spec_at
 from matrixresource.supernodes.topology_manager import TopologyManager
 

@@ -7,7 +7,8 @@ Pods cannot be moved while they run, and what a reservation holds has nobody to 
 from __future__ import annotations
 
 from matrixresource.contract.defragmentations import INSTANCE_LABEL, POD_LABEL, Mover
-from matrixresource.store.tables import AllocationRow, PartitionRow
+from matrixresource.store.allocation_tables import AllocationRow
+from matrixresource.store.tables import PartitionRow
 
 RESERVATION_LABEL = "cloudmatrix.io/reservation"
 

@@ -6,9 +6,10 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixresource.defragmentation.plan import blocking_reason
+from matrixresource.store.allocation_tables import AllocationRow
 from matrixresource.store.defragmentations import UNDER_WAY, DefragmentationRow
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import AllocationRow, NodeRow
+from matrixresource.store.tables import NodeRow
 from matrixresource.store.topology_versions import current_version
 
 

@@ -20,10 +20,10 @@ from matrixresource.allocations.allocator import Allocator
 from matrixresource.contract.defragmentations import MoveView
 from matrixresource.defragmentation.plan import blocking_reason, has_moved, move_started, plan_room, split_allocations
 from matrixresource.defragmentation.plan_lifecycle import PlanLifecycle
+from matrixresource.store.allocation_tables import AllocationRow
 from matrixresource.store.defragmentations import UNDER_WAY, DefragmentationRow
 from matrixresource.store.operations import OperationRow
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import AllocationRow
 from matrixresource.store.topology_versions import current_version
 
 MOVE_TRIES = 5

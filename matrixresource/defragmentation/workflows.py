@@ -24,10 +24,10 @@ from matrixresource.allocations.allocator import Allocator
 from matrixresource.contract.defragmentations import RelocateRequest
 from matrixresource.defragmentation.plan_lifecycle import PlanLifecycle
 from matrixresource.defragmentation.room_making import LOOK_S, RoomMaking
+from matrixresource.store.allocation_tables import AllocationRow
 from matrixresource.store.defragmentations import DEFRAGMENTATION_STATES, UNDER_WAY, DefragmentationRow
 from matrixresource.store.operations import OperationRow, WorkflowDrains
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import AllocationRow
 
 T = TypeVar("T")
 

@@ -9,7 +9,8 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.persistence.database_session import Database, ResourceRow, Store, find
 from matrixcommon.persistence.table_cache import CachedTable, all_rows, rows_where
-from matrixresource.store.tables import AllocationRow, AssignmentRow, NodeRow, PartitionRow, SupernodeRow
+from matrixresource.store.allocation_tables import AllocationRow, AssignmentRow
+from matrixresource.store.tables import NodeRow, PartitionRow, SupernodeRow
 
 
 def _name(row: ResourceRow) -> str:

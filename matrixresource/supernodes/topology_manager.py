@@ -24,6 +24,7 @@ from matrixcommon.persistence.database_session import find
 from matrixresource.contract.nodes import SupernodeView
 from matrixresource.contract.topology import DomainView, SupernodeRequest
 from matrixresource.store import node_inventories
+from matrixresource.store.allocation_tables import AssignmentRow
 from matrixresource.store.maintenance_domains import (
     DomainRow,
     allocations_in,
@@ -33,7 +34,7 @@ from matrixresource.store.maintenance_domains import (
 )
 from matrixresource.store.port_observations import ObservedPortsRow, due, record_report, taken_up
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import AssignmentRow, NodeRow, SupernodeRow
+from matrixresource.store.tables import NodeRow, SupernodeRow
 from matrixresource.store.topology_versions import head_of, keep_graph, record, supernode_at, supernodes, topology_at
 from matrixresource.topology.compiled import CompiledTopology, compiled_spec
 from matrixresource.topology.deviations import as_built, deviations

@@ -12,8 +12,8 @@ import os
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
@@ -81,23 +81,13 @@ def create_app(
     registry, routers = registry or CollectorRegistry(), tuple(routers)
     access.check(routers)
 
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        beside = [asyncio.create_task(beside_requests(watchers, tasks))]
-        if leadership is not None:
-            work = partial(beside_requests, led, led_tasks)
-            beside.append(asyncio.create_task(supervised(partial(leadership.lead, work))))
-        yield
-        for task in beside:
-            task.cancel()
-        await asyncio.gather(*beside, return_exceptions=True)
-        on_stop()
-        flush()
-
+    beside: list[Callable[[], Coroutine[Any, Any, None]]] = [partial(beside_requests, watchers, tasks)]
+    if leadership is not None:
+        beside.append(partial(supervised, partial(leadership.lead, partial(beside_requests, led, led_tasks))))
     app = FastAPI(
         title=title,
         version="1",
-        lifespan=lifespan,
+        lifespan=_running(beside, on_stop),
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
         separate_input_output_schemas=False,
@@ -113,7 +103,37 @@ def create_app(
     watcher_metrics(registry, (*watchers, *led))
     if leadership is not None:
         leadership_metrics(registry, leadership)
+    _probes(app, ready)
+    _metrics(app, registry)
+    app.add_middleware(
+        Edge,
+        direct=FastPath(routers, access),
+        tokens=tokens or Tokens(None),
+        fences=fences,
+        measured=RequestMetrics(registry),
+    )
+    return app
 
+
+def _running(
+    beside: Sequence[Callable[[], Coroutine[Any, Any, None]]], on_stop: Callable[[], None]
+) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    """The life of a process: all of `beside` from its start to its stop."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        running = [asyncio.create_task(work()) for work in beside]
+        yield
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        on_stop()
+        flush()
+
+    return lifespan
+
+
+def _probes(app: FastAPI, ready: Callable[[], str | None]) -> None:
     @app.get("/healthz", include_in_schema=False)
     async def healthz() -> Response:
         return PlainTextResponse("ok")
@@ -128,6 +148,8 @@ def create_app(
             {"X-Process-Id": str(os.getpid())},
         )
 
+
+def _metrics(app: FastAPI, registry: CollectorRegistry) -> None:
     @app.api_route("/metrics", methods=["GET", "HEAD"], include_in_schema=False)
     async def metrics(request: Request) -> Response:
         principal = principal_of(request)
@@ -136,15 +158,6 @@ def create_app(
                 "metrics name what is every project's: a viewer of all projects, or an admin, may read them"
             )
         return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")
-
-    app.add_middleware(
-        Edge,
-        direct=FastPath(routers, access),
-        tokens=tokens or Tokens(None),
-        fences=fences,
-        measured=RequestMetrics(registry),
-    )
-    return app
 
 
 async def beside_requests(watchers: Sequence[Periodic], tasks: Sequence[Callable[[], Awaitable[Any]]]) -> None:

@@ -14,7 +14,11 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.persistence.database_session import Database
 from matrixcommon.persistence.fences import Fences
 from matrixcompute.access import ACCESS
-from matrixcompute.api.instances import routes
+from matrixcompute.api.incidents import incident_routes
+from matrixcompute.api.instances import instance_routes
+from matrixcompute.api.maintenances import maintenance_routes
+from matrixcompute.api.policies import policy_routes
+from matrixcompute.api.scenarios import scenario_routes
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.clients.inference import Inference
 from matrixcompute.instances.disruption_budgets import DisruptionBudgets
@@ -54,12 +58,7 @@ def build(
     """The application over a migrated database. `neighbours`, `inference` and `services` (those that scenarios ask, by
     name) stand for the other processes in tests."""
     if neighbours is None:
-        if settings.infer_url:
-            inference = Inference(http_client(settings.infer_url, settings.token))
-        urls = {"resource": settings.resource_url, "link": settings.link_url}
-        urls |= {"agents": settings.agents_url} if settings.agents_url else {}
-        services = {name: http_client(url, settings.token) for name, url in urls.items()}
-        neighbours = ControlPlane(services["resource"], LinkClient(services["link"]))
+        neighbours, inference, services = _neighbours(settings)
     records = Database(database.sessions, Base.metadata, clock, database.shared)
     fences = Fences(records)
     store = ComputeStore(records)
@@ -93,23 +92,16 @@ def build(
         "compute", records, fences, clock, lease_wall_s=settings.leader_lease, announce=neighbours.announce
     )
     metrics = InstanceMetrics(registry, store, clock, lambda: leadership.generation is not None)
-    api = routes(
-        store,
-        instances.service,
-        autoscaling.policies,
-        RecoveryPolicies(store),
-        maintenance.maintenances,
-        DisruptionBudgets(store),
-        Scenarios(store),
-        scenarios.runs,
-        instances.operations,
-        clock,
-        instances.node_health.nudge,
-    )
     app = create_app(
         "compute",
         "MatrixCompute",
-        [api],
+        [
+            instance_routes(store, instances.service, instances.operations),
+            incident_routes(store, clock),
+            policy_routes(store, autoscaling.policies, RecoveryPolicies(store), instances.node_health.nudge),
+            maintenance_routes(store, maintenance.maintenances, DisruptionBudgets(store)),
+            scenario_routes(store, Scenarios(store), scenarios.runs),
+        ],
         ACCESS,
         fences=fences,
         leadership=leadership,
@@ -133,6 +125,17 @@ def build(
     )
     asked_by_scenarios["compute"] = http_client("http://compute", settings.token, transport=InProcess(app))
     return app
+
+
+def _neighbours(
+    settings: ComputeSettings,
+) -> tuple[ControlPlane, Inference | None, Mapping[str, httpx.AsyncClient]]:
+    """The other processes, where the settings say that they are."""
+    urls = {"resource": settings.resource_url, "link": settings.link_url}
+    urls |= {"agents": settings.agents_url} if settings.agents_url else {}
+    services = {name: http_client(url, settings.token) for name, url in urls.items()}
+    inference = Inference(http_client(settings.infer_url, settings.token)) if settings.infer_url else None
+    return ControlPlane(services["resource"], LinkClient(services["link"])), inference, services
 
 
 main = main_of(ComputeSettings, MIGRATIONS, build)

@@ -165,7 +165,7 @@ def build(
     serving.look_at_memory = memories.nudge
     registry = CollectorRegistry()
     registry.register(DeploymentMetrics(serving))
-    tasks: list[Callable[[], Awaitable[Any]]] = [serving.run]
+    tasks: list[Callable[[], Awaitable[Any]]] = [serving.player.run]
     if isinstance(link, LinkClient):
         tasks.append(partial(follow, partial(link.watch, "slices"), nudging(fabric.nudge)))
     app = create_app(

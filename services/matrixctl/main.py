@@ -12,29 +12,15 @@ from typing import Annotated
 import typer
 
 from matrixcommon.model.errors import InvalidField, MatrixError
-from services.matrixctl.commands import (
-    apply,
-    caches,
-    console,
-    defrag,
-    demo,
-    drains,
-    get,
-    hardware,
-    instances,
-    maintenance,
-    plan,
-    quotas,
-    scenario,
-    stack,
-    top,
-    topology,
-    traffic,
-)
+from services.matrixctl.commands import apply, scenario
+from services.matrixctl.commands.capacity import defrag, plan, quotas
 from services.matrixctl.commands.command import declared_in
 from services.matrixctl.commands.experiments import autoscaling, reports, runs, studies, timings
 from services.matrixctl.commands.help import explain
-from services.matrixctl.commands.running import bundle, clock, record, snapshot
+from services.matrixctl.commands.machine import drains, hardware, maintenance, topology
+from services.matrixctl.commands.reading import get, top
+from services.matrixctl.commands.running import bundle, clock, console, demo, record, snapshot, stack
+from services.matrixctl.commands.workloads import caches, instances, traffic
 from services.matrixctl.output.screen import EXIT_OUTPUT_CLOSED, EXIT_USAGE, NotAccessible, refuse
 
 EPILOG = """Exit codes: 0 done; 1 refused or failed; 2 wrong use, or a command of a later version; 3 the stack is not

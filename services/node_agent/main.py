@@ -28,7 +28,8 @@ from services.chassis.settings import Settings
 from services.chassis.tracing import configure_tracing
 from services.node_agent.access import ACCESS
 from services.node_agent.agents.agent_channels import LEASE_S, link_agents, resource_agents
-from services.node_agent.api.faults import routes
+from services.node_agent.api.faults import fault_routes
+from services.node_agent.api.hardware import hardware_routes
 from services.node_agent.api.process_faults import process_fault_routes
 from services.node_agent.api.traffic import traffic_routes
 from services.node_agent.channels.report_pace import LEASE_PERIODS
@@ -81,7 +82,12 @@ def node_names(settings: AgentSettings) -> list[NodeName]:
 
 def all_routes(fleet: Fleet, state: Path) -> list[APIRouter]:
     """`state`: the folder in which there may be a stack, whose services can be struck."""
-    return [routes(fleet), traffic_routes(fleet), process_fault_routes(ProcessExecutor(state, "agents"))]
+    return [
+        hardware_routes(fleet),
+        fault_routes(fleet),
+        traffic_routes(fleet),
+        process_fault_routes(ProcessExecutor(state, "agents")),
+    ]
 
 
 def build(fleet: Fleet, settings: AgentSettings) -> FastAPI:

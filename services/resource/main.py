@@ -12,23 +12,20 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 from pydantic import Field
 
-from matrixcommon.model.clock import Clock, as_set
+from matrixcommon.model.clock import Clock
 from matrixcommon.persistence.database_session import Database
 from matrixcommon.persistence.fences import Fences
-from matrixcommon.workflows.operations import Operations
 from matrixcommon.workflows.rows import forget_workflows
 from matrixresource.allocations.allocator import Allocator
-from matrixresource.allocations.node_lifecycle import NodeLifecycle
 from matrixresource.api.access import ACCESS
-from matrixresource.api.allocations import routes
+from matrixresource.api.allocations import allocation_routes
 from matrixresource.api.defragmentations import defragmentation_routes
+from matrixresource.api.nodes import node_routes
+from matrixresource.api.plans import plan_routes
+from matrixresource.api.reports import report_routes
 from matrixresource.api.topology import topology_routes
-from matrixresource.controllers.defragmentation import ProposedPlans
-from matrixresource.controllers.flapping import FlappingNodes
-from matrixresource.controllers.node_reports import NodeReportProcessor
-from matrixresource.defragmentation.service import DefragmentationService
-from matrixresource.defragmentation.workflows import RoomHost
 from matrixresource.planning.capacity_report import CapacityReport
+from matrixresource.planning.planner import Planner
 from matrixresource.scheduler import FORM
 from matrixresource.store.node_events import forget_events
 from matrixresource.store.operations import OperationRow
@@ -44,19 +41,21 @@ from services.chassis.leadership import Leadership
 from services.chassis.periodic import Periodic, compaction, follow_replicas, history_s
 from services.chassis.run import main_of
 from services.chassis.settings import LedSettings
+from services.resource.controllers import (
+    AllocationControllers,
+    DefragmentationControllers,
+    NodeControllers,
+    ReportControllers,
+    TopologyControllers,
+)
 from services.resource.metrics import LATE, ResourceMetrics
 
 log = logging.getLogger(__name__)
 
 MIGRATIONS = Migrations("resource", Base.metadata)
 
-LEASE_WATCH_PERIOD_S, LEASE_WATCH_FLOOR_WALL_S = 5.0, 0.5
-REPLENISH_PERIOD_S = 60.0
-SETTLE_WATCH_PERIOD_S = 10.0
+LEASE_WATCH_PERIOD_S = 5.0
 COUNT_PERIOD_S = 30.0
-FLAPPING_PERIOD_S = 30.0
-EXPIRY_PERIOD_S = 10.0
-PROPOSED_PERIOD_S = 5.0
 
 
 class ResourceSettings(LedSettings):
@@ -96,46 +95,25 @@ def build(
     topology_manager = TopologyManager(store, clock, spec, drawn)
     topology_manager.seed(f"sn{index}" for index in range(settings.supernodes))
     allocator = Allocator(store, clock, settings.policy)
-
-    async def replenish() -> str:
-        return f"{allocator.replenish()} spares taken"
-
-    refill = Periodic(
-        "replenish", replenish, clock, period_s=REPLENISH_PERIOD_S, floor_wall_s=2.0, rest_s=10.0, rest_floor_wall_s=1.0
-    )
-
-    async def expire() -> str:
-        return f"{allocator.reservations.reconcile()}; {allocator.expire()} leases ended"
-
-    reports = NodeReportProcessor(
+    allocations = AllocationControllers(allocator, clock)
+    reporting = ReportControllers(
         store,
+        allocations,
         allocator,
         topology_manager,
         clock,
-        grace_s=lambda: clock.at_least_wall(settings.lease_grace, 6.0),
-        nudge=refill.nudge,
-        watch_period_s=lambda: as_set(clock, settings.lease_watch, LEASE_WATCH_FLOOR_WALL_S),
+        lease_grace_s=settings.lease_grace,
+        lease_watch_s=settings.lease_watch,
     )
-
-    host = RoomHost(store, allocator, clock)
-    runner = host.runner()
-    resumption = Periodic("workflow-resumption", runner.reconcile, clock, period_s=30.0, floor_wall_s=1.0)
-    operations = Operations(runner, host, clock, resumption.nudge)
-    defragmentations = DefragmentationService(store, allocator.ledger, clock, runner)
-    proposed = ProposedPlans(store, clock)
-
-    async def survey() -> str:
-        drained = ", ".join(topology_manager.finish_drains())
-        return f"{topology_manager.reconcile() or 'no new topology version'}{drained and f'; drained: {drained}'}"
+    nodes = NodeControllers(store, allocator, clock)
+    defragmentation = DefragmentationControllers(store, allocator, clock)
+    topology = TopologyControllers(topology_manager, clock)
 
     registry = CollectorRegistry()
     capacity = CapacityReport(store, allocator.ledger)
     metrics = ResourceMetrics(registry, store, capacity)
-    LATE.read(registry, lambda: reports.deaf_s)
+    LATE.read(registry, lambda: reporting.reports.deaf_s)
     allocator.decided.append(metrics.decided)
-
-    lifecycle = NodeLifecycle(store, allocator, clock)
-    flapping = FlappingNodes(store, lifecycle, clock)
 
     def forget_old() -> None:
         forget_events(store)
@@ -146,34 +124,30 @@ def build(
         "resource",
         "MatrixResource",
         [
-            topology_routes(store, topology_manager, refill.nudge),
-            routes(store, allocator, reports, capacity, clock, lifecycle, refill.nudge, operations.stuck),
-            defragmentation_routes(store, defragmentations, operations),
+            topology_routes(store, topology_manager, allocations.replenish),
+            node_routes(store, allocator, reporting.reports, nodes.lifecycle, allocations.replenish),
+            allocation_routes(store, allocator, nodes.lifecycle, allocations.replenish),
+            report_routes(store, reporting.reports, clock, defragmentation.operations.stuck),
+            plan_routes(store, Planner(store, allocator.ledger, clock), capacity),
+            defragmentation_routes(store, defragmentation.service, defragmentation.operations),
         ],
         ACCESS,
         fences=fences,
         tokens=Tokens(settings.tokens),
         watchers=[
-            Periodic(
-                "leases",
-                reports.watch_leases,
-                clock,
-                period_s=settings.lease_watch,
-                floor_wall_s=min(LEASE_WATCH_FLOOR_WALL_S, settings.lease_watch),
-            ),
-            refill,
-            Periodic("expire", expire, clock, period_s=EXPIRY_PERIOD_S, floor_wall_s=0.5),
-            Periodic("flapping", flapping.reconcile, clock, period_s=FLAPPING_PERIOD_S, floor_wall_s=1.0),
-            Periodic("topology", survey, clock, period_s=SETTLE_WATCH_PERIOD_S, floor_wall_s=0.5),
+            *reporting.periodics,
+            *allocations.periodics,
+            *nodes.periodics,
+            *topology.periodics,
             compaction(records, clock, also=forget_old),
             Periodic("count", metrics.count, clock, period_s=COUNT_PERIOD_S, floor_wall_s=5.0),
         ],
         leadership=Leadership("resource", records, fences, clock, lease_wall_s=settings.leader_lease),
-        led=[
-            resumption,
-            Periodic("proposed-plans", proposed.reconcile, clock, period_s=PROPOSED_PERIOD_S, floor_wall_s=0.5),
+        led=defragmentation.led,
+        led_tasks=[
+            defragmentation.runner.run,
+            partial(follow_replicas, records, defragmentation.resumption.nudge),
         ],
-        led_tasks=[runner.run, partial(follow_replicas, records, resumption.nudge)],
         registry=registry,
         on_stop=database.close,
     )

@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from services.matrixctl.main import run
-from services.matrixctl.output.resource_kinds import NOUNS, cells, titles
+from services.matrixctl.output.columns import cells, titles
+from services.matrixctl.output.resource_kinds import NOUNS
 from tests.e2e.conftest import RealStack, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]

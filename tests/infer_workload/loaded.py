@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from infer_workload.contract import DeploymentRequest, LoadRequest
+from infer_workload.contract.deployments import DeploymentRequest
+from infer_workload.contract.load import LoadRequest
 from infer_workload.experiments.experiment import healthy_fabric
 from infer_workload.layout.draining import Drain
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.states import SERVING
 from infer_workload.timing.fabric import Fabric
 
@@ -18,7 +19,9 @@ def in_flight(live):
 
 
 def everything_is_accounted_for(live):
-    return live.submitted == live.statistics.requests + live.cancelled + live.cut_off + in_flight(live)
+    return live.intake.submitted == live.statistics.requests + live.intake.cancelled + live.layout.cut_off + in_flight(
+        live
+    )
 
 
 def sizes(live) -> tuple[int, int]:
@@ -37,7 +40,7 @@ class Stage:
         self.plays(120)
         assert self.live.state == SERVING
         load = LoadRequest(requests_per_second=requests_per_second, seed=3, input_tokens_max=8192)
-        self.live.start_load_generator(load, self.now)
+        self.live.intake.start_load_generator(load, self.now)
         self.plays(60)
         assert in_flight(self.live) > 20
 

@@ -5,7 +5,7 @@ from math import inf
 
 import pytest
 
-from infer_workload.contract import DeploymentRequest, DeploymentShape, ServingObjective
+from infer_workload.contract.deployments import DeploymentRequest, DeploymentShape, ServingObjective
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.engine.scheduler import choose_die

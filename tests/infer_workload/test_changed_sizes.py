@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infer_workload.contract import DeploymentRequest
+from infer_workload.contract.deployments import DeploymentRequest
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.deployment import DoesNotFit
 from infer_workload.layout.scale import ROLE_CHANGE_S, PoolScale
 from infer_workload.layout.views import pools_of
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.states import SERVING
 from infer_workload.serving.status import progress
 from infer_workload.timing.fabric import Fabric
@@ -50,13 +50,13 @@ def test_nothing_is_sent_back_while_roles_change_for_another_spec(asked):
     assert sizes(live) == asked
     assert live.handover.role_change_view(live.engine, live.fabric) is None
     stage.plays(120)
-    assert (live.state, live.requeued, live.cut_off, live.cancelled) == (SERVING, 0, 0, 0)
+    assert (live.state, live.layout.requeued, live.layout.cut_off, live.intake.cancelled) == (SERVING, 0, 0, 0)
 
 
 def test_at_the_deadline_what_is_left_goes_back_to_the_queue_and_finishes():
     stage = Stage()
     live = stage.live
-    live.start_load_generator(None, stage.now)
+    live.intake.start_load_generator(None, stage.now)
     live.reshape(spec(8, 4), stage.now)
     long = next(request for request in live.engine.in_flight.values() if request.die is not None)
     closed = live.engine.pool.dies
@@ -67,9 +67,9 @@ def test_at_the_deadline_what_is_left_goes_back_to_the_queue_and_finishes():
     stage.plays(1, step=0.5)
     assert stage.now < began + ROLE_CHANGE_S
     assert sizes(live) == (8, 4)
-    assert live.requeued > 0
+    assert live.layout.requeued > 0
     stage.plays(600)
-    assert (live.cut_off, len(live.engine.in_flight)) == (0, 0)
+    assert (live.layout.cut_off, len(live.engine.in_flight)) == (0, 0)
 
 
 def test_a_second_spec_meanwhile_replaces_the_first():
@@ -79,20 +79,20 @@ def test_a_second_spec_meanwhile_replaces_the_first():
     stage.plays(2)
     live.reshape(spec(2, 10), stage.now)
     view = live.handover.role_change_view(live.engine, live.fabric)
-    assert {live.roles()[node] for node in view.nodes} == {"prefill"}
+    assert {live.layout.roles()[node] for node in view.nodes} == {"prefill"}
     settles(stage)
-    assert (sizes(live), live.requeued) == ((2, 10), 0)
+    assert (sizes(live), live.layout.requeued) == ((2, 10), 0)
 
 
 def test_the_first_spec_again_meanwhile_opens_what_was_closed():
     stage = Stage()
     live = stage.live
     live.reshape(spec(8, 4), stage.now)
-    assert live.engine.on_closing() > 0
+    assert live.engine.placement.on_closing() > 0
     live.reshape(spec(4, 8), stage.now)
-    assert (live.engine.on_closing(), live.handover.role_change, progress(live)[0]) == (0, None, False)
+    assert (live.engine.placement.on_closing(), live.handover.role_change, progress(live)[0]) == (0, None, False)
     stage.plays(60)
-    assert (sizes(live), live.requeued) == ((4, 8), 0)
+    assert (sizes(live), live.layout.requeued) == ((4, 8), 0)
 
 
 def test_what_is_no_size_counts_at_once():
@@ -108,7 +108,7 @@ def test_what_is_no_size_counts_at_once():
 def test_the_cache_is_as_another_spec_has_it_and_keeps_what_it_can_use():
     stage = Stage()
     live = stage.live
-    live.start_load_generator(None, stage.now)
+    live.intake.start_load_generator(None, stage.now)
     while live.engine.in_flight:
         stage.plays(1)
     known, asked = len(live.engine.cache), live.engine.cache.counts.blocks_asked
@@ -145,7 +145,7 @@ def test_larger_sizes_are_served_once_further_nodes_have_loaded():
     settles(stage)
     assert sizes(live) == (4, 8)
     assert set(before.decode) <= set(live.engine.deployment.pools.decode)
-    assert (live.requeued, live.cut_off) == (0, 0)
+    assert (live.layout.requeued, live.layout.cut_off) == (0, 0)
 
 
 def test_an_autoscaler_that_has_a_say_keeps_it():
@@ -158,7 +158,7 @@ def test_an_autoscaler_that_has_a_say_keeps_it():
     live.rescale(None, stage.now)
     assert progress(live)[:2] == (True, "RolesChanging")
     settles(stage)
-    assert (sizes(live), live.requeued) == ((8, 4), 0)
+    assert (sizes(live), live.layout.requeued) == ((8, 4), 0)
 
 
 def test_sizes_that_there_are_no_nodes_for_are_refused_and_nothing_changes():
@@ -193,11 +193,11 @@ def test_nodes_of_a_spec_with_sizes_drain_while_the_others_serve():
     settles(stage)
     stage.plays(60)
     stage.drain(live.engine.deployment.pools.decode[-2:])
-    newest = live.submitted
+    newest = live.intake.submitted
     while not live.draining.drained:
         stage.plays(1)
-    assert live.submitted > newest
-    assert (sizes(live), live.requeued) == ((2, 8), 0)
+    assert live.intake.submitted > newest
+    assert (sizes(live), live.layout.requeued) == ((2, 8), 0)
 
 
 def test_sizes_asked_for_during_a_drain_count_when_it_is_over():
@@ -207,7 +207,7 @@ def test_sizes_asked_for_during_a_drain_count_when_it_is_over():
     live.reshape(spec(2, 8), stage.now)
     assert (sizes(live), progress(live)[1]) == ((4, 8), "RolesChanging")
     settles(stage)
-    assert (sizes(live), live.requeued) == ((2, 8), 0)
+    assert (sizes(live), live.layout.requeued) == ((2, 8), 0)
 
 
 @pytest.mark.parametrize("lost", [None, 0, 11])
@@ -216,7 +216,7 @@ def test_a_process_that_ends_meanwhile_starts_with_the_new_sizes(lost):
     asked = spec(2, 10)
     stage.live.reshape(asked, stage.now)
     stage.plays(1)
-    written = stage.live.roles()
+    written = stage.live.layout.roles()
     again = LiveDeployment(
         "d", asked, 2, lambda live: None, lambda request: None, previous=pools_of(written, 2)
     )  # from its row: the spec, and the roles that nodes had
@@ -275,7 +275,7 @@ def test_whatever_comes_together_no_request_is_lost_and_the_sizes_come_in_the_en
             stage.plays(value)
     stage.plays(900, step=5.0)  # past every deadline, and for as long as anything loads
     assert live.state == SERVING
-    assert (live.cut_off, live.cancelled, live.handover.pending) == (0, 0, None)
+    assert (live.layout.cut_off, live.intake.cancelled, live.handover.pending) == (0, 0, None)
     left = live.draining.nodes if live.draining is not None else frozenset()
     usable = len(set(there) - left)
     assert live.handover.settled(live.engine)
@@ -284,7 +284,7 @@ def test_whatever_comes_together_no_request_is_lost_and_the_sizes_come_in_the_en
         asked = live.spec.prefill_npus // NPUS, live.spec.decode_npus // NPUS
         assert sizes(live) == asked if usable >= sum(asked) else sum(sizes(live)) == usable
     else:
-        assert set(live.roles()) == set(there) - left, "every node has its role"
-    live.start_load_generator(None, stage.now)
+        assert set(live.layout.roles()) == set(there) - left, "every node has its role"
+    live.intake.start_load_generator(None, stage.now)
     stage.plays(300, step=5.0)
-    assert live.submitted == live.statistics.requests
+    assert live.intake.submitted == live.statistics.requests

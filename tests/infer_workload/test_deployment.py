@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from infer_workload.contract import DeploymentShape
+from infer_workload.contract.deployments import DeploymentShape
 from infer_workload.experiments.experiment import healthy_fabric
 from infer_workload.layout.deployment import DoesNotFit, lay_out
 from infer_workload.layout.recovery import decode_pause_s, plan_change, plan_gain, rebuild_s

@@ -11,7 +11,7 @@ def test_what_runs_on_leaving_nodes_finishes_and_nothing_new_begins_there():
     stage = Stage()
     live = stage.live
     stage.drain()
-    running, newest = live.handover.drain_view(live.engine).requests, live.submitted
+    running, newest = live.handover.drain_view(live.engine).requests, live.intake.submitted
     assert running > 0
     assert not live.draining.drained
     while not live.draining.drained:
@@ -22,32 +22,32 @@ def test_what_runs_on_leaving_nodes_finishes_and_nothing_new_begins_there():
             if request.number > newest and request.die is not None and request.die.node in LEAVING
         ]
         assert began_there == []
-    assert live.submitted > newest, "requests continued coming"
-    assert (live.requeued, live.cut_off) == (0, 0)
-    assert live.roles().keys().isdisjoint(LEAVING)
+    assert live.intake.submitted > newest, "requests continued coming"
+    assert (live.layout.requeued, live.layout.cut_off) == (0, 0)
+    assert live.layout.roles().keys().isdisjoint(LEAVING)
     stage.show(NODES[:6])
     assert live.draining is None
     stage.plays(120)
     assert live.state == SERVING
-    assert (live.requeued, live.cut_off) == (0, 0)
+    assert (live.layout.requeued, live.layout.cut_off) == (0, 0)
 
 
 def test_without_a_drain_the_same_shrink_sends_requests_back():
     stage = Stage()
     stage.show(NODES[:6])
-    assert stage.live.requeued > 0
+    assert stage.live.layout.requeued > 0
 
 
 def test_at_the_deadline_what_is_left_is_handed_over_and_finishes():
     stage = Stage()
-    stage.drain([node for node, role in stage.live.roles().items() if role == "decode"][-2:], deadline_s=0.5)
+    stage.drain([node for node, role in stage.live.layout.roles().items() if role == "decode"][-2:], deadline_s=0.5)
     left = stage.live.handover.drain_view(stage.live.engine).requests
     stage.plays(1, step=0.5)
     assert stage.live.draining.drained
-    assert 0 < stage.live.requeued <= left
-    stage.live.start_load_generator(None, stage.now)
+    assert 0 < stage.live.layout.requeued <= left
+    stage.live.intake.start_load_generator(None, stage.now)
     stage.plays(300)
-    assert in_flight(stage.live) == stage.live.cut_off == 0
+    assert in_flight(stage.live) == stage.live.layout.cut_off == 0
 
 
 def test_at_the_deadline_prompts_of_leaving_instances_are_handed_over_too():
@@ -55,28 +55,28 @@ def test_at_the_deadline_prompts_of_leaving_instances_are_handed_over_too():
     stage.drain(deadline_s=0.5)
     stage.plays(1, step=0.5)
     assert stage.live.draining.drained
-    assert 0 < stage.live.requeued <= in_flight(stage.live)
-    stage.live.start_load_generator(None, stage.now)
+    assert 0 < stage.live.layout.requeued <= in_flight(stage.live)
+    stage.live.intake.start_load_generator(None, stage.now)
     stage.plays(300)
-    assert in_flight(stage.live) == stage.live.cut_off == 0
+    assert in_flight(stage.live) == stage.live.layout.cut_off == 0
 
 
 @pytest.mark.parametrize("after_s", [0, 300])
 def test_a_drain_that_is_withdrawn_gives_the_nodes_their_roles_back(after_s):
     stage = Stage()
-    before = stage.live.roles()
+    before = stage.live.layout.roles()
     stage.drain()
     stage.plays(after_s)
     stage.live.drain(None, stage.now)
     stage.plays(200)
-    assert stage.live.roles().keys() == before.keys()
-    assert stage.live.requeued == stage.live.cut_off == 0
+    assert stage.live.layout.roles().keys() == before.keys()
+    assert stage.live.layout.requeued == stage.live.layout.cut_off == 0
 
 
 def test_roles_that_change_are_drained_too():
     """Without four decode nodes a prefill instance would decode: it begins nothing more either."""
     stage = Stage()
-    leaving = sorted(node for node, role in stage.live.roles().items() if role == "decode")[:4]
+    leaving = sorted(node for node, role in stage.live.layout.roles().items() if role == "decode")[:4]
     stage.drain(leaving)
     changing = {
         node
@@ -88,7 +88,7 @@ def test_roles_that_change_are_drained_too():
     assert not changing & set(leaving)
     stage.plays(400)
     assert stage.live.draining.drained
-    assert stage.live.requeued == 0
+    assert stage.live.layout.requeued == 0
 
 
 @pytest.mark.parametrize("nodes", [4, 6, 12, 24])
@@ -96,23 +96,23 @@ def test_prompts_are_served_while_every_prefill_instance_leaves(nodes):
     """Decode is drained first; the old instances go on until their successors have loaded."""
     stage = Stage(healthy_fabric(nodes).nodes, requests_per_second=0.9 * nodes)
     live = stage.live
-    prefill = [node for node, role in live.roles().items() if role == "prefill"]
+    prefill = [node for node, role in live.layout.roles().items() if role == "prefill"]
     decodes = set(live.engine.deployment.pools.decode)
     stage.drain(prefill)
     seen = 0
     while not live.draining.drained:
         stage.plays(1)
         seen = max(seen, live.engine.queued)
-        ready = [each for each in live.engine.instances if each.ready_at <= stage.now]
+        ready = [each for each in live.engine.prefill.instances if each.ready_at <= stage.now]
         assert ready, "somebody prefills"
     assert seen < 60, "prompts do not wait for the drain's end"
-    assert (live.requeued, live.cut_off) == (0, 0)
-    assert live.roles().keys().isdisjoint(prefill)
-    successors = {node for node, role in live.roles().items() if role == "prefill"}
+    assert (live.layout.requeued, live.layout.cut_off) == (0, 0)
+    assert live.layout.roles().keys().isdisjoint(prefill)
+    successors = {node for node, role in live.layout.roles().items() if role == "prefill"}
     assert successors
     assert successors < decodes
     stage.plays(120)
-    assert (live.requeued, live.cut_off) == (0, 0)
+    assert (live.layout.requeued, live.layout.cut_off) == (0, 0)
 
 
 def test_other_changes_of_the_fabric_do_not_bring_leaving_nodes_back():
@@ -122,10 +122,10 @@ def test_other_changes_of_the_fabric_do_not_bring_leaving_nodes_back():
     assert stage.live.draining.drained
     stage.show(NODES)
     stage.plays(200)
-    assert stage.live.roles().keys().isdisjoint(LEAVING)
+    assert stage.live.layout.roles().keys().isdisjoint(LEAVING)
     stage.show(NODES[1:])
     stage.plays(200)
-    assert stage.live.roles().keys().isdisjoint(LEAVING)
+    assert stage.live.layout.roles().keys().isdisjoint(LEAVING)
     assert stage.live.draining is not None
 
 
@@ -136,17 +136,17 @@ def test_nodes_that_came_late_are_left_without_having_served():
     stage.drain()
     assert stage.live.draining.drained
     stage.plays(200)
-    assert stage.live.roles().keys() == set(NODES[:6])
-    assert stage.live.requeued == 0
+    assert stage.live.layout.roles().keys() == set(NODES[:6])
+    assert stage.live.layout.requeued == 0
 
 
 def test_where_what_stays_cannot_serve_everything_finishes_first():
     stage = Stage()
     stage.drain(NODES[1:])
-    stage.live.start_load_generator(None, stage.now)
+    stage.live.intake.start_load_generator(None, stage.now)
     stage.plays(300)
     assert stage.live.draining.drained
     assert in_flight(stage.live) == 0
     stage.show(NODES[:1])
     assert stage.live.state == UNAVAILABLE
-    assert stage.live.cut_off == 0
+    assert stage.live.layout.cut_off == 0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infer_workload.contract import DeploymentShape
+from infer_workload.contract.deployments import DeploymentShape
 from infer_workload.engine.decode_pool import DecodeDie, DecodePool
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import CANCELLED, FINISHED, MOVES, SENTENCES, ContextTooLong, InferenceRequest
@@ -132,7 +132,7 @@ def test_no_request_is_lost_or_finished_twice(specs, seed):
         assert request.arrived_at <= request.first_token_at <= request.finished_at
         assert ceil((request.output_tokens - 1) / 2) <= request.end_step - request.start_step <= request.output_tokens
     assert all(die.reserved == die.active == die.reserved_tokens == 0 for die in watched.engine.pool.dies)
-    assert all(instance.backlog_tokens == 0 for instance in watched.engine.instances)
+    assert all(instance.backlog_tokens == 0 for instance in watched.engine.prefill.instances)
 
 
 @settings(max_examples=20, deadline=None)
@@ -236,7 +236,7 @@ def test_of_prompts_that_share_a_beginning_and_are_lost_together_nothing_is_kept
         watched.engine.cancel(request)
     watched.engine.cancel(watched.engine.in_flight[4])
     assert len(watched.engine.cache) == 0
-    assert all(instance.backlog_tokens == 0 for instance in watched.engine.instances)
+    assert all(instance.backlog_tokens == 0 for instance in watched.engine.prefill.instances)
 
 
 def test_requests_wait_while_every_die_is_full():

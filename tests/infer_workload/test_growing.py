@@ -2,10 +2,11 @@
 
 import pytest
 
-from infer_workload.contract import DeploymentRequest, LoadRequest
+from infer_workload.contract.deployments import DeploymentRequest
+from infer_workload.contract.load import LoadRequest
 from infer_workload.experiments.experiment import healthy_fabric
-from infer_workload.serving.live_deployment import LiveDeployment
-from infer_workload.serving.load_generator import BuiltInLoad
+from infer_workload.serving.live.live_deployment import LiveDeployment
+from infer_workload.serving.live.load_generator import BuiltInLoad
 from infer_workload.serving.states import SERVING
 from infer_workload.timing.fabric import Fabric
 
@@ -21,17 +22,17 @@ def test_nodes_that_boot_serve_nobody_yet():
     now += 200
     live.take_view(Fabric.healthy(NODES, 2), now, old)
     live.play(now + 500)
-    assert live.roles().keys() == old, "they are in the fabric, and have not booted"
+    assert live.layout.roles().keys() == old, "they are in the fabric, and have not booted"
     now += 600
     up = old | set(NODES[6:10])
     live.take_view(Fabric.healthy(NODES, 2), now, up)
     live.play(now + 5)
-    assert live.roles().keys() == old, "they have booted, and the model is not loaded"
+    assert live.layout.roles().keys() == old, "they have booted, and the model is not loaded"
     live.play(now + 200)
-    assert live.roles().keys() == up
+    assert live.layout.roles().keys() == up
     live.take_view(Fabric.healthy(NODES, 2), now + 300, frozenset(NODES))
     live.play(now + 600)
-    assert live.roles().keys() == set(NODES)
+    assert live.layout.roles().keys() == set(NODES)
 
 
 def test_a_load_that_takes_over_repeats_no_prompt_of_the_one_before():
@@ -50,7 +51,7 @@ def test_built_in_load_finds_as_much_in_a_cache_of_smaller_blocks():
         live = LiveDeployment("d", spec, 1, lambda live: None, lambda request: None)
         live.take_view(Fabric.healthy(NODES, 1), now)
         live.play(now + 100)
-        live.start_load_generator(LoadRequest(requests_per_second=5.0, seed=7), now + 100)
+        live.intake.start_load_generator(LoadRequest(requests_per_second=5.0, seed=7), now + 100)
         while not live.play(now + 200):
             pass
         rates.append(live.engine.cache.counts.token_hit_rate)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infer_workload.contract import DeploymentRequest, DeploymentView
+from infer_workload.contract.deployments import DeploymentRequest, DeploymentView
 from matrixcontainer.operator.crd_specs import infer_spec
 from matrixcontainer.operator.structural_schema import structural_schema
 

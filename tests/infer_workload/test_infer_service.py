@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from infer_workload.engine.decode_pool import DecodePool
-from infer_workload.serving import live_deployment
+from infer_workload.serving.live import served_layout
 from infer_workload.serving.states import DEPLOYMENT_STATES
 from tests.infer_workload.conftest import NODES, Stage, Views
 
@@ -156,7 +156,7 @@ async def test_a_step_that_cannot_end_takes_no_number_of_milliseconds(serving, m
 
 
 async def test_a_deployment_that_loads_for_longer_than_it_may_is_listed_as_stuck(stage, monkeypatch):
-    monkeypatch.setattr(live_deployment, "first_start_s", lambda *_: inf)
+    monkeypatch.setattr(served_layout, "first_start_s", lambda *_: inf)
     await stage.ensure()
     await stage.until("Loading")
     while not (found := (await stage.http.get("/v1/stuck")).json()["items"]):
@@ -165,7 +165,7 @@ async def test_a_deployment_that_loads_for_longer_than_it_may_is_listed_as_stuck
     assert (stuck["name"], stuck["state"], stuck["reason"]) == ("r1", "Loading", "DeadlineExceeded")
     assert stuck["seconds"] > DEPLOYMENT_STATES.states["Loading"].deadline_s
     assert "weights load" in stuck["message"]
-    stage.app.state.serving.live["r1"].serves_from = stage.clock.now()
+    stage.app.state.serving.live["r1"].layout.loading.serves_from = stage.clock.now()
     await stage.until("Serving")
     assert (await stage.http.get("/v1/stuck")).json()["items"] == []
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infer_workload.contract import DeploymentShape
+from infer_workload.contract.deployments import DeploymentShape
 from infer_workload.experiments.experiment import healthy_fabric
 from infer_workload.layout.deployment import DoesNotFit, lay_out
 from infer_workload.timing.calibration import load_calibration
@@ -170,7 +170,7 @@ async def test_a_machine_that_cannot_be_told_yet_is_found_with_the_first_view_an
         on_it = load_calibration("atlas-950")
         for name in ("r1", "named"):
             live = stage.app.state.serving.live[name]
-            assert live.engine.deployment.calibration == live.weights.calibration == on_it
+            assert live.engine.deployment.calibration == live.layout.weights.calibration == on_it
     views.machine = "CloudMatrix384"
     async with Stage(fresh, views) as stage:
         live = stage.app.state.serving.live["r1"]

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from infer_workload.contract import ScaleRequest, ServingObjective
+from infer_workload.contract.deployments import ServingObjective
+from infer_workload.contract.roles import ScaleRequest
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.scale import PoolScale
 from infer_workload.serving.states import IDLE, LOADING, PENDING, SERVING
@@ -80,12 +81,12 @@ def test_roles_change_in_place_and_what_runs_in_them_finishes_first(scale):
             break
         stage.plays(1)
     assert sizes(live) == scale
-    assert (live.requeued, live.cut_off, live.cancelled) == (0, 0, 0)
+    assert (live.layout.requeued, live.layout.cut_off, live.intake.cancelled) == (0, 0, 0)
     after = live.engine.deployment.pools
     stayed = set(before.decode) & set(after.decode)
     assert len(stayed) == min(len(before.decode), len(after.decode)), "nobody else has changed its role"
     stage.plays(120)
-    assert (live.state, live.requeued, live.cut_off) == (SERVING, 0, 0)
+    assert (live.state, live.layout.requeued, live.layout.cut_off) == (SERVING, 0, 0)
     assert live.handover.role_change is None
 
 
@@ -111,16 +112,16 @@ def test_at_the_deadline_they_change_and_requests_go_back_to_the_queue_and_finis
     stage.live.rescale(PoolScale(8, 4), stage.now, deadline_s=2.0)
     stage.plays(3)
     assert sizes(stage.live) == (8, 4)
-    assert stage.live.requeued > 0
-    assert stage.live.cut_off == 0
+    assert stage.live.layout.requeued > 0
+    assert stage.live.layout.cut_off == 0
 
 
 def test_asked_back_before_it_is_over_nothing_changes():
     stage = Stage()
     stage.live.rescale(PoolScale(8, 4), stage.now)
-    assert stage.live.engine.on_closing() > 0
+    assert stage.live.engine.placement.on_closing() > 0
     stage.live.rescale(PoolScale(4, 8), stage.now)
-    assert stage.live.engine.on_closing() == 0
+    assert stage.live.engine.placement.on_closing() == 0
     assert stage.live.handover.role_change is None
     stage.plays(60)
     assert sizes(stage.live) == (4, 8)
@@ -135,7 +136,7 @@ def test_nodes_that_come_meanwhile_are_used_in_the_roles_that_were_asked_for():
     stage.plays(200)
     assert before == (2, 6)
     assert sizes(live) == (6, 6)
-    assert (live.requeued, live.cut_off) == (0, 0)
+    assert (live.layout.requeued, live.layout.cut_off) == (0, 0)
 
 
 def test_a_node_that_comes_takes_no_role_away_before_what_runs_in_it_has_ended():
@@ -153,7 +154,7 @@ def test_a_node_that_comes_takes_no_role_away_before_what_runs_in_it_has_ended()
     assert live.handover.scale_view(ScaleRequest(prefill_nodes=6, decode_nodes=6), live.engine).state == "Changing"
     stage.plays(600)
     assert sizes(live) == (6, 6)
-    assert (live.state, live.requeued, live.cut_off) == (SERVING, 0, 0)
+    assert (live.state, live.layout.requeued, live.layout.cut_off) == (SERVING, 0, 0)
 
 
 @pytest.mark.parametrize("lost", ["the one that came", "one that decodes"])
@@ -168,7 +169,7 @@ def test_who_is_lost_while_a_role_changes_for_who_came_takes_nobody_else_along(l
     stage.show([node for node in NODES if node != gone])
     stage.plays(700)
     assert sum(sizes(live)) == 11
-    assert (live.state, live.cut_off, live.handover.role_change) == (SERVING, 0, None)
+    assert (live.state, live.layout.cut_off, live.handover.role_change) == (SERVING, 0, None)
     stage.show(NODES)
     stage.plays(700)
     assert sizes(live) == (6, 6)
@@ -185,7 +186,7 @@ def test_a_node_that_is_lost_while_roles_change_takes_nobody_else_along():
         if live.handover.role_change is None:
             break
     assert sum(sizes(live)) == 11
-    assert live.cut_off == 0
+    assert live.layout.cut_off == 0
     stage.plays(120)
     assert live.state == SERVING
 
@@ -200,7 +201,7 @@ def test_leaving_nodes_drain_while_the_sizes_change_with_them():
     while not live.draining.drained:
         stage.plays(1)
     assert sizes(live) == (4, 6)
-    assert (live.requeued, live.cut_off) == (0, 0)
+    assert (live.layout.requeued, live.layout.cut_off) == (0, 0)
 
 
 def test_caching_lends_the_memory_of_as_many_as_are_asked_for():
@@ -210,17 +211,17 @@ def test_caching_lends_the_memory_of_as_many_as_are_asked_for():
     stage.plays(5)
     assert len(stage.live.engine.deployment.pools.caching) == 3
     assert stage.live.engine.deployment.cache_blocks == whole // 4
-    assert (stage.live.requeued, stage.live.cut_off) == (0, 0)
+    assert (stage.live.layout.requeued, stage.live.layout.cut_off) == (0, 0)
 
 
 def test_scaled_to_zero_it_is_idle_and_comes_back_with_what_is_asked_for():
     stage = Stage()
     live = stage.live
-    live.start_load_generator(None, stage.now)
+    live.intake.start_load_generator(None, stage.now)
     while live.engine.in_flight:
         stage.plays(1)
     live.rescale(PoolScale(0, 0), stage.now)
-    assert (live.state, live.roles(), live.engine) == (IDLE, {}, None)
+    assert (live.state, live.layout.roles(), live.engine) == (IDLE, {}, None)
     stage.plays(60)
     stage.live.take_view(None, stage.now)
     assert live.state == IDLE
@@ -230,14 +231,14 @@ def test_scaled_to_zero_it_is_idle_and_comes_back_with_what_is_asked_for():
     assert live.state == LOADING
     stage.plays(120)
     assert (live.state, sizes(live), live.activation.holds(live)) == (SERVING, (2, 4), False)
-    assert live.cut_off == 0
+    assert live.layout.cut_off == 0
 
 
 def test_it_is_idle_since_a_request_last_came_was_refused_or_was_given_up():
     """Not since one last finished: a policy would scale it to zero in the moment that its only client goes away."""
     stage = Stage()
     live = stage.live
-    live.start_load_generator(None, stage.now)
+    live.intake.start_load_generator(None, stage.now)
     while live.engine.in_flight:
         stage.plays(1)
     stage.plays(300)
@@ -257,7 +258,7 @@ def test_it_is_idle_since_a_request_last_came_was_refused_or_was_given_up():
 
 def test_a_request_that_comes_in_the_moment_that_the_last_nodes_leave_is_refused():
     stage = Stage()
-    stage.live.start_load_generator(None, stage.now)
+    stage.live.intake.start_load_generator(None, stage.now)
     stage.drain(frozenset(NODES), deadline_s=5.0)
     assert stage.live.serves
     with pytest.raises(Unavailable, match="is Unavailable"):

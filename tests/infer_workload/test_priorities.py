@@ -5,13 +5,13 @@ from math import inf
 
 import pytest
 
-from infer_workload.contract import DeploymentRequest, DeploymentShape, ServingObjective
+from infer_workload.contract.deployments import DeploymentRequest, DeploymentShape, ServingObjective
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import FINISHED, InferenceRequest
 from infer_workload.experiments.experiment import healthy_fabric, run
 from infer_workload.experiments.trial import Trial
 from infer_workload.layout.deployment import lay_out
-from infer_workload.serving.admission import Admission
+from infer_workload.serving.live.admission import Admission
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.model import load_model
 from infer_workload.traffic.generator import BadTrace, read_trace
@@ -82,7 +82,7 @@ def test_nobody_gives_up_room_for_its_own_priority():
 
 def test_a_prompt_overtakes_in_the_queue_but_not_whoever_computes_its_blocks():
     engine = an_engine(DeploymentShape(), nodes=4)
-    instance = engine.instances[0]
+    instance = engine.prefill.instances[0]
     submitted(engine, 1, tokens_in=100_000)
     maker = submitted(engine, 1, priority=5, tokens_in=1024, first=1, blocks=(1, 2))[0]
     other = submitted(engine, 1, priority=5, tokens_in=1024, first=2, blocks=(8, 9))[0]

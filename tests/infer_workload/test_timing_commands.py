@@ -5,7 +5,7 @@ from importlib.resources import files
 
 import pytest
 
-from infer_workload.contract import DeploymentShape
+from infer_workload.contract.deployments import DeploymentShape
 from infer_workload.experiments.experiment import healthy_fabric
 from infer_workload.experiments.operator_table import decode_table, prefill_table
 from infer_workload.layout.deployment import lay_out

@@ -16,7 +16,8 @@ from matrixcompute.contract import InstanceRequest
 from matrixcompute.operations.context import InstanceHost, StepContext
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.store import EventRow, InstanceRow, OperationRow
-from matrixcompute.workflows.steps import mark_deleted, reserve_nodes
+from matrixcompute.workflows.marking_steps import mark_deleted
+from matrixcompute.workflows.steps import reserve_nodes
 from matrixresource.contract.allocations import AllocationRequest, AllocationView, PlacementPolicy
 from tests.matrixcompute.test_decisions import member
 from tests.matrixcompute.workflow_world import (

@@ -19,9 +19,10 @@ from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.quotas import COUNTED, QuotaRow
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.request import Placement
+from matrixresource.store.allocation_tables import AllocationRow, AssignmentRow
 from matrixresource.store.reservations import ReservationRow, active_reservations
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import AllocationRow, AssignmentRow, Base, NodeRow, PartitionRow
+from matrixresource.store.tables import Base, NodeRow, PartitionRow
 
 DIES, SOCKETS, GIB = 16, 4, 2048
 """Of a node of the built-in supernode."""

@@ -12,11 +12,12 @@ from matrixresource.allocations.allocator import Allocator
 from matrixresource.contract.agents import NodeReport, ReportAnswer, ReportedFault
 from matrixresource.contract.nodes import NpuView
 from matrixresource.controllers.node_reports import NodeReportProcessor
+from matrixresource.store.allocation_tables import AssignmentRow
 from matrixresource.store.node_inventories import InventoryRow
 from matrixresource.store.npu_views import npu_views
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import AssignmentRow, NodeRow
 from matrixresource.store.tables import Base as Tables
+from matrixresource.store.tables import NodeRow
 from matrixresource.supernodes.topology_manager import TopologyManager
 from matrixresource.topology.loading import load_spec
 from services.chassis.database import DatabaseEngine

@@ -12,7 +12,7 @@ from matrixresource.agent.hardware import EmulatedNode, InjectedFault
 from matrixresource.contract.agents import DesiredPartition, NodeReport
 from matrixresource.nodes.expected_inventory import inventory, mismatches, part_names
 from matrixresource.store.agent_leases import LeaseRow
-from matrixresource.store.tables import AssignmentRow
+from matrixresource.store.allocation_tables import AssignmentRow
 from matrixresource.topology.loading import load_spec
 from tests.clocks import LoopClock
 from tests.matrixresource.reporting import NODE, Reporting

@@ -24,7 +24,8 @@ from sqlalchemy import event
 from matrixcommon.model.errors import Conflict, MatrixError
 from matrixcommon.persistence.group_commit import Outcome, decide
 from matrixresource.contract.allocations import AllocationRequest, QuotaRequest
-from matrixresource.store.tables import AllocationRow, AssignmentRow, Base, NodeRow
+from matrixresource.store.allocation_tables import AllocationRow, AssignmentRow
+from matrixresource.store.tables import Base, NodeRow
 from tests.matrixcontainer.kubeapi.postgres import a_database, needs_postgres
 from tests.matrixresource.accounting import contents
 from tests.matrixresource.machine import Machine

@@ -11,8 +11,9 @@ import pytest
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.persistence.database_session import Database
 from matrixresource.contract.agents import DesiredPartition
+from matrixresource.store.allocation_tables import AssignmentRow
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import AssignmentRow, Base
+from matrixresource.store.tables import Base
 from tests.stack import Stack
 
 pytestmark = pytest.mark.looptime

@@ -19,8 +19,8 @@ from unittest.mock import patch
 from rich.console import Console
 
 from matrixcommon.model.quantities import timestamp
-from services.matrixctl.commands.allocation_options import AllocationOptions
-from services.matrixctl.commands.plan import show_answer
+from services.matrixctl.commands.capacity.allocation_options import AllocationOptions
+from services.matrixctl.commands.capacity.plan import show_answer
 from services.matrixctl.output import screen
 from services.matrixctl.supervisor.state_folder import StackTime
 from services.matrixctl.top.drawing import once

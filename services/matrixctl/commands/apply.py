@@ -15,11 +15,12 @@ from matrixcommon.model.hardware_names import CabinetName, NodeName, NpuName, Sw
 from services.matrixctl.clients.collections import owners
 from services.matrixctl.clients.input_files import documents_in, manifests_in
 from services.matrixctl.commands.command import command, group
-from services.matrixctl.commands.get import get
 from services.matrixctl.commands.help import completion
-from services.matrixctl.commands.instances import warn_of_owner
 from services.matrixctl.commands.options import OfProject, OnStack, Output, printed
-from services.matrixctl.output.resource_kinds import listing, noun_of, unknown
+from services.matrixctl.commands.reading.get import get
+from services.matrixctl.commands.workloads.instances import warn_of_owner
+from services.matrixctl.output.columns import listing
+from services.matrixctl.output.resource_kinds import noun_of, unknown
 from services.matrixctl.output.screen import Form, say
 
 if TYPE_CHECKING:

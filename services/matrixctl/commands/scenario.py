@@ -13,10 +13,11 @@ from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.quantities import duration_text
 from services.matrixctl.clients.input_files import mapping_in
 from services.matrixctl.commands.command import command, group
-from services.matrixctl.commands.get import show
 from services.matrixctl.commands.help.completion import of, scenarios
 from services.matrixctl.commands.options import OnStack, Output, printed
-from services.matrixctl.output.resource_kinds import listing, noun_of
+from services.matrixctl.commands.reading.get import show
+from services.matrixctl.output.columns import listing
+from services.matrixctl.output.resource_kinds import noun_of
 from services.matrixctl.output.screen import Form, say
 from services.matrixctl.output.waiting import Progress, awaited
 

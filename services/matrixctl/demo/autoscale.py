@@ -17,7 +17,7 @@ from services.matrixctl.demo.node_hours import node_hours
 from services.matrixctl.demo.picture import Picture, picture
 from services.matrixctl.demo.story import Step, check, until
 from services.matrixctl.demo.telling import PATIENCE_WALL_S, Story, Telling
-from services.matrixctl.output.resource_kinds import dig
+from services.matrixctl.output.columns import dig
 from services.matrixctl.output.screen import say
 
 NAME = "autoscaled"

@@ -18,7 +18,7 @@ from matrixcommon.model.errors import MatrixError
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.clients.kubernetes import Cluster
 from services.matrixctl.demo.throughput import Throughput
-from services.matrixctl.output.resource_kinds import dig
+from services.matrixctl.output.columns import dig
 
 LOOK_PERIOD_WALL_S = 0.25
 LETTERS = {"SuccessfulRescale": ("s", "autoscaler"), "Draining": ("d", "drain")}

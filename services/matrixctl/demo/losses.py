@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from matrixcommon.model.quantities import duration_text
 from services.matrixctl.demo.story import check, until
 from services.matrixctl.demo.telling import PATIENCE_WALL_S, Telling
-from services.matrixctl.output.resource_kinds import dig
+from services.matrixctl.output.columns import dig
 from services.matrixctl.output.screen import say
 
 CABINET_FAULT, SWITCH_FAULT = "demo-cabinet-power", "demo-switch-down"

@@ -20,7 +20,7 @@ from services.matrixctl.demo.cut_cables import cut_cables
 from services.matrixctl.demo.losses import CABINET_FAULT, SWITCH_FAULT, lose_a_cabinet, lose_a_switch
 from services.matrixctl.demo.story import Step, StepFailed, check, until
 from services.matrixctl.demo.telling import PATIENCE_WALL_S, Story, Telling
-from services.matrixctl.output.resource_kinds import dig
+from services.matrixctl.output.columns import dig
 from services.matrixctl.output.screen import say
 
 NAME = "deepseek-r1"

@@ -17,7 +17,7 @@ from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.clients.kubernetes import Cluster
 from services.matrixctl.demo.gauge import Gauge
 from services.matrixctl.demo.story import Step, check, until
-from services.matrixctl.output.resource_kinds import dig
+from services.matrixctl.output.columns import dig
 from services.matrixctl.output.screen import say, table
 
 PATIENCE_WALL_S = 120.0

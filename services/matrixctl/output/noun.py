@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -31,9 +29,3 @@ class Noun:
 
     def shown(self, wide: bool) -> str:
         return f"{self.columns}, {self.wide}" if wide and self.wide else self.columns
-
-
-def with_projects(columns: str, views: Iterable[dict[str, Any]]) -> str:
-    """Names are unique within a project, so whose each is shows where there are several."""
-    several = len({view.get("project") for view in views}) > 1
-    return f"{columns}, project" if several and "project" not in columns.split(", ") else columns

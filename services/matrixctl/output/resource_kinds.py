@@ -1,19 +1,15 @@
 """The nouns of `get` and `describe`: which service tells them, and what a table shows of each.
 
-Columns are written as kubectl's `-o custom-columns` wants them: `TITLE:path`, the title left out where it is the path.
-A path goes into the view (`members.length` counts a list); what a view does not have shows as `-`.
+Columns are written as `output/columns.py` reads them.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import Any
 
 from matrixcommon.model.errors import InvalidField
 from services.matrixctl.output.noun import Noun
-from services.matrixctl.output.screen import table
 
 NOUNS: tuple[Noun, ...] = (
     Noun(
@@ -352,49 +348,3 @@ def unknown(word: str, argument: str, names: Iterable[str], spellings: Iterable[
     near = get_close_matches(word.lower(), [*names, *spellings], 1, cutoff=0.7)
     meant = f"; did you mean {near[0]!r}?" if near else "."
     return InvalidField(f"there is no {word!r}{meant} There are {', '.join(names)}", field=argument)
-
-
-TIME = re.compile(r"(^|\.)at$|(At|Until)$")
-"""Fields that tell a time. The services' times are emulated; kubectl shows those of the wall."""
-
-
-def titles(columns: str) -> list[str]:
-    named = (column.partition(":") for column in columns.split(", "))
-    return [f"{title} (emulated)" if TIME.search(path or title) else title for title, _, path in named]
-
-
-def cells(columns: str, view: dict[str, Any]) -> list[str]:
-    paths = (column.partition(":") for column in columns.split(", "))
-    return [shown(dig(view, path or title)) for title, _, path in paths]
-
-
-def listing(columns: str, views: Iterable[dict[str, Any]]) -> None:
-    """Print a table of these columns."""
-    table(titles(columns), [cells(columns, view) for view in views])
-
-
-def dig(view: Any, path: str) -> Any:
-    """The value at a dotted path, of a list that of each of its parts; None where it stops short."""
-    for step in path.split("."):
-        if step == "length" and isinstance(view, list):
-            return len(view)
-        if isinstance(view, list):
-            view = [dig(each, step) for each in view]
-        else:
-            view = view.get(step) if isinstance(view, dict) else None
-    return view
-
-
-def shown(value: Any) -> str:
-    """A cell's text."""
-    if value is None or value == "":
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, list):
-        return ",".join(shown(item) for item in value) or "-"
-    if isinstance(value, dict):
-        return ",".join(f"{key}={shown(item)}" for key, item in value.items()) or "-"
-    return str(value)

@@ -6,8 +6,8 @@ import yaml
 
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.clients.collections import every, one
-from services.matrixctl.output.noun import with_projects
-from services.matrixctl.output.resource_kinds import cells, noun_of, titles
+from services.matrixctl.output.columns import cells, titles, with_projects
+from services.matrixctl.output.resource_kinds import noun_of
 from services.matrixctl.output.screen import full_name
 from services.matrixctl.top.drawing import Rows
 from services.matrixctl.top.snapshot import Reader, Snapshot

@@ -1,4 +1,4 @@
-"""Faults on the emulated hardware, over HTTP, and a look at the hardware for tests and teaching.
+"""Faults on the emulated hardware, over HTTP.
 
 This is not part of the control plane: it never tells the services anything.
 """
@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any, ClassVar
 
 from fastapi import APIRouter
 from pydantic import Field
 
-from matrixcommon.api.list_params import Params
-from matrixcommon.api.listing import page
-from matrixcommon.api.resource_routes import ResourceRoutes
+from matrixcommon.api.resource_routes import KindRoutes, ResourceRoutes
 from matrixcommon.model.empty import empty_dict
 from matrixcommon.model.errors import Conflict, InvalidField, NotFound
 from matrixcommon.model.hardware_names import (
@@ -23,7 +20,6 @@ from matrixcommon.model.hardware_names import (
     NodeName,
     SwitchName,
     checked_resource_name,
-    checked_supernode_name,
 )
 from matrixcommon.model.resource_model import ApiModel
 from matrixresource.agent.fault_catalogue import (
@@ -38,8 +34,8 @@ from matrixresource.agent.hardware import InjectedFault, lacking
 from matrixresource.contract.nodes import IN_PLACE
 from matrixresource.nodes.expected_inventory import part_names, port_names
 from matrixresource.topology.spec import SupernodeSpec
-from services.node_agent.access import FAULTS, NODES, SUPERNODES
-from services.node_agent.contract import InjectedFaultView, InstalledSupernode
+from services.node_agent.access import FAULTS
+from services.node_agent.contract import InjectedFaultView
 from services.node_agent.fleet.fleet import Fleet
 
 SEVERITIES = ("hint", "minor", "major", "critical")
@@ -56,114 +52,65 @@ class FaultRequest(ApiModel):
     parameters: dict[str, Any] = Field(default_factory=empty_dict)
 
 
-def routes(fleet: Fleet) -> APIRouter:
+def fault_routes(fleet: Fleet) -> APIRouter:
+    """The routes over one fleet's faults."""
     api = ResourceRoutes()
-    supernodes, faults, nodes = api.of(SUPERNODES), api.of(FAULTS), api.of(NODES)
-    supernodes.list(lambda: [_installed(name) for name in fleet.supernodes()])
-
-    @supernodes.change("PUT")
-    def install(name: str, validate_only: bool = False) -> InstalledSupernode:
-        """Put up a supernode's cabinets, of the shape this fleet has, and switch its nodes on."""
-        checked_supernode_name(name)
-        if not validate_only:
-            fleet.add_supernode(name)
-        return _installed(name)
-
-    @supernodes.change("DELETE")
-    def dismantle(name: str, validate_only: bool = False) -> None:
-        if not validate_only:
-            fleet.remove_supernode(name)
-
-    def _installed(name: str) -> InstalledSupernode:
-        nodes = [node for node in fleet.nodes if node.supernode == name]
-        powered = sum(fleet.nodes[node].powered for node in nodes)
-        return InstalledSupernode(name=name, nodes=len(nodes), powered_nodes=powered)
 
     @api.router.get("/fault-kinds")
     async def kinds() -> dict[str, str]:
         return FAULT_KINDS
 
-    def _shown(fault: InjectedFault) -> InjectedFaultView:
+    _faults(api.of(FAULTS), fleet)
+    return api.router
+
+
+def _faults(faults: KindRoutes, fleet: Fleet) -> None:
+    def shown(fault: InjectedFault) -> InjectedFaultView:
         return InjectedFaultView(**fault.model_dump(), state="Ended" if fault.name in fleet.ended else "Injected")
 
-    faults.list(lambda: [_shown(fault) for fault in fleet.faults.values()])
-
-    def _known(name: str) -> InjectedFault:
+    def known(name: str) -> InjectedFault:
         if name not in fleet.faults:
             raise NotFound(f"there is no fault named {name!r}", field="name")
         return fleet.faults[name]
 
-    faults.get(lambda name: _shown(_known(name)))
+    faults.list(lambda: [shown(fault) for fault in fleet.faults.values()])
+    faults.get(lambda name: shown(known(name)))
 
     @faults.change("PUT")
     def inject(name: str, body: FaultRequest, validate_only: bool = False) -> InjectedFaultView:
         fault = InjectedFault(name=checked_resource_name(name), **body.model_dump())
-        _check(fault)
+        _check(fault, fleet)
         current = fleet.faults.get(name)
         if current is None:
             if not validate_only:
                 fleet.inject(fault)
         elif current != fault:
             raise Conflict(f"fault {name!r} is another one: {current.kind} on {current.target}", field="name")
-        return _shown(fault)
-
-    def _check(fault: InjectedFault) -> None:
-        check_parameters(fault.kind, fault.parameters)
-        if fault.kind in SWITCH_KINDS:
-            if fault.target not in fleet.switches():
-                raise NotFound(f"this fleet has no switch {fault.target!r}; name one like sn0-l2p3-k11", field="target")
-            return
-        if fault.kind in CABINET_KINDS:
-            if fault.target not in {node.cabinet for node in fleet.nodes}:
-                raise NotFound(f"this fleet has no cabinet {fault.target!r}; name one like sn0-c03", field="target")
-            return
-        if fault.target not in fleet.nodes:
-            raise NotFound(f"this fleet has no node {fault.target!r}", field="target")
-        for field, satisfied, wanted in _conditions(fault, fleet.spec):
-            if not satisfied:
-                raise InvalidField(wanted, field=f"parameters.{field}")
+        return shown(fault)
 
     @faults.change("DELETE")
     def clear(name: str, validate_only: bool = False) -> None:
-        _known(name)
+        known(name)
         if not validate_only:
             fleet.clear(name)
 
-    @nodes.ask("LIST")
-    async def hardware(params: Params, powered: bool | None = None, status: str | None = None) -> dict[str, Any]:
-        found = [name for name, node in fleet.nodes.items() if powered is None or node.powered == powered]
-        if status is not None:
-            found = [name for name in found if fleet.agent("resource", name).status == status]
-        return page([_seen(name) for name in found], params)
 
-    @nodes.ask("GET")
-    async def one_node(name: NodeName) -> dict[str, Any]:
-        if name not in fleet.nodes:
-            raise NotFound(f"this fleet has no node {name!r}", field="name")
-        return _seen(name)
-
-    def _seen(name: NodeName) -> dict[str, Any]:
-        node = fleet.nodes[name]
-        agent = fleet.agent("resource", name)
-        return {
-            "name": name,
-            "powered": node.powered,
-            "agentsRun": node.agents_run,
-            "codes": node.codes,
-            "ports": node.ports,
-            "silent": node.silent,
-            "missing": sorted(node.missing),
-            "tables": sorted(node.tables),
-            "slowdown": node.slowdown,
-            "messages": None if node.messages is None else asdict(node.messages),
-            "epoch": agent.epoch,
-            "status": agent.status,
-            "stage": agent.stage,
-            "holds": agent.holds,
-            "generation": agent.generation,
-        }
-
-    return api.router
+def _check(fault: InjectedFault, fleet: Fleet) -> None:
+    """Raises InvalidField and NotFound."""
+    check_parameters(fault.kind, fault.parameters)
+    if fault.kind in SWITCH_KINDS:
+        if fault.target not in fleet.switches():
+            raise NotFound(f"this fleet has no switch {fault.target!r}; name one like sn0-l2p3-k11", field="target")
+        return
+    if fault.kind in CABINET_KINDS:
+        if fault.target not in {node.cabinet for node in fleet.nodes}:
+            raise NotFound(f"this fleet has no cabinet {fault.target!r}; name one like sn0-c03", field="target")
+        return
+    if fault.target not in fleet.nodes:
+        raise NotFound(f"this fleet has no node {fault.target!r}", field="target")
+    for field, satisfied, wanted in _conditions(fault, fleet.spec):
+        if not satisfied:
+            raise InvalidField(wanted, field=f"parameters.{field}")
 
 
 def _conditions(fault: InjectedFault, spec: SupernodeSpec) -> Iterator[tuple[str, bool, str]]:

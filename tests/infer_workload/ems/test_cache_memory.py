@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from infer_workload.contract import DeploymentRequest
+from infer_workload.contract.deployments import DeploymentRequest
 from infer_workload.ems.lending import GIB, allocation_of
 from infer_workload.metering.tables import Base
 from infer_workload.serving.service import Serving
@@ -114,7 +114,7 @@ def world(fresh, tmp_path):
 def used_bytes(live):
     """What its caches take at the most, of all nodes."""
     deployment = live.engine.deployment
-    weights = sum(live.weights.lent.values())
+    weights = sum(live.layout.weights.lent.values())
     return weights + live.engine.cache.capacity * deployment.block_bytes
 
 
@@ -289,11 +289,11 @@ async def test_what_a_deleted_deployment_left_is_released_by_the_next_life(world
 
 async def test_a_cold_pool_reads_its_other_models_one_after_the_other(world):
     live = await world.serves(warmModelCache=False, modelCacheModels=["qwen3-235b", "llama-3.1-70b"])
-    assert live.weights.models == {"deepseek-r1"}
+    assert live.layout.weights.models == {"deepseek-r1"}
     await world.look(times=1)
     world.clock.at += 235.0 / 2.5 + 1.0
     await world.look(times=1)
-    assert live.weights.models == {"deepseek-r1", "qwen3-235b"}
+    assert live.layout.weights.models == {"deepseek-r1", "qwen3-235b"}
     world.clock.at += 100.0
     await world.look(times=1)
-    assert live.weights.models == {"deepseek-r1", "qwen3-235b", "llama-3.1-70b"}
+    assert live.layout.weights.models == {"deepseek-r1", "qwen3-235b", "llama-3.1-70b"}

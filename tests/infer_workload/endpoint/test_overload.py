@@ -5,10 +5,11 @@ import tracemalloc
 
 import pytest
 
-from infer_workload.contract import DeploymentRequest, LoadRequest, ServingObjective
+from infer_workload.contract.deployments import DeploymentRequest, ServingObjective
+from infer_workload.contract.load import LoadRequest
 from infer_workload.engine.request import InferenceRequest
-from infer_workload.serving.live_deployment import LiveDeployment
-from infer_workload.serving.statistics import percentiles
+from infer_workload.serving.live.live_deployment import LiveDeployment
+from infer_workload.serving.live.statistics import percentiles
 from infer_workload.timing.fabric import Fabric
 from matrixcommon.model.errors import Overloaded
 
@@ -28,7 +29,7 @@ class Offered:
         self.live.take_view(Fabric.healthy(NODES, 1), self.now)
         self.plays(120)
         load = LoadRequest(requests_per_second=requests_per_second, seed=3, input_tokens_max=16_384)
-        self.live.start_load_generator(load, self.now)
+        self.live.intake.start_load_generator(load, self.now)
 
     def plays(self, seconds):
         end = self.now + seconds
@@ -43,8 +44,10 @@ class Offered:
 
     def accounted_for(self):
         live, load = self.live, self.live.load
-        assert load.submitted == live.submitted == live.statistics.requests + live.cancelled + self.in_flight
-        assert load.refused >= live.admission.refused, "some are too long"
+        assert (
+            load.submitted == live.intake.submitted == live.statistics.requests + live.intake.cancelled + self.in_flight
+        )
+        assert load.refused >= live.intake.admission.refused, "some are too long"
         return load.submitted + load.refused
 
 
@@ -58,7 +61,7 @@ def within_objective(done):
 def overloaded_for(seconds):
     whole = Offered(CAPACITY / 2)
     whole.plays(300)
-    assert whole.live.admission.refused < 0.02 * whole.accounted_for(), "at half the load nobody is refused"
+    assert whole.live.intake.admission.refused < 0.02 * whole.accounted_for(), "at half the load nobody is refused"
     offered = Offered(2 * CAPACITY)
     offered.plays(300)
     in_flight = offered.in_flight
@@ -79,7 +82,7 @@ def overloaded_for(seconds):
     tracemalloc.stop()
     grown = marks[-1] - marks[0]
     came = offered.accounted_for()
-    refused = offered.live.admission.refused
+    refused = offered.live.intake.admission.refused
     assert 0.2 * came < refused < 0.8 * came
     assert most < 3 * in_flight + 100
     return grown, finished / seconds
@@ -101,14 +104,14 @@ def test_without_an_objective_the_queue_is_bounded_all_the_same():
     offered = Offered(4 * CAPACITY, objective=None, queue_max=50, batch_per_npu=2)
     offered.plays(120)
     assert 0 < len(offered.live.engine.waiting) <= 50
-    assert offered.live.admission.refused > 0
+    assert offered.live.intake.admission.refused > 0
     offered.accounted_for()
 
 
 def test_a_deployment_without_a_queue_takes_what_begins_at_once():
     offered = Offered(CAPACITY, objective=None, queue_max=0, batch_per_npu=2)
     live = offered.live
-    live.start_load_generator(None, offered.now)
+    live.intake.start_load_generator(None, offered.now)
     places = 2 * live.engine.deployment.decode_dies // live.engine.deployment.calibration.dies_per_npu
     for _ in range(places):
         live.submit(offered.now, InferenceRequest(0, offered.now, 1000, 500))
@@ -117,7 +120,7 @@ def test_a_deployment_without_a_queue_takes_what_begins_at_once():
         live.submit(offered.now, InferenceRequest(0, offered.now, 1000, 500))
     offered.plays(60)
     assert live.submit(offered.now, InferenceRequest(0, offered.now, 1000, 500))
-    assert (live.admission.refused, len(live.engine.waiting)) == (1, 0)
+    assert (live.intake.admission.refused, len(live.engine.waiting)) == (1, 0)
 
 
 def test_a_refusal_says_when_to_come_again_and_counts_as_work():

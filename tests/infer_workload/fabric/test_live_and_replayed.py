@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from infer_workload.contract import DeploymentRequest
+from infer_workload.contract.deployments import DeploymentRequest
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.experiments.experiment import generated, healthy_fabric, replay
 from infer_workload.layout.deployment import lay_out
-from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.contention import MeasuredContention
 from infer_workload.timing.model import load_model
@@ -34,7 +34,7 @@ def test_the_same_arrivals_have_the_same_ttft_and_tpot(beside):
     done, rng = [], Random(1)
     live = LiveDeployment("r1", DeploymentRequest(instance="i"), 3, lambda live: None, done.append)
     live.take_view(fabric, 0.0)
-    start = live.serves_from + 1.0
+    start = live.layout.loading.serves_from + 1.0
     live.play(start)
     assert live.serves
     if beside:

@@ -182,9 +182,9 @@ def test_ports_that_others_fill_slow_kv_and_cache():
     loads = {"kv": WorkloadLoad("i", "rdma", "pull", prefill, 0.0, decode)}
     left = PortsLeft([200.0], [200.0], [12.5], [12.5])
     measured = contention_of(loads, {"kv": Burst(None, dict.fromkeys((*prefill, *decode), left))})
-    whole = [port_gbps(engine.deployment, port) for port in (engine.instances[0], engine.pool.dies[0])]
+    whole = [port_gbps(engine.deployment, port) for port in (engine.prefill.instances[0], engine.pool.dies[0])]
     engine.retime(measured, engine.now)
-    halved = [port_gbps(engine.deployment, port) for port in (engine.instances[0], engine.pool.dies[0])]
+    halved = [port_gbps(engine.deployment, port) for port in (engine.prefill.instances[0], engine.pool.dies[0])]
     assert halved == pytest.approx([rate / 2 for rate in whole])
 
 
@@ -208,8 +208,8 @@ def test_a_pool_without_a_way_stands_still_and_goes_on_from_there():
 
 def test_a_chunk_under_way_goes_on_at_the_pace_of_now():
     engine = a_live(requests=0).engine
-    nodes = frozenset(engine.instances[0].nodes)
-    alone = engine.instances[0].timing.chunk_s([(PROMPT, 0)])
+    nodes = frozenset(engine.prefill.instances[0].nodes)
+    alone = engine.prefill.instances[0].timing.chunk_s([(PROMPT, 0)])
     for number, (gbps, waits_s) in enumerate(((None, 0.0), (20.0, 0.0), (0.0, 30.0))):
         request = InferenceRequest(number, engine.now, PROMPT, 1)
         engine.submit(request)
@@ -217,7 +217,7 @@ def test_a_chunk_under_way_goes_on_at_the_pace_of_now():
         expected = alone
         if gbps is not None:
             engine.retime(MeasuredContention({nodes: gbps}), engine.now)
-            slower = engine.instances[0].timing.chunk_s([(PROMPT, 0)])
+            slower = engine.prefill.instances[0].timing.chunk_s([(PROMPT, 0)])
             assert slower > 1.1 * alone
             expected = alone / 2 + slower / 2
         if waits_s:

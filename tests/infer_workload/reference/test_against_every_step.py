@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infer_workload.contract import DeploymentShape
+from infer_workload.contract.deployments import DeploymentShape
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import DECODING, ContextTooLong, InferenceRequest
 from infer_workload.experiments.experiment import healthy_fabric

@@ -20,7 +20,8 @@ from services.catalogue import PROCESSES
 from services.chassis.access import Principal, add_token
 from services.matrixctl.commands.apply import fault_target
 from services.matrixctl.main import app
-from services.matrixctl.output.resource_kinds import NOUNS, cells, noun_of, titles
+from services.matrixctl.output.columns import cells, titles
+from services.matrixctl.output.resource_kinds import NOUNS, noun_of
 from services.matrixctl.supervisor.state_folder import Folder
 from services.matrixctl.supervisor.up import halt
 from tests.services.matrixctl.conftest import Bench, eventually

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from matrixcommon.model.errors import InvalidField
-from services.matrixctl.commands.allocation_options import AllocationOptions
+from services.matrixctl.commands.capacity.allocation_options import AllocationOptions
 from tests.services.matrixctl.inprocess import ctl
 from tests.services.matrixctl.test_machine import here
 

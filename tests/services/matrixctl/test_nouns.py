@@ -14,7 +14,8 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixcompute.recovery.ladder import recovery_rules
 from matrixcompute.recovery.spec import rule_views
 from services.chassis.app import create_app
-from services.matrixctl.output.resource_kinds import NOUNS, SHOWN_BY, Noun, cells, noun_of, titles, unknown
+from services.matrixctl.output.columns import cells, titles
+from services.matrixctl.output.resource_kinds import NOUNS, SHOWN_BY, Noun, noun_of, unknown
 from services.node_agent.access import ACCESS
 from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.main import all_routes

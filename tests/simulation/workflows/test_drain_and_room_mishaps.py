@@ -21,7 +21,7 @@ from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.contract.defragmentations import DefragmentationRequest
 from matrixresource.defragmentation import workflows as rooms
 from matrixresource.store.tables import NodeRow
-from services.link import main as link_main
+from services.link import controllers as link_controllers
 from tests.matrixlink.test_drains import uses
 from tests.simulation.workflows.test_workflow_upgrades import RELEASES, Halt
 from tests.simulation.workflows.workflow_mishaps import ENDING, MISHAPS, Mishaps
@@ -98,7 +98,7 @@ async def drains_meet(stack: Stack, monkeypatch: pytest.MonkeyPatch, kinds: Call
     mishaps = Mishaps("link", restore, stack)
     await serving(stack)
     await stack.kill("link")
-    monkeypatch.setattr(link_main, "WORKFLOWS", mishaps.wrapped(DRAINS))
+    monkeypatch.setattr(link_controllers, "WORKFLOWS", mishaps.wrapped(DRAINS))
     await stack.start("link")
     mishaps.coming = {(name, DRAIN.verb, STEPS[at]): kinds(at) for at, name in enumerate(CHIPS)}
     for name in CHIPS:
@@ -132,7 +132,7 @@ async def test_drains_under_way_end_in_another_release(release: str, tmp_path, m
     async with Stack(tmp_path) as stack:
         await serving(stack)
         await stack.kill("link")
-        monkeypatch.setattr(link_main, "WORKFLOWS", halt.wrapped(DRAINS))
+        monkeypatch.setattr(link_controllers, "WORKFLOWS", halt.wrapped(DRAINS))
         await stack.start("link")
         for name in CHIPS:
             await drain(stack, name)
@@ -142,7 +142,7 @@ async def test_drains_under_way_end_in_another_release(release: str, tmp_path, m
 
         await stack.until(all_halted, "a drain stands at each step")
         await stack.kill("link")
-        monkeypatch.setattr(link_main, "WORKFLOWS", {DRAIN.verb: RELEASES[release](DRAIN, 1)})
+        monkeypatch.setattr(link_controllers, "WORKFLOWS", {DRAIN.verb: RELEASES[release](DRAIN, 1)})
         await stack.start("link")
         await ended(stack, "link")
         assert {each["state"] for each in await list_all(stack.http["link"], "/v1/drains")} == {"Drained"}

@@ -24,7 +24,7 @@ from matrixcommon.workflows.workflow import Step, StepPending, Workflow
 from matrixlink.maintenance.drain_workflow import WORKFLOWS as DRAINS
 from matrixresource.defragmentation import workflows as rooms
 from services.chassis.leadership import RENEWALS_A_LEASE
-from services.link import main as link_main
+from services.link import controllers as link_controllers
 from tests.simulation.workflows.test_drain_and_room_mishaps import (
     CHIPS,
     ROOM_STEPS,
@@ -180,7 +180,7 @@ def assert_all_followed(mishaps: LeaderMishaps, expected: Mapping[tuple[str, str
 
 async def drains_lead(folder: Path, monkeypatch: pytest.MonkeyPatch, expected: dict[tuple[str, str], str]) -> None:
     mishaps = LeaderMishaps("link", dict(expected))
-    monkeypatch.setattr(link_main, "WORKFLOWS", mishaps.wrapped(DRAINS))
+    monkeypatch.setattr(link_controllers, "WORKFLOWS", mishaps.wrapped(DRAINS))
     monkeypatch.setattr(Database, "_commit", mishaps.noting(Database._commit))
     async with ReplicatedNeighbours(folder) as stack:
         await serving(stack)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -13,6 +14,9 @@ from services.matrixctl.commands.experiments.parameters import check_writable, w
 from services.matrixctl.commands.experiments.runs import Html
 from services.matrixctl.commands.options import Output, printed
 from services.matrixctl.output.screen import Form, say, table
+
+if TYPE_CHECKING:  # loaded where it is needed: commands start without it
+    from infer_workload.experiments.operator_table import OperatorTable
 
 
 @command("experiment operators")
@@ -54,6 +58,25 @@ def operators(
     """
     from infer_workload.experiments.operator_table import TooFewDies, decode_table, prefill_table
     from infer_workload.layout.deployment import MICROBATCHING
+
+    _check_data_files(model, machine)
+    try:
+        if phase == "decode":
+            found = decode_table(batch, context, ep, model, MICROBATCHING[microbatch], machine)
+        else:
+            found = prefill_table(tokens, context, ep, model, machine)
+    except TooFewDies as wrong:
+        raise InvalidField(str(wrong), field="--ep") from wrong
+    if html is not None:
+        amount = {"batch": batch, "microbatch": microbatch} if phase == "decode" else {"tokens": tokens}
+        given = {"phase": phase, "context": context, "model": model, "machine": machine, "ep": ep} | amount
+        _write_page(html, found, given)
+    if not printed(found.document(), output):
+        _print_table(found, wide=output is Form.WIDE)
+
+
+def _check_data_files(model: str, machine: str) -> None:
+    """Raises InvalidField."""
     from infer_workload.timing.calibration import load_calibration
     from infer_workload.timing.data_files import BadDataFile, UnknownDataFile
     from infer_workload.timing.model import load_model
@@ -63,47 +86,30 @@ def operators(
             load(name)
         except (BadDataFile, UnknownDataFile) as wrong:
             raise InvalidField(str(wrong), field=option) from wrong
-    try:
-        if phase == "decode":
-            found = decode_table(batch, context, ep, model, MICROBATCHING[microbatch], machine)
-        else:
-            found = prefill_table(tokens, context, ep, model, machine)
-    except TooFewDies as wrong:
-        raise InvalidField(str(wrong), field="--ep") from wrong
-    if html is not None:
-        from infer_workload.reports.html import table_page
-        from infer_workload.reports.study_plots import operator_plots
 
-        amount = {"batch": batch, "microbatch": microbatch} if phase == "decode" else {"tokens": tokens}
-        given = {"phase": phase, "context": context, "model": model, "machine": machine, "ep": ep} | amount
-        words = [f"--{name}={value}" for name, value in given.items() if value is not None]
-        line = {"command": shlex.join(["matrixctl", "experiment", "operators", *words])}
-        heads = ("stream", "operator", "times", "ms", "share", "bound")
-        cells = [
-            (each.stream, each.name, each.times, f"{each.ms:.3f}", f"{each.share:.1%}", each.bound)
-            for each in found.rows
-        ]
-        title = f"Operators of {found.phase}, {found.model} on {found.dies} dies"
-        written(html, table_page(title, line, heads, cells, operator_plots(found.document())), "--html")
-    if printed(found.document(), output):
-        return
-    wide = output is Form.WIDE
+
+def _write_page(html: Path, found: OperatorTable, given: dict[str, Any]) -> None:
+    from infer_workload.reports.html import table_page
+    from infer_workload.reports.study_plots import operator_plots
+
+    words = [f"--{name}={value}" for name, value in given.items() if value is not None]
+    line = {"command": shlex.join(["matrixctl", "experiment", "operators", *words])}
+    heads = ("stream", "operator", "times", "ms", "share", "bound")
+    cells = [
+        (each.stream, each.name, each.times, f"{each.ms:.3f}", f"{each.share:.1%}", each.bound) for each in found.rows
+    ]
+    title = f"Operators of {found.phase}, {found.model} on {found.dies} dies"
+    written(html, table_page(title, line, heads, cells, operator_plots(found.document())), "--html")
+
+
+def _print_table(found: OperatorTable, *, wide: bool) -> None:
     extra = ("GOPS", "HBM MB", "VECTOR MB", "WIRE MB", "RATE FROM") if wide else ("RATE FROM",)
     rows = []
     for each in found.rows:
         work = (each.operations_g, each.hbm_mb, each.vector_mb, each.wire_mb)
         shown = [f"{amount:,.0f}" for amount in work] if wide else []
-        row = (
-            each.stream,
-            each.name,
-            each.times,
-            f"{each.ms:.3f}",
-            f"{each.share:.1%}",
-            each.bound,
-            *shown,
-            each.source.split(":")[0],
-        )
-        rows.append(row)
+        time = (each.times, f"{each.ms:.3f}", f"{each.share:.1%}", each.bound)
+        rows.append((each.stream, each.name, *time, *shown, each.source.split(":")[0]))
     table(("STREAM", "OPERATOR", "TIMES", "MS", "SHARE", "BOUND", *extra), rows)
     split = f", {found.attention_cores} matrix cores for attention" if found.attention_cores else ""
     per_token = f", {found.tpot_ms:.1f} ms a token" if found.tpot_ms else ""

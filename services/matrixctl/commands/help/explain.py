@@ -10,7 +10,8 @@ import typer
 from services.matrixctl.commands.command import command
 from services.matrixctl.commands.help.completion import explainable
 from services.matrixctl.commands.options import Output, printed
-from services.matrixctl.output.resource_kinds import NOUNS, listing
+from services.matrixctl.output.columns import listing
+from services.matrixctl.output.resource_kinds import NOUNS
 from services.matrixctl.output.screen import Form, say, text
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.quantities import timestamp
 from services.matrixctl.commands.command import command
 from services.matrixctl.commands.options import OnStack, Output, printed
-from services.matrixctl.output.resource_kinds import listing
+from services.matrixctl.output.columns import listing
 from services.matrixctl.output.screen import Form, say, size_text
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import yaml
 
 from matrixcommon.model.errors import Conflict, Unavailable
 from services.matrixctl.clients import api_client
-from services.matrixctl.commands import get, top
+from services.matrixctl.commands.reading import get, top
 from services.matrixctl.output.screen import NotRunning
 from tests.services.matrixctl import inprocess
 from tests.services.matrixctl.inprocess import ran

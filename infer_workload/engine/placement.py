@@ -1,0 +1,90 @@
+"""Where a request may go: which dies and prefill instances are open to it, and who has a place on a die."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from infer_workload.engine.decode_pool import DecodePool
+from infer_workload.engine.prefill_instance import PrefillInstance
+from infer_workload.engine.prefill_pool import PrefillPool
+from infer_workload.engine.request import DecodeDie, InferenceRequest
+from infer_workload.engine.scheduler import choose_die, choose_preempted, keeps, needs
+from infer_workload.layout.deployment import Deployment, Pools
+
+
+class Placement:
+    """The places of one deployment, for requests that are `in_flight`."""
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        prefill: PrefillPool,
+        pool: DecodePool,
+        in_flight: Mapping[int, InferenceRequest],
+    ) -> None:
+        self.deployment = deployment
+        self._prefill = prefill
+        self._pool = pool
+        self._in_flight = in_flight
+        self._placed: dict[int, int] = {}
+        """Requests that have a place on a die, by priority."""
+        self._closing: tuple[frozenset[str], frozenset[tuple[str, ...]]] = (frozenset(), frozenset())
+        """Decode nodes, and the nodes of prefill instances, on which nothing new begins."""
+
+    def place_for(self, priority: int, tokens: int) -> tuple[DecodeDie, list[InferenceRequest]] | None:
+        """The die for a request of that priority and so many tokens, and whoever of later priorities has to make room
+        on it; None where there is none."""
+        limit, room = self.deployment.batch_per_die, self.deployment.kv_tokens_per_die
+        dies, _ = self.open_places()
+        die = choose_die(dies, tokens, limit, room)
+        if die is not None and self._in_time(die, tokens):
+            return die, []
+        if not self._placed or max(self._placed) <= priority:
+            return None
+        later = [each for each in self._in_flight.values() if each.die is not None and each.priority > priority]
+        return choose_preempted(later, dies, tokens, limit, room, self._in_time)
+
+    def _in_time(self, die: DecodeDie, tokens: int, without: Sequence[InferenceRequest] = ()) -> bool:
+        """Whether the batch may have a request of so many tokens more, by the target for the time of a token."""
+        target_s = self.deployment.tpot_target_s
+        return target_s is None or keeps(target_s, self._pool, die, tokens, without)
+
+    def reserve(self, request: InferenceRequest, die: DecodeDie, tokens: int) -> None:
+        die.reserved += 1
+        die.reserved_tokens += tokens
+        request.die = die
+        request.reserved = tokens
+        self._placed[request.priority] = self._placed.get(request.priority, 0) + 1
+
+    def release(self, request: InferenceRequest) -> None:
+        if request.die is None:
+            return
+        request.die.reserved -= 1
+        request.die.reserved_tokens -= request.reserved
+        request.die = None
+        if self._placed[request.priority] == 1:
+            del self._placed[request.priority]
+        else:
+            self._placed[request.priority] -= 1
+
+    # What is open.
+
+    def open_places(self) -> tuple[list[DecodeDie], list[PrefillInstance]]:
+        """Where something new may begin."""
+        decode, prefill = self._closing
+        dies, instances = self._pool.dies, self._prefill.instances
+        if decode:
+            dies = [die for die in dies if die.node not in decode]
+        if prefill:
+            instances = [each for each in instances if each.nodes not in prefill]
+        return dies, instances
+
+    def close(self, target: Pools | None) -> None:
+        """Begin nothing on decode nodes and prefill instances that are not in `target`; None opens all of them."""
+        pools = self.deployment.pools
+        self._closing = pools.beyond(target or pools)
+
+    def on_closing(self, target: Pools | None = None) -> int:
+        """Requests that still need what is closed, or what were closed for that target."""
+        decode, prefill = self._closing if target is None else self.deployment.pools.beyond(target)
+        return sum(needs(request, decode, prefill) for request in self._in_flight.values())

@@ -1,0 +1,115 @@
+"""The layout that a deployment has at present: its engine, and what loads for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import inf
+
+from infer_workload.contract.deployments import DeploymentRequest, PoolsView
+from infer_workload.ems.model_cache import ModelCache
+from infer_workload.engine.cache_placement import lend_memory
+from infer_workload.engine.engine import Engine
+from infer_workload.engine.request import InferenceRequest
+from infer_workload.layout.deployment import SIZES, Deployment, Pools, lay_out
+from infer_workload.layout.recovery import Change, first_start_s
+from infer_workload.layout.scale import PoolScale
+from infer_workload.layout.views import pools_view, roles_of
+from infer_workload.serving.live.loading import Loading
+from infer_workload.serving.live.statistics import Statistics
+from infer_workload.timing.calibration import MACHINE, Calibration, load_calibration
+from infer_workload.timing.fabric import Fabric
+from infer_workload.timing.model import ServedModel, load_model
+
+
+class ServedLayout:
+    """Of one deployment; there is an engine from `start` to `end`. What does not fit raises DoesNotFit and changes
+    nothing."""
+
+    def __init__(
+        self,
+        request: DeploymentRequest,
+        seed: int,
+        statistics: Statistics,
+        finished: Callable[[InferenceRequest], None],
+        previous: Pools | None,
+        model: ServedModel | None,
+        machine: Calibration | None,
+    ) -> None:
+        self.engine: Engine | None = None
+        self.loading = Loading()
+        self.calibration = machine or load_calibration(request.machine or MACHINE)
+        self.model = model or load_model(request.model)
+        self.weights = ModelCache(self.calibration, {self.model.name} if request.warm_model_cache else set())
+        self.lent: Mapping[str, float] | None = None
+        """Bytes by node for blocks of the context cache; None where nobody is asked."""
+        self.cut_off = 0
+        """Requests that ended with a layout."""
+        self.requeued = 0
+        """And that went back to the queue with one."""
+        self._seed = seed
+        self._statistics = statistics
+        self._finished = finished
+        self._previous = previous
+        """The roles that nodes had when the process ended: their weights are still there."""
+
+    def start(self, fabric: Fabric, spec: DeploymentRequest, scale: PoolScale | None, now: float) -> None:
+        """Have a first engine, which serves once it has loaded."""
+        previous = self._previous
+        deployment = lay_out(
+            fabric, self.model, self.calibration, spec, previous, scale, at_any_size=previous is not None
+        )
+        self._previous = None
+        heard = self._statistics
+        self.engine = Engine(deployment, self._seed, now, self._finished, heard.emitted, heard.arrived)
+        lend_memory(self.engine.cache, deployment, self.lent)
+        self.loading.start(now, first_start_s(deployment, self.weights))
+        self.loading.gain_at = inf
+
+    def load_more(self, fabric: Fabric, spec: DeploymentRequest, scale: PoolScale | None, now: float) -> None:
+        """Nothing is served yet: take the new view as it is; nodes that joined late must start as well."""
+        engine = self.engine
+        assert engine is not None
+        before = set(engine.deployment.fabric.nodes)
+        present = engine.deployment.pools
+        deployment = lay_out(fabric, self.model, self.calibration, spec, present, scale, at_any_size=True)
+        engine.apply_layout(deployment, 0.0, 0.0)
+        if set(fabric.nodes) - before:
+            self.loading.start(now, first_start_s(deployment, self.weights))
+
+    def apply(self, change: Change, now: float) -> int:
+        """Go over to another layout; returns how many requests went back to the queue."""
+        engine = self.engine
+        assert engine is not None
+        self.cut_off -= engine.dropped
+        requeued = engine.apply_layout(change.deployment, change.pause_s, change.start_s)
+        self.requeued += requeued
+        self.cut_off += engine.dropped
+        self.loading.paused_until = max(self.loading.paused_until, now + change.pause_s)
+        return requeued
+
+    def end(self) -> bool:
+        """Have no engine any more; whether roles from before the process began are forgotten with that."""
+        if self.engine is not None:
+            self.cut_off += len(self.engine.in_flight)
+        self.engine = None
+        self.loading.stop()
+        forgotten = self._previous is not None
+        self._previous = None
+        return forgotten
+
+    def plan(
+        self, fabric: Fabric, spec: DeploymentRequest, request: DeploymentRequest, scale: PoolScale | None
+    ) -> Deployment:
+        """The layout that another request would get in place of the spec; sizes that are the spec's are none to refuse
+        it for."""
+        assert self.engine is not None
+        present = self.engine.deployment.pools
+        same = all(getattr(request, field) == getattr(spec, field) for field in SIZES)
+        return lay_out(fabric, self.model, self.calibration, request, present, scale, at_any_size=same)
+
+    def pools_view(self) -> PoolsView:
+        return PoolsView() if self.engine is None else pools_view(self.engine.deployment, self.engine.cache)
+
+    def roles(self) -> dict[str, str]:
+        pools = self._previous if self.engine is None else self.engine.deployment.pools
+        return {} if pools is None else roles_of(pools)

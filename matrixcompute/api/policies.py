@@ -1,0 +1,43 @@
+"""Policies over HTTP: of scaling, and of recovery with the rules that hold without one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fastapi import APIRouter
+
+from matrixcommon.api.resource_routes import KindRoutes, ResourceRoutes
+from matrixcompute import access
+from matrixcompute.instances.recovery_policies import RecoveryPolicies
+from matrixcompute.instances.scaling_policies import ScalingPolicies
+from matrixcompute.recovery.ladder import recovery_rules
+from matrixcompute.recovery.spec import rule_views
+from matrixcompute.store.store import ComputeStore
+
+
+def policy_routes(
+    store: ComputeStore, scaling: ScalingPolicies, recovery: RecoveryPolicies, look_at_nodes: Callable[[], None]
+) -> APIRouter:
+    """The routes over both kinds. `look_at_nodes` nudges the watcher that a policy of recovery is for."""
+    api = ResourceRoutes(store.records)
+    _scaling(api.of(access.SCALING_POLICIES), scaling)
+    _recovery(api.of(access.RECOVERY_POLICIES), recovery, look_at_nodes)
+    api.of(access.RECOVERY_RULES).list(
+        lambda: rule_views(recovery_rules()),
+        description="For each level of fault what is tried about a member, and how long it may drain before.",
+    )
+    return api.router
+
+
+def _scaling(kind: KindRoutes, policies: ScalingPolicies) -> None:
+    kind.list()
+    kind.get()
+    kind.change("PUT", after=policies.wake, name="ensure_scaling_policy")(policies.ensure)
+    kind.change("DELETE", name="delete_scaling_policy")(policies.delete)
+
+
+def _recovery(kind: KindRoutes, policies: RecoveryPolicies, look_at_nodes: Callable[[], None]) -> None:
+    kind.list()
+    kind.get()
+    kind.change("PUT", after=look_at_nodes, name="ensure_recovery_policy")(policies.ensure)
+    kind.change("DELETE", after=look_at_nodes, name="delete_recovery_policy")(policies.delete)

@@ -1,0 +1,178 @@
+"""Steps that see to members that broke: fenced, repaired in place or replaced, and waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+
+from matrixcommon.model.errors import (
+    BelowFloor,
+    Conflict,
+    InsufficientCapacity,
+    MatrixError,
+    NotFound,
+)
+from matrixcommon.model.planes import Plane
+from matrixcommon.workflows.workflow import StepAgain, StepPending
+from matrixcompute.contract import SliceSummary
+from matrixcompute.model.observation import Observed, programmed_planes
+from matrixcompute.operations.context import StepContext
+from matrixcompute.recovery.ladder import REPLACE, RungTried
+from matrixcompute.recovery.policy import EXHAUSTED, Recovery, broken_members, plan_recovery, suspect_domains
+from matrixcompute.workflows.degraded_shape import continue_without
+from matrixcompute.workflows.steps import admit_slices, bind_nodes, current_allocation, program_routes
+from matrixresource.contract.allocations import AllocationView, MemberView
+from matrixresource.contract.nodes import RECOVERY
+
+NODES_ARE = {"On": "active", "Off": "off"}
+
+
+async def begin_rungs(work: StepContext) -> None:
+    """Begin the first rung for every member that failed; the later ones follow while its end is waited for."""
+    plan = await recovery(work, await current_allocation(work))
+    raise_on_hold(plan)
+    if later := {node for node, _, _ in plan.begin} - work.informed():
+        raise StepAgain(fence_nodes.__name__, f"{', '.join(sorted(later))} failed meanwhile")
+    await _begin_rungs(work, plan)
+
+
+async def _begin_rungs(work: StepContext, plan: Recovery) -> None:
+    """Ask for what is due before it is written down: asked twice, an agent does it once, and what was written down and
+    never asked for would count as tried."""
+    for node, rung, why in plan.begin:
+        if rung != REPLACE:
+            with contextlib.suppress(Conflict, NotFound):  # nobody serves there any more: the next look decides
+                await work.neighbours.repair(work.instance, node, rung)
+        work.note_rung(RungTried(node=node, rung=rung, at=work.clock.now(), why=why))
+
+
+async def fence_nodes(work: StepContext) -> None:
+    """Keep newcomers off what is broken, so that nothing comes to lie there before a health check has passed. That is
+    also who lifts it: nobody has to remember, and a node that was only silent is back with its first report.
+
+    Where several nodes of a cabinet are out, all of it is isolated first, whoever has its nodes: which of them failed
+    is found out later, by the same checks.
+    """
+    allocation, out = await asyncio.gather(current_allocation(work), work.neighbours.out_of_service())
+    plan = await recovery(work, allocation, out)
+    raise_on_hold(plan)
+    domains = suspect_domains(plan.nodes, out)
+    cabinets = await asyncio.gather(*(work.neighbours.nodes_of_cabinet(each) for each in domains))
+    group = dict.fromkeys([*plan.nodes, *(node.name for nodes in cabinets for node in nodes)])
+    if group:
+        await work.neighbours.cordon_all([*group], RECOVERY)
+    if domains:
+        message = f"several nodes of {', '.join(domains)} are out: all of it is isolated until it is checked"
+        work.record_event("DomainLost", message, warning=True)
+
+
+async def replace_members(work: StepContext) -> None:
+    """Replace what is broken, as far as there are nodes for it, and continue without the rest as far as that goes.
+    Refused when nothing could be done.
+
+    Who failed after a repair had begun with the others is fenced and told first: the steps after this one see to it.
+    """
+    allocation = await work.neighbours.find_allocation(work.instance)
+    if allocation is None:
+        raise NotFound(f"instance {work.instance} has no allocation any more")
+    plan = await recovery(work, allocation)
+    raise_on_hold(plan)
+    later = {node for node, _, _ in plan.begin}
+    full: MatrixError | None = None
+    replaced, left = [], []
+    for node in plan.nodes:
+        if node in later:
+            continue
+        try:
+            after = await work.neighbours.replace(work.instance, node, plan.reason)
+            replaced.append((node, _replacement(allocation.members, after.members, node)))
+        except InsufficientCapacity as why:
+            full = why
+            left.append(node)
+    for node, successor in replaced:
+        work.record_event("NodeReplaced", f"{node} ({plan.reason}) gave its place to {successor}", warning=True)
+    if full is None:
+        return
+    try:
+        degraded = await continue_without(work, await current_allocation(work), left, full)
+    except BelowFloor:
+        if not replaced:
+            raise
+        return  # who was replaced is bound and connected first; the steps after this one look again
+    if not replaced and not degraded:
+        raise full
+
+
+def _replacement(before: list[MemberView], after: list[MemberView], node: str) -> str:
+    rank = next((member.rank for member in before if member.node == node), None)
+    if rank is None:
+        return "another spare"
+    return next((member.node for member in after if member.role == "member" and member.rank == rank), "nobody")
+
+
+async def await_nodes(work: StepContext) -> None:
+    """Until every member is active, whether it can be reached or not; heals on the way what breaks on the way."""
+    allocation = await whole_allocation(work)
+    members = [member for member in allocation.members if member.role == "member"]
+    ready = sum(member.ready for member in members)
+    if not allocation.bound or ready < len(members):
+        raise StepPending(f"{ready} of {len(members)} nodes are {NODES_ARE[work.shape.power]}")
+
+
+async def await_ready(work: StepContext) -> None:
+    """Until every member is active and every route programmed; heals on the way what breaks on the way."""
+    allocation = await whole_allocation(work)
+    slices = await work.neighbours.slices_of(work.instance)
+    if not Observed(allocation, tuple(slices)).joined:
+        # One was withdrawn, or a member replaced, by somebody; while any is going, none can be admitted again.
+        if not any(each.state == "Withdrawing" for each in slices):
+            await admit_slices(work)
+            await program_routes(work)
+        raise StepPending("its slices do not join its members, and are admitted again")
+    if any(each.state == "Admitted" for each in slices):  # admitted again, and its programming was never heard of
+        await program_routes(work)
+    members = [member for member in allocation.members if member.role == "member"]
+    ready = sum(member.ready for member in members)
+    programmed = programmed_planes(slices)
+    if not allocation.bound or ready < len(members) or len(programmed) < len(Plane):
+        raise StepPending(
+            f"{ready} of {len(members)} nodes are {NODES_ARE[work.shape.power]}, "
+            f"{len(programmed)} of 3 planes programmed{states(slices)}"
+        )
+
+
+async def whole_allocation(work: StepContext) -> AllocationView:
+    """The allocation, of which nothing is broken; else that is replaced, and StepPending raised. Who fails while a
+    repair is under way joins it: the repair begins again with the step that fences, and asks for nothing twice."""
+    allocation = await current_allocation(work)
+    plan = await recovery(work, allocation)
+    raise_on_hold(plan)
+    if plan.begin:
+        raise StepAgain(fence_nodes.__name__, plan.message)
+    if plan.action in ("repair", "replace"):
+        if plan.nodes:
+            await replace_members(work)
+            await bind_nodes(work)
+            await admit_slices(work)
+            await program_routes(work)
+        raise StepPending(plan.message)
+    return allocation
+
+
+async def recovery(work: StepContext, allocation: AllocationView, out: Sequence[str] | None = None) -> Recovery:
+    """What to do about the members that broke. Who else is `out` matters, and is asked, only where somebody did."""
+    if out is None:
+        out = await work.neighbours.out_of_service() if broken_members(allocation.members) else []
+    return plan_recovery(allocation.members, out, work.recovery_policy(), work.rungs(), work.clock.now())
+
+
+def raise_on_hold(plan: Recovery) -> None:
+    """Raise StepPending while nothing may be done, or Conflict where nothing more may be at all."""
+    if plan.action == "hold":
+        raise Conflict(plan.message) if plan.reason == EXHAUSTED else StepPending(plan.message)
+
+
+def states(slices: Sequence[SliceSummary]) -> str:
+    waiting = [f"{each.plane.value} {each.state}" for each in slices if not each.programmed]
+    return f" ({', '.join(waiting)})" if waiting else ""

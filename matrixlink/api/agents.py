@@ -1,0 +1,42 @@
+"""What agents of links are told, and what they report, over HTTP."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from matrixcommon.api.authorization import Caller, CallerOf
+from matrixcommon.api.resource_routes import ResourceRoutes
+from matrixcommon.model.errors import NotFound
+from matrixlink.api import access
+from matrixlink.contract.slices import LinkReportAnswer, LinkReportAnswers, LinkReports, ProgramView
+from matrixlink.controllers.link_reports import LinkReportProcessor
+from matrixlink.store.store import LinkStore
+from matrixlink.store.tables import ProgramRow
+
+
+def agent_routes(store: LinkStore, reports: LinkReportProcessor) -> APIRouter:
+    """The routes over one store's programs."""
+    api = ResourceRoutes(store.records)
+
+    async def get_program(name: str, caller: CallerOf) -> ProgramView:
+        with store.reading() as session:
+            found = session.get(ProgramRow, caller.key(name))
+            hidden = found is not None and caller.principal.role == "agent"
+            if found is None or (hidden and not caller.principal.reports_for(found.node)):
+                raise NotFound(f"there is no program named {name[:80]!r}", field="name")
+            return found.view()
+
+    for kind in (access.PROGRAMS, access.ROUTES):
+        api.of(kind).list()
+        api.of(kind).ask("GET")(get_program)
+
+    @api.of(access.LINK_REPORTS).change("CREATE", fast=True)
+    def take_reports(body: LinkReports, caller: Caller) -> LinkReportAnswers:
+        """Each by itself: one for a node that the token does not speak for is refused, the others are taken."""
+        return LinkReportAnswers(answers=caller.answers_each(body.reports, reports.take, _refused))
+
+    return api.router
+
+
+def _refused(node: str, reason: str, message: str) -> LinkReportAnswer:
+    return LinkReportAnswer(node=node, accepted=False, reason=reason, message=message)

@@ -1,0 +1,124 @@
+"""Nodes and their NPUs over HTTP: what they are, who may come there, and what an administrator has them do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from matrixcommon.api.authorization import Caller
+from matrixcommon.api.resource_routes import KindRoutes, ResourceRoutes
+from matrixcommon.model.hardware_names import RESOURCE_NAME, NodeName, NpuName
+from matrixcommon.model.state_machine import Verb
+from matrixresource.allocations.allocator import Allocator
+from matrixresource.allocations.node_lifecycle import NodeLifecycle
+from matrixresource.api import access
+from matrixresource.contract.nodes import (
+    ADMIN,
+    CordonRequest,
+    CordonView,
+    InventoryView,
+    NodeVerbRequest,
+    NodeView,
+    NpuView,
+)
+from matrixresource.controllers.node_reports import NodeReportProcessor
+from matrixresource.nodes.states import NODE_STATES
+from matrixresource.store.node_inventories import inventory_view
+from matrixresource.store.npu_views import npu_views
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import NodeRow
+from matrixresource.store.topology_versions import spec_at
+
+CordonOwner = Annotated[str, Query(pattern=RESOURCE_NAME.pattern, description="whose cordon it is")]
+
+
+def node_routes(
+    store: ResourceStore,
+    allocator: Allocator,
+    reports: NodeReportProcessor,
+    lifecycle: NodeLifecycle,
+    replenish: Callable[[], None],
+) -> APIRouter:
+    """The routes over one store's nodes. `replenish` nudges the watcher that refills spares."""
+    api = ResourceRoutes(store.records)
+    nodes = api.of(access.NODES)
+    _inventory(nodes, store)
+    _cordons(api, nodes, allocator, replenish)
+    _lifecycle_verbs(nodes, lifecycle, replenish)
+    _spares(api.of(access.SPARES), store)
+    _npus(api.of(access.NPUS), store, reports, replenish)
+    return api.router
+
+
+def _inventory(nodes: KindRoutes, store: ResourceStore) -> None:
+    nodes.list()
+    nodes.get()
+
+    @nodes.ask("GET /inventory", summary="What the node reported to consist of, and how that differs")
+    async def get_inventory(name: NodeName) -> InventoryView:
+        with store.reading() as session:
+            node = store.node(session, name)
+            return inventory_view(session, node, spec_at(session, node.supernode))
+
+
+def _cordons(api: ResourceRoutes, nodes: KindRoutes, allocator: Allocator, replenish: Callable[[], None]) -> None:
+    @nodes.change("POST :cordon")
+    def cordon(name: NodeName, by: CordonOwner = ADMIN) -> NodeView:
+        """Keep newcomers off it; each owner has a cordon of its own."""
+        return allocator.cordon(name, True, by)
+
+    @nodes.change("POST :uncordon", after=replenish)
+    def uncordon(name: NodeName, by: CordonOwner = ADMIN) -> NodeView:
+        """Take that owner's cordon back; those of others stay."""
+        return allocator.cordon(name, False, by)
+
+    @api.of(access.NODE_CORDONS).change("CREATE")
+    def cordon_nodes(body: CordonRequest) -> CordonView:
+        """Keep newcomers off all of these, or off none; who does not exist any more is left out."""
+        return CordonView(nodes=allocator.cordon_all(body.nodes, body.by))
+
+
+def _lifecycle_verbs(nodes: KindRoutes, lifecycle: NodeLifecycle, replenish: Callable[[], None]) -> None:
+    for verb in NODE_STATES.verbs.values():
+        nodes.change(f"POST :{verb.name}", name=verb.name, description=_described(verb), after=replenish)(
+            _asking(lifecycle, verb.name)
+        )
+
+
+def _spares(kind: KindRoutes, store: ResourceStore) -> None:
+    def spares() -> list[NodeView]:
+        with store.reading() as session:
+            return [row.view() for row in store.nodes(session) if row.role == "spare"]
+
+    kind.list(spares)
+
+
+def _npus(npus: KindRoutes, store: ResourceStore, reports: NodeReportProcessor, replenish: Callable[[], None]) -> None:
+    def every_npu() -> list[NpuView]:
+        with store.reading() as session:
+            return [npu for row in store.nodes(session) for npu in npu_views(row)]
+
+    npus.list(every_npu)
+
+    @npus.change(
+        "POST :release",
+        row=lambda name: (NodeRow, name.node),
+        after=replenish,
+        summary="Revoke that frequent faults separated this NPU",
+    )
+    def release_npu(name: NpuName) -> NpuView:
+        return next(npu for npu in npu_views(reports.release(name)) if npu.name == name)
+
+
+def _asking(lifecycle: NodeLifecycle, verb: str) -> Callable[..., NodeView]:
+    def ask(name: NodeName, caller: Caller, body: NodeVerbRequest | None = None) -> NodeView:
+        return lifecycle.ask(name, verb, body or NodeVerbRequest(), by=caller.principal.name[:63])
+
+    return ask
+
+
+def _described(verb: Verb) -> str:
+    risk = f" With `force`: {verb.risk}." if verb.risk else ""
+    return f"{verb.sentence}. For nodes that are {', '.join(verb.after)}.{risk}"

@@ -1,0 +1,105 @@
+"""defrag: room made by moving others, as a plan that is looked at first."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from matrixcommon.api.client import at
+from matrixcommon.model.errors import InvalidField
+from services.matrixctl.commands.command import command, group
+from services.matrixctl.commands.help.completion import of
+from services.matrixctl.commands.options import OnStack, Output, printed
+from services.matrixctl.commands.reading.get import show
+from services.matrixctl.output.columns import listing
+from services.matrixctl.output.resource_kinds import noun_of
+from services.matrixctl.output.screen import EXIT_REFUSED, Form, say
+from services.matrixctl.output.waiting import Progress, awaited
+
+OVER = ("Done", "Cancelled", "Failed", "Stale")
+COLLECTION = "defragmentations"
+
+group("defrag", "Make room for a block by moving others, member by member. Nothing moves before the plan is approved.")
+
+Name = Annotated[str, typer.Argument(help="The plan's name.", autocompletion=of("defragmentations"))]
+Wait = Annotated[bool, typer.Option("--wait", help="Until it is over; exit code 1 unless it went as requested.")]
+
+
+@command("defrag plan")
+def plan(
+    stack: OnStack,
+    nodes: Annotated[int, typer.Option(min=1, help="Whole nodes of the block, eight NPUs each.")],
+    level: Annotated[str, typer.Option(help="The domain it lies in: cabinet or supernode.")] = "cabinet",
+    name: Annotated[str | None, typer.Option(help="What to call the plan (default: a made-up name).")] = None,
+    output: Output = Form.TABLE,
+) -> None:
+    """Say which members would have to move, and how large the block is before and after."""
+    body = {"nodes": nodes, "level": level} | ({"name": name} if name else {})
+    _show(stack.client.call("resource", "POST", f"/v1/{COLLECTION}", body=body), output)
+
+
+@command("defrag approve")
+def approve(stack: OnStack, name: Name, wait: Wait = False, output: Output = Form.TABLE) -> None:
+    """Have a plan carried out."""
+    _ask(stack.client, name, "approve", "Done" if wait else "", output)
+
+
+@command("defrag cancel")
+def cancel(stack: OnStack, name: Name, wait: Wait = False, output: Output = Form.TABLE) -> None:
+    """Stop after the move under way; what has moved stays where it is."""
+    _ask(stack.client, name, "cancel", "Cancelled" if wait else "", output)
+
+
+@command("defrag get")
+def get(
+    stack: OnStack,
+    name: Annotated[str | None, typer.Argument(help="Only this one, with its moves.")] = None,
+    wait: Wait = False,
+    output: Output = Form.TABLE,
+) -> None:
+    """Show plans, how far they are, and what they wait for."""
+    client = stack.client
+    if name is not None:
+        view = _awaited(client, name) if wait else client.call("resource", "GET", at(COLLECTION, name))
+        _show(view, output)
+        if wait and view["state"] != "Done":
+            raise typer.Exit(EXIT_REFUSED)
+        return
+    if wait:
+        raise InvalidField("say which one to wait for", field="--wait")
+    show(noun_of("defragmentations"), client.list("resource", f"/v1/{COLLECTION}"), output, single=False)
+
+
+def _ask(client: Any, name: str, verb: str, wanted: str, output: Form) -> None:
+    view = client.call("resource", "POST", at(COLLECTION, name, f":{verb}"))
+    if wanted:
+        view = _awaited(client, name)
+    _show(view, output)
+    if wanted and view["state"] != wanted:
+        raise typer.Exit(EXIT_REFUSED)
+
+
+def _awaited(client: Any, name: str) -> dict[str, Any]:
+    """The plan once it is over."""
+    return awaited(client, "resource", at(COLLECTION, name), OVER, _progress)
+
+
+def _progress(view: dict[str, Any]) -> Progress:
+    moved, moves = view["movesDone"], len(view["moves"])
+    return Progress(moved, moves, view["message"], f"{moved} of {moves} moved; {view['message']}")
+
+
+def _show(view: dict[str, Any], output: Form) -> None:
+    if printed(view, output):
+        return
+    domain = f"in one {view['level']}" if view["level"] else "in all"
+    say(
+        f"{view['name']} is {view['state']}: {view['movesDone']} of {len(view['moves'])} members moved, "
+        f"{view['npusMoved']:g} of {view['npus']:g} NPUs; "
+        f"the largest block {domain} goes from {view['blockBefore']} to {view['blockAfter']} nodes"
+    )
+    say(f"room: {', '.join(view['room'])}")
+    listing("allocation, rank, from, to, npus, by, state", view["moves"])
+    if view["message"]:
+        say(view["message"])

@@ -1,0 +1,118 @@
+"""plan: where a manifest's instances or so many nodes would lie, or what stands in the way; nothing is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from matrixcommon.api.client import at
+from matrixcommon.model.errors import InvalidField, NotFound
+from services.matrixctl.clients.input_files import manifests_in
+from services.matrixctl.commands.capacity.allocation_options import AllocationOptions
+from services.matrixctl.commands.command import command
+from services.matrixctl.commands.options import OfProject, Output, printed
+from services.matrixctl.output.columns import listing
+from services.matrixctl.output.screen import EXIT_REFUSED, Form, say
+
+KIND = "CloudMatrixInstance"
+
+
+@command("plan")
+def plan(
+    stack: OfProject,
+    wanted: AllocationOptions,
+    file: Annotated[
+        Path | None, typer.Option("--filename", "-f", help="Manifest with one CloudMatrixInstance or several.")
+    ] = None,
+    preempt: Annotated[bool, typer.Option("--preempt", help="It may preempt those of lower priority.")] = False,
+    lease_s: Annotated[float | None, typer.Option("--lease", help="Given back after so many emulated seconds.")] = None,
+    topology_version: Annotated[str, typer.Option(help="Answer on this topology version, or be refused.")] = "",
+    output: Output = Form.TABLE,
+) -> None:
+    """Say where a manifest's instances, or so many nodes, would lie, without asking for it.
+
+    With --nodes, --npus, --cpus or --memory-gib: whether they fit, and what the loss of a cabinet would take; if not,
+    what stands in the way in each cabinet and what would help; the exit code is then 1. With --preempt it says whom it
+    would preempt.
+    """
+    if (file is None) != wanted.sized:
+        flags = "--filename, --nodes, --npus, --cpus, --memory-gib"
+        raise InvalidField("give either a manifest or a number of nodes or NPUs", field=flags)
+    requests = _requests(file) if file is not None else []
+    client = stack.client
+    if file is None:
+        preemption = "LowerPriority" if preempt else ""
+        body = wanted.request(preemption=preemption, leaseS=lease_s, topologyVersion=topology_version)
+        answer = client.call("resource", "POST", "/v1/plans", body=body)
+        if not printed(answer, output):
+            show_answer(answer)
+        if not answer["fits"]:
+            raise typer.Exit(EXIT_REFUSED)
+        return
+    plans = [_planned(client, each["metadata"]["name"], dict(each.get("spec") or {})) for each in requests]
+    if printed({"items": plans}, output):
+        return
+    for each in plans:
+        cabinets = len({place["cabinet"] for place in each["places"]})
+        say(f"{each['name']}: {len(each['places'])} nodes in {cabinets} cabinets, {each['moves']} of them move")
+        if each["preempts"]:
+            say(f"[red]preempts[/] {', '.join(each['preempts'])}")
+        listing("rank, role, node, cabinet, now", each["places"])
+
+
+def _requests(file: Path) -> list[dict[str, Any]]:
+    requests = [each for each in manifests_in(file) if each["kind"] == KIND]
+    if not requests:
+        raise InvalidField(f"there is no {KIND} in {file}", field="--filename")
+    return requests
+
+
+def show_answer(answer: dict[str, Any]) -> None:
+    """Where so many nodes would lie, or what stands in the way and what would help."""
+    if answer["fits"] and answer["preempts"]:
+        say(f"[green]fits[/], and [red]preempts[/] {', '.join(answer['preempts'])}")
+        return
+    if answer["fits"]:
+        places = answer["members"] or answer["poolNodes"]
+        cabinets = sorted({name.rpartition("-")[0] for name in places})
+        spares = f", spares {', '.join(answer['spareNodes'])}" if answer["spareNodes"] else ""
+        part = answer["npus"] / answer["nodes"] if answer["nodes"] else 0
+        each = "" if part in (0, 8) else f" ({part:g} NPUs of each)"
+        say(f"[green]fits[/]: {len(places)} nodes{each} in {', '.join(cabinets)}{spares}")
+        losses = [loss | {"ubShare": f"{loss['ubShare']:.1%}"} for loss in answer["blastRadius"]]
+        listing("loss of one:over, members lost:members, UB bandwidth lost:ubShare", losses)
+        return
+    say(f"[red]does not fit[/]: {answer['message']}")
+    reasons = [one | {"reasons": [f"{n} {why}" for why, n in one["reasons"].items()]} for one in answer["blocking"]]
+    listing("domain, room, short, in the way:reasons", reasons)
+    for change in answer["changes"]:
+        say(f"- {change['message']}")
+    if not answer["changes"]:
+        say("no single thing would help: there are not so many working nodes")
+    if answer.get("earliestStart"):
+        say(f"it fits from {answer['earliestStart']} on, if everybody leaves when they reported")
+
+
+def _planned(client: Any, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    spec.pop("dryRun", None)
+    path = at("instances", name)
+    there = client.call("compute", "PUT", path, body=spec, params={"validateOnly": "true"})
+    try:
+        here = client.call("compute", "GET", path)
+    except NotFound:
+        here = {}
+    now = {member["rank"]: member["node"] for member in here.get("members", []) if member["role"] == "member"}
+    places = [
+        {
+            "rank": member.get("rank", ""),
+            "role": member["role"],
+            "node": member["node"],
+            "cabinet": member["cabinet"],
+            "now": now.get(member.get("rank"), "") if member["role"] == "member" else "",
+        }
+        for member in there["members"]
+    ]
+    moves = sum(bool(place["now"]) and place["now"] != place["node"] for place in places)
+    return {"name": name, "places": places, "moves": moves, "preempts": there.get("preempts", [])}

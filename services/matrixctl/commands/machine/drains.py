@@ -1,0 +1,84 @@
+"""what-if and drain: what a failure of the fabric would break, and links or switches taken out of use."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from matrixcommon.api.client import at
+from services.matrixctl.commands.command import command, group
+from services.matrixctl.commands.help.completion import of
+from services.matrixctl.commands.options import OfProject, OnStack, Output, printed
+from services.matrixctl.output.columns import listing
+from services.matrixctl.output.screen import EXIT_REFUSED, Form, say
+
+group("drain", "Take links or switches out of use for maintenance, make before break, or put them back.")
+
+Parts = list[str] | None
+Name = Annotated[str, typer.Argument(help="The drain's name.", autocompletion=of("drains"))]
+
+
+@command("what-if")
+def what_if(
+    stack: OfProject,
+    fail: Annotated[Parts, typer.Option(help="A link, switch, node, cabinet, sub-plane or plane that fails.")] = None,
+    drain: Annotated[Parts, typer.Option(help="One that is drained.")] = None,
+    repair: Annotated[Parts, typer.Option(help="One that is whole and in use again.")] = None,
+    output: Output = Form.TABLE,
+) -> None:
+    """Say which floors and routes a failure, a drain or a repair would change; nothing changes. Exit code 1 where a
+    floor would break.
+    """
+    body = {"fail": fail or [], "drain": drain or [], "repair": repair or []}
+    answer = stack.client.call("link", "POST", "/v1/what-ifs", body=body)
+    if not printed(answer, output):
+        show(answer)
+    if not answer["floorsHold"]:
+        raise typer.Exit(EXIT_REFUSED)
+
+
+def show(answer: dict[str, Any]) -> None:
+    """A what-if for people."""
+    say("[green]every floor holds[/]" if answer["floorsHold"] else "[red]floors would break[/]")
+    listing(
+        "plane, ports:portsChanged, rerouted:slicesRerouted, broken:floorsBroken, floors before:floorsBeforeGbps, "
+        "after:floorsAfterGbps, pairs cut:pairsCut, overfull:linksOverfull, unprotected:protectionsLost",
+        answer["planes"],
+    )
+    if answer["slices"]:
+        listing(
+            "slice, plane, class:qosClass, GB/s per NPU:keptBeforeGbpsPerNpu, after:keptAfterGbpsPerNpu, rerouted, "
+            "pairs cut:pairsCut, protection lost:protectionLost",
+            answer["slices"],
+        )
+    else:
+        say("no slice is concerned")
+
+
+@command("drain put")
+def put(
+    stack: OnStack,
+    name: Name,
+    elements: Annotated[list[str], typer.Argument(help="Links, switches, a node's uplinks (sn0-c03-n2.ub-p3) ...")],
+    reason: Annotated[str, typer.Option(help="Why; it is shown with the drain.")] = "",
+    even_if_floors_break: Annotated[
+        bool, typer.Option("--even-if-floors-break", help="Also where slices get less than they were promised.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would become of the slices.")] = False,
+) -> None:
+    """Take elements out of use: routes leave them first. Refused where a floor would break."""
+    body = {"elements": elements, "reason": reason, "evenIfFloorsBreak": even_if_floors_break}
+    params = {"validateOnly": "true"} if dry_run else None
+    view = stack.client.call("link", "PUT", at("drains", name), body=body, params=params)
+    if view.get("whatIf"):
+        show(view["whatIf"])
+        return
+    say(f"{name} is {view['state']}: {view['ports']} ports; {view['message']}")
+
+
+@command("drain delete")
+def delete(stack: OnStack, name: Name) -> None:
+    """Put a drain's elements back in service."""
+    stack.client.call("link", "DELETE", at("drains", name))
+    say(f"{name} is gone; its elements are in service again")

@@ -1,0 +1,196 @@
+"""maintenance: a node, cabinet, switch or supernode worked on while instances run, with progress, pause and abort."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from matrixcommon.api.client import at
+from matrixcommon.model.errors import InvalidField
+from services.matrixctl.clients.input_files import mapping_in
+from services.matrixctl.commands.command import command, group
+from services.matrixctl.commands.help.completion import of
+from services.matrixctl.commands.options import OnStack, Output, printed
+from services.matrixctl.commands.reading.get import show
+from services.matrixctl.output.columns import listing
+from services.matrixctl.output.resource_kinds import noun_of
+from services.matrixctl.output.screen import EXIT_REFUSED, Form, say
+from services.matrixctl.output.waiting import Progress, awaited
+
+OVER = ("Completed", "Failed", "Aborted", "Expired")
+COLLECTION = "maintenances"
+
+group("maintenance", "Work on a node, cabinet, switch or supernode while instances run. Who is there moves away first.")
+
+group("budget", "How many nodes maintenances may take out at once, for which reasons and when.")
+
+Name = Annotated[str, typer.Argument(help="The maintenance's name.", autocompletion=of("maintenances"))]
+BudgetName = Annotated[str, typer.Argument(help="The budget's name.", autocompletion=of("disruption-budgets"))]
+Watch = Annotated[
+    bool, typer.Option("--watch", "-w", help="Until it is over, with its progress; exit code 1 unless it completed.")
+]
+Part = str | None
+
+
+@command("maintenance create")
+def create(
+    stack: OnStack,
+    name: Name,
+    file: Annotated[Path | None, typer.Option("--filename", "-f", help="What is to be done, as YAML.")] = None,
+    node: Annotated[Part, typer.Option(help="A node (sn0-c03-n2).")] = None,
+    cabinet: Annotated[Part, typer.Option(help="The nodes of a cabinet (sn0-c03).")] = None,
+    switch: Annotated[Part, typer.Option(help="A switch (sn0-l2p4-k11).")] = None,
+    supernode: Annotated[Part, typer.Option(help="All nodes of a supernode (sn0).")] = None,
+    firmware: Annotated[
+        Part, typer.Option(help="Have the agents write this firmware; without, it is serviced.")
+    ] = None,
+    service_s: Annotated[
+        float | None, typer.Option("--service-s", help="Emulated seconds in service; without, until `node recover`.")
+    ] = None,
+    not_before: Annotated[Part, typer.Option(help="Touch nothing before: 2026-01-31T08:00:00Z, emulated.")] = None,
+    deadline: Annotated[Part, typer.Option(help="Begin nothing after, and bring back what is under way.")] = None,
+    max_unavailable: Annotated[int | None, typer.Option(help="Nodes out at once (default 1).")] = None,
+    max_per_cabinet: Annotated[int | None, typer.Option(help="The same for each cabinet.")] = None,
+    no_move: Annotated[bool, typer.Option("--no-move", help="Move nobody: wait until they have left.")] = False,
+    reason: Annotated[str, typer.Option(help="Why; it is shown in notices and with the nodes.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be worked on.")] = False,
+    watch: Watch = False,
+    output: Output = Form.TABLE,
+) -> None:
+    """Announce a maintenance and, when its time has come, carry it out.
+
+    maintenance create fan --node sn0-c03-n2 --service-s 600 --reason "a fan"
+    maintenance create racks --cabinet sn0-c03 --max-unavailable 4     all four until `node recover`
+    maintenance create optics --switch sn0-l2p4-k11 --service-s 300
+    maintenance create fw --supernode sn0 --firmware emulated-2 --max-unavailable 4 --watch
+    maintenance create fw -f examples/maintenance-firmware.yaml        the same from a file
+    """
+    body = {} if file is None else mapping_in(file)
+    parts = {"node": node, "cabinet": cabinet, "switch": switch, "supernode": supernode}
+    target = {kind: part for kind, part in parts.items() if part is not None}
+    if not target and "target" not in body:
+        raise InvalidField("name what is worked on", field="--node, --cabinet, --switch, --supernode")
+    limits = {"maxUnavailable": max_unavailable, "maxUnavailablePerCabinet": max_per_cabinet}
+    budget = {key: value for key, value in limits.items() if value is not None}
+    given = {
+        "target": target,
+        "action": "Firmware" if firmware else None,
+        "firmware": firmware,
+        "serviceS": service_s,
+        "notBefore": not_before,
+        "deadline": deadline,
+        "movable": False if no_move else None,
+        "budget": (body.get("budget") or {}) | budget,
+        "reason": reason,
+    }
+    body = body | {key: value for key, value in given.items() if value not in (None, "", {})}
+    params = {"validateOnly": "true"} if dry_run else None
+    view = stack.client.call("compute", "PUT", at(COLLECTION, name), body=body, params=params)
+    _shown(stack.client, view, watch and not dry_run, output)
+
+
+@command("budget set")
+def budget_set(
+    stack: OnStack,
+    name: BudgetName,
+    nodes: Annotated[str, typer.Option(help="How many may be out: 3, or 10% of the supernode's; 0 forbids it.")],
+    supernode: Annotated[Part, typer.Option(help="The one it is for; without, each of them.")] = None,
+    reason: Annotated[list[str] | None, typer.Option(help="Service or Firmware; without, both. Repeat it.")] = None,
+    schedule: Annotated[Part, typer.Option(help='When it begins to hold, as cron in UTC: "0 9 * * mon-fri".')] = None,
+    duration_s: Annotated[float | None, typer.Option("--for", help="For how many emulated seconds then.")] = None,
+) -> None:
+    """Limit all maintenances together, always or at some times.
+
+    budget set nights --nodes 25% --reason Firmware
+    budget set office-hours --nodes 0 --schedule "0 9 * * mon-fri" --for 28800
+    """
+    given = {
+        "nodes": nodes,
+        "supernode": supernode,
+        "reasons": reason or None,
+        "schedule": schedule,
+        "durationS": duration_s,
+    }
+    body = {key: value for key, value in given.items() if value is not None}
+    view = stack.client.call("compute", "PUT", at("disruption-budgets", name), body=body)
+    when = f"from {view['schedule']} for {view['durationS']:g} s" if view.get("schedule") else "always"
+    say(f"{', '.join(view['reasons'])}: at most {view['nodes']} nodes are out, {when}")
+
+
+@command("budget delete")
+def budget_delete(stack: OnStack, name: BudgetName) -> None:
+    """Let it limit nothing any more."""
+    stack.client.call("compute", "DELETE", at("disruption-budgets", name))
+    say(f"disruption budget {name} is gone")
+
+
+@command("maintenance list")
+def list_all(stack: OnStack, output: Output = Form.TABLE) -> None:
+    """Show all of them, and how far they are."""
+    show(noun_of("maintenances"), stack.client.list("compute", f"/v1/{COLLECTION}"), output, single=False)
+
+
+@command("maintenance show")
+def show_one(stack: OnStack, name: Name, watch: Watch = False, output: Output = Form.TABLE) -> None:
+    """Show one with each of its nodes, and what they wait for."""
+    _shown(stack.client, stack.client.call("compute", "GET", at(COLLECTION, name)), watch, output)
+
+
+@command("maintenance pause")
+def pause(stack: OnStack, name: Name, output: Output = Form.TABLE) -> None:
+    """Begin with nothing more; what is under way comes to its end."""
+    _ask(stack.client, name, "pause", False, output)
+
+
+@command("maintenance resume")
+def resume(stack: OnStack, name: Name, watch: Watch = False, output: Output = Form.TABLE) -> None:
+    """Have a paused one continue."""
+    _ask(stack.client, name, "resume", watch, output)
+
+
+@command("maintenance abort")
+def abort(
+    stack: OnStack,
+    name: Name,
+    wait: Annotated[bool, typer.Option("--wait", help="Until everything under way is back.")] = False,
+    output: Output = Form.TABLE,
+) -> None:
+    """Bring back what is under way, lift its cordons, and end. What is done stays done."""
+    view = stack.client.call("compute", "POST", at(COLLECTION, name, ":abort"))
+    _show(_awaited(stack.client, name) if wait else view, output)
+
+
+def _ask(client: Any, name: str, verb: str, watch: bool, output: Form) -> None:
+    _shown(client, client.call("compute", "POST", at(COLLECTION, name, f":{verb}")), watch, output)
+
+
+def _shown(client: Any, view: dict[str, Any], watch: bool, output: Form) -> None:
+    """The view, or once it is over; then its end is the exit code."""
+    if watch:
+        view = _awaited(client, view["name"])
+    _show(view, output)
+    if watch and view["state"] != "Completed":
+        raise typer.Exit(EXIT_REFUSED)
+
+
+def _awaited(client: Any, name: str) -> dict[str, Any]:
+    """The maintenance once it is over."""
+    return awaited(client, "compute", at(COLLECTION, name), OVER, _progress)
+
+
+def _progress(view: dict[str, Any]) -> Progress:
+    counts, text = view["counts"], f"{view['state']}: {view['message']}"
+    return Progress(counts["done"] + counts["failed"] + counts["skipped"], counts["total"], text, text)
+
+
+def _show(view: dict[str, Any], output: Form) -> None:
+    if printed(view, output):
+        return
+    target = " ".join(next((kind, str(part)) for kind, part in view["target"].items() if part))
+    what = f"firmware {view['firmware']}" if view.get("firmware") else "service"
+    say(f"{view['name']} is {view['state']}: {what} of {target}; {view.get('message') or 'it is announced'}")
+    if view.get("instances"):
+        say(f"concerned: {', '.join(view['instances'])}")
+    listing("name, state, instances, firmware, before:firmwareBefore, reason, message", view["units"])

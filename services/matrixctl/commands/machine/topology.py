@@ -1,0 +1,224 @@
+"""topology: the graph of a supernode, and questions that NetworkX answers about it; or a drawn file, checked. And the
+machines that a stack can be begun as."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from matrixcommon.api.client import at
+from matrixcommon.model.errors import InvalidField
+from services.matrixctl.commands.command import command, group
+from services.matrixctl.commands.options import OnStack, Output, printed
+from services.matrixctl.output.columns import listing
+from services.matrixctl.output.screen import EXIT_REFUSED, Form, say
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+group(
+    "topology", "Ask the graph of a supernode: ways, neighbours, cuts, its bisection; print it, or check a drawn one."
+)
+
+Part = Annotated[str, typer.Argument(help="A die, NPU, node, cabinet or switch (sn0-c03-n2, sn0-l2p3-k11 ...).")]
+
+
+@dataclass
+class OfGraph(OnStack):
+    """Which graph is asked, and how the answer is printed."""
+
+    file: Annotated[Path | None, typer.Option("--file", help="Ask a drawn file instead of the running stack.")] = None
+    output: Output = Form.TABLE
+
+    def graph(self, part: str) -> nx.MultiGraph:
+        """The graph that a part is in: of the file, or as the stack has it now."""
+        from matrixresource.topology.graph_document import compiled_drawing, graph_of, read, read_file
+        from matrixresource.topology.loading import load_spec
+
+        if self.file is not None:
+            drawing = read_file(self.file)
+            compiled_drawing(drawing, load_spec())
+            return graph_of(drawing)
+        return graph_of(read(_model(self, part.partition("-")[0], "node-link").json()))
+
+
+@dataclass
+class OnPlane(OfGraph):
+    """The same over one plane."""
+
+    plane: Annotated[str | None, typer.Option(help="Over this plane only: ub, rdma or vpc.")] = None
+
+
+def _queries() -> ModuleType:
+    """NetworkX takes a while to load, and most commands do without."""
+    from matrixresource.topology import graph_queries
+
+    return graph_queries
+
+
+def _model(stack: OnStack, supernode: str, form: str) -> Any:
+    params = {"level": "model", "format": form}
+    return stack.client.fetch("resource", at("supernodes", supernode, "/topology"), params)
+
+
+@command("topology path")
+def path(of: OnPlane, a: Part, b: Part) -> None:
+    """The shortest way from one part to another.
+
+    matrixctl topology path sn0-c03-n2 sn0-c07-n1 --plane ub     node to node over UB
+    matrixctl topology path sn0-c03-n2-npu5-die1 sn0-l2p3-k11    a die to an L2 switch
+    """
+    found = _queries().path(of.graph(a), a, b, of.plane)
+    if printed(vars(found), of.output):
+        return
+    for part, link in zip(found.parts, [*found.links, ""], strict=True):
+        say(part + (f"\n  | {link}" if link else ""))
+    say(
+        f"{found.ways} ways are as short; the links of this one take {found.latency_us:g} us one way, "
+        f"the slowest carries {found.gbps:g} GB/s each way"
+    )
+
+
+@command("topology neighbours")
+def neighbours(of: OnPlane, name: Part) -> None:
+    """What a part is joined to, by which links.
+
+    matrixctl topology neighbours sn0-l2p3-k11            the L1 switches that an L2 switch serves
+    matrixctl topology neighbours sn0-c03-n2 --plane rdma what a node's parts lead to
+    """
+    found = _queries().neighbours(of.graph(name), name, of.plane)
+    if printed({"items": [vars(each) for each in found]}, of.output):
+        return
+    listing("name, kind, plane, GB/s:gbps, link", [vars(each) | {"link": _first(each.links)} for each in found])
+
+
+@command("topology cut")
+def cut(of: OnPlane, a: Part, b: Part) -> None:
+    """What flows at the most between two parts, and the least set of links without which nothing does.
+
+    matrixctl topology cut sn0-c03-n2 sn0-c07-n1 --plane ub
+    """
+    _show_cut(_queries().cut(of.graph(a), a, b, of.plane), f"from {a} to {b}", of.output)
+
+
+@command("topology bisection")
+def bisection(
+    of: OfGraph,
+    supernode: Annotated[str, typer.Argument(help="sn0, sn1 and so on.")] = "sn0",
+    plane: Annotated[str, typer.Option(help="ub, rdma or vpc.")] = "ub",
+) -> None:
+    """What half of a supernode's nodes can send to the other half at the most.
+
+    matrixctl topology bisection                            of sn0, over UB
+    matrixctl topology bisection sn1 --plane rdma -o json
+    """
+    found = _queries().bisection(of.graph(supernode), plane)
+    _show_cut(found, f"from one half of {supernode} to the other", of.output)
+
+
+def _show_cut(found: Any, where: str, output: Form) -> None:
+    if printed(vars(found), output):
+        return
+    say(f"{found.gbps:g} GB/s each way {where}, over {len(found.links)} links: {_first(found.links)}")
+
+
+def _first(links: list[str]) -> str:
+    return ", ".join(links[:3]) + (f" and {len(links) - 3} more" if len(links) > 3 else "")
+
+
+@command("topology export")
+def export(
+    stack: OnStack,
+    supernode: Annotated[str, typer.Argument(help="sn0, sn1 and so on.")] = "sn0",
+    form: Annotated[str, typer.Option("--format", help="json (node-link) or graphml.")] = "json",
+) -> None:
+    """Print a supernode's graph as it is now, for a drawing program or to be given back.
+
+    matrixctl topology export sn0 > sn0.json
+    matrixctl topology export sn0 --format graphml > sn0.graphml    for yEd or Gephi
+    """
+    if form not in ("json", "graphml"):
+        raise InvalidField(f"{form!r} is no format; use json or graphml", field="--format")
+    answer = _model(stack, supernode, "graphml" if form == "graphml" else "node-link")
+    typer.echo(answer.text if form == "graphml" else json.dumps(answer.json()["graph"]))
+
+
+@command("topology check")
+def check(
+    file: Annotated[Path, typer.Argument(help="Node-link JSON or GraphML.")], output: Output = Form.TABLE
+) -> None:
+    """Say what is wrong with a drawn supernode, a sentence for each fault. Exit code 1 where there is any.
+
+    matrixctl topology check drawn.json
+    matrixctl topology check drawn.graphml -o json
+    """
+    from matrixresource.topology.graph_checks import faults
+    from matrixresource.topology.graph_document import compiled_drawing, read_file
+    from matrixresource.topology.loading import load_spec
+
+    drawing, spec = read_file(file), load_spec()
+    found = faults(drawing, spec)
+    compiled = None if found else compiled_drawing(drawing, spec)
+    wired = [] if compiled is None else compiled.document()["drawn"]
+    answer = {"faults": [{"where": each.where, "sentence": each.sentence} for each in found], "deviations": wired}
+    if printed(answer, output):
+        pass
+    elif compiled is None:
+        for each in found:
+            say(each.sentence)
+    else:
+        others = f"{len(wired)} parts otherwise than regular" if wired else "wired as its numbers say"
+        say(f"{file} can be taken up: {len(compiled.nodes)} nodes, {len(compiled.link_named)} links, {others}")
+    if found:
+        raise typer.Exit(EXIT_REFUSED)
+
+
+@command("topology list")
+def machines(output: Output = Form.TABLE) -> None:
+    """The machines that a stack can be begun as, by name: `matrixctl up --topology NAME`."""
+    from matrixresource.topology.loading import built_in, load_spec
+
+    found = []
+    for name in built_in():
+        spec = load_spec(name)
+        total, marks = spec.supernode, [figure.mark for figure in spec.figures]
+        found.append(
+            {
+                "name": name,
+                "model": spec.model,
+                "npus": total.npus,
+                "nodes": total.nodes,
+                "cabinets": total.compute_cabinets,
+                "ubGbpsPerNpu": spec.npu.ub_gbps,
+                "rdmaGbpsPerNpu": spec.npu.rdma_gbps,
+                "assumed": f"{marks.count('ASSUMED')} of {len(marks)} figures",
+            }
+        )
+    if not printed({"items": found}, output):
+        columns = "name, model, NPUs:npus, nodes, cabinets, UB GB/s:ubGbpsPerNpu, RDMA GB/s:rdmaGbpsPerNpu, assumed"
+        listing(columns, found)
+
+
+@command("topology show")
+def machine(
+    name: Annotated[str, typer.Argument(help="A machine of `matrixctl topology list`, or a file with numbers (YAML).")],
+    output: Output = Form.TABLE,
+) -> None:
+    """Every figure of a machine, with where it comes from and how sure it is.
+
+    matrixctl topology show atlas-950
+    matrixctl topology show mine.yaml -o json
+    """
+    from matrixresource.topology.loading import load_spec
+
+    found = [
+        {"figure": each.path, "value": each.value, "mark": each.mark, "sources": list(each.sources), "note": each.note}
+        for each in load_spec(name).figures
+    ]
+    if not printed({"items": found}, output):
+        listing("figure, value, mark, note", found)

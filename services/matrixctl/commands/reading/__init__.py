@@ -1,0 +1,1 @@
+"""Commands that only show what the services tell."""

@@ -1,0 +1,1 @@
+"""Commands about instances and what runs on them."""

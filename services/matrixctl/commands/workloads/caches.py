@@ -1,0 +1,99 @@
+"""cache: what the caches of a served model hold, where weights are, and a context cache that begins with another's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from matrixcommon.api.client import at
+from matrixcommon.model.errors import InvalidField
+from services.matrixctl.commands.command import command, group
+from services.matrixctl.commands.help.completion import of
+from services.matrixctl.commands.options import OfProject, Output, printed
+from services.matrixctl.output.columns import listing
+from services.matrixctl.output.screen import Form, in_words, say
+
+group("cache", "Context and model caches of deployments. `describe deployment NAME` shows the memory that they hold.")
+
+Deployment = Annotated[str, typer.Argument(help="Which deployment.", autocompletion=of("deployments"))]
+
+BLOCKS_AT_ONCE = 8_000
+"""So many blocks make a body well below 1 MiB."""
+
+
+@command("cache models")
+def cache_models(stack: OfProject, name: Deployment, output: Output = Form.TABLE) -> None:
+    """Say which models the pool keeps, where, and how long each takes to be on the dies of the deployment."""
+    view = stack.client.call("infer", "GET", at("deployments", name, "/model-cache"))
+    if printed(view, output):
+        return
+    say(
+        f"{view['usedGb']:.0f} of {view['memoryGb']:.0f} GB of memory on {view['nodes']} nodes, "
+        f"{view['ssdUsedGb']:.0f} of {view['ssdGb']:.0f} GB of solid state"
+    )
+    listing("model, served, GB:gb, tier, load s:loadS, switch s:switchS, start s:startS", view["models"])
+
+
+@command("cache export")
+def cache_export(
+    stack: OfProject,
+    name: Deployment,
+    file: Annotated[Path, typer.Argument(help="Where to write it, as JSON.", dir_okay=False)],
+) -> None:
+    """Write down which blocks a context cache holds, and where; not what is in them."""
+    pages = list(_pages(stack, name))
+    whole = {
+        "model": pages[0]["model"],
+        "blockTokens": pages[0]["blockTokens"],
+        "blocks": [block for page in pages for block in page["blocks"]],
+    }
+    file.write_text(json.dumps(whole) + "\n", "utf-8")
+    say(f"{len(whole['blocks'])} blocks of {name} are in {file}")
+
+
+@command("cache warm")
+def cache_warm(
+    stack: OfProject,
+    name: Deployment,
+    file: Annotated[Path, typer.Argument(help="What `cache export` wrote.", dir_okay=False)],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be taken.")] = False,
+) -> None:
+    """Have a context cache begin with blocks that another one held, as far as they lie on nodes that cache here."""
+    whole = _read(file)
+    blocks, sums = whole["blocks"], dict.fromkeys(("taken", "known", "elsewhere", "noRoom"), 0)
+    params = {"validateOnly": "true"} if dry_run else {}
+    for first in range(0, max(1, len(blocks)), BLOCKS_AT_ONCE):
+        body = {**whole, "blocks": blocks[first : first + BLOCKS_AT_ONCE]}
+        view = stack.client.call("infer", "POST", at("deployments", name, ":warm"), params=params, body=body)
+        sums = {what: count + view[what] for what, count in sums.items()}
+    would = "would begin" if dry_run else "begins"
+    say(
+        f"{name} {would} with {sums['taken']} of {len(blocks)} blocks; {sums['known']} were there, "
+        f"{sums['elsewhere']} lie on other nodes, for {sums['noRoom']} there is no room"
+    )
+
+
+def _pages(stack: OfProject, name: str) -> Iterator[dict[str, Any]]:
+    token: str | None = None
+    while True:
+        params = {"pageSize": str(BLOCKS_AT_ONCE)} | ({"pageToken": token} if token else {})
+        page = stack.client.call("infer", "GET", at("deployments", name, "/context-cache"), params=params)
+        yield page
+        if (token := page.get("nextPageToken")) is None:
+            return
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        whole = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as wrong:
+        raise InvalidField(f"{file} is no export of a context cache: {in_words(wrong)}", field="FILE") from wrong
+    if not isinstance(whole, dict) or not {"model", "blockTokens", "blocks"} <= whole.keys():
+        raise InvalidField(f"{file} is no export of a context cache: it needs model, blockTokens, blocks", field="FILE")
+    if not isinstance(whole["blocks"], list):
+        raise InvalidField(f"{file}: blocks is no list", field="FILE")
+    return {each: whole[each] for each in ("model", "blockTokens", "blocks")}

@@ -1,0 +1,60 @@
+"""traffic: load on the emulated ports, as a workload would put it there."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from matrixcommon.api.client import at
+from services.matrixctl.commands.command import command, group
+from services.matrixctl.commands.options import OfProject, Output, printed
+from services.matrixctl.output.columns import listing
+from services.matrixctl.output.screen import Form, say
+
+group("traffic", "Load on the emulated ports: what workloads send.")
+
+
+@command("traffic put")
+def traffic_put(
+    stack: OfProject,
+    name: Annotated[str, typer.Argument(help="A name for this load.")],
+    gbps: Annotated[float, typer.Option(help="GB/s that every NPU of every member offers.")],
+    slice: Annotated[str | None, typer.Option(help="The slice it goes over.")] = None,
+    instance: Annotated[str | None, typer.Option(help="Or the instance, on a plane.")] = None,
+    plane: Annotated[str, typer.Option(help="ub, rdma or vpc, with --instance.")] = "ub",
+    pattern: Annotated[str, typer.Option(help="all-to-all, permutation, ring, incast or pull.")] = "all-to-all",
+    target: Annotated[str | None, typer.Option(help="The node that an incast goes to.")] = None,
+    targets: Annotated[list[str] | None, typer.Option("--to", help="A node that a pull goes to; repeat it.")] = None,
+) -> None:
+    """Put a load on the members of a slice, or change it."""
+    body: dict[str, Any] = {"gbpsPerNpu": gbps, "pattern": pattern, "plane": plane}
+    body |= {key: value for key, value in (("slice", slice), ("instance", instance), ("target", target)) if value}
+    body |= {"targets": targets} if targets else {}
+    view = stack.client.call("agents", "PUT", at("traffic", name), body=body)
+    if not view["members"]:
+        of = f"instance {instance!r} on {plane}" if instance else f"slice {slice!r}"
+        return say(f"no member of {of} can send yet; the load begins when one can (`matrixctl get slices`)")
+    say(
+        f"{view['members']} members offer {view['offeredGbps']:,.0f} GB/s; {view['sentGbps']:,.0f} get through"
+        + (f", {view['droppedGbps']:,.1f} are dropped" if view["droppedGbps"] else "")
+    )
+
+
+@command("traffic list")
+def traffic_list(stack: OfProject, output: Output = Form.TABLE) -> None:
+    """The loads there are, and what of each gets through."""
+    items = stack.client.list("agents", "/v1/traffic")
+    if printed({"items": items}, output):
+        return
+    listing(
+        "name, pattern:load.pattern, slices, members, offered GB/s:offeredGbps, sent:sentGbps, dropped:droppedGbps",
+        items,
+    )
+
+
+@command("traffic remove")
+def traffic_remove(stack: OfProject, name: Annotated[str, typer.Argument(help="Which one.")]) -> None:
+    """Take a load away."""
+    stack.client.call("agents", "DELETE", at("traffic", name))
+    say(f"load {name} removed")

@@ -1,0 +1,64 @@
+"""The columns of a table, and what its cells show of a view.
+
+Columns are written as kubectl's `-o custom-columns` wants them: `TITLE:path`, the title left out where it is the path.
+A path goes into the view (`members.length` counts a list); what a view does not have shows as `-`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from services.matrixctl.output.screen import table
+
+TIME = re.compile(r"(^|\.)at$|(At|Until)$")
+"""Fields that tell a time. The services' times are emulated; kubectl shows those of the wall."""
+
+
+def titles(columns: str) -> list[str]:
+    named = (column.partition(":") for column in columns.split(", "))
+    return [f"{title} (emulated)" if TIME.search(path or title) else title for title, _, path in named]
+
+
+def with_projects(columns: str, views: Iterable[dict[str, Any]]) -> str:
+    """Names are unique within a project, so whose each is shows where there are several."""
+    several = len({view.get("project") for view in views}) > 1
+    return f"{columns}, project" if several and "project" not in columns.split(", ") else columns
+
+
+def cells(columns: str, view: dict[str, Any]) -> list[str]:
+    paths = (column.partition(":") for column in columns.split(", "))
+    return [shown(dig(view, path or title)) for title, _, path in paths]
+
+
+def listing(columns: str, views: Iterable[dict[str, Any]]) -> None:
+    """Print a table of these columns."""
+    table(titles(columns), [cells(columns, view) for view in views])
+
+
+def dig(view: Any, path: str) -> Any:
+    """The value at a dotted path, of a list that of each of its parts; None where it stops short."""
+    for step in path.split("."):
+        if step == "length" and isinstance(view, list):
+            return len(view)
+        if isinstance(view, list):
+            view = [dig(each, step) for each in view]
+        else:
+            view = view.get(step) if isinstance(view, dict) else None
+    return view
+
+
+def shown(value: Any) -> str:
+    """A cell's text."""
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list):
+        return ",".join(shown(item) for item in value) or "-"
+    if isinstance(value, dict):
+        return ",".join(f"{key}={shown(item)}" for key, item in value.items()) or "-"
+    return str(value)

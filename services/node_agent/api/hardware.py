@@ -1,0 +1,88 @@
+"""The emulated hardware over HTTP: supernodes put up and taken down, and a look at nodes for tests and teaching.
+
+This is not part of the control plane: it never tells the services anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from fastapi import APIRouter
+
+from matrixcommon.api.list_params import Params
+from matrixcommon.api.listing import page
+from matrixcommon.api.resource_routes import KindRoutes, ResourceRoutes
+from matrixcommon.model.errors import NotFound
+from matrixcommon.model.hardware_names import NodeName, checked_supernode_name
+from services.node_agent.access import NODES, SUPERNODES
+from services.node_agent.contract import InstalledSupernode
+from services.node_agent.fleet.fleet import Fleet
+
+
+def hardware_routes(fleet: Fleet) -> APIRouter:
+    """The routes over one fleet."""
+    api = ResourceRoutes()
+    _supernodes(api.of(SUPERNODES), fleet)
+    _nodes(api.of(NODES), fleet)
+    return api.router
+
+
+def _supernodes(supernodes: KindRoutes, fleet: Fleet) -> None:
+    def installed(name: str) -> InstalledSupernode:
+        nodes = [node for node in fleet.nodes if node.supernode == name]
+        powered = sum(fleet.nodes[node].powered for node in nodes)
+        return InstalledSupernode(name=name, nodes=len(nodes), powered_nodes=powered)
+
+    supernodes.list(lambda: [installed(name) for name in fleet.supernodes()])
+
+    @supernodes.change("PUT")
+    def install(name: str, validate_only: bool = False) -> InstalledSupernode:
+        """Put up a supernode's cabinets, of the shape this fleet has, and switch its nodes on."""
+        checked_supernode_name(name)
+        if not validate_only:
+            fleet.add_supernode(name)
+        return installed(name)
+
+    @supernodes.change("DELETE")
+    def dismantle(name: str, validate_only: bool = False) -> None:
+        if not validate_only:
+            fleet.remove_supernode(name)
+
+
+def _nodes(nodes: KindRoutes, fleet: Fleet) -> None:
+    @nodes.ask("LIST")
+    async def hardware(params: Params, powered: bool | None = None, status: str | None = None) -> dict[str, Any]:
+        found = [name for name, node in fleet.nodes.items() if powered is None or node.powered == powered]
+        if status is not None:
+            found = [name for name in found if fleet.agent("resource", name).status == status]
+        return page([_seen(fleet, name) for name in found], params)
+
+    @nodes.ask("GET")
+    async def one_node(name: NodeName) -> dict[str, Any]:
+        if name not in fleet.nodes:
+            raise NotFound(f"this fleet has no node {name!r}", field="name")
+        return _seen(fleet, name)
+
+
+def _seen(fleet: Fleet, name: NodeName) -> dict[str, Any]:
+    """A node's hardware, and its agent, as they are."""
+    node = fleet.nodes[name]
+    agent = fleet.agent("resource", name)
+    return {
+        "name": name,
+        "powered": node.powered,
+        "agentsRun": node.agents_run,
+        "codes": node.codes,
+        "ports": node.ports,
+        "silent": node.silent,
+        "missing": sorted(node.missing),
+        "tables": sorted(node.tables),
+        "slowdown": node.slowdown,
+        "messages": None if node.messages is None else asdict(node.messages),
+        "epoch": agent.epoch,
+        "status": agent.status,
+        "stage": agent.stage,
+        "holds": agent.holds,
+        "generation": agent.generation,
+    }

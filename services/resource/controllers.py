@@ -1,0 +1,140 @@
+"""What MatrixResource does besides answering, by subject: what each needs, how often it runs, and who wakes it.
+
+Each subject holds what its routes call, and says what runs for it: `periodics` by the clock or at a nudge, in every
+replica or, as `led`, in the one that leads.
+"""
+
+from __future__ import annotations
+
+from matrixcommon.model.clock import Clock, as_set
+from matrixcommon.workflows.operations import Operations
+from matrixresource.allocations.allocator import Allocator
+from matrixresource.allocations.node_lifecycle import NodeLifecycle
+from matrixresource.controllers.defragmentation import ProposedPlans
+from matrixresource.controllers.flapping import FlappingNodes
+from matrixresource.controllers.node_reports import NodeReportProcessor
+from matrixresource.defragmentation.service import DefragmentationService
+from matrixresource.defragmentation.workflows import RoomHost
+from matrixresource.store.store import ResourceStore
+from matrixresource.supernodes.topology_manager import TopologyManager
+from services.chassis.periodic import Periodic
+
+LEASE_WATCH_FLOOR_WALL_S = 0.5
+REPLENISH_PERIOD_S = 60.0
+SETTLE_WATCH_PERIOD_S = 10.0
+FLAPPING_PERIOD_S = 30.0
+EXPIRY_PERIOD_S = 10.0
+PROPOSED_PERIOD_S = 5.0
+
+
+class AllocationControllers:
+    """Spares are taken again where they went, and what has a lease ends with it."""
+
+    def __init__(self, allocator: Allocator, clock: Clock) -> None:
+        self._allocator = allocator
+        self._refill = Periodic(
+            "replenish",
+            self._replenish,
+            clock,
+            period_s=REPLENISH_PERIOD_S,
+            floor_wall_s=2.0,
+            rest_s=10.0,
+            rest_floor_wall_s=1.0,
+        )
+        self._expiry = Periodic("expire", self._expire, clock, period_s=EXPIRY_PERIOD_S, floor_wall_s=0.5)
+        self.replenish = self._refill.nudge
+
+    @property
+    def periodics(self) -> list[Periodic]:
+        return [self._refill, self._expiry]
+
+    async def _replenish(self) -> str:
+        return f"{self._allocator.replenish()} spares taken"
+
+    async def _expire(self) -> str:
+        return f"{self._allocator.reservations.reconcile()}; {self._allocator.expire()} leases ended"
+
+
+class ReportControllers:
+    """Nodes are believed as long as their agents report."""
+
+    def __init__(
+        self,
+        store: ResourceStore,
+        allocations: AllocationControllers,
+        allocator: Allocator,
+        topology_manager: TopologyManager,
+        clock: Clock,
+        *,
+        lease_grace_s: float,
+        lease_watch_s: float,
+    ) -> None:
+        self.reports = NodeReportProcessor(
+            store,
+            allocator,
+            topology_manager,
+            clock,
+            grace_s=lambda: clock.at_least_wall(lease_grace_s, 6.0),
+            nudge=allocations.replenish,
+            watch_period_s=lambda: as_set(clock, lease_watch_s, LEASE_WATCH_FLOOR_WALL_S),
+        )
+        self._leases = Periodic(
+            "leases",
+            self.reports.watch_leases,
+            clock,
+            period_s=lease_watch_s,
+            floor_wall_s=min(LEASE_WATCH_FLOOR_WALL_S, lease_watch_s),
+        )
+
+    @property
+    def periodics(self) -> list[Periodic]:
+        return [self._leases]
+
+
+class NodeControllers:
+    """Nodes do what an administrator asks of them; those that come and go are taken out."""
+
+    def __init__(self, store: ResourceStore, allocator: Allocator, clock: Clock) -> None:
+        self.lifecycle = NodeLifecycle(store, allocator, clock)
+        flapping = FlappingNodes(store, self.lifecycle, clock)
+        self._flapping = Periodic("flapping", flapping.reconcile, clock, period_s=FLAPPING_PERIOD_S, floor_wall_s=1.0)
+
+    @property
+    def periodics(self) -> list[Periodic]:
+        return [self._flapping]
+
+
+class TopologyControllers:
+    """What was found of the wiring becomes a version once it has settled, and drained domains are finished."""
+
+    def __init__(self, topology_manager: TopologyManager, clock: Clock) -> None:
+        self._topology_manager = topology_manager
+        self._survey = Periodic("topology", self._look, clock, period_s=SETTLE_WATCH_PERIOD_S, floor_wall_s=0.5)
+
+    @property
+    def periodics(self) -> list[Periodic]:
+        return [self._survey]
+
+    async def _look(self) -> str:
+        drained = ", ".join(self._topology_manager.finish_drains())
+        found = self._topology_manager.reconcile() or "no new topology version"
+        return f"{found}{drained and f'; drained: {drained}'}"
+
+
+class DefragmentationControllers:
+    """Plans of moves are carried out, and those that nobody approved end."""
+
+    def __init__(self, store: ResourceStore, allocator: Allocator, clock: Clock) -> None:
+        host = RoomHost(store, allocator, clock)
+        self.runner = host.runner()
+        self.resumption = Periodic("workflow-resumption", self.runner.reconcile, clock, period_s=30.0, floor_wall_s=1.0)
+        self.operations = Operations(self.runner, host, clock, self.resumption.nudge)
+        self.service = DefragmentationService(store, allocator.ledger, clock, self.runner)
+        proposed = ProposedPlans(store, clock)
+        self._proposed = Periodic(
+            "proposed-plans", proposed.reconcile, clock, period_s=PROPOSED_PERIOD_S, floor_wall_s=0.5
+        )
+
+    @property
+    def led(self) -> list[Periodic]:
+        return [self.resumption, self._proposed]
