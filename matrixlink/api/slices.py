@@ -63,7 +63,8 @@ def routes(
         node: Annotated[str | None, Query(description="links of one node")] = None,
     ) -> Response:
         if params.watch:
-            return list_or_watch(request, params, store.records, LinkRow, lambda: inventory.links(plane, node))
+            narrow = params.narrowed(plane=plane, node=node)
+            return list_or_watch(request, narrow, store.records, LinkRow, lambda: inventory.links(plane, node))
         narrowed = not {"filter", "orderBy"}.isdisjoint(request.query_params)
         shown = inventory.link_page(plane, node, params, narrowed)
         return JSONResponse(shown | {"resourceVersion": store.records.latest()})

@@ -103,6 +103,24 @@ def test_one_by_its_name_is_that_of_its_project_and_yaml_is_yaml(
     assert "Bücher" in out
 
 
+@pytest.mark.parametrize("left", [{"state": "Failed", "nodes": 4}, {}])
+def test_what_leaves_a_filtered_watch_is_shown_as_deleted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], left: dict[str, Any]
+) -> None:
+    """Also where no more of it may be seen than what it is called."""
+
+    def compute(_: int) -> Iterator[Change]:
+        yield "ADDED", {"name": "a", "project": "default", "state": "Active", "nodes": 4}
+        yield "DELETED", {"name": "a", "project": "default", **left}
+        raise Conflict("that is all")
+
+    reached(monkeypatch, Watched(compute=compute))
+    _, out, _ = ran(capsys, "get", "instances", "--watch", "--filter", "state=Active")
+    changes = [line.split() for line in out.splitlines()[1:]]
+    assert [line[:2] for line in changes] == [["ADDED", "a"], ["DELETED", "a"]]
+    assert ("Failed" in changes[1]) == bool(left)
+
+
 def test_what_is_no_part_of_the_stack_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
