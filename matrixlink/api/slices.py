@@ -133,7 +133,7 @@ def routes(
             instance=row.instance,
             machine=slice_controller.fabric.spec.model,
             generation=row.view_generation,
-            planes={Plane(row.plane): PlaneView.model_validate(row.fabric_view)},
+            planes={Plane(row.plane): PlaneView.from_stored(row.fabric_view)},
         )
 
     @api.of(access.LINK_REPORTS).change("CREATE", fast=True)

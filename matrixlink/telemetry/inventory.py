@@ -34,7 +34,7 @@ class FabricInventory:
     # -- links -------------------------------------------------------------------------------------------------------
 
     def links(self, plane: str | None, node: str | None) -> list[LinkView]:
-        return [LinkView.model_validate(item) for item in self._link_items(self._chosen(plane, node))]
+        return [LinkView.from_stored(item) for item in self._link_items(self._chosen(plane, node))]
 
     def link_page(self, plane: str | None, node: str | None, params: ListParams, narrowed: bool) -> dict[str, Any]:
         """One page of links in their wire form. Unless a filter or an order has to see them all (`narrowed`), only the
@@ -63,7 +63,7 @@ class FabricInventory:
     def link(self, name: str) -> LinkView:
         with self._slice_controller.store.reading() as session:
             row = session.get(LinkRow, name)
-            return LinkView.model_validate(self._link_item(self._fabric.link(name), row.view().wire() if row else None))
+            return LinkView.from_stored(self._link_item(self._fabric.link(name), row.view().wire() if row else None))
 
     def _link_item(self, link: Link, known: dict[str, Any] | None) -> dict[str, Any]:
         gbps = self._fabric.capacity(link.name) if link.port in self._fabric.built else link.capacity_gbps
