@@ -30,7 +30,7 @@ from matrixlink.model.slice_states import WITHDRAWING
 from matrixlink.ports import Allocations
 from matrixlink.slices.slice_controller import SliceController
 from matrixlink.store.tables import LinkRow, ProgramRow, SliceRow
-from matrixlink.telemetry.inventory import FabricInventory, qos_classes
+from matrixlink.telemetry.inventory import FabricInventory, check_plane, qos_classes
 
 
 def routes(
@@ -63,6 +63,7 @@ def routes(
         node: Annotated[str | None, Query(description="links of one node")] = None,
     ) -> Response:
         if params.watch:
+            check_plane(plane)
             narrow = params.narrowed(plane=plane, node=node)
             return list_or_watch(request, narrow, store.records, LinkRow, lambda: inventory.links(plane, node))
         narrowed = not {"filter", "orderBy"}.isdisjoint(request.query_params)

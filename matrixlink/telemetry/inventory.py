@@ -45,14 +45,14 @@ class FabricInventory:
         return {"items": self._link_items([self._fabric.link(name) for name in names]), **rest}
 
     def _chosen(self, plane: str | None, node: str | None) -> list[Link]:
-        _check_plane(plane)
+        check_plane(plane)
         return self._fabric.links(node, plane)
 
     def _names(self, plane: str | None, node: str | None, after: str) -> Iterable[str]:
         """In order, those that come after that one."""
         if node is not None:
             return sorted(link.name for link in self._chosen(plane, node) if link.name > after)
-        _check_plane(plane)
+        check_plane(plane)
         return self._fabric.link_names_after(after, plane)
 
     def _link_items(self, links: list[Link]) -> list[dict[str, Any]]:
@@ -165,6 +165,7 @@ def qos_classes() -> list[QosClassView]:
     ]  # fmt: skip
 
 
-def _check_plane(plane: str | None) -> None:
+def check_plane(plane: str | None) -> None:
+    """Raises InvalidField."""
     if plane is not None and plane not in set(Plane):
         raise InvalidField(f"{plane[:40]!r} is no plane; use ub, rdma or vpc", field="plane")

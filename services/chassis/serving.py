@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 class OrderlyStop:
     """An application whose watches end well when its process is to: with the end of the stream, after which whoever
-    watched goes on elsewhere or later. What is cancelled after that is answered 503 where nothing was sent yet; a
+    watched continues elsewhere or later. What is cancelled after that is answered 503 where nothing was sent yet; a
     stream that cannot be gone on with elsewhere (a completion) is cut short, so that nobody takes it for whole."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -113,3 +113,10 @@ async def test_a_link_leaves_the_links_that_are_up_and_comes_back(tmp_path):
                     elif event.type == "ADDED":
                         break
         assert seen == [("DELETED", "sn0-c00-n0.ub-p3-k11"), ("ADDED", "sn0-c00-n0.ub-p3-k11")]
+
+
+async def test_links_of_no_plane_are_refused_to_who_watches_too(tmp_path):
+    async with Stack(tmp_path) as stack:
+        for more in ({}, {"watch": "true"}, {"watch": "true", "resourceVersion": "1"}):
+            answer = await stack.http["link"].get("/v1/links", params={"plane": "fourth", **more})
+            assert (answer.status_code, answer.json()["field"]) == (422, "plane"), more
