@@ -221,7 +221,7 @@ class InstanceView(ResourceView):
 
     def request(self) -> InstanceRequest:
         """The spec it shows, as it would be asked for again."""
-        return InstanceRequest.model_validate({field: getattr(self, field) for field in InstanceRequest.model_fields})
+        return InstanceRequest.from_stored({field: getattr(self, field) for field in InstanceRequest.model_fields})
 
 
 class EventView(ResourceView):

@@ -47,7 +47,7 @@ class Drain:
     @classmethod
     def of(cls, row: dict[str, Any]) -> Drain:
         """From its row: the process has started anew, so nothing runs anywhere."""
-        view = DrainView.model_validate(row)
+        view = DrainView.from_stored(row)
         until, at_start, absent = from_timestamp(view.deadline_at), view.requests_at_start, frozenset(view.absent)
         return cls(frozenset(view.nodes), until, True, at_start, view.by, absent)
 

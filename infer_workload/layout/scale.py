@@ -28,7 +28,7 @@ class PoolScale:
     def of(cls, row: dict[str, Any] | None) -> PoolScale | None:
         if not row:
             return None
-        asked = ScaleRequest.model_validate(row)
+        asked = ScaleRequest.from_stored(row)
         return cls(asked.prefill_nodes, asked.decode_nodes, asked.caching_nodes)
 
     @property

@@ -63,7 +63,7 @@ class UsageLimitRow(ResourceRow, Base):
 
     @property
     def spec(self) -> UsageLimitRequest:
-        return UsageLimitRequest.model_validate(self.request)
+        return UsageLimitRequest.from_stored(self.request)
 
     def view(self) -> UsageLimitView:
         return self.view_as(UsageLimitView, **self.spec.model_dump(exclude={"labels"}))

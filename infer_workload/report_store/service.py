@@ -69,7 +69,7 @@ class ReportStore:
         with self.records.reading() as session:
             view, content = _read(session, name)
         about = view.model_dump(include={"name", "project", "experiment", "title", "command"})
-        return ReportContentView(**about, **content)
+        return ReportContentView.from_stored({**about, **content})
 
     def comparison(self, name: str, other: str) -> ReportComparisonView:
         """What changed from one report to the other. Raises NotFound; InvalidField where one is not of a run."""

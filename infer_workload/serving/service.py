@@ -91,7 +91,7 @@ class Serving:
             if scale:
                 live.rescale(PoolScale.of(scale), self.clock.now())
             if load:
-                live.intake.start_load_generator(LoadRequest.model_validate(load), self.clock.now())
+                live.intake.start_load_generator(LoadRequest.from_stored(load), self.clock.now())
             self._changed(live)
         return len(rows)
 
@@ -248,7 +248,7 @@ class Serving:
         if live.lending is not None:
             shown["cache_memory"] = live.lending.view()
         if scale:
-            shown["scale"] = live.handover.scale_view(ScaleRequest.model_validate(scale), live.engine)
+            shown["scale"] = live.handover.scale_view(ScaleRequest.from_stored(scale), live.engine)
         return view.model_copy(update=shown)
 
     # The fabric and time.

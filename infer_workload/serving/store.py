@@ -37,7 +37,7 @@ class DeploymentRow(TimedStateRow, Base):
 
     @property
     def spec(self) -> DeploymentRequest:
-        return DeploymentRequest.model_validate(self.request)
+        return DeploymentRequest.from_stored(self.request)
 
     def view(self) -> DeploymentView:
         request = self.spec.shown_to(self.project or DEFAULT_PROJECT)

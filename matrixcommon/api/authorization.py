@@ -20,6 +20,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.routing import APIRoute
 
 from matrixcommon.api.reports import UnreadableReport
+from matrixcommon.api.storable_text import refuse_nul
 from matrixcommon.model.errors import Forbidden, InvalidField, MatrixError, NotFound
 from matrixcommon.model.hardware_names import RESOURCE_NAME
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, key_of, name_of, project_of, resolve
@@ -326,6 +327,7 @@ async def _authorize(request: Request) -> None:
     if rule is None:
         raise LookupError(f"{rules.service}: nobody has decided who may {request.method} {request.scope['route'].path}")
     caller = rule.admit(principal_of(request), request.query_params.get("project"))
+    refuse_nul(request.scope)
     request.state.caller = caller
     parameters = request.scope["path_params"]
     if rule.scope in (Scope.PROJECT, Scope.SHARED):

@@ -175,7 +175,7 @@ class ServiceClient:
     ) -> View:
         asked = {**(params or {}), **({"validateOnly": "true"} if validate_only else {})}
         sent = body.wire() if isinstance(body, ApiModel) else body
-        return view.model_validate(await call(self._http, method, path, body=sent, params=asked))
+        return view.from_stored(await call(self._http, method, path, body=sent, params=asked))
 
     async def _find(self, view: type[View], path: str) -> View | None:
         try:
@@ -185,7 +185,7 @@ class ServiceClient:
 
     async def _all(self, view: type[View], collection: str, filter: str | None = None) -> list[View]:
         items = await list_all(self._http, f"/v1/{collection}", filter=filter)
-        return [view.model_validate(item) for item in items]
+        return [view.from_stored(item) for item in items]
 
     async def _delete(self, path: str) -> bool:
         """Ask for its end; True once it is gone."""
@@ -198,7 +198,7 @@ class ServiceClient:
         found = await call(
             self._http, "POST", path, text=f'{{"reports":[{",".join(each.text() for each in reports)}]}}'
         )
-        return [answer.model_validate(item) for item in found["answers"]]
+        return [answer.from_stored(item) for item in found["answers"]]
 
     def watch(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
         """Changes of a collection; from the present state where `since` is None."""

@@ -68,7 +68,7 @@ class FastPath:
         if found is None or cut == len(path) or (query and not PROJECT_ALONE.fullmatch(query)):
             return None
         route, rule = found
-        if not route.key and "if-match" in headers:
+        if (not route.key and "if-match" in headers) or "\0" in path:
             return None
         caller = rule.admit(principal, query[8:].decode() if query else None)
         more: dict[str, Any] = {"caller": caller}

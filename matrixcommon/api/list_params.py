@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Query, Request
@@ -34,17 +34,30 @@ class ListParams:
     unchecked: tuple[tuple[str, str], ...] = ()
     """(parameter, field) of what is filtered and ordered by, where the kind has no declared view to know them from."""
 
+    def seen(self, item: dict[str, Any]) -> dict[str, Any] | None:
+        """The item as its reader may see it, where it may at all; whatever the filter."""
+        if self.caller is None:
+            return item
+        return self.caller.hide(item) if _visible(self.caller, item) else None
+
     def show(self, item: dict[str, Any]) -> dict[str, Any] | None:
-        """The item as its reader may see it, where it may and the filter lets it pass."""
-        if self.caller is not None:
-            if not _visible(self.caller, item):
-                return None
-            item = self.caller.hide(item)
-        return item if self.matches(item) else None
+        """The same, where the filter lets it pass."""
+        seen = self.seen(item)
+        return seen if seen is not None and self.matches(seen) else None
+
+    @property
+    def selects(self) -> bool:
+        """Whether there is a filter."""
+        return self.matches is not _everything
 
     @property
     def shows_all(self) -> bool:
-        return self.matches is _everything and (self.caller is None or self.caller.sees_all)
+        return not self.selects and (self.caller is None or self.caller.sees_all)
+
+    def narrowed(self, **fields: str | None) -> ListParams:
+        """The same, of the resources alone in which each of the fields that are not None is that."""
+        terms = self.terms + tuple(([name], value, False) for name, value in fields.items() if value is not None)
+        return replace(self, terms=terms, matches=_predicate(terms))
 
 
 def _visible(caller: Caller, item: dict[str, Any]) -> bool:
@@ -67,7 +80,13 @@ async def _list_params(
     order_by: Annotated[
         str | None, Query(alias="orderBy", description="fields joined by ',', each with ' desc' where it goes down")
     ] = None,
-    watch: bool = False,
+    watch: Annotated[
+        bool,
+        Query(
+            description="server-sent events instead of a page: what is there and a bookmark, or the changes after "
+            "`resourceVersion`; what comes to match `filter` is ADDED, what no longer does is DELETED"
+        ),
+    ] = False,
     resource_version: Annotated[int | None, Query(alias="resourceVersion", ge=0)] = None,
 ) -> ListParams:
     # A coroutine, so that FastAPI does not send every list through its thread pool.

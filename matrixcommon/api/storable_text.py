@@ -1,14 +1,16 @@
-"""Texts of a JSON body that no database keeps: NUL, which PostgreSQL refuses, and halves of surrogate pairs.
+"""Texts that no database keeps, nor looks up: NUL, which PostgreSQL refuses, and in bodies halves of surrogate pairs.
 
-They are refused before a handler runs, whatever the field, with its name.
+They are refused before a handler runs, whatever the field, with its name; whoever may not ask is not told of them.
 """
 
 from __future__ import annotations
 
 import re
 from typing import Any
+from urllib.parse import parse_qsl
 
 from fastapi import Request
+from starlette.types import Scope
 
 from matrixcommon.model.errors import InvalidField
 
@@ -30,6 +32,16 @@ async def refuse_unstorable_text(request: Request) -> None:
         except (ValueError, RecursionError):
             return  # no JSON; whoever wants a body refuses it
         check_text(document)
+
+
+def refuse_nul(scope: Scope) -> None:
+    """In names and parameters. Raises InvalidField."""
+    if "\0" in scope["path"]:
+        raise InvalidField("the path holds NUL, which no name has", field="name")
+    if b"%00" in scope["query_string"]:
+        parameters = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        field = next((name for name, value in parameters if "\0" in value), "query")
+        raise InvalidField(f"{field} holds NUL, which no parameter has", field=field)
 
 
 def check_text(document: Any) -> None:

@@ -13,6 +13,7 @@ from fastapi.sse import EventSourceResponse, format_sse_event
 
 from matrixcommon.api.authorization import still_admitted
 from matrixcommon.api.list_params import ListParams
+from matrixcommon.api.watch_selection import Selection, version_of
 from matrixcommon.model.errors import Gone
 from matrixcommon.model.resource_model import ApiModel
 from matrixcommon.persistence.database_session import Change, Database
@@ -44,10 +45,13 @@ async def changes_of_kind(
     params: ListParams, records: Database, kind: str, views: Callable[[], Iterable[Any]]
 ) -> AsyncIterator[bytes]:
     rv = params.resource_version
+    selection = Selection(params) if params.selects else None
     if rv is None:
         rv = records.latest()
-        for piece in pieces(_present(params, views(), rv)):
+        for piece in pieces(_present(params, views(), rv, selection)):
             yield piece
+    elif selection is not None:
+        selection.resume(rv, views(), records.latest)
     yield event("BOOKMARK", rv, "{}")
     loop, period_s = asyncio.get_running_loop(), records.clock.loop_s(BOOKMARK_PERIOD_WALL_S)
     silent_since = loop.time()
@@ -57,7 +61,7 @@ async def changes_of_kind(
         except Gone as gone:
             yield event("ERROR", rv, json.dumps(gone.problem()))
             return
-        for piece in pieces(_shown(params, changes)):
+        for piece in pieces(_shown(params, changes, selection)):
             yield piece
             silent_since = loop.time()
         if changes:
@@ -70,17 +74,22 @@ async def changes_of_kind(
             await records.changed(within_wall_s=period_s, since=newest)
 
 
-def _present(params: ListParams, views: Iterable[Any], rv: int) -> Iterator[bytes]:
+def _present(params: ListParams, views: Iterable[Any], rv: int, selection: Selection | None) -> Iterator[bytes]:
     for view in views:
         body = params.show(view.wire())
         if body is not None:
-            yield event("ADDED", int(view.etag.strip('"') or rv), json.dumps(body))
+            if selection is not None:
+                selection.add(body)
+            yield event("ADDED", version_of(view) or rv, json.dumps(body))
 
 
-def _shown(params: ListParams, changes: Iterable[Change]) -> Iterator[bytes]:
+def _shown(params: ListParams, changes: Iterable[Change], selection: Selection | None) -> Iterator[bytes]:
     for change in changes:
         if params.shows_all:
             yield event(change.type, change.rv, change.body)
+        elif selection is not None:
+            if (selected := selection.event_for(change)) is not None:
+                yield event(selected[0], change.rv, json.dumps(selected[1]))
         elif (shown := params.show(json.loads(change.body))) is not None:
             yield event(change.type, change.rv, json.dumps(shown))
 
@@ -110,7 +119,10 @@ async def differences(
     if params.resource_version is not None:
         rv = records.latest()
         if params.resource_version != rv:
-            gone = Gone(f"this is worked out from other resources, and is at {rv} now; list it again")
+            gone = Gone(
+                f"this is worked out from other resources and is at {rv} now, and nobody knows what it was at "
+                f"{params.resource_version}; watch it without resourceVersion: that begins with all that is there"
+            )
             yield event("ERROR", rv, json.dumps(gone.problem()))
             return
         shown = found()

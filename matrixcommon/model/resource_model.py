@@ -6,18 +6,19 @@ read by attribute from the thing it shows. Conditions follow the Kubernetes conv
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from matrixcommon.model.empty import empty_dict, empty_list
-from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.errors import InvalidField, MatrixError
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import key_of, resolve
+from matrixcommon.model.stored import reader
 
 
 def _make_strict(part: Any) -> None:
@@ -64,6 +65,15 @@ class ApiModel(BaseModel):
         for each in (schema, *schema.get("$defs", {}).values()):
             each.pop("examples", None)
         return schema
+
+    @classmethod
+    def from_stored(cls, document: Any) -> Self:
+        """One of what was stored here, or by the service that answers with it: its bounds are not asked for any more
+        (`model/stored.py`). Raises ValidationError where its structure is another."""
+        try:
+            return cls.model_validate(document)
+        except (ValidationError, MatrixError):
+            return cast(Self, reader(cls).validate_python(document))
 
     def wire(self) -> dict[str, Any]:
         """The JSON form, camelCase, without what is not set."""

@@ -11,7 +11,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from sqlalchemy import BigInteger, Column, Float, Integer, MetaData, String, Table, Text, delete, func, select, text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    delete,
+    func,
+    select,
+    text,
+    true,
+)
 from sqlalchemy import update as sql_update
 from sqlalchemy.orm import Session
 
@@ -135,20 +149,25 @@ class ChangeLog:
     def since(self, kind: str, rv: int, limit: int) -> tuple[list[Change], int]:
         """Changes of a kind after `rv`, oldest first, and the newest number of any kind just before. Raises Gone where
         the journal no longer reaches back that far, or has not come so far, as after a database was restored."""
+        # One statement, and with that one moment: what others commit or forget between two would be missed in silence.
+        changes, head = self.changes, self.head
+        page = (
+            select(changes)
+            .where(changes.c.kind == kind, changes.c.rv > rv)
+            .order_by(changes.c.rv)
+            .limit(limit)
+            .subquery()
+        )
+        asked = select(head.c.rv.label("newest"), head.c.floor, page).outerjoin_from(head, page, true())
         with looking(self._sessions) as session:
-            connection = session.connection()
-            newest, floor = connection.execute(select(self.head.c.rv, self.head.c.floor)).one_or_none() or (0, 0)
-            if rv < floor:
-                raise Gone(f"the journal starts after {floor}; {rv} is too old: list again and watch from there")
-            if rv > newest:
-                raise Gone(f"the journal has come to {newest}; {rv} is ahead of it: list again and watch from there")
-            found = connection.execute(
-                select(self.changes)
-                .where(self.changes.c.kind == kind, self.changes.c.rv > rv)
-                .order_by(self.changes.c.rv)
-                .limit(limit)
-            )
-            return [Change(each.rv, each.kind, each.name, each.type, each.body) for each in found], newest
+            found = session.execute(asked.where(head.c.id == 1).order_by(page.c.rv)).all()
+        newest, floor = (found[0].newest, found[0].floor) if found else (0, 0)
+        if rv < floor:
+            raise Gone(f"the journal starts after {floor}; {rv} is too old: list again and watch from there")
+        if rv > newest:
+            raise Gone(f"the journal has come to {newest}; {rv} is ahead of it: list again and watch from there")
+        rows = [each for each in found if each.rv is not None]
+        return [Change(each.rv, each.kind, each.name, each.type, each.body) for each in rows], newest
 
     def compact(self, before_s: float) -> int:
         """Forget changes from before that moment (emulated seconds since the epoch); returns how many."""
@@ -159,6 +178,8 @@ class ChangeLog:
             if floor is None:
                 return 0
             gone = cast(Any, session.execute(delete(self.changes).where(self.changes.c.rv <= floor)))
-            session.execute(sql_update(self.head).where(self.head.c.id == 1).values(floor=floor))
+            # Another replica that looked later may have been done first, and what it forgot stays forgotten.
+            further = (self.head.c.id == 1, self.head.c.floor < floor)
+            session.execute(sql_update(self.head).where(*further).values(floor=floor))
             session.commit()
             return int(gone.rowcount)

@@ -69,7 +69,8 @@ class ResourceRow:
         alike = {
             name: getattr(self, name) for name in _alike(cast(Hashable, type(self)), view) if name not in otherwise
         }
-        return view(**self.common(), **{name: value for name, value in alike.items() if value is not None}, **otherwise)
+        set_ones = {name: value for name, value in alike.items() if value is not None}
+        return view.from_stored({**self.common(), **set_ones, **otherwise})
 
     def shown(self) -> ResourceView:
         """The view as of its last change, made once for the journal and the answer; outside of transactions."""

@@ -39,7 +39,7 @@ class NodeWaits(ApiModel):
 
     @classmethod
     def of(cls, stored: dict[str, Any] | None) -> Self:
-        return cls() if not stored else cls.model_validate(stored)
+        return cls() if not stored else cls.from_stored(stored)
 
     def and_one(self, operation: str, source: Source, waited_s: float) -> Self:
         if operation == self.operation:

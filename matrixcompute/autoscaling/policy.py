@@ -331,7 +331,7 @@ class ScalingState(ApiModel):
     @classmethod
     def of(cls, stored: dict[str, Any] | None) -> ScalingState:
         # Earlier releases kept `nodeS` here, which is with the instance now.
-        return cls.model_validate({name: value for name, value in (stored or {}).items() if name != "nodeS"})
+        return cls.from_stored({name: value for name, value in (stored or {}).items() if name != "nodeS"})
 
 
 class ScalingDecision(ApiModel):

@@ -70,7 +70,7 @@ class Scenarios:
 
 def _built_in(name: str, scenario: Scenario) -> ScenarioView:
     fields = {field: getattr(scenario, field) for field in Scenario.model_fields}
-    return ScenarioView(name=name, state="Available", built_in=True, **fields)
+    return ScenarioView.from_stored({"name": name, "state": "Available", "built_in": True, **fields})
 
 
 class ScenarioRuns:

@@ -162,7 +162,7 @@ class InstanceHost(Host[StepContext, OperationRow]):
     def context(self, session: Session, row: OperationRow) -> StepContext:
         try:
             # One from before workflows carried a shape brings the present spec.
-            shape = InstanceRequest.model_validate(row.shape or self._store.instance(session, row.target).spec)
+            shape = InstanceRequest.from_stored(row.shape or self._store.instance(session, row.target).spec)
         except ValidationError as wrong:
             raise Unreadable(str(wrong)) from wrong
         return StepContext(
@@ -190,13 +190,13 @@ class InstanceHost(Host[StepContext, OperationRow]):
             return
         if row.verb in (STOP, START):
             given_up = target.shape.power == ("Off" if row.verb == STOP else "On")
-            power = InstanceRequest.model_validate(target.applied).power
+            power = InstanceRequest.from_stored(target.applied).power
             spec, leaving = target.shape.model_copy(update={"power": power}).wire(), target.leaving
         else:
             given_up = row.spec_generation == target.generation != target.observed_generation
             spec, leaving = target.applied, None
         if given_up:
-            shape = InstanceShape.model_validate(target.shape.model_dump(exclude={"labels"}))
+            shape = InstanceShape.from_stored(target.shape.model_dump(exclude={"labels"}))
             target.cancelled = CancelledChange(operation=name_of(row.name), shape=shape).wire()
             target.spec = {**spec, "labels": target.labels}
             target.generation += 1
@@ -215,7 +215,7 @@ class InstanceHost(Host[StepContext, OperationRow]):
         if target.operation != row.name:
             return
         created = target.applied is not None and target.state != "Provisioning"
-        power = InstanceRequest.model_validate(target.applied).power if created else "On"
+        power = InstanceRequest.from_stored(target.applied).power if created else "On"
         target.move(settled_state(power) if created else "Failed")
         target.retry_at = math.inf
         target.set_condition("Progressing", False, reason.reason, reason.message, now)

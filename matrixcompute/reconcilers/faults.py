@@ -43,7 +43,7 @@ class FaultReconciler:
 
     def take(self, event: WatchEvent) -> bool:
         """One node has changed; whether that matters here."""
-        node = NodeView.model_validate(event.view)
+        node = NodeView.from_stored(event.view)
         if event.type == "DELETED":
             node = node.model_copy(update={"faults": [], "agent": "Connected"})
         matters = self._faulty is None or may_have_faults(node) or node.name in self._faulty | self._changed.keys()

@@ -31,7 +31,7 @@ class ScalingStatus:
         now, desired, reason, message = self._clock.now(), found.replicas, found.reason, found.message
         why = (str(reason), message) if reason in UNABLE else refusal(session.get(InstanceRow, row.target))
         row.set_condition("AbleToScale", why is None, *(why or ABLE), now)
-        last = ScalingDecision.model_validate(row.decisions[-1]) if row.decisions else None
+        last = ScalingDecision.from_stored(row.decisions[-1]) if row.decisions else None
         pools = found.pools.wire() if found.pools is not None else None
         before = None if last is None or last.desired_pools is None else last.desired_pools.wire()
         if (row.current_replicas, row.desired_replicas, row.reason) == (current, desired, reason) and before == pools:
@@ -62,6 +62,6 @@ class ScalingStatus:
                 instance = session.get(InstanceRow, row.target)
                 nodes = 0 if instance is None or row.parked else instance.shape.nodes
                 desired = row.desired_replicas if reason == Reason.DRAINING else nodes
-                last = ScalingDecision.model_validate(row.decisions[-1]) if row.decisions else None
+                last = ScalingDecision.from_stored(row.decisions[-1]) if row.decisions else None
                 pools = None if last is None else last.desired_pools
                 self.write(session, row, nodes, Recommendation(desired, ScalingState(), reason, message, pools=pools))

@@ -16,7 +16,7 @@ class Declaration(Protocol):
     labels: dict[str, str]
 
     @classmethod
-    def model_validate(cls, obj: Any) -> Self: ...
+    def from_stored(cls, obj: Any) -> Self: ...
 
     def model_copy(self, *, update: dict[str, Any]) -> Self: ...
 
@@ -31,6 +31,6 @@ class DeclaredRow(ResourceRow):
     def declare(self, body: Declaration) -> None:
         """Keep it. The generation counts what else is asked for than before, labels aside."""
         if self.spec is not None and self.spec != body.wire():
-            before = type(body).model_validate(self.spec)
+            before = type(body).from_stored(self.spec)
             self.generation += before.model_copy(update={"labels": body.labels}) != body
         self.spec, self.labels = body.wire(), body.labels

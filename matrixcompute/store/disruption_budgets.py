@@ -18,7 +18,7 @@ class DisruptionBudgetRow(DeclaredRow, Base):
 
     @property
     def budget(self) -> DisruptionBudgetRequest:
-        return DisruptionBudgetRequest.model_validate(self.spec)
+        return DisruptionBudgetRequest.from_stored(self.spec)
 
     def view(self) -> DisruptionBudgetView:
         budget = self.budget

@@ -37,7 +37,7 @@ class MaintenanceRow(TimedStateRow, Base):
 
     @property
     def request(self) -> MaintenanceRequest:
-        return MaintenanceRequest.model_validate(self.spec)
+        return MaintenanceRequest.from_stored(self.spec)
 
     @property
     def open(self) -> bool:
@@ -45,7 +45,7 @@ class MaintenanceRow(TimedStateRow, Base):
         return self.state in OPEN
 
     def progress(self) -> list[MaintenanceUnit]:
-        return [MaintenanceUnit.model_validate(unit) for unit in self.units]
+        return [MaintenanceUnit.from_stored(unit) for unit in self.units]
 
     def write(self, units: Sequence[MaintenanceUnit]) -> None:
         written = [unit.wire() for unit in units]

@@ -25,7 +25,7 @@ class RecoveryPolicyRow(DeclaredRow, Base):
 
     @property
     def policy(self) -> RecoveryPolicyRequest:
-        return RecoveryPolicyRequest.model_validate(self.spec)
+        return RecoveryPolicyRequest.from_stored(self.spec)
 
     def view(self) -> RecoveryPolicyView:
         policy = self.policy.shown_to(self.project or DEFAULT_PROJECT)

@@ -33,7 +33,7 @@ class ScenarioRow(ResourceRow, Base):
 
     @property
     def scenario(self) -> Scenario:
-        return Scenario.model_validate(self.spec)
+        return Scenario.from_stored(self.spec)
 
     def view(self) -> ScenarioView:
         scenario = self.scenario
@@ -64,11 +64,11 @@ class ScenarioRunRow(TimedStateRow, Base):
 
     @property
     def request(self) -> ScenarioRunRequest:
-        return ScenarioRunRequest.model_validate(self.spec)
+        return ScenarioRunRequest.from_stored(self.spec)
 
     @property
     def scenario(self) -> Scenario:
-        return Scenario.model_validate(self.definition)
+        return Scenario.from_stored(self.definition)
 
     @property
     def begun(self) -> bool:

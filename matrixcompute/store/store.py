@@ -83,12 +83,12 @@ class InstanceRow(ResourceRow, Base):
 
     @property
     def shape(self) -> InstanceRequest:
-        return InstanceRequest.model_validate(self.spec)
+        return InstanceRequest.from_stored(self.spec)
 
     @property
     def last_active(self) -> InstanceRequest | None:
         """The shape that last was active; None where none ever was."""
-        return InstanceRequest.model_validate(self.applied) if self.applied else None
+        return InstanceRequest.from_stored(self.applied) if self.applied else None
 
     def switched(self) -> InstanceRequest | None:
         """The shape that last was active, switched on or off as the spec asks; None where that is all it asks for."""
@@ -135,7 +135,7 @@ class InstanceRow(ResourceRow, Base):
 
     @property
     def down(self) -> DownTime:
-        return DownTime.model_validate(self.down_time or {})
+        return DownTime.from_stored(self.down_time or {})
 
     def reliability(self, now: float) -> Reliability:
         down = self.down
@@ -190,7 +190,7 @@ class OperationRow(WorkflowRow, Base):
 
     @property
     def rungs_tried(self) -> list[RungTried]:
-        return [RungTried.model_validate(each) for each in self.rungs or []]
+        return [RungTried.from_stored(each) for each in self.rungs or []]
 
     def failed_since(self) -> tuple[float, float] | None:
         """Of a recovery: when what it is about failed, and when that was found."""
@@ -269,11 +269,11 @@ class ScalingPolicyRow(DeclaredRow, Base):
 
     @property
     def policy(self) -> ScalingPolicyRequest:
-        return ScalingPolicyRequest.model_validate(self.spec)
+        return ScalingPolicyRequest.from_stored(self.spec)
 
     @property
     def sizes(self) -> PoolSizes | None:
-        return None if self.desired_pools is None else PoolSizes.model_validate(self.desired_pools)
+        return None if self.desired_pools is None else PoolSizes.from_stored(self.desired_pools)
 
     @property
     def parked(self) -> bool:

@@ -34,7 +34,7 @@ async def give_up_move(work: StepContext) -> None:
 
 async def take_successor(work: StepContext) -> None:
     """Hold, beside the member that shall lie elsewhere, the node that was named for it."""
-    await work.neighbours.relocate(work.instance, RelocateRequest.model_validate(work.parameters))
+    await work.neighbours.relocate(work.instance, RelocateRequest.from_stored(work.parameters))
     work.record_event(
         "Moving",
         f"{work.parameters['node']} gives its place to {work.parameters['to']} ({work.parameters['defragmentation']})",

@@ -14,7 +14,7 @@ from matrixlink.api import access
 from matrixlink.slices.slice_controller import SliceController
 from matrixlink.store.store import LinkStore
 from matrixlink.store.tables import LinkRow
-from matrixlink.telemetry.inventory import FabricInventory, qos_classes
+from matrixlink.telemetry.inventory import FabricInventory, check_plane, qos_classes
 
 
 def fabric_routes(slice_controller: SliceController) -> APIRouter:
@@ -45,7 +45,9 @@ def _links(links: KindRoutes, store: LinkStore, inventory: FabricInventory) -> N
         node: Annotated[str | None, Query(description="links of one node")] = None,
     ) -> Response:
         if params.watch:
-            return list_or_watch(request, params, store.records, LinkRow, lambda: inventory.links(plane, node))
+            check_plane(plane)
+            narrow = params.narrowed(plane=plane, node=node)
+            return list_or_watch(request, narrow, store.records, LinkRow, lambda: inventory.links(plane, node))
         narrowed = not {"filter", "orderBy"}.isdisjoint(request.query_params)
         shown = inventory.link_page(plane, node, params, narrowed)
         return JSONResponse(shown | {"resourceVersion": store.records.latest()})

@@ -47,7 +47,7 @@ def _fabric_views(slices: KindRoutes, instances: KindRoutes, slice_controller: S
             instance=row.instance,
             machine=slice_controller.fabric.spec.model,
             generation=row.view_generation,
-            planes={Plane(row.plane): PlaneView.model_validate(row.fabric_view)},
+            planes={Plane(row.plane): PlaneView.from_stored(row.fabric_view)},
         )
 
     @slices.ask("GET /fabric-view")

@@ -94,7 +94,7 @@ def _network(text: str) -> ipaddress.IPv4Network:
 
 
 def _rules(stored: Iterable[dict[str, object]] | None) -> list[SecurityRule]:
-    return [SecurityRule.model_validate(rule) for rule in stored or ()]
+    return [SecurityRule.from_stored(rule) for rule in stored or ()]
 
 
 def _allows(rule: SecurityRule, remote: str | ipaddress.IPv4Network, asked: ReachabilityView) -> bool:

@@ -140,7 +140,7 @@ class ProgramRow(ResourceRow, Base):
     message: Mapped[str] = mapped_column(String(300), default="")
 
     def view(self) -> ProgramView:
-        return ProgramView.model_validate(
+        return ProgramView.from_stored(
             self.common()
             | self.body
             | {
@@ -203,7 +203,7 @@ class LinkRow(ResourceRow, Base):
     def view(self) -> LinkView:
         until = self.damped_until
         lanes = LANES.get(round(self.effective_gbps / self.built_gbps, 6))
-        return LinkView.model_validate(
+        return LinkView.from_stored(
             self.common() | self.built
             | {"gbps": self.gbps, "reason": self.reason or "", "lanes": lanes,
                "damped_until": None if until is None else timestamp(until)}

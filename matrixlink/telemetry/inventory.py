@@ -34,7 +34,7 @@ class FabricInventory:
     # -- links -------------------------------------------------------------------------------------------------------
 
     def links(self, plane: str | None, node: str | None) -> list[LinkView]:
-        return [LinkView.model_validate(item) for item in self._link_items(self._chosen(plane, node))]
+        return [LinkView.from_stored(item) for item in self._link_items(self._chosen(plane, node))]
 
     def link_page(self, plane: str | None, node: str | None, params: ListParams, narrowed: bool) -> dict[str, Any]:
         """One page of links in their wire form. Unless a filter or an order has to see them all (`narrowed`), only the
@@ -45,14 +45,14 @@ class FabricInventory:
         return {"items": self._link_items([self._fabric.link(name) for name in names]), **rest}
 
     def _chosen(self, plane: str | None, node: str | None) -> list[Link]:
-        _check_plane(plane)
+        check_plane(plane)
         return self._fabric.links(node, plane)
 
     def _names(self, plane: str | None, node: str | None, after: str) -> Iterable[str]:
         """In order, those that come after that one."""
         if node is not None:
             return sorted(link.name for link in self._chosen(plane, node) if link.name > after)
-        _check_plane(plane)
+        check_plane(plane)
         return self._fabric.link_names_after(after, plane)
 
     def _link_items(self, links: list[Link]) -> list[dict[str, Any]]:
@@ -63,7 +63,7 @@ class FabricInventory:
     def link(self, name: str) -> LinkView:
         with self._slice_controller.store.reading() as session:
             row = session.get(LinkRow, name)
-            return LinkView.model_validate(self._link_item(self._fabric.link(name), row.view().wire() if row else None))
+            return LinkView.from_stored(self._link_item(self._fabric.link(name), row.view().wire() if row else None))
 
     def _link_item(self, link: Link, known: dict[str, Any] | None) -> dict[str, Any]:
         gbps = self._fabric.capacity(link.name) if link.port in self._fabric.built else link.capacity_gbps
@@ -165,6 +165,7 @@ def qos_classes() -> list[QosClassView]:
     ]  # fmt: skip
 
 
-def _check_plane(plane: str | None) -> None:
+def check_plane(plane: str | None) -> None:
+    """Raises InvalidField."""
     if plane is not None and plane not in set(Plane):
         raise InvalidField(f"{plane[:40]!r} is no plane; use ub, rdma or vpc", field="plane")

@@ -187,4 +187,4 @@ class Partitions:
 
 
 def _read(desired: dict[str, Any] | None) -> DesiredPartition | None:
-    return DesiredPartition.model_validate(desired) if desired is not None else None
+    return DesiredPartition.from_stored(desired) if desired is not None else None

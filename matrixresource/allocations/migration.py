@@ -127,7 +127,7 @@ class Migrations:
         """Raises Conflict where the move under way is for another spec; where none is, where it has another already."""
         spec = allocation.spec()
         if allocation.moving_to is not None:
-            spec = AllocationRequest.model_validate(allocation.moving_to)
+            spec = AllocationRequest.from_stored(allocation.moving_to)
         if request.spec_dict() != spec.spec_dict():
             raise Conflict(f"{name_of(allocation.name)} does not move to what is asked; move it there first")
 

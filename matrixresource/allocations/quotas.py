@@ -39,7 +39,7 @@ class QuotaRow(ResourceRow, Base):
     limits: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
 
     def view(self) -> QuotaView:
-        return QuotaView(**self.common(), **QuotaRequest.model_validate(self.limits).model_dump())
+        return QuotaView(**self.common(), **QuotaRequest.from_stored(self.limits).model_dump())
 
 
 Amounts = dict[str, float]
@@ -80,9 +80,7 @@ def _allocated(row: AllocationRow, of_node: int) -> Amounts:
         return dict.fromkeys(COUNTED, 0.0)
     request = row.spec()
     mine = {"npus": row.npus + row.spares * of_node, "cpus": request.cpus, "memory_gib": request.memory_gib}
-    coming = (
-        mine if row.moving_to is None else requested_usage(AllocationRequest.model_validate(row.moving_to), of_node)
-    )
+    coming = mine if row.moving_to is None else requested_usage(AllocationRequest.from_stored(row.moving_to), of_node)
     return {counted: max(mine[counted], coming[counted]) for counted in COUNTED}
 
 
@@ -95,7 +93,7 @@ def check(session: Session, request: AllocationRequest, allocation: AllocationRo
     row = session.get(QuotaRow, request.project)
     if row is None:
         return
-    limits, used = QuotaRequest.model_validate(row.limits), used_by(session, request.project)
+    limits, used = QuotaRequest.from_stored(row.limits), used_by(session, request.project)
     of_node = npus_of_node(session)
     before = dict.fromkeys(COUNTED, 0.0) if allocation is None else _allocated(allocation, of_node)
     moved = _of_its_reservation(session, request, of_node)

@@ -45,7 +45,7 @@ class DefragmentationRequest(ApiModel):
     def spec(self) -> AllocationRequest:
         """As an allocation's spec; a block's is for whole nodes that lie in one domain."""
         if self.request is not None:
-            return AllocationRequest.model_validate(self.request.spec_dict())
+            return AllocationRequest.from_stored(self.request.spec_dict())
         placement = PlacementPolicy(policy="pack", level=self.level, required=True)
         return AllocationRequest(project=self.project, nodes=self.nodes, placement=placement)
 

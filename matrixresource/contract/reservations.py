@@ -44,7 +44,7 @@ class ReservationRequest(AllocationRequest):
 
     def spec(self) -> AllocationRequest:
         """The allocation's spec in it."""
-        return AllocationRequest.model_validate(self.model_dump(exclude={"starts_at", "duration_s"}))
+        return AllocationRequest.from_stored(self.model_dump(exclude={"starts_at", "duration_s"}))
 
 
 class ReservationView(ResourceView):

@@ -99,7 +99,7 @@ async def mark_done(work: RoomContext) -> None:
 
 async def take_successor(work: RoomContext) -> None:
     """The node that is named is held for the member, and deployed beside it."""
-    request = RelocateRequest.model_validate(work.about)
+    request = RelocateRequest.from_stored(work.about)
     await work.decide(lambda: work.allocator.relocate(work.target, request))
 
 

@@ -133,7 +133,7 @@ class HasFaults(Protocol):
 
 def faults_of(node: HasFaults) -> list[FaultView]:
     """The faults of a node as they were last judged."""
-    return [FaultView.model_validate({"level": level_of(fault["code"]).name} | fault) for fault in node.faults or []]
+    return [FaultView.from_stored({"level": level_of(fault["code"]).name} | fault) for fault in node.faults or []]
 
 
 class HasLease(HasFaults, Protocol):

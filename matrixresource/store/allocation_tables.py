@@ -67,7 +67,7 @@ class AllocationRow(ResourceRow, Base):
         """The spec, read once; nobody changes it."""
         text, read = self.__dict__.get("_read", (None, None))
         if read is None or text is not self.request:
-            read = AllocationRequest.model_validate(self.request)
+            read = AllocationRequest.from_stored(self.request)
             self.__dict__["_read"] = self.request, read
         return cast(AllocationRequest, read)
 

@@ -60,10 +60,10 @@ class DefragmentationRow(ResourceRow, Base):
     message: Mapped[str] = mapped_column(Text, default="")
 
     def spec(self) -> AllocationRequest:
-        return AllocationRequest.model_validate(self.request)
+        return AllocationRequest.from_stored(self.request)
 
     def steps(self) -> list[MoveView]:
-        return [MoveView.model_validate(move) for move in self.moves]
+        return [MoveView.from_stored(move) for move in self.moves]
 
     def step(self) -> MoveView | None:
         """The first move that is not done; None when all are."""

@@ -55,7 +55,7 @@ def inventory_view(session: Session, node: NodeRow, spec: SupernodeSpec) -> Inve
     row = session.get(InventoryRow, node.name)
     if row is None:
         raise NotFound(f"{node.name} has not reported what it consists of", field="name")
-    found = NodeInventory.model_validate(row.found)
+    found = NodeInventory.from_stored(row.found)
     return InventoryView(
         node=node.name, reported_at=timestamp(row.reported_at), found=found, mismatches=mismatches(spec, found)
     )

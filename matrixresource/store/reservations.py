@@ -55,7 +55,7 @@ class ReservationRow(ResourceRow, Base):
         return self.state in ("Promised", "Waiting")
 
     def spec(self) -> AllocationRequest:
-        return AllocationRequest.model_validate(self.request)
+        return AllocationRequest.from_stored(self.request)
 
     def view(self) -> ReservationView:
         return self.view_as(

@@ -16,7 +16,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qsl
 
 import orjson
 from fastapi import APIRouter, FastAPI, Request
@@ -28,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from matrixcommon.api.authorization import VIEWERS, AccessRules, Caller, Principal, principal_of
 from matrixcommon.api.fast_path import FastPath
-from matrixcommon.model.errors import Forbidden, InvalidField, Malformed, MatrixError, TooLarge
+from matrixcommon.model.errors import Forbidden, Malformed, MatrixError, TooLarge
 from matrixcommon.model.fencing import ASKED_BY, FENCE, HEADER, parse_fence
 from matrixcommon.persistence.fences import Fences
 from matrixcommon.telemetry.trace import RESOURCE, traceparent
@@ -218,7 +217,6 @@ class Edge:
 
         principal = None
         try:
-            _refuse_nul(scope)
             if scope["path"] not in OPEN_PATHS:
                 principal = self._tokens.principal(headers.get("authorization"))
                 asks = partial(self._tokens.principal, headers.get("authorization"))
@@ -272,16 +270,6 @@ class Edge:
         if max(declared, read) > BODY_LIMIT_BYTES:
             raise TooLarge(f"the body is over {BODY_LIMIT_BYTES} bytes", field="body")
         return b"".join(chunks)
-
-
-def _refuse_nul(scope: Scope) -> None:
-    """Names and parameters are looked up in databases, and PostgreSQL takes no text with NUL. Raises InvalidField."""
-    if "\0" in scope["path"]:
-        raise InvalidField("the path holds NUL, which no name has", field="name")
-    if b"%00" in scope["query_string"]:
-        parameters = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        field = next((name for name, value in parameters if "\0" in value), "query")
-        raise InvalidField(f"{field} holds NUL, which no parameter has", field=field)
 
 
 def _hiding(scope: Scope, send: Send, principal: Principal | None) -> Send:

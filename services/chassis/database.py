@@ -16,12 +16,14 @@ from typing import Any
 
 import orjson
 from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, create_engine, event, func, inspect, select
-from sqlalchemy.exc import DBAPIError, DisconnectionError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, OperationalError
 from sqlalchemy.orm import sessionmaker
 
-from matrixcommon.model.errors import MatrixError
+from matrixcommon.model.errors import InvalidField, MatrixError
 from matrixcommon.persistence.postgres_sessions import session_options
 from matrixcommon.persistence.table_cache import CachingSession
+from services.chassis.database_url import ACCEPTED, printable
+from services.chassis.settings import ServiceSettings
 from services.chassis.tracing import trace_statements, wanted
 
 log = logging.getLogger(__name__)
@@ -118,7 +120,7 @@ class DatabaseEngine:
                 passes = not self.url.startswith("sqlite") or "locked" in str(wrong)
                 if not passes or attempt == CONNECT_TRIES - 1:
                     raise
-                log.warning("database is not there yet", extra={"attempt": attempt})
+                log.warning("database is not there yet", extra={"attempt": attempt, "why": sentence(wrong)})
                 time.sleep(CONNECT_PAUSE_WALL_S)
         if current == newest:
             return
@@ -147,14 +149,32 @@ class DatabaseEngine:
         self.engine.dispose()
 
 
-def opened(url: str, migrations: Migrations) -> DatabaseEngine:
-    """A process's database with the newest tables; the process ends with a sentence where it has another version's."""
-    database = DatabaseEngine(url)
+def opened(settings: ServiceSettings, migrations: Migrations) -> DatabaseEngine:
+    """A process's database with the newest tables; the process ends with a sentence where it cannot be used, or has
+    another version's. Raises InvalidField for a URL that is none."""
+    url = settings.database_url(migrations.service)
+    try:
+        database = DatabaseEngine(url)
+    except (ArgumentError, ImportError, ValueError) as wrong:
+        raise InvalidField(f"{printable(url)}: {wrong}; give {ACCEPTED}", field="database") from wrong
     try:
         database.migrate(migrations)
     except UnknownSchema as refused:
         raise SystemExit(refused.message) from refused
+    except DBAPIError as wrong:
+        raise unusable(settings, migrations.service, wrong) from wrong
     return database
+
+
+def unusable(settings: ServiceSettings, service: str, wrong: DBAPIError) -> SystemExit:
+    """The end of a process at its start: which setting names the database, and what is wrong with that."""
+    given = "--database (CLOUDMATRIX_DATABASE)" if settings.database else "--state (CLOUDMATRIX_STATE)"
+    return SystemExit(f"{service}: {given}: {printable(settings.database_url(service))}: {sentence(wrong)}")
+
+
+def sentence(wrong: DBAPIError) -> str:
+    """What the database says, in one line."""
+    return " ".join(str(wrong.orig).split())
 
 
 def lock(connection: Connection) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from sqlalchemy.exc import DBAPIError
 from starlette.types import ASGIApp
 
 from matrixcommon.model.clock import Clock
-from services.chassis.database import DatabaseEngine, Migrations, opened
+from services.chassis.database import DatabaseEngine, Migrations, database_refuses, opened, unusable
 from services.chassis.logging import configure
 from services.chassis.serving import serve
 from services.chassis.settings import ServiceSettings
@@ -30,7 +31,13 @@ def main_of(
         configure_tracing(name)
         with settings.in_use(name):
             clock = settings.clock()
-            app = build(settings, clock, opened(settings.database_url(name), migrations))
+            database = opened(settings, migrations)
+            try:
+                app = build(settings, clock, database)
+            except DBAPIError as wrong:
+                if database_refuses(wrong) is None:
+                    raise
+                raise unusable(settings, name, wrong) from wrong
         serve(Recorded(app, settings.state, name), settings, clock)
 
     return main

@@ -1,19 +1,93 @@
-"""Serve an application until SIGTERM, on one port, with open watches cut after a second."""
+"""Serve an application until SIGTERM, on one port; then open watches end at once, and what else is under way is cut
+after a second."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
+from contextlib import suppress
+from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import Unavailable
 from services.chassis.emulated_date import EmulatedDate
 from services.chassis.garbage import keep_what_is_there
+from services.chassis.problem_document import problem_response
 from services.chassis.settings import Settings
 
 log = logging.getLogger(__name__)
+
+
+class OrderlyStop:
+    """An application whose watches end well when its process is to: with the end of the stream, after which whoever
+    watched continues elsewhere or later. What is cancelled after that is answered 503 where nothing was sent yet; a
+    stream that cannot be gone on with elsewhere (a completion) is cut short, so that nobody takes it for whole."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._stopping = False
+        self._watches: dict[asyncio.Task[Any], None] = {}
+
+    def stop(self) -> None:
+        self._stopping = True
+        for task in self._watches:
+            task.cancel()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        task, begun = asyncio.current_task(), False
+        assert task is not None
+
+        async def sending(message: Message) -> None:
+            nonlocal begun
+            if not begun:
+                begun = True
+                if scope["method"] == "GET" and _is_event_stream(message):
+                    self._watches[task] = None
+                    if self._stopping:
+                        task.cancel()
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sending)
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+            task.uncancel()
+            with suppress(asyncio.CancelledError):  # it may be that nobody reads what is sent
+                await self._end(scope, receive, send, begun, task in self._watches)
+        finally:
+            self._watches.pop(task, None)
+
+    async def _end(self, scope: Scope, receive: Receive, send: Send, begun: bool, watch: bool) -> None:
+        if watch:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        elif not begun:
+            away = Unavailable("this process is being stopped; ask again")
+            await problem_response(away, scope["path"])(scope, receive, send)
+
+
+def _is_event_stream(start: Message) -> bool:
+    return any(
+        name.lower() == b"content-type" and value.startswith(b"text/event-stream")
+        for name, value in start.get("headers", ())
+    )
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, app: OrderlyStop) -> None:
+        super().__init__(config)
+        self._app = app
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._app.stop()
+        await super().shutdown(sockets)
 
 
 def serve(app: ASGIApp, settings: Settings, clock: Clock | None = None) -> None:
@@ -29,8 +103,9 @@ def serve(app: ASGIApp, settings: Settings, clock: Clock | None = None) -> None:
     except OSError as wrong:
         raise SystemExit(f"cannot listen on {settings.host}, port {settings.port}: {wrong}") from wrong
     log.info("listening", extra={"url": f"http://{settings.host}:{listener.getsockname()[1]}"})
+    stoppable = OrderlyStop(app if clock is None else EmulatedDate(app, clock))
     config = uvicorn.Config(
-        app if clock is None else EmulatedDate(app, clock),
+        stoppable,
         date_header=clock is None,
         log_config=None,
         access_log=False,
@@ -41,4 +116,4 @@ def serve(app: ASGIApp, settings: Settings, clock: Clock | None = None) -> None:
         server_header=False,
     )
     keep_what_is_there()
-    uvicorn.Server(config).run(sockets=[listener])
+    _Server(config, stoppable).run(sockets=[listener])

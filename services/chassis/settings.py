@@ -14,11 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 
 from matrixcommon.emulation.stack_clock import StackClock
 from matrixcommon.model.clock import Clock, ScaledClock
 from matrixcommon.model.errors import InvalidField
+from services.chassis.database_url import ACCEPTED, check_database_url
 
 PREFIX = "CLOUDMATRIX_"
 
@@ -96,7 +98,17 @@ class Settings(BaseModel):
 class ServiceSettings(Settings):
     """Settings of a process with a database of its own."""
 
-    database: str = Field("", description="SQLAlchemy URL; without one a SQLite file in the state folder")
+    database: str = Field("", description=f"{ACCEPTED}; without one a SQLite file in the state folder")
+
+    @field_validator("database")
+    @classmethod
+    def _can_be_used(cls, url: str) -> str:
+        try:
+            if url:
+                check_database_url(url)
+        except ValueError as wrong:
+            raise PydanticCustomError("database_url", "{why}", {"why": str(wrong)}) from wrong
+        return url
 
     def database_url(self, service: str) -> str:
         """The given URL, or the service's own SQLite file. A bare postgresql:// URL is taken to mean psycopg 3."""

@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 
 from matrixcontainer.kubeapi.storage.objects import StorageError
 from matrixcontainer.kubeapi.storage.sqlite import TABLES, storage_error
+from services.chassis.database_url import printable
 from services.kube.bootstrap_process import Refused
 
 REVISION = "v1_0001"
@@ -36,12 +37,7 @@ def refusing(url: str) -> Iterator[None]:
         if not type(failure).__module__.startswith(("psycopg", "sqlalchemy")):
             raise
         output = str(getattr(failure, "orig", None) or failure).strip().replace("\n", " ")
-        raise Refused(f"{_without_secrets(url)}: {output}") from failure
-
-
-def _without_secrets(url: str) -> str:
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}"
+        raise Refused(f"{printable(url)}: {output}") from failure
 
 
 def migrate(url: str) -> bool:

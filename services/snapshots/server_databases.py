@@ -7,13 +7,16 @@ or have run, in this version.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
 from sqlalchemy import Connection, Integer, Table, create_engine, func, inspect, select, text
+from sqlalchemy.exc import OperationalError
 
-from matrixcommon.model.errors import InternalError
-from services.chassis.database import JSON, VERSION, DatabaseEngine, Migrations
+from matrixcommon.model.errors import InternalError, Unavailable
+from services.chassis.database import JSON, VERSION, DatabaseEngine, Migrations, sentence
 from services.snapshots.archive import revision_of
 
 ROWS = 1000
@@ -44,7 +47,11 @@ def dump(service: str, url: str, file: Path) -> None:
     source = DatabaseEngine(_driver(url)).engine
     target = create_engine(f"sqlite:///{file}", **JSON)
     try:
-        with source.connect().execution_options(isolation_level="REPEATABLE READ") as read, target.begin() as written:
+        with (
+            _answering(service),
+            source.connect().execution_options(isolation_level="REPEATABLE READ") as read,
+            target.begin() as written,
+        ):
             if not inspect(read).has_table(VERSION.name) or read.execute(select(VERSION)).scalar() != newest:
                 raise InternalError(f"the {service} database has not the tables of this version ({newest})")
             migrations.tables.create_all(written)
@@ -67,8 +74,9 @@ def load(database: str, folder: Path) -> None:
                 older = revision_of(file) != migrations.revisions()[1]
                 if older:
                     DatabaseEngine(f"sqlite:///{file}").migrate(migrations)
-            engine.migrate(migrations)
-            with engine.engine.begin() as written:
+            with _answering(service):
+                engine.migrate(migrations)
+            with _answering(service), engine.engine.begin() as written:
                 for table in reversed(migrations.tables.sorted_tables):
                     written.execute(table.delete())
                 if file.exists():
@@ -81,6 +89,15 @@ def load(database: str, folder: Path) -> None:
         finally:
             engine.close()
         file.unlink(missing_ok=True)
+
+
+@contextmanager
+def _answering(service: str) -> Iterator[None]:
+    """Raises Unavailable where the server goes away, or was never there."""
+    try:
+        yield
+    except OperationalError as wrong:
+        raise Unavailable(f"the {service} database cannot be used: {sentence(wrong)}") from wrong
 
 
 def _copy(table: Table, read: Connection, written: Connection) -> None:

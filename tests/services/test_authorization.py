@@ -177,6 +177,18 @@ async def test_an_agents_reports_are_of_its_own_node_each_by_itself(furnished):
         assert {item.get("node") or item["name"] for item in items} <= {mine}
 
 
+async def test_who_may_not_ask_hears_nothing_of_what_is_wrong_with_it(furnished):
+    """NUL in a name or parameter is refused to those alone who may ask for the resource at all."""
+    stack, _ = furnished
+    for path in ("/v1/instances/a%00", "/v1/instances/a?project=%00", "/v1/instances/a?validateOnly=%00"):
+        found = []
+        for role in (None, "user", "editor"):
+            headers = {"Authorization": f"Bearer {stack.token(role, 'red')}" if role else "none"}
+            answer = await stack.http["compute"].put(path, json={"nodes": 1}, headers=headers)
+            found.append(answer.status_code)
+        assert found == [401, 403, 422], path
+
+
 async def test_a_watch_shows_what_a_list_does(furnished):
     stack, _ = furnished
     headers = {"Authorization": f"Bearer {stack.token('viewer', 'red')}"}

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from matrixcommon.api.client import EventReader
 from services.chassis.access import revoke_token
 from tests.services.every_route import RULES
 from tests.stack import Stack
@@ -88,3 +89,34 @@ async def test_a_watch_ends_with_the_token_that_it_was_asked_with(tmp_path, serv
                         revoked = True
         assert not [line for line in after if "BOOKMARK" not in line], "nothing is shown to who may see nothing"
         assert (await http.get(path, headers=headers)).status_code == 401
+
+
+async def test_a_link_leaves_the_links_that_are_up_and_comes_back(tmp_path):
+    """Also one that had no row before; and of another node's, which is not asked for, nothing is shown."""
+    async with Stack(tmp_path) as stack:
+        asked = {"watch": "true", "node": "sn0-c00-n0", "filter": "state=Up"}
+        seen: list[tuple[str, str]] = []
+        reader, whole = EventReader(), False
+        async with asyncio.timeout(600), stack.http["link"].stream("GET", "/v1/links", params=asked) as answer:
+            async for line in answer.aiter_lines():
+                if (event := reader.take(line)) is None:
+                    continue
+                if event.type == "BOOKMARK" and not whole:
+                    whole = True
+                    stack.impair("elsewhere", "link-down", "sn0-c01-n0", port="ub-p3-k11")
+                    stack.impair("dark", "link-down", "sn0-c00-n0", port="ub-p3-k11")
+                elif whole and event.type != "BOOKMARK":
+                    seen.append((event.type, event.view["name"]))
+                    if event.type == "DELETED":
+                        assert event.view["state"] == "Down", "as it is now"
+                        stack.repair("dark")
+                    elif event.type == "ADDED":
+                        break
+        assert seen == [("DELETED", "sn0-c00-n0.ub-p3-k11"), ("ADDED", "sn0-c00-n0.ub-p3-k11")]
+
+
+async def test_links_of_no_plane_are_refused_to_who_watches_too(tmp_path):
+    async with Stack(tmp_path) as stack:
+        for more in ({}, {"watch": "true"}, {"watch": "true", "resourceVersion": "1"}):
+            answer = await stack.http["link"].get("/v1/links", params={"plane": "fourth", **more})
+            assert (answer.status_code, answer.json()["field"]) == (422, "plane"), more

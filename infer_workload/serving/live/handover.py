@@ -139,7 +139,7 @@ class Handover:
         lacks = engine is not None and self.lacks_nodes(engine)
         requests = 0 if engine is None or self.role_change is None else engine.placement.on_closing()
         state = "Changing" if not settled else "LacksNodes" if lacks else "Settled"
-        return ScaleView.model_validate(asked.model_dump() | {"state": state, "requests": requests})
+        return ScaleView.from_stored(asked.model_dump() | {"state": state, "requests": requests})
 
     def settled(self, engine: Engine) -> bool:
         """Whether the layout follows the sizes that were asked for, as far as there are nodes."""

@@ -26,7 +26,7 @@ class BuiltInLoad:
 
     def __init__(self, request: LoadRequest, now: float, after: BuiltInLoad | None = None) -> None:
         """`after` is the load it takes over from: its prompts are others."""
-        self.view = LoadView(**request.model_dump())
+        self.view = LoadView.from_stored(request.model_dump())
         self._first_block: int = 0 if after is None else after._next_block
         self._next_block: int = self._first_block
         self._arrivals: Iterator[Arrival] = iter(())

@@ -29,7 +29,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -43,10 +43,10 @@ from services.console.gateway import static_files
 from services.console.gateway.logins import LoginLinks
 from services.console.gateway.metrics import FRAMES, SKIPPED, STREAMS
 from services.console.gateway.proxy import Proxy
+from services.console.gateway.streams import CountedStream, Streams
 from services.console.live.broadcast import Broadcast
 from services.console.live.collector import Collector
 
-STREAMS_MAX = 200
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "object-src 'none'",
@@ -109,6 +109,7 @@ class Gateway:
 
     def __init__(self, tokens: Tokens, broadcast: Broadcast, links: LoginLinks) -> None:
         self._tokens, self._broadcast, self._links = tokens, broadcast, links
+        self._streams = Streams()
         self._registry = CollectorRegistry()
         STREAMS.read(self._registry, lambda: broadcast.readers)
         FRAMES.read(self._registry, lambda: broadcast.frames)
@@ -144,13 +145,10 @@ class Gateway:
 
     def live(self, request: Request) -> Response:
         principal = self._viewer(request)
-        if self._broadcast.readers >= STREAMS_MAX:
-            raise Unavailable(f"{STREAMS_MAX} streams are open, as many as there may be", retry_after_s=10)
+        self._streams.admit(principal)
         audience = EVERY_PROJECT if principal.everywhere else principal.project
-        return StreamingResponse(
-            self._stream(request, principal, audience), media_type="text/event-stream",
-            headers={"Cache-Control": "no-store"},
-        )  # fmt: skip
+        frames = self._stream(request, principal, audience)
+        return CountedStream(self._streams, principal, frames)
 
     async def _stream(self, request: Request, principal: Principal, audience: str) -> AsyncIterator[bytes]:
         """Until the token ends or is another's, or nobody knows whose it is: then the page asks again."""

@@ -180,7 +180,7 @@ class Uplink:
         async def heard(event: WatchEvent | None) -> None:
             if event is None or event.type == "DELETED":
                 return  # the answer to the next report says what is no longer requested
-            spec = self._line.spec.model_validate(event.view)
+            spec = self._line.spec.from_stored(event.view)
             node = getattr(spec, self._line.field)
             agent = self._agent_of(node)
             if agent is not None:

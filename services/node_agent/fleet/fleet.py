@@ -83,8 +83,8 @@ class Fleet:
         self._dirty: dict[str, set[NodeName]] = {}
         self._running = False
         self.traffic = EmulatedTraffic(self.nodes, self.spec, clock)
-        self.traffic.loads = {name: Load.model_validate(body) for name, body in memory.all("traffic").items()}
-        self.faults = {name: InjectedFault.model_validate(body) for name, body in memory.all("fault").items()}
+        self.traffic.loads = {name: Load.from_stored(body) for name, body in memory.all("traffic").items()}
+        self.faults = {name: InjectedFault.from_stored(body) for name, body in memory.all("fault").items()}
         self._flapping = Flapping(clock, self._strike)
         self._flapping.follow(self.faults)
         self.background.append(self._flapping.run)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import AsyncExitStack
 
+import httpx
 import pytest
 
 from matrixcommon.api.authorization import TAKEN
 from services.chassis.access import revoke_token
+from services.console import main as console_main
+from services.console.gateway import streams
 from services.console.live import broadcast
 from services.console.live.collector import Collector
+from services.testing.asgi import StreamingASGITransport
+from tests.clocks import LoopClock
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(120)]
 
@@ -104,12 +110,46 @@ async def test_nobody_watches_without_a_token(alone):
 
 
 async def test_there_are_only_so_many_streams(alone, monkeypatch):
-    monkeypatch.setattr("services.console.gateway.app.STREAMS_MAX", 1)
+    monkeypatch.setattr("services.console.gateway.streams.STREAMS_MAX", 1)
     token = alone.token("viewer", project="red")
     async with alone.live(token) as frames:
         await frames.next()
         refused = await alone.client(token).get("/live")
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "10")
+
+
+async def test_nobody_has_more_than_a_share_of_the_streams(alone):
+    """Whoever opens them at once, and whatever becomes of them; the others are not kept from theirs."""
+    mine, yours = alone.token("viewer", project="red"), alone.token("editor", project="red")
+    async with AsyncExitStack() as open_ones:
+        taken = [await open_ones.enter_async_context(alone.live(mine)) for _ in range(streams.STREAMS_EACH_MAX)]
+        assert {each.answer.status_code for each in taken} == {200}
+        refused = await alone.client(mine).get("/live")
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "10")
+        assert refused.json()["reason"] == "TooManyRequests"
+        assert "viewer-of-red has 20 streams open" in refused.json()["detail"]
+        async with alone.live(yours) as frames:
+            assert frames.answer.status_code == 200
+            assert (await frames.next())[0] == "now"
+
+    async def admitted() -> bool:
+        async with alone.live(mine) as frames:
+            return frames.answer.status_code == 200
+
+    async with asyncio.timeout(60):  # those that are over count no more, once the console has heard of it
+        while not await admitted():
+            await asyncio.sleep(0.1)
+    assert streams.STREAMS_EACH_MAX * 5 <= streams.STREAMS_MAX
+
+
+async def test_without_tokens_there_is_nobody_to_share_with():
+    desk = console_main.build(console_main.ConsoleSettings(), LoopClock(0.0))
+    way = StreamingASGITransport(desk)
+    browser = httpx.AsyncClient(base_url="http://console", transport=way, timeout=None)
+    async with AsyncExitStack() as open_ones:
+        for _ in range(streams.STREAMS_EACH_MAX + 1):
+            answer = await open_ones.enter_async_context(browser.stream("GET", "/live"))
+            assert answer.status_code == 200
 
 
 async def test_a_slow_reader_skips_frames_and_gets_the_newest_picture():

@@ -132,6 +132,8 @@ def test_asking_a_process_that_is_not_part_of_the_stack(ctl: Ctl, bench: Bench) 
         (("up", "--only", ","), "--only"),
         (("up", "--time-scale", "-1"), "--time-scale"),
         (("up", "--database", "postgresql://one"), "--database"),
+        (("up", "--database", "mongodb://host/{service}"), "--database"),
+        (("up", "--database", "{service}"), "--database"),
         (("get", "unicorns"), "NOUN"),
         (("describe", "unicorns", "x"), "NOUN"),
         (("delete", "unicorns", "x"), "NOUN"),

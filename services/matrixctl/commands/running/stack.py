@@ -48,8 +48,8 @@ def up(
     database: Annotated[
         str,
         typer.Option(
-            help="SQLAlchemy URL with {service} in it, e.g. postgresql://me@host/cm_{service} (default: as this state "
-            "last ran; at first files in it)."
+            help="URL with {service} in it, e.g. postgresql://me@host/cm_{service} (default: as this state last ran; "
+            "at first files in it)."
         ),
     ] = "",
     topology: Annotated[
@@ -85,8 +85,8 @@ def up(
         raise InvalidField("must be over 0 and at most 100000", field="--time-scale")
     if host is not None:
         _check_host(host)
-    if database and "{service}" not in database:
-        raise InvalidField("each service has a database of its own: put {service} into the URL", field="--database")
+    if database:
+        _check_database(database)
     folder = stack.folder
     machine = checked(topology, folder)
     request = Request(choose(only), time_scale, seed, database, topology=machine, host=host or HOST).to_json()
@@ -102,6 +102,18 @@ def up(
     supervisor = start(folder, request)
     show_progress(folder, supervisor, ready_patience_wall_s(folder, machine) if wait is None else wait)
     show_where(folder)
+
+
+def _check_database(url: str) -> None:
+    """Raises InvalidField for what cannot be the database of each service."""
+    from services.chassis.database_url import check_database_url
+
+    if "{service}" not in url:
+        raise InvalidField("each service has a database of its own: put {service} into the URL", field="--database")
+    try:
+        check_database_url(url)
+    except ValueError as wrong:
+        raise InvalidField(str(wrong), field="--database") from wrong
 
 
 def _check_host(host: str) -> None:

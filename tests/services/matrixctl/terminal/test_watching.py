@@ -113,6 +113,24 @@ def test_resources_of_one_name_in_two_projects_are_told_apart(
     assert [word for word in words if word in ("a", "p/a")] == ["a", "p/a"]
 
 
+@pytest.mark.parametrize("left", [{"state": "Failed", "nodes": 4}, {}])
+def test_what_leaves_a_filtered_watch_is_shown_as_deleted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], left: dict[str, Any]
+) -> None:
+    """Also where no more of it may be seen than what it is called."""
+
+    def compute(_: int) -> Iterator[Change]:
+        yield "ADDED", {"name": "a", "project": "default", "state": "Active", "nodes": 4}
+        yield "DELETED", {"name": "a", "project": "default", **left}
+        raise Conflict("that is all")
+
+    reached(monkeypatch, Watched(compute=compute))
+    _, out, _ = ran(capsys, "get", "instances", "--watch", "--filter", "state=Active")
+    changes = [line.split() for line in out.splitlines()[1:]]
+    assert [line[:2] for line in changes] == [["ADDED", "a"], ["DELETED", "a"]]
+    assert ("Failed" in changes[1]) == bool(left)
+
+
 def test_what_is_no_part_of_the_stack_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

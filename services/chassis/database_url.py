@@ -1,0 +1,22 @@
+"""Which databases a process can be given: a SQLite file, or one on a PostgreSQL server through psycopg."""
+
+from __future__ import annotations
+
+import re
+
+ACCEPTED = "sqlite:///FILE or postgresql://USER@HOST/NAME"
+
+_FILE = re.compile(r"sqlite:///(?!:memory:)[^?]+(\?.*)?", re.DOTALL)
+_SERVER = re.compile(r"postgresql(\+psycopg)?://.*", re.DOTALL)
+
+
+def check_database_url(url: str) -> None:
+    """Raises ValueError, which says what is accepted, for the URL of any other database."""
+    if not (_FILE.fullmatch(url) or _SERVER.fullmatch(url)):
+        raise ValueError(f"{printable(url)[:200]!r} is no database to be used here; give {ACCEPTED}")
+
+
+def printable(url: str) -> str:
+    """The URL without user and password."""
+    scheme, found, rest = url.partition("://")
+    return f"{scheme}{found}{rest.rpartition('@')[2]}"

@@ -1,0 +1,68 @@
+"""Who reads the live stream: so many at once, and of those a tenth each at most.
+
+A browser reads one stream, however many of its tabs show the console. Without tokens everybody is the same caller, and
+nobody is to be kept from another.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from matrixcommon.api.authorization import ANYONE, Principal
+from matrixcommon.model.errors import TooManyRequests, Unavailable
+
+STREAMS_MAX = 200
+STREAMS_EACH_MAX = 20
+RETRY_AFTER_S = 10.0
+
+Caller = tuple[str, str]
+
+
+class Streams:
+    """The streams that are open, by caller: the project and the name of its token."""
+
+    def __init__(self) -> None:
+        self._open: Counter[Caller] = Counter()
+
+    def admit(self, principal: Principal) -> None:
+        """Raises TooManyRequests where the caller has its share, Unavailable where all are taken."""
+        if principal is not ANYONE and self._open[_caller(principal)] >= STREAMS_EACH_MAX:
+            raise TooManyRequests(
+                f"{principal.name} has {STREAMS_EACH_MAX} streams open, as many as one token may: close the console in "
+                "another browser, or use a token of your own",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        if self._open.total() >= STREAMS_MAX:
+            raise Unavailable(f"{STREAMS_MAX} streams are open, as many as there may be", retry_after_s=RETRY_AFTER_S)
+
+    @contextmanager
+    def reading(self, principal: Principal) -> Iterator[None]:
+        caller = _caller(principal)
+        self._open[caller] += 1
+        try:
+            yield
+        finally:
+            self._open[caller] -= 1
+            if not self._open[caller]:
+                del self._open[caller]
+
+
+class CountedStream(StreamingResponse):
+    """A stream that counts from the moment it is admitted to its end, however that comes."""
+
+    def __init__(self, streams: Streams, principal: Principal, frames: AsyncIterator[bytes]) -> None:
+        super().__init__(frames, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+        self._streams, self._principal = streams, principal
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._streams.reading(self._principal):
+            await super().__call__(scope, receive, send)
+
+
+def _caller(principal: Principal) -> Caller:
+    return principal.project, principal.name
