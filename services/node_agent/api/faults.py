@@ -30,6 +30,7 @@ from matrixresource.agent.fault_catalogue import (
     CABINET_KINDS,
     FAULT_KINDS,
     PORT_KINDS,
+    SEVERITIES,
     SWITCH_KINDS,
     FaultKind,
     check_parameters,
@@ -41,8 +42,6 @@ from matrixresource.topology.spec import SupernodeSpec
 from services.node_agent.access import FAULTS, NODES, SUPERNODES
 from services.node_agent.contract import InjectedFaultView, InstalledSupernode
 from services.node_agent.fleet.fleet import Fleet
-
-SEVERITIES = ("hint", "minor", "major", "critical")
 
 
 class FaultRequest(ApiModel):
