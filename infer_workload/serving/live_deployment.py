@@ -22,7 +22,7 @@ from infer_workload.layout.deployment import SIZES, Deployment, DoesNotFit, Pool
 from infer_workload.layout.draining import Drain
 from infer_workload.layout.recovery import Change, first_start_s, plan_change_at_any_size
 from infer_workload.layout.scale import ROLE_CHANGE_S, PoolScale
-from infer_workload.layout.views import layout_text, pools_view, roles_of
+from infer_workload.layout.views import layout_text, pools_view, prefill_text, requeued_text, roles_of
 from infer_workload.serving.activation import RETRY_AFTER_S, Activation
 from infer_workload.serving.admission import Admission
 from infer_workload.serving.handover import Handover
@@ -240,11 +240,11 @@ class LiveDeployment:
         if self.handover.pending is not None and self.fabric is not None:
             self.handover.close(engine, self.fabric, now)
         self.paused_until = max(self.paused_until, now + change.pause_s)
-        back = f"; {requeued} requests went back to the queue" if requeued else ""
+        back = requeued_text(requeued)
         if change.pause_s > 0:
             self._set_state(DEGRADED, f"decode rebuilds its ranks for {change.pause_s:.1f} s{back}")
         elif requeued:
-            self._set_state(DEGRADED, f"prefill continues with {len(change.deployment.pools.prefill)} instances{back}")
+            self._set_state(DEGRADED, prefill_text(len(change.deployment.pools.prefill)) + back)
         else:
             self._set_state(self.state, layout_text(self.pools_view()) if self.state == SERVING else self.why)
 
