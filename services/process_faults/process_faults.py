@@ -37,7 +37,7 @@ class ProcessFaults:
 
     def __init__(self, folder: Folder, stack: Stack) -> None:
         self._folder, self._stack = folder, stack
-        self._journal = folder.path / "scenarios" / "process-faults.json"
+        self._journal = folder.process_faults
         self._stalls: dict[str, Stall] = {}
         self._pids: dict[str, int] = {}
         """Of services that were struck, as they were before."""
