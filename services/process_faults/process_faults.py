@@ -158,7 +158,10 @@ class ProcessFaults:
             fcntl.flock(lock, fcntl.LOCK_EX)
             faults = self._read()
             yield faults
-            write(self._journal, json.dumps(faults))
+            try:
+                write(self._journal, json.dumps(faults))
+            except OSError as wrong:
+                raise Unavailable(f"what strikes processes cannot be written down now: {wrong.strerror}") from wrong
 
 
 def _stopped(pid: int) -> bool:

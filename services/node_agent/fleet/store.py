@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from matrixcommon.model.errors import Unavailable
+
 
 class FleetStore:
     """Documents by kind and name. Writes are durable when the call returns."""
@@ -43,11 +45,18 @@ class FleetStore:
         self.write({}, [(kind, name)])
 
     def write(self, documents: Mapping[str, Mapping[str, Any]], gone: Iterable[tuple[str, str]] = ()) -> None:
-        """Documents by kind and name are put, others (kind, name) removed: all of it in one transaction."""
+        """Documents by kind and name are put, others (kind, name) removed: all of it in one transaction. Raises
+        Unavailable where the disk does not take it."""
         rows = [(kind, name, json.dumps(body)) for kind, each in documents.items() for name, body in each.items()]
         keys = list(gone)
         if not rows and not keys:
             return
+        try:
+            self._write(rows, keys)
+        except sqlite3.OperationalError as wrong:  # full, read-only, or locked by somebody else
+            raise Unavailable(f"what the nodes keep cannot be written now: {wrong}; nothing was changed") from wrong
+
+    def _write(self, rows: list[tuple[str, str, str]], keys: list[tuple[str, str]]) -> None:
         self._db.execute("BEGIN")
         try:
             self._db.executemany("DELETE FROM documents WHERE kind = ? AND name = ?", keys)

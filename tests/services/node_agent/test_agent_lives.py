@@ -8,12 +8,16 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from matrixcommon.model.hardware_names import NodeName
 from matrixresource.agent.hardware import InjectedFault
+from services.chassis.app import create_app
+from services.node_agent.access import ACCESS
 from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.fleet.store import FleetStore
+from services.node_agent.main import all_routes
 from tests.clocks import FixedClock, LoopClock
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(60)]
@@ -179,3 +183,27 @@ async def test_faults_go_with_their_supernode_and_can_be_asked_to_go_again(tmp_p
     after = Fleet([NodeName("sn0-c00-n0")], memory, FixedClock(), seed=1)
     after.add_supernode("sn1")
     assert all(node.powered for node in after.nodes.values())
+
+
+async def test_a_full_disk_is_reported_as_what_passes_and_nothing_is_struck(tmp_path: Path) -> None:
+    """As of every service's database, and reports go on once there is room."""
+    name, agent = NodeName("sn0-c00-n0"), Agent()
+    memory = FleetStore(tmp_path / "agents.db")
+    fleet = Fleet([name], memory, FixedClock(), seed=1)
+    fleet.add_agents("resource", lambda *_: agent)
+    (pages,) = memory._db.execute("PRAGMA page_count").fetchone()
+    memory._db.execute(f"PRAGMA max_page_count = {pages}")
+    app = create_app("agents", "Emulated nodes", all_routes(fleet, tmp_path), ACCESS)
+    why = {"parameters": {"stage": "join", "why": "x" * 200}, "kind": "stage-failure", "target": name}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://agents") as http:
+        answers = [await http.put(f"/v1/faults/f{at}", json=why) for at in range(100)]
+        struck = [each["name"] for each in (await http.get("/v1/faults?pageSize=500")).json()["items"]]
+    refused = answers[-1]
+    assert (refused.status_code, refused.json()["reason"]) == (503, "Unavailable")
+    assert "full" in refused.json()["detail"]
+    assert "retry-after" in refused.headers
+    assert sorted(struck) == sorted(f"f{at}" for at, each in enumerate(answers) if each.status_code == 200)
+    assert sorted(struck) == sorted(memory.all("fault"))
+    memory._db.execute("PRAGMA max_page_count = 10000")
+    fleet.inject(InjectedFault.model_validate({"name": "f99", **why}))
+    assert "f99" in memory.all("fault")
